@@ -1,0 +1,73 @@
+# Every target installs what it needs into $(VENV) once; afterwards nothing touches the network
+# until pyproject.toml or constraints.txt changes.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+CORE   := $(VENV)/.installed-core
+FULL   := $(VENV)/.installed-full
+EXTRAS := dev,torch,dask,flower,mpc,postgres
+
+# Two test processes on two cores: one BLAS thread each, two Numba threads so that the parallel
+# kernels really run in parallel.
+WORKERS ?= 2
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+export MKL_NUM_THREADS ?= 1
+export NUMBA_NUM_THREADS ?= 2
+export MPLBACKEND ?= Agg
+
+TYPED := $(wildcard src/sordino/kernel src/sordino/accounting src/sordino/ledger)
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
+
+.PHONY: help install demo test test-long mutate lint format bench docs clean
+.DEFAULT_GOAL := help
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(CORE): pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install -c constraints.txt -e .
+	@touch $@
+
+$(FULL): pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install -c constraints.txt -e '.[$(EXTRAS)]'
+	@touch $(CORE) $@
+
+install: $(FULL)  ## everything: all extras and the development tools
+
+demo: $(CORE)  ## private against non-private on data made on the spot; writes demo-report.html
+	$(BIN)/sordino demo
+
+test: $(FULL)  ## all tests but the long ones
+	$(PYTEST) -m "not long"
+
+test-long: $(FULL)  ## all tests, more examples each, then the mutation tests
+	HYPOTHESIS_PROFILE=long $(PYTEST)
+	$(MAKE) mutate
+
+mutate: $(FULL)  ## break kernel/ and accounting/ line by line; every break must fail a test
+	$(BIN)/python tools/mutate.py --jobs $(WORKERS)
+
+lint: $(FULL)  ## style, strict types of the privacy-critical rooms, layer rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(if $(TYPED),$(BIN)/mypy --strict $(TYPED))
+	$(BIN)/lint-imports
+
+format: $(FULL)  ## let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(FULL)  ## speed, memory and scaling, with the machine and the floor printed
+	$(BIN)/python -m benchmarks
+
+docs: $(FULL)  ## HTML in docs/_build/html
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+clean:  ## remove what the targets made, the environment excepted
+	rm -rf build dist docs/_build docs/api/generated .mutation .pytest_cache .mypy_cache .ruff_cache \
+	  .import_linter_cache .hypothesis demo-report.html
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

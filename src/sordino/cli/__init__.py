@@ -1,0 +1,5 @@
+"""The command line, `sordino`."""
+
+from sordino.cli.main import main
+
+__all__ = ["main"]

@@ -1,0 +1,29 @@
+"""The `sordino` command; every subcommand imports what it needs only when it runs."""
+
+from importlib import import_module, metadata
+
+import click
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def main() -> None:
+    """Learn from sensitive data with privacy guarantees that are true."""
+
+
+@main.command()
+def version() -> None:
+    """Print the installed version."""
+    click.echo(metadata.version("sordino"))
+
+
+@main.command()
+@click.option(
+    "--report",
+    default="demo-report.html",
+    show_default=True,
+    type=click.Path(dir_okay=False, writable=True),
+    help="Where to write the HTML report.",
+)
+def demo(report: str) -> None:
+    """Compare private with non-private learning on data made on the spot."""
+    import_module("sordino.cli.demo").run(report)
