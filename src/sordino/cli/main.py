@@ -1,6 +1,6 @@
 """The `sordino` command; every subcommand imports what it needs only when it runs."""
 
-from importlib import import_module, metadata
+from importlib import metadata
 
 import click
 
@@ -26,4 +26,6 @@ def version() -> None:
 )
 def demo(report: str) -> None:
     """Compare private with non-private learning on data made on the spot."""
-    import_module("sordino.cli.demo").run(report)
+    from sordino.cli.demo import run
+
+    run(report)
