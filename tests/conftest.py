@@ -1,4 +1,4 @@
-"""What every test shares: Hypothesis profiles and a user directory of its own."""
+"""What every test shares: Hypothesis profiles and user directories that are not the user's."""
 
 import os
 
@@ -13,9 +13,11 @@ settings.register_profile("long", derandomize=True, max_examples=2000, **_COMMON
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
-@pytest.fixture(autouse=True)
-def _own_user_directories(monkeypatch, tmp_path_factory):
-    """Keep every test away from the caches, ledgers and settings of the user who runs it."""
+@pytest.fixture(autouse=True, scope="session")
+def _own_user_directories(tmp_path_factory):
+    """Keep the tests away from the caches, ledgers and settings of the user who runs them."""
     home = tmp_path_factory.mktemp("user")
-    for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(home / name.lower()))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+            patch.setenv(name, str(home / name.lower()))
+        yield

@@ -1,0 +1,174 @@
+"""The house rules that can be read off a syntax tree; `test_house_rules.py` applies them."""
+
+import ast
+import sys
+from collections.abc import Iterator
+
+Finding = tuple[int, str]
+
+# Where random numbers come from. A dotted name under one of these is a draw, or the means to one.
+ORIGINS = (
+    "random",
+    "secrets",
+    "randomgen",
+    "numpy.random",
+    "scipy.stats.qmc",
+    "dask.array.random",
+    "cupy.random",
+    "jax.random",
+    "torch.random",
+    "torch.distributions",
+    "torch.Generator",
+    "torch.manual_seed",
+    "torch.seed",
+    "torch.rand",
+    "torch.randn",
+    "torch.randint",
+    "torch.randperm",
+    "torch.rand_like",
+    "torch.randn_like",
+    "torch.randint_like",
+    "torch.normal",
+    "torch.bernoulli",
+    "torch.poisson",
+    "torch.binomial",
+    "torch.multinomial",
+    "torch.cuda.manual_seed",
+    "os.urandom",
+    "os.getrandom",
+    "ssl.RAND_bytes",
+    "uuid.uuid4",
+    "scipy.sparse.random",
+    "scipy.sparse.random_array",
+    "scipy.sparse.rand",
+    "sklearn.utils.check_random_state",
+    "sklearn.utils.random",
+    "sklearn.utils.resample",
+    "sklearn.utils.shuffle",
+)
+
+# Draws by method name, on an object of unknown kind: NumPy's Generator and RandomState, the
+# standard library's Random, randomgen's bit generators.
+# (Left out for what else bears the name: f, power.)
+METHODS = frozenset(
+    """
+    binomial chisquare choice choices dirichlet exponential gamma gauss geometric gumbel
+    hypergeometric integers laplace lognormal logseries multinomial multivariate_hypergeometric
+    multivariate_normal negative_binomial noncentral_chisquare noncentral_f normal normalvariate
+    pareto permutation permuted poisson rand randbytes randint randn random random_integers
+    random_raw random_sample randrange ranf rayleigh sample shuffle standard_cauchy
+    standard_exponential standard_gamma standard_normal standard_t triangular uniform vonmises
+    wald weibull zipf
+    """.split()  # noqa: SIM905
+)
+# Draws wherever they are found: SciPy's distributions, torch's in-place samplers and initialisers.
+SAMPLERS = frozenset(
+    """
+    bernoulli_ cauchy_ exponential_ geometric_ kaiming_normal_ kaiming_uniform_ log_normal_
+    normal_ orthogonal_ random_ rvs trunc_normal_ uniform_ xavier_normal_ xavier_uniform_
+    """.split()  # noqa: SIM905
+)
+
+# A source of randomness from kernel/noise.py goes by one of these names wherever it is used.
+SOURCES = frozenset({"noise", "_noise", "public", "_public"})
+
+
+def random_draws(source: str) -> list[Finding]:
+    """Return (line, what) of each random draw in a module, or import that makes one possible."""
+    tree = ast.parse(source)
+    names = _aliases(tree)
+    found: list[Finding] = []
+    for node in ast.walk(tree):
+        found += [(node.lineno, what) for what in _imported(node) if _is_origin(what)]
+        if isinstance(node, ast.Attribute | ast.Name):
+            what = _dotted(node, names)
+            found += [(node.lineno, what)] if what and _is_origin(what) else []
+        if isinstance(node, ast.Call):
+            found += _call(node, names)
+    return sorted(set(found))
+
+
+def _is_origin(name: str) -> bool:
+    return any(name == origin or name.startswith(origin + ".") for origin in ORIGINS)
+
+
+def _aliases(tree: ast.AST) -> dict[str, str]:
+    """Map each imported local name to the full name it stands for."""
+    names = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                first = alias.name.partition(".")[0]
+                names[alias.asname or first] = alias.name if alias.asname else first
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return names
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _dotted(node: ast.expr, names: dict[str, str]) -> str | None:
+    """Return the full dotted name of an expression that starts at an imported name."""
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name) or node.id not in names:
+        return None
+    return ".".join([names[node.id], *reversed(parts)])
+
+
+def _call(node: ast.Call, names: dict[str, str]) -> list[Finding]:
+    """Judge a call by the name of its method, or by the module that it imports."""
+    function = node.func
+    name = getattr(function, "attr", getattr(function, "id", ""))
+    if name in {"import_module", "__import__", "getattr"}:
+        texts = [a.value for a in node.args if isinstance(a, ast.Constant)]
+        return [(node.lineno, t) for t in texts if isinstance(t, str) and _is_origin(t)]
+    if not isinstance(function, ast.Attribute):
+        return []
+    # A function of an imported module (scipy.special.gamma) was judged by its full name.
+    drawn = name in SAMPLERS or (name in METHODS and _dotted(function, names) is None)
+    receiver = getattr(function.value, "attr", getattr(function.value, "id", ""))
+    if not drawn or receiver in SOURCES:
+        return []
+    return [(node.lineno, f"{receiver or '...'}.{name}()")]
+
+
+# What the kernel may import from outside, and where: the rest of it runs on NumPy alone.
+KERNEL_PACKAGES = {"numpy", "scipy", "numba"}
+KERNEL_EXCEPTIONS = {
+    "noise.py": {"randomgen"},
+    "rounding.py": {"mpmath"},  # exact rounding of the rare draws that doubles cannot decide
+    "events.py": {"attr", "attrs"},  # dp-accounting's events are attrs classes; ours has to be one
+}
+
+
+def foreign_imports(source: str, file_name: str) -> list[Finding]:
+    """Return (line, module) of each import that a module of the kernel may not make."""
+    allowed = KERNEL_PACKAGES | KERNEL_EXCEPTIONS.get(file_name, set())
+    nodes = ast.walk(ast.parse(source))
+    imports = [(node.lineno, name) for node in nodes for name in _imported(node)]
+    return [(line, name) for line, name in imports if not _is_kernel_import(name, allowed)]
+
+
+def _is_kernel_import(name: str, allowed: set[str]) -> bool:
+    first, _, rest = name.partition(".")
+    if first == "sordino":
+        return rest.partition(".")[0] in {"kernel", "errors"}
+    if first == "dp_accounting":
+        return rest.startswith("dp_event") or rest.endswith("DpEvent")
+    return first in allowed or first in sys.stdlib_module_names
+
+
+def long_functions(source: str, most: int) -> list[Finding]:
+    """Return (line, name) of each function of more than `most` lines."""
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    functions = [n for n in ast.walk(ast.parse(source)) if isinstance(n, kinds)]
+    return [(n.lineno, n.name) for n in functions if n.end_lineno - n.lineno + 1 > most]

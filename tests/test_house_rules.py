@@ -1,0 +1,237 @@
+"""The house rules hold in `src/`, and each checker catches the offender it is there for."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.house_rules import foreign_imports, long_functions, random_draws
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "sordino"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+NOISE = PACKAGE / "kernel" / "noise.py"
+
+
+def _complain(findings):
+    return "\n".join(f"{path.relative_to(ROOT)}:{line} {what}" for path, line, what in findings)
+
+
+def _findings(check, modules):
+    return [(path, *finding) for path in modules for finding in check(path.read_text("utf-8"))]
+
+
+# ---------------------------------------------------------------------------------- randomness
+
+
+def test_nothing_but_the_noise_module_draws_random_numbers():
+    found = _findings(random_draws, [path for path in MODULES if path != NOISE])
+    assert not found, "random draws outside kernel/noise.py:\n" + _complain(found)
+
+
+@pytest.mark.parametrize(
+    "offender",
+    [
+        "import random\nrandom.gauss(0, 1)",
+        "from random import SystemRandom",
+        "import secrets",
+        "import os\nkey = os.urandom(16)",
+        "from os import urandom",
+        "import uuid\nx = uuid.uuid4().int",
+        "import numpy as np\nx = np.random.default_rng(0)",
+        "import numpy\nx = numpy.random.normal(size=3)",
+        "from numpy import random as r\nx = r.normal()",
+        "from numpy.random import default_rng",
+        "import numpy.random as npr",
+        "import numpy as np\ndef f(rng: np.random.Generator): ...",
+        "import randomgen",
+        "from importlib import import_module\nm = import_module('numpy.random')",
+        "import numpy as np\nm = getattr(np, 'random')",
+        "__import__('secrets')",
+        "def f(rng):\n    return rng.standard_normal(3)",
+        "def f(rng):\n    return rng.choice(3)",
+        "def f(self):\n    return self.rng.normal(0, 1)",
+        "def f(make):\n    return make().laplace(0, 1)",
+        "from scipy import stats\nx = stats.norm.rvs(size=3)",
+        "from scipy.stats import norm\nx = norm(0, 2).rvs(3)",
+        "from scipy import sparse\nx = sparse.random(3, 3)",
+        "import torch\nx = torch.randn(3)",
+        "import torch\nx = torch.normal(0.0, 1.0, (3,))",
+        "import torch as t\nx = t.rand(3)",
+        "import torch\nx = torch.bernoulli(p)",
+        "from torch import randperm",
+        "import torch\ntorch.empty(3).normal_()",
+        "import torch\ng = torch.Generator()",
+        "from torch import nn\nnn.init.xavier_uniform_(w)",
+        "from torch.distributions import Normal",
+        "from sklearn.utils import check_random_state",
+        "import dask.array as da\nx = da.random.normal(size=3)",
+    ],
+)
+def test_a_planted_random_draw_is_found(offender):
+    assert random_draws(offender)
+
+
+@pytest.mark.parametrize(
+    "innocent",
+    [
+        "def privatise(value, noise):\n    return value + noise.normal(3)",
+        "class Curator:\n    def f(self):\n        return self._noise.laplace(3)",
+        "from scipy import special\nx = special.gamma(3.0)",
+        "from scipy import stats\nx = stats.norm.cdf(0.3)",
+        "import numpy as np\nx = np.power(2, 3)",
+        "import torch\nx = torch.zeros(3)",
+        "random = 3\nx = random + 1",
+    ],
+)
+def test_an_innocent_line_is_not_taken_for_a_draw(innocent):
+    assert random_draws(innocent) == []
+
+
+def test_a_planted_draw_is_reported_with_its_line():
+    assert random_draws("import numpy as np\n\nx = np.random.rand(3)")[-1] == (
+        3,
+        "numpy.random.rand",
+    )
+
+
+# ---------------------------------------------------------------------------------- the layers
+
+
+def test_the_kernel_imports_only_what_it_may():
+    found = [
+        (path, *finding)
+        for path in sorted((PACKAGE / "kernel").rglob("*.py"))
+        for finding in foreign_imports(path.read_text("utf-8"), path.name)
+    ]
+    assert not found, "imports the kernel may not make:\n" + _complain(found)
+
+
+@pytest.mark.parametrize(
+    ("line", "file_name", "allowed"),
+    [
+        ("import numpy as np", "query.py", True),
+        ("from dp_accounting import dp_event", "events.py", True),
+        ("from dp_accounting.dp_event import DpEvent", "release.py", True),
+        ("from sordino.kernel.query import Query", "release.py", True),
+        ("from sordino.errors import PlanError", "release.py", True),
+        ("import randomgen", "noise.py", True),
+        ("import randomgen", "mechanism.py", False),
+        ("from dp_accounting import pld", "events.py", False),
+        ("import attrs", "query.py", False),
+        ("import sklearn", "query.py", False),
+        ("def f():\n    import torch", "query.py", False),
+        ("from sordino.accounting import certify", "release.py", False),
+    ],
+)
+def test_the_kernel_checker_tells_allowed_from_foreign(line, file_name, allowed):
+    assert (foreign_imports(line, file_name) == []) is allowed
+
+
+def _lint_imports(root, source):
+    """Run import-linter with the project's contracts on the package under `source`."""
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
+    command += ["--config", str(ROOT / "pyproject.toml")]
+    environment = {**os.environ, "PYTHONPATH": str(source)}
+    return subprocess.run(
+        command, cwd=root, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_imports_point_downwards():
+    result = _lint_imports(ROOT, ROOT / "src")
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+ROOMS = "accounting audit cli estimators execute kernel ledger nn parties problems report solvers"
+
+
+@pytest.fixture
+def empty_house(tmp_path):
+    """Return a package with every room of the design and nothing in it."""
+    for room in ROOMS.split():
+        (tmp_path / "sordino" / room).mkdir(parents=True)
+        (tmp_path / "sordino" / room / "__init__.py").touch()
+    (tmp_path / "sordino" / "__init__.py").touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("room", "offence"),
+    [
+        ("kernel", "import sordino.problems"),
+        ("kernel", "import sordino.accounting"),
+        ("kernel", "def f():\n    import torch"),
+        ("problems", "import sordino.solvers"),
+        ("solvers", "import sordino.estimators"),
+        ("solvers", "import sordino.ledger"),
+        ("solvers", "import sordino.execute"),
+        ("accounting", "import sordino.estimators"),
+        ("ledger", "import sordino.nn"),
+        ("execute", "import sordino.parties"),
+        ("estimators", "import sordino.audit"),
+        ("report", "import sordino.cli"),
+    ],
+)
+def test_an_import_that_points_upwards_breaks_a_contract(empty_house, room, offence):
+    (empty_house / "sordino" / room / "offender.py").write_text(offence)
+    result = _lint_imports(empty_house, empty_house)
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "BROKEN" in result.stdout
+
+
+def test_the_house_without_an_offender_keeps_its_contracts(empty_house):
+    assert _lint_imports(empty_house, empty_house).returncode == 0
+
+
+# ------------------------------------------------------------------------------- size and paths
+
+
+def test_no_module_is_longer_than_400_lines():
+    lengths = {path: len(path.read_text("utf-8").splitlines()) for path in MODULES}
+    assert not {path.name: n for path, n in lengths.items() if n > 400}
+
+
+def test_no_function_is_longer_than_70_lines():
+    found = _findings(lambda source: long_functions(source, 70), MODULES)
+    assert not found, "long functions:\n" + _complain(found)
+
+
+def test_a_planted_long_function_is_found():
+    body = "\n".join(["    x = 1"] * 5)
+    assert long_functions(f"def f():\n{body}", 5) == [(1, "f")]
+    assert long_functions(f"def f():\n{body}", 6) == []
+
+
+# Written in pieces, so that this file does not contain what it looks for.
+_HOMES = [r"/home/\w", r"/Users/\w", r"/root[/]", r"/work[/]", r"[A-Z]:\\Users\\\w"]
+MACHINE_PATH = re.compile("|".join(rf"(?<![\w.~-])(?:{home})" for home in _HOMES))
+
+
+def _tracked_files():
+    """Return the files under version control, or all of them in a copy without history."""
+    if not (ROOT / ".git").exists():
+        rooms = ("src", "tests", "docs", "tools", "benchmarks", "reproduce")
+        return [path for room in rooms for path in (ROOT / room).rglob("*") if path.is_file()]
+    command = ["git", "ls-files", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode()
+    return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+
+
+def test_no_tracked_file_names_a_path_of_somebodys_machine():
+    here = [f"{path}/" for path in (ROOT, Path.home()) if len(path.parts) > 1]
+    found = [
+        path.relative_to(ROOT)
+        for path in _tracked_files()
+        if (text := path.read_text("utf-8", errors="ignore")) is not None
+        and (MACHINE_PATH.search(text) or any(prefix in text for prefix in here))
+    ]
+    assert not found, f"files that name a path of a machine: {[str(path) for path in found]}"
+
+
+@pytest.mark.parametrize("path", ["home/ann/x", "Users/ann/x", "root/x", "work/x"])
+def test_a_planted_machine_path_is_found(path):
+    assert MACHINE_PATH.search(f'open("/{path}")')
+    assert not MACHINE_PATH.search(f"https://example.org/{path}")
