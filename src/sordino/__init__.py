@@ -1,0 +1,1 @@
+"""Learning from sensitive, high-dimensional data with privacy guarantees that are true."""

@@ -1,0 +1,78 @@
+"""Typed errors. A message names the value, the bound and the remedy, never a value of the data."""
+
+from __future__ import annotations
+
+
+class SordinoError(Exception):
+    """Base class of every error raised on purpose by Sordino."""
+
+
+class InvalidInputError(SordinoError, ValueError):
+    """A parameter or an input is outside its bound."""
+
+
+class UnsupportedError(SordinoError, ValueError):
+    """A combination that has no proof, for example a sampling without an accountant."""
+
+
+class CalibrationError(SordinoError, ValueError):
+    """No noise level reaches the asked epsilon."""
+
+
+class PlanError(SordinoError, RuntimeError):
+    """A release that was not planned, or a plan that is not ready to be run."""
+
+
+class PlanSpentError(PlanError):
+    """A plan, or one of its releases, was used more often than it was paid for."""
+
+
+class BudgetExceededError(SordinoError, RuntimeError):
+    """The ledger refuses: the budget of the data set does not cover the plan."""
+
+
+class LedgerError(SordinoError, RuntimeError):
+    """The ledger could not be read or written."""
+
+
+class LedgerLockedError(LedgerError):
+    """Another process holds the ledger for too long."""
+
+
+class LedgerCorruptError(LedgerError):
+    """The file is not a ledger, or it was damaged."""
+
+
+class LedgerReadOnlyError(LedgerError):
+    """The ledger cannot be written, so no budget can be reserved."""
+
+
+class LedgerVersionError(LedgerError):
+    """The ledger was written by a newer version of Sordino."""
+
+
+class UnknownDatasetError(LedgerError):
+    """The ledger has no data set of this name."""
+
+
+class MissingExtraError(SordinoError, ImportError):
+    """An optional dependency is not installed."""
+
+
+class DataNotFoundError(SordinoError, FileNotFoundError):
+    """A data set is neither on disk nor downloadable."""
+
+
+class NotPrivateWarning(UserWarning):
+    """What was just made carries no privacy guarantee."""
+
+
+class PrivacyWarning(UserWarning):
+    """The guarantee is true but weaker than it may look."""
+
+
+def require_extra(module: str, extra: str) -> MissingExtraError:
+    """Build the error for a missing optional dependency."""
+    return MissingExtraError(
+        f"The module {module!r} is not installed. Install it with: pip install 'sordino[{extra}]'."
+    )

@@ -1,0 +1,39 @@
+"""Where data meets noise, the only room that may hold both."""
+
+from sordino.kernel.curator import Curator, Executor
+from sordino.kernel.lazy import LazyVector, SparseVector
+from sordino.kernel.matrix import SymmetricGaussian
+from sordino.kernel.mechanism import Gaussian, Laplace, Mechanism, NormGamma
+from sordino.kernel.noise import NoiseSource, public_generator
+from sordino.kernel.query import ClippedSum, Norm, Query
+from sordino.kernel.relation import Relation
+from sordino.kernel.release import Plan, Release
+from sordino.kernel.sampling import Disjoint, FixedSize, Full, Poisson, Sampling
+from sordino.kernel.selection import GumbelTopK, LaplacePeeling
+
+__all__ = [
+    "ClippedSum",
+    "Curator",
+    "Disjoint",
+    "Executor",
+    "FixedSize",
+    "Full",
+    "Gaussian",
+    "GumbelTopK",
+    "Laplace",
+    "LaplacePeeling",
+    "LazyVector",
+    "Mechanism",
+    "NoiseSource",
+    "Norm",
+    "NormGamma",
+    "Plan",
+    "Poisson",
+    "Query",
+    "Relation",
+    "Release",
+    "Sampling",
+    "SparseVector",
+    "SymmetricGaussian",
+    "public_generator",
+]

@@ -1,0 +1,88 @@
+"""The only door to the data."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import Any, Protocol
+from weakref import WeakSet
+
+from sordino.errors import PlanError, PlanSpentError
+from sordino.kernel.noise import NoiseSource
+from sordino.kernel.release import Plan, Release
+
+_opened: WeakSet[Plan] = WeakSet()
+_lock = threading.Lock()
+
+
+class Executor(Protocol):
+    """Where the data lives: it evaluates a query and adds the noise before anybody sees the answer."""
+
+    @property
+    def population(self) -> int:
+        """The number of units, declared public."""
+
+    def answer(
+        self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
+    ) -> Any:
+        """Return the privatised answer of release number ``position``."""
+
+
+class Curator:
+    """Answers the releases of one calibrated plan, each as often as planned, and nothing else.
+
+    Parameters
+    ----------
+    executor : holds the data.
+    plan : a calibrated plan that no curator has opened before.
+    noise : the source of randomness.
+
+    **Privacy.** The sequence of all answers satisfies the event of the plan.
+    """
+
+    def __init__(self, executor: Executor, plan: Plan, noise: NoiseSource) -> None:
+        if not plan.is_calibrated:
+            raise PlanError("The plan has no noise multipliers yet. Call accounting.calibrate first.")
+        if executor.population != plan.population:
+            raise PlanError(
+                f"The plan was made for a public population of {plan.population}, the executor "
+                f"declares {executor.population}. Plan again with the same public number."
+            )
+        with _lock:
+            if plan in _opened:
+                raise PlanSpentError("This plan was already opened once. Calibrate and reserve a new one.")
+            _opened.add(plan)
+        self._executor, self._plan, self._noise = executor, plan, noise
+        self._used: Counter[str] = Counter()
+        self._turn = threading.Lock()
+
+    @property
+    def plan(self) -> Plan:
+        """The plan, which is public."""
+        return self._plan
+
+    @property
+    def used(self) -> dict[str, int]:
+        """How often each release was asked so far."""
+        return dict(self._used)
+
+    def release(self, name: str, params: Any = None) -> Any:
+        """Ask one planned question and return its noisy answer."""
+        release, position = self._count(name)
+        sensitivity = release.sensitivity(self._plan.relation, params)
+        answer = self._executor.answer(release, params, sensitivity, position, self._noise)
+        if not release.mean:
+            return answer
+        return answer / release.sampling.expected(self._plan.population)
+
+    def _count(self, name: str) -> tuple[Release, int]:
+        if name not in self._plan.releases:
+            known = ", ".join(self._plan.releases)
+            raise PlanError(f"No release {name!r} in the plan; planned are: {known}.")
+        release = self._plan.releases[name]
+        with self._turn:  # counted before it is asked: a crash is spent
+            position = self._used[name]
+            if position >= release.times:
+                raise PlanSpentError(f"Release {name!r} was planned {release.times} times, all are spent.")
+            self._used[name] += 1
+        return release, position

@@ -1,0 +1,72 @@
+"""The only place where noise multipliers become privacy events.
+
+One semantics for all trees, that of the PLD accountant of dp-accounting: the multiplier of a
+Gaussian event is ``std / contribution of one record``. Under replace-one two contributions move,
+the accountant doubles the shift itself, and so the event carries twice our multiplier, which is
+``std / sensitivity``. Accountants that do not double (RDP) are corrected in ``accounting``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+from dp_accounting import dp_event as dp
+
+from sordino.errors import InvalidInputError
+from sordino.kernel.relation import Relation
+
+
+@attrs.define(frozen=True, slots=True, auto_attribs=True)
+class PureDpEvent(dp.DpEvent):  # type: ignore[misc]
+    """Any mechanism that is epsilon-DP with delta = 0."""
+
+    epsilon: float
+
+
+def gaussian_event(multiplier: float, relation: Relation) -> dp.DpEvent:
+    """Event of Gaussian noise with std ``multiplier * sensitivity(relation)``."""
+    if _none(multiplier):
+        return dp.NonPrivateDpEvent()
+    return dp.GaussianDpEvent(multiplier * relation.contributions)
+
+
+def laplace_event(multiplier: float) -> dp.DpEvent:
+    """Event of Laplace noise with scale ``multiplier * L1 sensitivity``."""
+    return dp.NonPrivateDpEvent() if _none(multiplier) else dp.LaplaceDpEvent(multiplier)
+
+
+def pure_event(epsilon: float) -> dp.DpEvent:
+    """Event of an epsilon-DP mechanism."""
+    return dp.NonPrivateDpEvent() if math.isinf(epsilon) else PureDpEvent(epsilon)
+
+
+def zcdp_event(rho: float) -> dp.DpEvent:
+    """Event of a rho-zCDP mechanism."""
+    return dp.NonPrivateDpEvent() if math.isinf(rho) else dp.ZCDpEvent(rho)
+
+
+def repeated(event: dp.DpEvent, times: int) -> dp.DpEvent:
+    """Event of ``times`` adaptive runs of the same mechanism."""
+    return event if times == 1 else dp.SelfComposedDpEvent(event, times)
+
+
+def composed(events: list[dp.DpEvent]) -> dp.DpEvent:
+    """Event of several mechanisms run one after the other."""
+    return dp.ComposedDpEvent(events)
+
+
+def poisson_event(rate: float, event: dp.DpEvent) -> dp.DpEvent:
+    """Event of a mechanism on a batch that each record enters independently."""
+    return event if rate == 1.0 else dp.PoissonSampledDpEvent(rate, event)
+
+
+def fixed_size_event(population: int, size: int, event: dp.DpEvent) -> dp.DpEvent:
+    """Event of a mechanism on a batch of exactly ``size`` distinct records."""
+    return dp.SampledWithoutReplacementDpEvent(population, size, event)
+
+
+def _none(multiplier: float) -> bool:
+    if not multiplier >= 0:
+        raise InvalidInputError(f"Expected a noise multiplier >= 0, got {multiplier}.")
+    return multiplier == 0

@@ -1,0 +1,249 @@
+"""Vectors whose untouched coordinates are not drawn until they are needed.
+
+A mini-batch touches few of the d columns. The noisy gradient is Gaussian everywhere, but outside the
+touched set T its coordinates are i.i.d., and hard thresholding needs only the largest of them. Their
+magnitudes are sampled in order by the Renyi representation, their positions are uniform in the
+complement of T, their signs fair: exactly the law of the dense step, for work in proportion to T.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import erfcinv, erfinv
+
+from sordino.errors import InvalidInputError, PlanSpentError
+from sordino.kernel.noise import NoiseSource
+from sordino.kernel.touch import TouchMap
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+_FIRST_CHUNK = 32
+
+
+@dataclass(frozen=True, eq=False)
+class SparseVector:
+    """Values at distinct indices, zero elsewhere; the order of the indices is free."""
+
+    indices: Indices
+    values: Floats
+    size: int
+    touched: TouchMap | None = field(default=None, repr=False)
+
+    def to_dense(self) -> Floats:
+        """Return the vector as an array."""
+        out = np.zeros(self.size)
+        out[self.indices] = self.values
+        return out
+
+    def __truediv__(self, divisor: float) -> SparseVector:
+        return SparseVector(self.indices, self.values / divisor, self.size, self.touched)
+
+    def sorted(self) -> SparseVector:
+        """Return the same vector with increasing indices."""
+        order = np.argsort(self.indices)
+        return SparseVector(self.indices[order], self.values[order], self.size)
+
+
+class LazyVector:
+    """Known values at touched coordinates, N(0, std^2) not yet drawn at all others.
+
+    Supports what keeps the others i.i.d.: scaling, and adding a sparse vector. It is used up by
+    :meth:`hard_threshold`, because asking twice would draw the same coordinate twice.
+    """
+
+    __array_ufunc__ = None  # let NumPy scalars defer to our operators
+
+    def __init__(self, known: SparseVector, std: float, noise: NoiseSource) -> None:
+        self._known, self._std, self._noise = known, std, noise
+        self._spent = False
+
+    @classmethod
+    def noised(cls, value: SparseVector, std: float, noise: NoiseSource) -> LazyVector:
+        """Add N(0, std^2) to every coordinate of ``value``, drawing only the touched ones."""
+        values = value.values + std * noise.normal(value.values.size) if std else value.values
+        return cls(SparseVector(value.indices, values, value.size, value.touched), std, noise)
+
+    @property
+    def size(self) -> int:
+        """The number of coordinates."""
+        return self._known.size
+
+    def __mul__(self, factor: float) -> LazyVector:
+        known = self._known
+        scaled = SparseVector(known.indices, known.values * factor, known.size, known.touched)
+        return self._replaced(scaled, self._std * abs(factor))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor: float) -> LazyVector:
+        return self * (1.0 / divisor)
+
+    def __neg__(self) -> LazyVector:
+        return self * -1.0
+
+    def __radd__(self, other: SparseVector) -> LazyVector:
+        return self + other
+
+    def __rsub__(self, other: SparseVector) -> LazyVector:
+        return (-self) + other
+
+    def __add__(self, other: SparseVector) -> LazyVector:
+        """Add a sparse vector; coordinates it touches for the first time are drawn now."""
+        known = self._known
+        head = other.indices.size
+        if np.array_equal(known.indices[:head], other.indices):  # how executors lay out iterates
+            values = known.values.copy()
+            values[:head] += other.values
+            return self._replaced(SparseVector(known.indices, values, known.size, known.touched), self._std)
+        return self._replaced(self._merged(other), self._std)
+
+    def hard_threshold(self, count: int, kept: int = 0) -> SparseVector:
+        """Return the ``count`` largest coordinates; the last ``kept`` indices are always returned.
+
+        Exact: the result has the law of thresholding the dense vector.
+        """
+        self._spend()
+        known, free = self._known, self.size - kept
+        always = known.indices >= free
+        if int(always.sum()) != kept:
+            raise InvalidInputError("Expected the coordinates that are always kept to be touched.")
+        magnitudes = np.where(always, -1.0, np.abs(known.values)) if kept else np.abs(known.values)
+        untouched = free - (known.indices.size - kept)
+        fresh = self._largest_untouched(magnitudes, untouched, count)
+        chosen, survivors = merge_largest(magnitudes, fresh, count)
+        where = self._positions(survivors, free)
+        values = fresh[:survivors] * self._noise.signs(survivors)
+        if kept:
+            chosen = np.concatenate([chosen, np.flatnonzero(always)])
+        indices = np.concatenate([known.indices[chosen], where])
+        return SparseVector(indices, np.concatenate([known.values[chosen], values]), self.size)
+
+    def to_dense(self) -> Floats:
+        """Draw everything."""
+        self._spend()
+        out = self._std * self._noise.normal(self.size)
+        out[self._known.indices] = self._known.values
+        return out
+
+    def _largest_untouched(self, magnitudes: Floats, untouched: int, count: int) -> Floats:
+        wanted = min(count, untouched)
+        if self._std == 0 or wanted <= 0:
+            return np.empty(0)
+        floor = _kth_largest(magnitudes, count)
+        return self._std * top_abs_normals(untouched, wanted, self._noise, floor / self._std)
+
+    def _positions(self, survivors: int, free: int) -> Indices:
+        """Draw ordered distinct positions outside the touched set, by rejection."""
+        if survivors == 0:
+            return np.empty(0, dtype=np.int64)
+        touched = self._known.touched or TouchMap.of(self._known.indices)
+        found = np.empty(0, dtype=np.int64)
+        while found.size < survivors:
+            draw = self._noise.integers(free, 2 * (survivors - found.size) + 8)
+            fresh = draw[~touched.contains(draw)]
+            found = _first_occurrences(np.concatenate([found, fresh]))
+        return found[:survivors]
+
+    def _merged(self, other: SparseVector) -> SparseVector:
+        known = self._known
+        order = np.argsort(known.indices)
+        at = np.searchsorted(known.indices[order], other.indices)
+        at_safe = order[np.minimum(at, known.indices.size - 1)] if known.indices.size else at * 0
+        shared = known.indices[at_safe] == other.indices if known.indices.size else at < 0
+        values = known.values.copy()
+        np.add.at(values, at_safe[shared], other.values[shared])
+        new = ~shared
+        drawn = other.values[new] + self._std * self._noise.normal(int(new.sum()))
+        indices = np.concatenate([known.indices, other.indices[new]])
+        return SparseVector(indices, np.concatenate([values, drawn]), known.size)
+
+    def _replaced(self, known: SparseVector, std: float) -> LazyVector:
+        self._spend()
+        return LazyVector(known, std, self._noise)
+
+    def _spend(self) -> None:
+        if self._spent:
+            raise PlanSpentError("A lazy vector can be used once: its undrawn coordinates would be drawn twice.")
+        self._spent = True
+
+
+def top_abs_normals(total: int, count: int, noise: NoiseSource, floor: float = -math.inf) -> Floats:
+    """Return the ``count`` largest of ``total`` i.i.d. ``|N(0,1)|``, decreasing, in O(count).
+
+    Stops early, with fewer, once a value falls below ``floor``: no later one could matter.
+    """
+    parts: list[Floats] = []
+    log_cdf, start, chunk = 0.0, 0, _FIRST_CHUNK
+    while start < count:
+        stop = min(count, start + chunk)
+        steps = noise.exponential(stop - start) / (total - np.arange(start, stop))
+        logs = log_cdf - np.cumsum(steps)
+        parts.append(_abs_normal_quantile(logs))
+        if parts[-1][-1] < floor:
+            break
+        log_cdf, start, chunk = float(logs[-1]), stop, 4 * chunk
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+def top_gumbels(total: int, count: int, noise: NoiseSource) -> Floats:
+    """Return the ``count`` largest of ``total`` i.i.d. standard Gumbel variables, decreasing."""
+    steps = noise.exponential(count) / (total - np.arange(count))
+    return np.asarray(-np.log(np.cumsum(steps)))
+
+
+def lazy_gumbel_top(
+    value: SparseVector, scores: Floats, scale: float, count: int, noise: NoiseSource
+) -> Indices:
+    """Return the ``count`` best of ``scores + Gumbel(scale)``, where untouched scores are zero."""
+    untouched = value.size - value.indices.size
+    count = min(count, value.size)
+    noisy = scores + scale * noise.gumbel(scores.size)
+    fresh = scale * top_gumbels(untouched, min(count, untouched), noise)
+    both = np.concatenate([noisy, fresh])
+    best = np.argsort(-both, kind="stable")[:count]
+    survivors = int((best >= noisy.size).sum())
+    lazy = LazyVector(value, 0.0, noise)
+    indices = np.concatenate([value.indices, np.zeros(fresh.size, dtype=np.int64)])
+    indices[noisy.size : noisy.size + survivors] = lazy._positions(survivors, value.size)
+    return indices[best]
+
+
+def merge_largest(magnitudes: Floats, fresh: Floats, count: int) -> tuple[Indices, int]:
+    """Return which of ``magnitudes`` and how many of the decreasing ``fresh`` are among the largest.
+
+    Negative magnitudes are never chosen.
+    """
+    total = magnitudes.size + fresh.size
+    both = np.concatenate([magnitudes, fresh])
+    if count < total:
+        best = np.argpartition(both, total - count)[total - count :]
+        best = best[both[best] >= 0]
+    else:
+        best = np.flatnonzero(both >= 0)
+    from_known = best < magnitudes.size
+    return best[from_known], int(best.size - from_known.sum())
+
+
+def _kth_largest(magnitudes: Floats, count: int) -> float:
+    if count > magnitudes.size:
+        return -math.inf
+    return float(np.partition(magnitudes, magnitudes.size - count)[magnitudes.size - count])
+
+
+def _abs_normal_quantile(log_cdf: Floats) -> Floats:
+    """Return x with ``P(|Z| <= x) = exp(log_cdf)``, precise in both tails."""
+    tail = -np.expm1(log_cdf)
+    near = tail < 0.5
+    out = np.empty_like(tail)
+    out[near] = erfcinv(tail[near])
+    out[~near] = erfinv(np.exp(log_cdf[~near]))
+    return math.sqrt(2.0) * out
+
+
+def _first_occurrences(values: Indices) -> Indices:
+    _, first = np.unique(values, return_index=True)
+    return values[np.sort(first)]

@@ -1,0 +1,149 @@
+"""Which records a release looks at, and what that saves.
+
+The drawn rows are secret (amplification rests on that), so they come from the noise source.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from dp_accounting import dp_event as dp
+from numpy.typing import NDArray
+
+from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.kernel.events import fixed_size_event, poisson_event, repeated
+from sordino.kernel.noise import NoiseSource
+from sordino.kernel.relation import Relation
+
+Rows = NDArray[np.int64] | None
+
+
+class Sampling(Protocol):
+    """How the rows of one release are chosen."""
+
+    def draw(self, population: int, position: int, noise: NoiseSource) -> Rows:
+        """Return the rows of release number ``position``; None means all of them."""
+
+    def amplify(self, event: dp.DpEvent, times: int, relation: Relation, population: int) -> dp.DpEvent:
+        """Return the event of ``times`` releases."""
+
+    def expected(self, population: int) -> float:
+        """Return the public divisor that turns a sum into a mean."""
+
+
+@dataclass(frozen=True)
+class Full:
+    """Every record, every time."""
+
+    def draw(self, population: int, position: int, noise: NoiseSource) -> Rows:
+        """Return None: all rows."""
+        return None
+
+    def amplify(self, event: dp.DpEvent, times: int, relation: Relation, population: int) -> dp.DpEvent:
+        """Return plain composition."""
+        return repeated(event, times)
+
+    def expected(self, population: int) -> float:
+        """Return the public number of records."""
+        return float(population)
+
+
+@dataclass(frozen=True)
+class Poisson:
+    """Each record enters independently with probability ``rate``; the batch size is secret."""
+
+    rate: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate <= 1:
+            raise InvalidInputError(f"Expected a sampling rate in (0, 1], got {self.rate}.")
+
+    def draw(self, population: int, position: int, noise: NoiseSource) -> Rows:
+        """Return the rows of a Poisson batch, found by geometric skips in O(batch)."""
+        return None if self.rate == 1.0 else noise.bernoulli_rows(population, self.rate)
+
+    def amplify(self, event: dp.DpEvent, times: int, relation: Relation, population: int) -> dp.DpEvent:
+        """Return the Poisson-sampled event; only for noise that accountants can amplify."""
+        if self.rate < 1 and not isinstance(
+            event, (dp.GaussianDpEvent, dp.LaplaceDpEvent, dp.NonPrivateDpEvent)
+        ):
+            raise UnsupportedError(
+                f"No amplification is proven here for {type(event).__name__} under Poisson sampling. "
+                "Use Full() or Disjoint() sampling for this mechanism."
+            )
+        if self.rate < 1 and isinstance(event, dp.NonPrivateDpEvent):
+            return event
+        return repeated(poisson_event(self.rate, event), times)
+
+    def expected(self, population: int) -> float:
+        """Return the expected batch size: the realised one is private."""
+        return self.rate * population
+
+
+@dataclass(frozen=True)
+class FixedSize:
+    """A uniform batch of exactly ``size`` distinct records, for replace-one only."""
+
+    size: int
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise InvalidInputError(f"Expected a batch size >= 1, got {self.size}.")
+
+    def draw(self, population: int, position: int, noise: NoiseSource) -> Rows:
+        """Return ``size`` distinct rows."""
+        return noise.distinct_rows(population, self.size)
+
+    def amplify(self, event: dp.DpEvent, times: int, relation: Relation, population: int) -> dp.DpEvent:
+        """Return the without-replacement event."""
+        if relation is not Relation.REPLACE_ONE:
+            raise UnsupportedError(
+                "Fixed-size batches are proven for relation 'replace-one' only, got "
+                f"{relation.value!r}. Use Poisson sampling, or relation='replace-one'."
+            )
+        if self.size > population:
+            raise InvalidInputError(
+                f"Expected a batch size <= the {population} records, got {self.size}."
+            )
+        if isinstance(event, dp.NonPrivateDpEvent):
+            return event
+        if not isinstance(event, dp.GaussianDpEvent):
+            raise UnsupportedError(
+                f"No amplification is proven here for {type(event).__name__} under fixed-size "
+                "sampling. Use Full() or Disjoint() sampling for this mechanism."
+            )
+        return repeated(fixed_size_event(population, self.size, event), times)
+
+    def expected(self, population: int) -> float:
+        """Return the batch size, which is public here."""
+        return float(self.size)
+
+
+@dataclass(frozen=True)
+class Disjoint:
+    """Release number t sees chunk t of ``parts`` chunks fixed by position; each record is used once."""
+
+    parts: int
+
+    def __post_init__(self) -> None:
+        if self.parts < 1:
+            raise InvalidInputError(f"Expected a number of parts >= 1, got {self.parts}.")
+
+    def draw(self, population: int, position: int, noise: NoiseSource) -> Rows:
+        """Return the rows of chunk ``position``."""
+        edge = np.linspace(0, population, self.parts + 1).astype(np.int64)
+        return np.arange(edge[position], edge[position + 1])
+
+    def amplify(self, event: dp.DpEvent, times: int, relation: Relation, population: int) -> dp.DpEvent:
+        """Return the event of one release: the chunks compose in parallel."""
+        if times > self.parts:
+            raise UnsupportedError(
+                f"Expected at most {self.parts} releases on {self.parts} disjoint parts, got {times}."
+            )
+        return event
+
+    def expected(self, population: int) -> float:
+        """Return the public size of a chunk."""
+        return population / self.parts

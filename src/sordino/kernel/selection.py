@@ -1,0 +1,104 @@
+"""Choosing coordinates privately."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from dp_accounting import dp_event as dp
+from numpy.typing import NDArray
+
+from sordino.errors import InvalidInputError
+from sordino.kernel.events import composed, laplace_event, pure_event, repeated, zcdp_event
+from sordino.kernel.lazy import SparseVector, lazy_gumbel_top
+from sordino.kernel.mechanism import Additive, _dense, _ready
+from sordino.kernel.noise import NoiseSource
+from sordino.kernel.query import Norm
+from sordino.kernel.relation import Relation
+
+
+@dataclass(frozen=True)
+class GumbelTopK(Additive):
+    r"""The ``count`` best coordinates in order, by one-shot Gumbel noise.
+
+    Equal to ``count`` peeled exponential mechanisms: each has range ``2 / multiplier`` and so costs
+    ``1 / (2 multiplier^2)`` zCDP; when all scores move in the same direction (``monotone``, add-remove
+    only) the range is half of that and the cost a quarter.
+    """
+
+    norms: ClassVar[tuple[Norm, ...]] = (Norm.LINF,)
+    count: int = 1
+    absolute: bool = False
+    monotone: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.count < 1:
+            raise InvalidInputError(f"Expected to select at least one coordinate, got {self.count}.")
+
+    def event(self, relation: Relation) -> dp.DpEvent:
+        """Return the zCDP event."""
+        multiplier = _ready(self.multiplier)
+        rho = self._rho(relation) / multiplier**2 if multiplier else math.inf
+        return zcdp_event(rho)
+
+    def rho(self) -> float:
+        """Return the cost at multiplier 1."""
+        return self._rho(Relation.ADD_REMOVE)
+
+    def _rho(self, relation: Relation) -> float:
+        # A replaced record moves some scores up and others down, so it is never monotone.
+        monotone = self.monotone and relation is Relation.ADD_REMOVE
+        return self.count / (8.0 if monotone else 2.0)
+
+    def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> NDArray[np.int64]:
+        """Return the indices of the largest noisy scores, best first."""
+        scale = self.scale(sensitivity)
+        if isinstance(value, SparseVector):
+            scores = np.abs(value.values) if self.absolute else value.values
+            return lazy_gumbel_top(value, scores, scale, self.count, noise)
+        scores = np.abs(value) if self.absolute else np.asarray(value, dtype=float)
+        noisy = scores + scale * noise.gumbel(scores.shape)
+        return top_indices(noisy, self.count)
+
+
+@dataclass(frozen=True)
+class LaplacePeeling(Additive):
+    r"""Peeling: ``count`` rounds of report-noisy-max, then the values, all with Laplace noise.
+
+    A round is ``2 / multiplier``-DP, each of the ``count`` released values ``1 / multiplier``-DP.
+    Kept for comparison: Gumbel selection with Gaussian values needs about a third of the noise.
+    """
+
+    norms: ClassVar[tuple[Norm, ...]] = (Norm.LINF,)
+    count: int = 1
+
+    def event(self, relation: Relation) -> dp.DpEvent:
+        """Return the event of the rounds and of the values."""
+        multiplier = _ready(self.multiplier)
+        rounds = pure_event(2 / multiplier if multiplier else math.inf)
+        return composed([repeated(rounds, self.count), repeated(laplace_event(multiplier), self.count)])
+
+    def rho(self) -> float:
+        """Return the zCDP cost at multiplier 1."""
+        return 2.5 * self.count
+
+    def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> SparseVector:
+        """Return the chosen coordinates with noisy values."""
+        value = np.asarray(_dense(value), dtype=float)
+        scale = self.scale(sensitivity)
+        left = np.abs(value)
+        chosen = np.empty(min(self.count, value.size), dtype=np.int64)
+        for i in range(chosen.size):
+            chosen[i] = np.argmax(left + scale * noise.laplace(left.shape))
+            left[chosen[i]] = -np.inf
+        return SparseVector(chosen, value[chosen] + scale * noise.laplace(chosen.shape), value.size)
+
+
+def top_indices(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+    """Return the positions of the ``count`` largest values, largest first."""
+    count = min(count, values.size)
+    best = np.argpartition(values, values.size - count)[values.size - count :]
+    return best[np.argsort(-values[best], kind="stable")]

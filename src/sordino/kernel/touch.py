@@ -1,0 +1,63 @@
+"""A small hash set of touched columns: its cost depends on what a batch touches, not on d."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+_EMPTY = -1
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True, eq=False)
+class TouchMap:
+    """Open addressing from column to slot; ``keys`` is -1 where free, ``slots`` the order of insertion."""
+
+    keys: NDArray[np.int64]
+    slots: NDArray[np.int32]
+
+    @classmethod
+    def with_capacity(cls, entries: int) -> TouchMap:
+        """Return an empty map that stays at most half full."""
+        size = 1 << max(4, int(2 * max(entries, 1) - 1).bit_length())
+        return cls(np.full(size, _EMPTY, dtype=np.int64), np.empty(size, dtype=np.int32))
+
+    @classmethod
+    def of(cls, indices: NDArray[np.int64]) -> TouchMap:
+        """Return the map of distinct ``indices``."""
+        touched = cls.with_capacity(indices.size)
+        _insert_all(touched.keys, touched.slots, indices)
+        return touched
+
+    def contains(self, indices: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell which indices are in the map."""
+        out = np.empty(indices.size, dtype=np.bool_)
+        _contains(self.keys, indices, out)
+        return out
+
+
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def find(keys: NDArray[np.int64], key: int) -> int:
+    """Return the cell of ``key``, or the free cell where it belongs."""
+    mask = np.uint64(keys.size - 1)
+    cell = ((np.uint64(key) * _GOLDEN) >> np.uint64(32)) & mask
+    while keys[cell] != key and keys[cell] != -1:
+        cell = (cell + np.uint64(1)) & mask
+    return cell  # type: ignore[no-any-return]
+
+
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+def _insert_all(keys: NDArray[np.int64], slots: NDArray[np.int32], indices: NDArray[np.int64]) -> None:
+    for i in range(indices.size):
+        cell = find(keys, indices[i])
+        keys[cell] = indices[i]
+        slots[cell] = i
+
+
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+def _contains(keys: NDArray[np.int64], indices: NDArray[np.int64], out: NDArray[np.bool_]) -> None:
+    for i in range(indices.size):
+        out[i] = keys[find(keys, indices[i])] == indices[i]
