@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,8 @@ from sordino.kernel.touch import TouchMap
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
-_FIRST_CHUNK = 32
+_FIRST_CHUNK = 64
+_SAMPLE = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,14 +35,31 @@ class SparseVector:
     size: int
     touched: TouchMap | None = field(default=None, repr=False)
 
+    __array_ufunc__ = None  # let NumPy scalars defer to our operators
+
     def to_dense(self) -> Floats:
         """Return the vector as an array."""
         out = np.zeros(self.size)
         out[self.indices] = self.values
         return out
 
+    @classmethod
+    def zeros(cls, size: int, kept: int = 0) -> SparseVector:
+        """Return the zero vector, with explicit entries at its last ``kept`` indices."""
+        return cls(np.arange(size - kept, size), np.zeros(kept), size)
+
+    def __mul__(self, factor: float) -> SparseVector:
+        return SparseVector(self.indices, self.values * factor, self.size, self.touched)
+
+    __rmul__ = __mul__
+
     def __truediv__(self, divisor: float) -> SparseVector:
-        return SparseVector(self.indices, self.values / divisor, self.size, self.touched)
+        return self * (1.0 / divisor)
+
+    def __sub__(self, other: Any) -> Any:
+        if isinstance(other, LazyVector):
+            return other.__rsub__(self)
+        return self.to_dense() - (other.to_dense() if isinstance(other, SparseVector) else other)
 
     def sorted(self) -> SparseVector:
         """Return the same vector with increasing indices."""
@@ -98,7 +117,9 @@ class LazyVector:
         if np.array_equal(known.indices[:head], other.indices):  # how executors lay out iterates
             values = known.values.copy()
             values[:head] += other.values
-            return self._replaced(SparseVector(known.indices, values, known.size, known.touched), self._std)
+            return self._replaced(
+                SparseVector(known.indices, values, known.size, known.touched), self._std
+            )
         return self._replaced(self._merged(other), self._std)
 
     def hard_threshold(self, count: int, kept: int = 0) -> SparseVector:
@@ -113,8 +134,9 @@ class LazyVector:
             raise InvalidInputError("Expected the coordinates that are always kept to be touched.")
         magnitudes = np.where(always, -1.0, np.abs(known.values)) if kept else np.abs(known.values)
         untouched = free - (known.indices.size - kept)
-        fresh = self._largest_untouched(magnitudes, untouched, count)
-        chosen, survivors = merge_largest(magnitudes, fresh, count)
+        floor = kth_largest(magnitudes, count)
+        fresh = self._largest_untouched(floor, untouched, count)
+        chosen, survivors = merge_largest(magnitudes, floor, fresh, count)
         where = self._positions(survivors, free)
         values = fresh[:survivors] * self._noise.signs(survivors)
         if kept:
@@ -129,24 +151,28 @@ class LazyVector:
         out[self._known.indices] = self._known.values
         return out
 
-    def _largest_untouched(self, magnitudes: Floats, untouched: int, count: int) -> Floats:
+    def _largest_untouched(self, floor: float, untouched: int, count: int) -> Floats:
         wanted = min(count, untouched)
         if self._std == 0 or wanted <= 0:
             return np.empty(0)
-        floor = _kth_largest(magnitudes, count)
         return self._std * top_abs_normals(untouched, wanted, self._noise, floor / self._std)
 
     def _positions(self, survivors: int, free: int) -> Indices:
         """Draw ordered distinct positions outside the touched set, by rejection."""
         if survivors == 0:
             return np.empty(0, dtype=np.int64)
+        if free < 2 * (
+            self._known.indices.size + survivors
+        ):  # few are left: rejection would be slow
+            left = np.setdiff1d(np.arange(free), self._known.indices)
+            return left[self._noise.distinct_order(left.size, survivors)]
         touched = self._known.touched or TouchMap.of(self._known.indices)
-        found = np.empty(0, dtype=np.int64)
-        while found.size < survivors:
-            draw = self._noise.integers(free, 2 * (survivors - found.size) + 8)
-            fresh = draw[~touched.contains(draw)]
-            found = _first_occurrences(np.concatenate([found, fresh]))
-        return found[:survivors]
+        found, start = np.empty(survivors, dtype=np.int64), 0
+        taken = TouchMap.with_capacity(survivors)
+        while start < survivors:
+            draw = self._noise.integers(free, survivors - start + 8)
+            start = touched.collect_absent(draw, taken, found, start)
+        return found
 
     def _merged(self, other: SparseVector) -> SparseVector:
         known = self._known
@@ -167,7 +193,9 @@ class LazyVector:
 
     def _spend(self) -> None:
         if self._spent:
-            raise PlanSpentError("A lazy vector can be used once: its undrawn coordinates would be drawn twice.")
+            raise PlanSpentError(
+                "A lazy vector can be used once: its undrawn coordinates would be drawn twice."
+            )
         self._spent = True
 
 
@@ -212,26 +240,38 @@ def lazy_gumbel_top(
     return indices[best]
 
 
-def merge_largest(magnitudes: Floats, fresh: Floats, count: int) -> tuple[Indices, int]:
-    """Return which of ``magnitudes`` and how many of the decreasing ``fresh`` are among the largest.
+def merge_largest(
+    magnitudes: Floats, floor: float, fresh: Floats, count: int
+) -> tuple[Indices, int]:
+    """Return which of ``magnitudes`` and how many of the decreasing ``fresh`` are the ``count`` largest.
 
-    Negative magnitudes are never chosen.
+    ``floor`` is the ``count``-th largest magnitude (or -inf): nothing below it can be chosen. Negative
+    magnitudes never are.
     """
-    total = magnitudes.size + fresh.size
-    both = np.concatenate([magnitudes, fresh])
-    if count < total:
-        best = np.argpartition(both, total - count)[total - count :]
-        best = best[both[best] >= 0]
+    known = np.flatnonzero(magnitudes >= max(floor, 0.0))
+    both = np.concatenate([magnitudes[known], fresh])
+    if count < both.size:
+        best = np.argpartition(both, both.size - count)[both.size - count :]
     else:
-        best = np.flatnonzero(both >= 0)
-    from_known = best < magnitudes.size
-    return best[from_known], int(best.size - from_known.sum())
+        best = np.arange(both.size)
+    from_known = best < known.size
+    return known[best[from_known]], int(best.size - from_known.sum())
 
 
-def _kth_largest(magnitudes: Floats, count: int) -> float:
-    if count > magnitudes.size:
+def kth_largest(values: Floats, count: int) -> float:
+    """Return the ``count``-th largest value, -inf when there are fewer.
+
+    A sample gives a threshold that leaves few candidates; the rare miss falls back to the full array.
+    """
+    if count > values.size:
         return -math.inf
-    return float(np.partition(magnitudes, magnitudes.size - count)[magnitudes.size - count])
+    stride = values.size // _SAMPLE
+    if stride > 1:
+        sample = values[::stride]
+        rank = min(sample.size, int(1.3 * count / stride) + 8)
+        few = values[values >= np.partition(sample, sample.size - rank)[sample.size - rank]]
+        values = few if few.size >= count else values
+    return float(np.partition(values, values.size - count)[values.size - count])
 
 
 def _abs_normal_quantile(log_cdf: Floats) -> Floats:
@@ -242,8 +282,3 @@ def _abs_normal_quantile(log_cdf: Floats) -> Floats:
     out[near] = erfcinv(tail[near])
     out[~near] = erfinv(np.exp(log_cdf[~near]))
     return math.sqrt(2.0) * out
-
-
-def _first_occurrences(values: Indices) -> Indices:
-    _, first = np.unique(values, return_index=True)
-    return values[np.sort(first)]

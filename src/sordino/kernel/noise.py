@@ -6,8 +6,12 @@ numbers; a test walks the syntax tree of the sources to keep that true.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import NoReturn
 
 import numba
@@ -116,9 +120,9 @@ class NoiseSource:
         """Draw a uniform set of ``size`` distinct rows."""
         return self._generator().choice(population, size=size, replace=False, shuffle=False)
 
-    def permutation(self, size: int) -> NDArray[np.int64]:
-        """Draw a uniform permutation."""
-        return self._generator().permutation(size)
+    def distinct_order(self, population: int, size: int) -> NDArray[np.int64]:
+        """Draw ``size`` distinct positions in uniform random order."""
+        return self._generator().choice(population, size=size, replace=False)
 
     def rounded_gaussian(self, std: float, shape: Shape) -> NDArray[np.int64]:
         r"""Draw ``round(std * Z)``, Z standard normal, exactly (no floating-point artefacts).
@@ -148,6 +152,25 @@ class NoiseSource:
 
     def __reduce__(self) -> NoReturn:
         raise PlanError("A noise source cannot be copied or pickled: noise used twice cancels.")
+
+
+_test_seed: ContextVar[Iterator[int] | None] = ContextVar("sordino_test_seed", default=None)
+
+
+@contextmanager
+def seeded_noise_not_private(seed: int) -> Iterator[None]:
+    """Make every fit inside the block reproducible and NOT private; reports say so. For tests only."""
+    token = _test_seed.set(itertools.count(seed))
+    try:
+        yield
+    finally:
+        _test_seed.reset(token)
+
+
+def fresh_noise() -> NoiseSource:
+    """Return the source for one fit: from the operating system, unless a test asked for a seed."""
+    seeds = _test_seed.get()
+    return NoiseSource.from_os() if seeds is None else NoiseSource.seeded_not_private(next(seeds))
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]

@@ -29,14 +29,24 @@ class TouchMap:
     def of(cls, indices: NDArray[np.int64]) -> TouchMap:
         """Return the map of distinct ``indices``."""
         touched = cls.with_capacity(indices.size)
-        _insert_all(touched.keys, touched.slots, indices)
+        touched.insert(indices)
         return touched
+
+    def insert(self, indices: NDArray[np.int64]) -> None:
+        """Put distinct ``indices`` into an empty map, numbered in their order."""
+        _insert_all(self.keys, self.slots, indices)
 
     def contains(self, indices: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Tell which indices are in the map."""
         out = np.empty(indices.size, dtype=np.bool_)
         _contains(self.keys, indices, out)
         return out
+
+    def collect_absent(
+        self, draws: NDArray[np.int64], taken: TouchMap, found: NDArray[np.int64], start: int
+    ) -> int:
+        """Append to ``found[start:]`` the draws that are neither in this map nor in ``taken``, in order."""
+        return int(_collect_absent(self.keys, taken.keys, draws, found, start))
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
@@ -50,7 +60,9 @@ def find(keys: NDArray[np.int64], key: int) -> int:
 
 
 @numba.njit(cache=True)  # type: ignore[untyped-decorator]
-def _insert_all(keys: NDArray[np.int64], slots: NDArray[np.int32], indices: NDArray[np.int64]) -> None:
+def _insert_all(
+    keys: NDArray[np.int64], slots: NDArray[np.int32], indices: NDArray[np.int64]
+) -> None:
     for i in range(indices.size):
         cell = find(keys, indices[i])
         keys[cell] = indices[i]
@@ -61,3 +73,23 @@ def _insert_all(keys: NDArray[np.int64], slots: NDArray[np.int32], indices: NDAr
 def _contains(keys: NDArray[np.int64], indices: NDArray[np.int64], out: NDArray[np.bool_]) -> None:
     for i in range(indices.size):
         out[i] = keys[find(keys, indices[i])] == indices[i]
+
+
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+def _collect_absent(
+    keys: NDArray[np.int64],
+    taken: NDArray[np.int64],
+    draws: NDArray[np.int64],
+    found: NDArray[np.int64],
+    start: int,
+) -> int:
+    for i in range(draws.size):
+        if start == found.size:
+            break
+        draw = draws[i]
+        cell = find(taken, draw)
+        if taken[cell] == -1 and keys[find(keys, draw)] != draw:
+            taken[cell] = draw
+            found[start] = draw
+            start += 1
+    return start

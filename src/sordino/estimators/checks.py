@@ -1,0 +1,92 @@
+"""Input checks at the door: typed errors that name the value, the bound and the remedy, never the data."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from sordino.errors import InvalidInputError
+
+
+def check_data(
+    estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, **kwargs: Any
+) -> Any:
+    """Validate X (and y) as scikit-learn does, without a value of the data in any message."""
+    try:
+        return validate_data(
+            estimator,
+            X,
+            y,
+            reset=reset,
+            accept_sparse="csr",
+            dtype=[np.float64, np.float32],
+            **kwargs,
+        )
+    except (ValueError, TypeError) as error:
+        text = str(error)
+        if "convert" in text or "invalid literal" in text or "argument must be" in text:
+            raise InvalidInputError(
+                "Expected a numeric matrix X and numeric targets, got entries that are not numbers: "
+                "argument must be a string or a number. Encode them with a public vocabulary first."
+            ) from None
+        raise InvalidInputError(text) from None
+
+
+def check_positive(name: str, value: Any, remedy: str) -> float:
+    """Return ``value`` as a positive finite float."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise InvalidInputError(
+            f"Expected {name} > 0, got {type(value).__name__}. {remedy}"
+        ) from None
+    if not 0 < number < np.inf:
+        raise InvalidInputError(f"Expected {name} > 0, got {number:g}. {remedy}")
+    return number
+
+
+def check_count(name: str, value: Any, low: int, high: int | None, remedy: str) -> int | None:
+    """Return ``value`` as an integer in [low, high]; None stays None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InvalidInputError(
+            f"Expected {name} to be an integer, got {type(value).__name__}. {remedy}"
+        )
+    number = int(value)
+    if number < low or (high is not None and number > high):
+        bound = f">= {low}" if high is None else f"in [{low}, {high}]"
+        raise InvalidInputError(f"Expected {name} {bound}, got {number}. {remedy}")
+    return number
+
+
+def encode_labels(y: Any, classes: Any) -> tuple[np.ndarray, np.ndarray, str]:
+    """Return class numbers, the classes, and the statement about them for the report."""
+    check_classification_targets(y)
+    if classes is None:
+        known, codes = np.unique(y, return_inverse=True)
+        said = "class labels: those seen in y, assumed public (pass classes= to declare them)"
+    else:
+        known, codes = _codes_of(y, np.unique(np.asarray(classes)))
+        said = "class labels: declared"
+    if known.size < 2:
+        raise InvalidInputError(
+            f"Expected at least 2 classes, got {known.size} class: the classifier needs samples of at least "
+            "2 classes in the data. Pass classes= to declare them."
+        )
+    return codes, known, said
+
+
+def _codes_of(y: Any, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    codes = np.searchsorted(known, y)
+    codes = np.minimum(codes, known.size - 1)
+    if not np.array_equal(known[codes], y):
+        raise InvalidInputError(
+            f"Expected labels among the {known.size} declared classes, got others. "
+            "Add them to classes= or drop those rows by a public rule."
+        )
+    return known, codes

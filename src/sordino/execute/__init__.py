@@ -1,0 +1,5 @@
+"""Where the data lives."""
+
+from sordino.execute.local import LocalExecutor
+
+__all__ = ["LocalExecutor"]

@@ -1,0 +1,110 @@
+"""Compiled passes over the rows of a CSR matrix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.kernel.touch import find
+
+Floats = NDArray[np.float64]
+
+
+@numba.njit(cache=True, nogil=True)
+def row_norms(indptr: Any, data: Any) -> Floats:
+    """Return the Euclidean norm of each row, accumulated in double precision."""
+    out = np.empty(indptr.size - 1)
+    for i in range(out.size):
+        total = 0.0
+        for p in range(indptr[i], indptr[i + 1]):
+            total += float(data[p]) * float(data[p])
+        out[i] = np.sqrt(total)
+    return out
+
+
+@numba.njit(cache=True, nogil=True)
+def margins(indptr: Any, indices: Any, data: Any, rows: Any, w: Floats, out: Floats) -> None:
+    """Write ``x_i . w`` for the given rows."""
+    for i in range(rows.size):
+        total = 0.0
+        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            total += data[p] * w[indices[p]]
+        out[i] = total
+
+
+@numba.njit(cache=True, nogil=True)
+def scatter(indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, out: Floats) -> None:
+    """Add ``coef_i x_i`` to ``out``; a row of coefficient zero is not read."""
+    for i in range(rows.size):
+        c = coef[i]
+        if c != 0.0:
+            for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
+                out[indices[p]] += c * data[p]
+
+
+@numba.njit(cache=True, nogil=True)
+def scatter_integers(
+    indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, spacing: float, out: Any
+) -> None:
+    """Add ``coef_i x_i / spacing``, truncated towards zero entry by entry, to integers ``out``."""
+    for i in range(rows.size):
+        c = coef[i] / spacing
+        if c != 0.0:
+            for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
+                out[indices[p]] += np.int64(c * data[p])
+
+
+@numba.njit(cache=True, nogil=True)
+def touch(
+    indptr: Any,
+    indices: Any,
+    data: Any,
+    rows: Any,
+    keys: Any,
+    slots: Any,
+    columns: Any,
+    start: int,
+    w: Floats,
+    layout: Any,
+    out: Floats,
+) -> int:
+    """Lay out a batch: number the columns it touches and compute its margins in one pass.
+
+    ``columns[:start]`` (the support of the iterate, values ``w``) are in the map already. ``layout`` gets
+    the number of each non-zero's column. Returns how many columns are touched.
+    """
+    count, at = start, 0
+    for i in range(rows.size):
+        total = 0.0
+        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            column = np.int64(indices[p])
+            cell = find(keys, column)
+            if keys[cell] == -1:
+                keys[cell] = column
+                slots[cell] = count
+                columns[count] = column
+                count += 1
+            slot = slots[cell]
+            layout[at] = slot
+            at += 1
+            if slot < start:
+                total += data[p] * w[slot]
+        out[i] = total
+    return count
+
+
+@numba.njit(cache=True, nogil=True)
+def scatter_touched(
+    indptr: Any, data: Any, rows: Any, layout: Any, coef: Floats, out: Floats
+) -> None:
+    """Add ``coef_i x_i`` to the slots of a batch that was laid out by :func:`touch`."""
+    at = 0
+    for i in range(rows.size):
+        c = coef[i]
+        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            if c != 0.0:
+                out[layout[at]] += c * data[p]
+            at += 1

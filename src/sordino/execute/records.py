@@ -1,0 +1,210 @@
+"""A set of rows and the operations that queries may use on it.
+
+``scale`` clips rows to the public norm bound without copying them; the intercept is a constant last
+column that is never stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from sordino.errors import UnsupportedError
+from sordino.execute import csr
+from sordino.kernel import SparseVector
+from sordino.kernel.touch import TouchMap
+
+Floats = NDArray[np.float64]
+_CHUNK = 1 << 22  # entries of a dense block that is cast to double precision at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """Rows with their targets, norms (after clipping, intercept included) and clip factors."""
+
+    matrix: Any
+    targets: Floats
+    norms: Floats
+    scale: Floats
+    intercept: float
+    features: int
+
+    @property
+    def columns(self) -> int:
+        """The number of columns with the intercept."""
+        return self.features + (1 if self.intercept else 0)
+
+    @property
+    def count(self) -> int:
+        """The number of rows; secret when they were sampled."""
+        return len(self.targets)
+
+    def margins(self, w: Any) -> Floats:
+        """Return ``x_i . w``, one column per output for a matrix ``w``."""
+        w = w.to_dense() if isinstance(w, SparseVector) else np.asarray(w, dtype=float)
+        if w.ndim == 2:
+            return np.stack([self.margins(row) for row in w], axis=1)
+        out = self._products(w[: self.features]) * self.scale
+        return out + self.intercept * w[-1] if self.intercept else out
+
+    def weighted_sum(self, coefficients: Floats) -> Any:
+        """Return ``sum_i c_i x_i``, one row per output for several coefficients per record."""
+        if coefficients.ndim == 2:
+            return np.stack([self.weighted_sum(c) for c in coefficients.T])
+        out = np.zeros(self.columns)
+        self._add(coefficients * self.scale, out[: self.features])
+        if self.intercept:
+            out[-1] = self.intercept * coefficients.sum()
+        return out
+
+    def weighted_integer_sum(self, coefficients: Floats, spacing: float) -> NDArray[np.int64]:
+        """Return the sum of contributions, each truncated towards zero to multiples of ``spacing``."""
+        if coefficients.ndim == 2:
+            return np.stack([self.weighted_integer_sum(c, spacing) for c in coefficients.T])
+        out = np.zeros(self.columns, dtype=np.int64)
+        self._add_integers(coefficients * self.scale, spacing, out[: self.features])
+        if self.intercept:
+            out[-1] = np.trunc(coefficients * (self.intercept / spacing)).astype(np.int64).sum()
+        return out
+
+    def _products(self, w: Floats) -> Floats:
+        raise UnsupportedError("This kind of data has no products.")  # pragma: no cover
+
+    def _add(self, coefficients: Floats, out: Floats) -> None:
+        raise UnsupportedError("This kind of data has no sums.")  # pragma: no cover
+
+    def _add_integers(self, coefficients: Floats, spacing: float, out: NDArray[np.int64]) -> None:
+        raise UnsupportedError("This kind of data has no exact sums.")  # pragma: no cover
+
+
+class DenseRecords(Records):
+    """Rows of a NumPy array; single precision is cast block by block."""
+
+    def _products(self, w: Floats) -> Floats:
+        out = np.empty(len(self.matrix))
+        for rows in self._blocks():
+            out[rows] = self._block(rows) @ w
+        return out
+
+    def _add(self, coefficients: Floats, out: Floats) -> None:
+        for rows in self._blocks():
+            out += coefficients[rows] @ self._block(rows)
+
+    def _add_integers(self, coefficients: Floats, spacing: float, out: NDArray[np.int64]) -> None:
+        for rows in self._blocks():
+            scaled = self._block(rows) * (coefficients[rows] / spacing)[:, None]
+            out += np.trunc(scaled).astype(np.int64).sum(axis=0)
+
+    def margins(self, w: Any) -> Floats:
+        """Return ``x_i . w`` with one matrix product for all outputs."""
+        w = w.to_dense() if isinstance(w, SparseVector) else np.asarray(w, dtype=float)
+        if w.ndim == 1:
+            return super().margins(w)
+        out = np.empty((len(self.matrix), len(w)))
+        for rows in self._blocks():
+            out[rows] = self._block(rows) @ w[:, : self.features].T
+        out *= self.scale[:, None]
+        return out + self.intercept * w[:, -1] if self.intercept else out
+
+    def weighted_sum(self, coefficients: Floats) -> Any:
+        """Return ``sum_i c_i x_i`` with one matrix product for all outputs."""
+        if coefficients.ndim == 1:
+            return super().weighted_sum(coefficients)
+        out = np.zeros((coefficients.shape[1], self.columns))
+        scaled = coefficients * self.scale[:, None]
+        for rows in self._blocks():
+            out[:, : self.features] += scaled[rows].T @ self._block(rows)
+        if self.intercept:
+            out[:, -1] = self.intercept * coefficients.sum(axis=0)
+        return out
+
+    def _blocks(self) -> list[slice]:
+        n = len(self.matrix)
+        step = n if self.matrix.dtype == np.float64 else max(1, _CHUNK // max(1, self.features))
+        return [slice(i, i + step) for i in range(0, n, max(step, 1))]
+
+    def _block(self, rows: slice) -> Floats:
+        block: Floats = self.matrix[rows].astype(np.float64, copy=False)
+        return block
+
+
+@dataclass(frozen=True, eq=False)
+class CsrRecords(Records):
+    """Some rows of a CSR matrix, addressed in place."""
+
+    rows: NDArray[np.int64]
+
+    def _products(self, w: Floats) -> Floats:
+        x, out = self.matrix, np.empty(self.rows.size)
+        csr.margins(x.indptr, x.indices, x.data, self.rows, np.ascontiguousarray(w), out)
+        return out
+
+    def _add(self, coefficients: Floats, out: Floats) -> None:
+        x = self.matrix
+        csr.scatter(x.indptr, x.indices, x.data, self.rows, coefficients, out)
+
+    def _add_integers(self, coefficients: Floats, spacing: float, out: NDArray[np.int64]) -> None:
+        x = self.matrix
+        csr.scatter_integers(x.indptr, x.indices, x.data, self.rows, coefficients, spacing, out)
+
+
+class LazyRecords:
+    """A mini-batch of a CSR matrix that only ever touches the columns it holds.
+
+    :meth:`margins` numbers the touched columns, those of the iterate first; :meth:`weighted_sum` then
+    returns a sparse vector in that numbering.
+    """
+
+    def __init__(self, base: CsrRecords) -> None:
+        self._base = base
+        self.targets, self.norms = base.targets, base.norms
+
+    def margins(self, w: SparseVector) -> Floats:
+        """Return ``x_i . w`` and lay out the batch."""
+        base, x = self._base, self._base.matrix
+        entries = int((x.indptr[base.rows + 1] - x.indptr[base.rows]).sum())
+        head = w.indices.size
+        touched = TouchMap.with_capacity(entries + head)
+        columns = np.empty(entries + head, dtype=np.int64)
+        columns[:head] = w.indices
+        touched.insert(w.indices)
+        layout, out = np.empty(entries, dtype=np.int32), np.empty(base.rows.size)
+        count = csr.touch(
+            x.indptr,
+            x.indices,
+            x.data,
+            base.rows,
+            touched.keys,
+            touched.slots,
+            columns,
+            head,
+            w.values,
+            layout,
+            out,
+        )
+        self._layout, self._columns, self._touched = layout, columns[:count], touched
+        out *= base.scale
+        if base.intercept:
+            self._intercept_at = int(np.flatnonzero(w.indices == base.features)[0])
+            out += base.intercept * w.values[self._intercept_at]
+        return out
+
+    def weighted_sum(self, coefficients: Floats) -> SparseVector:
+        """Return ``sum_i c_i x_i`` on the touched columns."""
+        base = self._base
+        out = np.zeros(self._columns.size)
+        x = base.matrix
+        scaled = coefficients * base.scale
+        csr.scatter_touched(x.indptr, x.data, base.rows, self._layout, scaled, out)
+        if base.intercept:
+            out[self._intercept_at] = base.intercept * coefficients.sum()
+        return SparseVector(self._columns, out, base.columns, self._touched)
+
+
+def as_rows(matrix: Any) -> Any:
+    """Return the matrix as a C-ordered array or as CSR without copying what fits already."""
+    return matrix.tocsr() if sparse.issparse(matrix) else np.ascontiguousarray(matrix)

@@ -1,0 +1,153 @@
+"""Losses of a linear predictor: value, residual (derivative in the margin) and their bounds.
+
+``y`` is +-1 for two-class losses, a class number for the multinomial one, a real number otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_softmax, softmax
+
+Floats = NDArray[np.float64]
+
+
+class Loss(Protocol):
+    """A loss with its public bounds.
+
+    ``lipschitz`` bounds the norm of the residual, ``curvature`` its derivative; inf where there is no
+    bound (the query then clips).
+    """
+
+    name: str
+    lipschitz: float
+    curvature: float
+
+    def value(self, margins: Floats, y: Floats) -> Floats:
+        """Return the loss of each record."""
+
+    def residual(self, margins: Floats, y: Floats) -> Floats:
+        """Return the derivative of the loss in the margin of each record."""
+
+
+@dataclass(frozen=True)
+class Logistic:
+    r"""``log(1 + exp(-y m))``."""
+
+    name: str = "logistic"
+    lipschitz: float = 1.0
+    curvature: float = 0.25
+
+    def value(self, margins: Floats, y: Floats) -> Floats:
+        """Return the logistic loss."""
+        return np.logaddexp(0.0, -y * margins)
+
+    def residual(self, margins: Floats, y: Floats) -> Floats:
+        """Return ``-y sigmoid(-y m)``."""
+        return -y * expit(-y * margins)
+
+
+@dataclass(frozen=True)
+class Multinomial:
+    r"""``-log softmax(m)_y``; the residual ``softmax(m) - e_y`` has norm at most sqrt 2."""
+
+    name: str = "multinomial"
+    lipschitz: float = math.sqrt(2.0)
+    curvature: float = 0.5
+
+    def value(self, margins: Floats, y: Floats) -> Floats:
+        """Return the cross entropy."""
+        return -np.take_along_axis(log_softmax(margins, axis=1), y.astype(int)[:, None], 1)[:, 0]
+
+    def residual(self, margins: Floats, y: Floats) -> Floats:
+        """Return the softmax minus the one-hot label."""
+        out = softmax(margins, axis=1)
+        out[np.arange(len(y)), y.astype(int)] -= 1.0
+        return out
+
+
+@dataclass(frozen=True)
+class Squared:
+    r"""``(m - y)^2 / 2``; not Lipschitz, so its gradient is clipped."""
+
+    name: str = "squared"
+    lipschitz: float = math.inf
+    curvature: float = 1.0
+
+    def value(self, margins: Floats, y: Floats) -> Floats:
+        """Return half the squared error."""
+        return 0.5 * (margins - y) ** 2
+
+    def residual(self, margins: Floats, y: Floats) -> Floats:
+        """Return the error."""
+        return margins - y
+
+
+@dataclass(frozen=True)
+class Huber:
+    r"""Squared up to an error of ``threshold``, linear beyond."""
+
+    threshold: float = 1.0
+    name: str = "huber"
+    curvature: float = 1.0
+
+    @property
+    def lipschitz(self) -> float:
+        """The threshold."""
+        return self.threshold
+
+    def value(self, margins: Floats, y: Floats) -> Floats:
+        """Return the Huber loss."""
+        error = np.abs(margins - y)
+        inner = np.minimum(error, self.threshold)
+        return inner * (error - 0.5 * inner)
+
+    def residual(self, margins: Floats, y: Floats) -> Floats:
+        """Return the clipped error."""
+        return np.clip(margins - y, -self.threshold, self.threshold)
+
+
+@dataclass(frozen=True)
+class SquaredHinge:
+    r"""``max(0, 1 - y m)^2 / 2``."""
+
+    name: str = "squared-hinge"
+    lipschitz: float = math.inf
+    curvature: float = 1.0
+
+    def value(self, margins: Floats, y: Floats) -> Floats:
+        """Return half the squared hinge."""
+        return 0.5 * np.maximum(0.0, 1.0 - y * margins) ** 2
+
+    def residual(self, margins: Floats, y: Floats) -> Floats:
+        """Return ``-y max(0, 1 - y m)``."""
+        return -y * np.maximum(0.0, 1.0 - y * margins)
+
+
+@dataclass(frozen=True)
+class Poisson:
+    r"""``exp(m) - y m``, the negative log likelihood of a count."""
+
+    name: str = "poisson"
+    lipschitz: float = math.inf
+    curvature: float = math.inf
+
+    def value(self, margins: Floats, y: Floats) -> Floats:
+        """Return the Poisson loss."""
+        with np.errstate(over="ignore"):
+            return np.exp(margins) - y * margins
+
+    def residual(self, margins: Floats, y: Floats) -> Floats:
+        """Return the expected minus the observed count."""
+        with np.errstate(over="ignore"):
+            return np.exp(margins) - y
+
+
+LOSSES: dict[str, Loss] = {
+    loss.name: loss
+    for loss in (Logistic(), Multinomial(), Squared(), Huber(), SquaredHinge(), Poisson())
+}

@@ -1,0 +1,76 @@
+"""What a solver may know before it sees any data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from sordino.kernel import Gaussian, Plan, Relation, Release
+from sordino.problems.losses import Loss
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The public description of a learning task: everything here is declared, nothing is measured.
+
+    Parameters
+    ----------
+    loss : the loss of the linear predictor.
+    population : the public number of units.
+    features : the number of columns, without the intercept.
+    outputs : 1, or the number of classes of a multinomial model.
+    data_norm : the norm to which rows are clipped.
+    intercept : the constant of the intercept column, 0 for none.
+    ridge : the weight of ``||w||^2 / 2``, added outside the clip.
+    row_nonzeros : a public guess of the non-zeros of a row, used only to choose a code path.
+    """
+
+    loss: Loss
+    population: int
+    features: int
+    relation: Relation
+    epsilon: float
+    delta: float
+    outputs: int = 1
+    data_norm: float = 1.0
+    intercept: float = 0.0
+    ridge: float = 0.0
+    target_bound: float = 1.0
+    unit: str = "record"
+    secure_noise: bool = False
+    row_nonzeros: float | None = None
+
+    @property
+    def columns(self) -> int:
+        """The number of columns with the intercept."""
+        return self.features + self.kept
+
+    @property
+    def kept(self) -> int:
+        """The number of trailing columns that are never thresholded."""
+        return 1 if self.intercept else 0
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the coefficients, intercept included."""
+        return (self.columns,) if self.outputs == 1 else (self.outputs, self.columns)
+
+    @property
+    def row_bound(self) -> float:
+        """The largest norm of a row with its intercept entry."""
+        return math.hypot(self.data_norm, self.intercept)
+
+    @property
+    def gradient_bound(self) -> float:
+        """The largest norm of a record's gradient, or the default clip where there is none."""
+        if math.isfinite(self.loss.lipschitz):
+            return self.loss.lipschitz * self.row_bound
+        return max(self.target_bound, 1e-12) * self.row_bound
+
+    def gaussian(self, relative: float = 1.0) -> Gaussian:
+        """Return the noise of a vector release, not yet calibrated."""
+        return Gaussian(relative=relative, secure=self.secure_noise)
+
+    def planned(self, **releases: Release) -> Plan:
+        """Return the plan of these releases for this task."""
+        return Plan(releases, self.relation, self.population, self.unit)

@@ -1,0 +1,52 @@
+"""Maps of released vectors: free post-processing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.kernel import LazyVector, SparseVector
+
+
+def hard_threshold(vector: Any, count: int | None, kept: int = 0) -> Any:
+    """Keep the ``count`` largest magnitudes; the last ``kept`` columns are always kept.
+
+    ``count=None`` keeps everything. A matrix is thresholded as a whole.
+    """
+    if isinstance(vector, LazyVector):
+        return vector.hard_threshold(vector.size - kept if count is None else count, kept)
+    if isinstance(vector, SparseVector):
+        return _threshold_sparse(vector, count, kept)
+    return _threshold_dense(np.array(vector, dtype=float), count, kept)
+
+
+def _threshold_dense(out: NDArray[np.float64], count: int | None, kept: int) -> NDArray[np.float64]:
+    free = out[..., : out.shape[-1] - kept]
+    if count is None or count >= free.size:
+        return out
+    sizes = np.abs(free).reshape(-1)
+    drop = np.argpartition(sizes, sizes.size - count)[: sizes.size - count]
+    flat = np.array(free).reshape(-1)
+    flat[drop] = 0.0
+    out[..., : out.shape[-1] - kept] = flat.reshape(free.shape)
+    return out
+
+
+def _threshold_sparse(vector: SparseVector, count: int | None, kept: int) -> SparseVector:
+    free = np.flatnonzero(vector.indices < vector.size - kept)
+    if count is None or count >= free.size:
+        return vector
+    best = free[
+        np.argpartition(np.abs(vector.values[free]), free.size - count)[free.size - count :]
+    ]
+    chosen = np.concatenate([best, np.flatnonzero(vector.indices >= vector.size - kept)])
+    return SparseVector(vector.indices[chosen], vector.values[chosen], vector.size)
+
+
+def starting_point(shape: tuple[int, ...], kept: int, sparse: bool) -> Any:
+    """Return zero, as a sparse vector for solvers that can stay sparse."""
+    if sparse and len(shape) == 1:
+        return SparseVector.zeros(shape[0], kept)
+    return np.zeros(shape)
