@@ -1,1 +1,30 @@
-"""Learning from sensitive, high-dimensional data with privacy guarantees that are true."""
+"""Learning from sensitive, high-dimensional data with differential privacy that is true."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+# name -> module; loaded when first used, so that `import sordino` stays fast
+_EXPORTS = {
+    "SparseLogisticRegression": "sordino.estimators.sparse",
+    "SparseLinearRegression": "sordino.estimators.sparse",
+    "PrivacyReport": "sordino.accounting",
+    "Ledger": "sordino.ledger",
+    "BudgetPolicy": "sordino.ledger",
+    "Relation": "sordino.kernel",
+}
+
+__all__ = ["__version__", *_EXPORTS]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        return getattr(import_module(_EXPORTS[name]), name)
+    raise AttributeError(f"module 'sordino' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
