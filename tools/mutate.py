@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import importlib
+import json
 import multiprocessing
 import os
 import shutil
@@ -21,6 +22,7 @@ import sys
 import tempfile
 import time
 import tomllib
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +31,7 @@ from mutations import Mutant, mutants
 
 ROOMS = ("src/sordino/kernel", "src/sordino/accounting")
 HEAVY = ("numpy", "scipy.stats", "scipy.sparse", "numba", "dp_accounting", "sklearn", "hypothesis")
+ENTRY = ("file", "where", "code", "change")
 IGNORED = shutil.ignore_patterns("__pycache__", ".git", ".venv")
 TIMED_OUT = -1
 NO_TESTS = 5  # pytest's exit status; a mutant that makes the tests vanish is not noticed
@@ -92,20 +95,22 @@ def _rank(mutant: Mutant) -> bytes:
     return hashlib.sha256(repr(mutant).encode()).digest()
 
 
-def _key(mutant: Mutant) -> tuple[str, str, str]:
-    return mutant.file, mutant.where, mutant.change
+def _key(entry: dict) -> tuple[str, ...]:
+    return tuple(entry[name] for name in ENTRY)
 
 
-def _entry_key(entry: dict) -> tuple[str, str, str]:
-    return entry["file"], entry["where"], entry["change"]
+def _entry(mutant: Mutant) -> str:
+    """Return the lines for mutation_survivors.toml, to which a reason has to be added."""
+    fields = [f"{name} = {json.dumps(text)}" for name, text in zip(ENTRY, mutant.key, strict=True)]
+    return "\n".join(["", "[[survivor]]", *fields, 'reason = ""'])
 
 
 def _stale(reasons: list[dict], everything: list[Mutant]) -> list[str]:
-    known = {_key(m) for m in everything}
+    known = {m.key for m in everything}
     empty = [e for e in reasons if not e.get("reason", "").strip()]
-    gone = [e for e in reasons if _entry_key(e) not in known]
-    return [f"no reason given: {_entry_key(e)}" for e in empty] + [
-        f"no such mutant any more, delete the entry: {_entry_key(e)}" for e in gone
+    gone = [e for e in reasons if _key(e) not in known]
+    return [f"no reason given: {_key(e)}" for e in empty] + [
+        f"no such mutant any more, delete the entry: {_key(e)}" for e in gone
     ]
 
 
@@ -124,7 +129,7 @@ def _unmapped(root: Path, chosen: list[Mutant]) -> list[str]:
 
 def _survivors(root: Path, chosen: list[Mutant], reasons: list[dict], jobs: int) -> list[str]:
     """Judge the mutants in parallel and return a line for each unexplained survivor."""
-    explained = {_entry_key(e) for e in reasons}
+    explained = {_key(e) for e in reasons}
     verdicts = []
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         context = multiprocessing.get_context("fork")
@@ -134,13 +139,14 @@ def _survivors(root: Path, chosen: list[Mutant], reasons: list[dict], jobs: int)
                 _show(verdict, len(verdicts), len(chosen))
     alive = [v.mutant for v in verdicts if v.survived]
     for verdict in verdicts:
-        if not verdict.survived and _key(verdict.mutant) in explained:
+        if not verdict.survived and verdict.mutant.key in explained:
             print(f"killed although it has a reason, consider deleting it: {verdict.mutant}")
-    without = [m for m in alive if _key(m) not in explained]
+    without = [m for m in alive if m.key not in explained]
     print(
         f"{len(verdicts)} mutants, {len(alive)} survived, {len(without)} of them without a reason"
     )
-    return [f"SURVIVED {m}" for m in sorted(without, key=lambda m: (m.file, m.line))]
+    without.sort(key=lambda m: (m.file, m.start))
+    return [_entry(m) for m in without] + [f"SURVIVED {m}" for m in without]
 
 
 def _show(verdict: Verdict, done: int, total: int) -> None:
@@ -193,8 +199,8 @@ def _baseline(file: str) -> float:
     started = time.monotonic()
     status = _pytest(file, 900.0)
     if status:
-        tests = " ".join(_tests(_here, file))
-        raise RuntimeError(f"The tests of {file} fail unmutated (status {status}): pytest {tests}")
+        output = (_here / "output.log").read_text(errors="replace")[-3000:]
+        raise RuntimeError(f"The tests of {file} fail unmutated (status {status}):\n{output}")
     return 20.0 + 4.0 * (time.monotonic() - started)
 
 
@@ -231,14 +237,19 @@ def _run_and_exit(tests: list[str], cache: Path) -> None:
     status = 70
     try:
         os.setsid()
-        silence = os.open(os.devnull, os.O_RDWR)
-        for stream in (0, 1, 2):
-            os.dup2(silence, stream)
+        log = os.open(_here / "output.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        for stream in (1, 2):
+            os.dup2(log, stream)
         os.environ["NUMBA_CACHE_DIR"] = str(cache)
         importlib.import_module("numba").config.CACHE_DIR = str(cache)
         options = ["-x", "-q", "-m", "not long", "-p", "no:cacheprovider", "-p", "no:xdist"]
+        options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # Hypothesis is loaded
         status = int(importlib.import_module("pytest").main([*options, *tests]))
+    except BaseException:
+        traceback.print_exc()
     finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(status)
 
 

@@ -50,6 +50,7 @@ class Mutant:
     line: int
     where: str  # the dotted name of the enclosing function or class
     change: str  # "before -> after", on one line
+    code: str  # the line of the source where the change begins
     start: int
     stop: int
     text: str
@@ -59,13 +60,18 @@ class Mutant:
         return source[: self.start] + self.text.encode() + source[self.stop :]
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line} [{self.where}] {self.change}"
+        return f"{self.file}:{self.line} [{self.where}] {self.change}   in: {self.code}"
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What a written reason refers to; it survives a shift of the lines."""
+        return self.file, self.where, self.code, self.change
 
 
 def mutants(file: str, source: bytes) -> list[Mutant]:
     """Return all mutants of a file that still compile, in the order of its lines."""
-    starts = [0]
-    for row in source.splitlines(keepends=True):
+    starts, rows = [0], source.splitlines(keepends=True)
+    for row in rows:
         starts.append(starts[-1] + len(row))
     found = []
     for node, where, text in _changes(ast.parse(source), "module"):
@@ -73,8 +79,8 @@ def mutants(file: str, source: bytes) -> list[Mutant]:
         stop = starts[node.end_lineno - 1] + node.end_col_offset
         before = " ".join(source[start:stop].decode().split())
         after = " ".join(text.split())
-        change = f"{before} -> {after}"
-        found.append(Mutant(file, node.lineno, where, change, start, stop, text))
+        change, code = f"{before} -> {after}", rows[node.lineno - 1].decode().strip()
+        found.append(Mutant(file, node.lineno, where, change, code, start, stop, text))
     return [m for m in dict.fromkeys(found) if _compiles(m.apply(source))]
 
 

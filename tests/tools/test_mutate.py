@@ -76,6 +76,7 @@ EQUAL = """
 [[survivor]]
 file = "src/sordino/kernel/toy.py"
 where = "clip"
+code = "if x > bound:"
 change = "x > bound -> (x >= bound)"
 reason = "At equality both branches return the bound."
 """
@@ -92,7 +93,7 @@ def toy(tmp_path):
             "src/sordino/__init__.py": "",
             "tests/kernel/test_toy.py": tests,
             "tools/mutation_survivors.toml": survivors,
-            "pyproject.toml": "[tool.pytest.ini_options]\naddopts = '--import-mode=importlib'\n",
+            "pyproject.toml": "[tool.pytest.ini_options]\nfilterwarnings = ['error']\n",
         }
         for name, text in files.items():
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -122,6 +123,13 @@ def test_an_entry_for_a_mutant_that_is_gone_fails_the_run(toy):
     result = toy(STRONG, EQUAL.replace("x > bound ->", "y > bound ->"))
     assert result.returncode == 1
     assert "no such mutant any more" in result.stdout
+
+
+def test_a_printed_entry_explains_its_mutant_once_it_has_a_reason(toy):
+    lines = toy(STRONG).stdout.splitlines()
+    start = lines.index("[[survivor]]")
+    entry = "\n".join(lines[start : start + 6])
+    assert toy(STRONG, entry.replace('reason = ""', 'reason = "Equal."')).returncode == 0
 
 
 def test_an_empty_reason_is_no_reason(toy):
