@@ -13,7 +13,7 @@ from scipy import sparse
 
 from benchmarks.machine import describe
 from sordino.execute import LocalExecutor
-from sordino.kernel import Curator, Full, Gaussian, NoiseSource, Plan, Poisson, Relation, Release
+from sordino.kernel import Curator, Gaussian, NoiseSource, Plan, Poisson, Relation, Release
 from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import Logistic
 from sordino.solvers.project import hard_threshold, starting_point
@@ -26,9 +26,7 @@ def make(features: int, rng: np.random.Generator) -> tuple[sparse.csr_matrix, np
     indices = rng.integers(0, features, ROWS * NONZEROS).astype(np.int32)
     data = rng.standard_normal(indices.size).astype(np.float64) / np.sqrt(NONZEROS)
     indptr = np.arange(0, indices.size + 1, NONZEROS, dtype=np.int64)
-    return sparse.csr_matrix((data, indices, indptr), (ROWS, features)), rng.choice(
-        [-1.0, 1.0], ROWS
-    )
+    return sparse.csr_matrix((data, indices, indptr), (ROWS, features)), rng.choice([-1.0, 1.0], ROWS)
 
 
 @numba.njit(cache=True)
@@ -47,9 +45,7 @@ def median(times: list[float]) -> float:
 
 def time_steps(executor: LocalExecutor, features: int, lazy: bool, steps: int) -> float:
     """Return the median microseconds of a step."""
-    release = Release(
-        GlmGradient(Logistic(), 1.0), Gaussian(), Poisson(BATCH / ROWS), steps, lazy=lazy
-    )
+    release = Release(GlmGradient(Logistic(), 1.0), Gaussian(), Poisson(BATCH / ROWS), steps, lazy=lazy)
     plan = Plan({"gradient": release}, Relation.ADD_REMOVE, ROWS).at(1.0)
     curator = Curator(executor, plan, NoiseSource.from_os())
     w, times = starting_point((features,), 0, sparse=lazy), []
@@ -89,9 +85,7 @@ def main() -> None:
         print(
             f"{features:>12,} {floor:>8.0f} {lazy:>8.0f} {dense:>10.0f} {lazy / floor:>10.1f} {dense / lazy:>11.1f}"
         )
-    print(
-        f"lazy at 20M / lazy at 47k: {lazies[20_000_000] / lazies[47_000]:.2f} (bar: at most 2.5)"
-    )
+    print(f"lazy at 20M / lazy at 47k: {lazies[20_000_000] / lazies[47_000]:.2f} (bar: at most 2.5)")
 
 
 if __name__ == "__main__":

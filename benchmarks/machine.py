@@ -15,9 +15,7 @@ def describe() -> None:
     model = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo") as info:
-            model = next(
-                line.split(":", 1)[1].strip() for line in info if line.startswith("model name")
-            )
+            model = next(line.split(":", 1)[1].strip() for line in info if line.startswith("model name"))
     except (OSError, StopIteration):
         pass
     print(

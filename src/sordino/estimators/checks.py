@@ -12,9 +12,7 @@ from sklearn.utils.validation import validate_data
 from sordino.errors import InvalidInputError
 
 
-def check_data(
-    estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, **kwargs: Any
-) -> Any:
+def check_data(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, **kwargs: Any) -> Any:
     """Validate X (and y) as scikit-learn does, without a value of the data in any message."""
     try:
         return validate_data(
@@ -41,9 +39,7 @@ def check_positive(name: str, value: Any, remedy: str) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise InvalidInputError(
-            f"Expected {name} > 0, got {type(value).__name__}. {remedy}"
-        ) from None
+        raise InvalidInputError(f"Expected {name} > 0, got {type(value).__name__}. {remedy}") from None
     if not 0 < number < np.inf:
         raise InvalidInputError(f"Expected {name} > 0, got {number:g}. {remedy}")
     return number
@@ -54,9 +50,7 @@ def check_count(name: str, value: Any, low: int, high: int | None, remedy: str) 
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise InvalidInputError(
-            f"Expected {name} to be an integer, got {type(value).__name__}. {remedy}"
-        )
+        raise InvalidInputError(f"Expected {name} to be an integer, got {type(value).__name__}. {remedy}")
     number = int(value)
     if number < low or (high is not None and number > high):
         bound = f">= {low}" if high is None else f"in [{low}, {high}]"

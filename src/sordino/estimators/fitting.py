@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import os
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sordino.accounting import Certificate, PrivacyReport, calibrate, certify, encode
+from sordino.accounting import Certificate, PrivacyReport, calibrate, certify
 from sordino.errors import InvalidInputError, NotPrivateWarning, PrivacyWarning
 from sordino.estimators.progress import track
-from sordino.kernel import Curator, Executor, Plan, Relation
+from sordino.kernel import Curator, Executor, Plan
 from sordino.kernel.noise import fresh_noise
 from sordino.ledger import Ledger
 
@@ -55,9 +56,7 @@ class Budget:
                 stacklevel=4,
             )
         if (ledger is None) != (dataset_id is None):
-            raise InvalidInputError(
-                "Expected ledger and dataset_id together, got only one of them."
-            )
+            raise InvalidInputError("Expected ledger and dataset_id together, got only one of them.")
         return cls(epsilon, delta, ledger, dataset_id)
 
 
@@ -108,10 +107,8 @@ def run_privately(
     reservation = _reserve(plan, certificate, budget, description)
     try:
         curator = Curator(executor, plan, noise)
-        result, steps = None, 0
         total = sum(r.times for r in plan.releases.values())
-        for result in track(solver.run(curator, problem), total, description, verbose):
-            steps += 1
+        result, steps = _last(track(solver.run(curator, problem), total, description, verbose))
     except BaseException as error:
         if reservation is not None:
             reservation.fail(type(error).__name__)
@@ -119,6 +116,13 @@ def run_privately(
     if reservation is not None:
         reservation.settle()
     return Fitted(result, steps, report)
+
+
+def _last(iterates: Iterator[Any]) -> tuple[Any, int]:
+    result, steps = None, 0
+    for steps, result in enumerate(iterates, start=1):  # noqa: B007 - the last one is the result
+        pass
+    return result, steps
 
 
 def _calibrated(plan: Plan, budget: Budget, paper: PaperNoise | None) -> tuple[Plan, Certificate]:
@@ -156,26 +160,15 @@ def _reserve(plan: Plan, certificate: Certificate, budget: Budget, description: 
 
 
 def _number(name: str, value: Any) -> float:
-    if (
-        isinstance(value, bool)
-        or (not isinstance(value, (int, float))
-        and not hasattr(value, "__float__"))
-    ):
+    if isinstance(value, bool) or (not isinstance(value, (int, float)) and not hasattr(value, "__float__")):
         raise InvalidInputError(f"Expected {name} to be a number, got {type(value).__name__}.")
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise InvalidInputError(
-            f"Expected {name} to be a number, got {type(value).__name__}."
-        ) from None
+        raise InvalidInputError(f"Expected {name} to be a number, got {type(value).__name__}.") from None
     if math.isnan(number):
         raise InvalidInputError(f"Expected {name} to be a number, got nan.")
     return number
 
 
-def relation_of(value: Any) -> Relation:
-    """Read the relation a user asked for."""
-    return Relation.parse(value)
-
-
-__all__ = ["Budget", "Fitted", "PaperNoise", "encode", "relation_of", "run_privately"]
+__all__ = ["Budget", "Fitted", "PaperNoise", "run_privately"]

@@ -85,9 +85,7 @@ class _SparseLinear(BaseEstimator):
         self, X: Any, targets: np.ndarray, loss: str, outputs: int, public: tuple[str, ...]
     ) -> np.ndarray:
         problem = self._problem(X, loss, outputs)
-        budget = Budget.checked(
-            self.epsilon, self.delta, problem.population, self.ledger, self.dataset_id
-        )
+        budget = Budget.checked(self.epsilon, self.delta, problem.population, self.ledger, self.dataset_id)
         solver = make_solver(self.solver, problem, self._options(problem))
         executor = LocalExecutor(X, targets, self.data_norm, problem.intercept)
         paper = paper_noise(self.solver, solver, problem, budget) if self.noise == "paper" else None
@@ -136,24 +134,14 @@ class _SparseLinear(BaseEstimator):
 
     def _options(self, problem: Problem) -> Options:
         free = problem.features * problem.outputs
-        step = (
-            self.step_size
-            if self.step_size is None
-            else check_positive("step_size", self.step_size, "")
-        )
+        step = self.step_size if self.step_size is None else check_positive("step_size", self.step_size, "")
         clip = self.clip_norm
         if clip is not None:
-            clip = check_positive(
-                "clip_norm", clip, "Pass a public bound on a record's gradient norm."
-            )
+            clip = check_positive("clip_norm", clip, "Pass a public bound on a record's gradient norm.")
         return Options(
-            check_count(
-                "n_nonzero_coefs", self.n_nonzero_coefs, 1, free, "None keeps every coefficient."
-            ),
+            check_count("n_nonzero_coefs", self.n_nonzero_coefs, 1, free, "None keeps every coefficient."),
             check_count("max_iter", self.max_iter, 1, None, "Each iteration is a paid release."),
-            check_count(
-                "batch_size", self.batch_size, 1, None, "It is the expected number of records."
-            ),
+            check_count("batch_size", self.batch_size, 1, None, "It is the expected number of records."),
             step,
             clip,
             self.sampling,

@@ -97,9 +97,7 @@ def touch(
 
 
 @numba.njit(cache=True, nogil=True)
-def scatter_touched(
-    indptr: Any, data: Any, rows: Any, layout: Any, coef: Floats, out: Floats
-) -> None:
+def scatter_touched(indptr: Any, data: Any, rows: Any, layout: Any, coef: Floats, out: Floats) -> None:
     """Add ``coef_i x_i`` to the slots of a batch that was laid out by :func:`touch`."""
     at = 0
     for i in range(rows.size):

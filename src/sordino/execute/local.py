@@ -79,9 +79,7 @@ class LocalExecutor:
             pick = slice(None) if rows is None else rows
             return self._select(DenseRecords, pick, self.matrix[pick])
         chosen = np.arange(self.population) if rows is None else rows
-        base = self._select(
-            CsrRecords, slice(None) if rows is None else rows, self.matrix, rows=chosen
-        )
+        base = self._select(CsrRecords, slice(None) if rows is None else rows, self.matrix, rows=chosen)
         return LazyRecords(base) if lazy and self._lazy_pays(chosen) else base
 
     def _select(self, kind: type[Records], pick: Any, matrix: Any, **more: Any) -> Records:
@@ -112,9 +110,7 @@ class LocalExecutor:
         mechanism: Any = release.mechanism
         spacing = mechanism.lattice(sensitivity)
         if self.population * (sensitivity / spacing) > 2**61:
-            raise UnsupportedError(
-                "secure_noise=True would overflow 64-bit sums for this many records."
-            )
+            raise UnsupportedError("secure_noise=True would overflow 64-bit sums for this many records.")
         value = evaluate(records, params, spacing)
         return mechanism.privatise_on_lattice(value, spacing, sensitivity, noise)
 

@@ -42,9 +42,7 @@ class Curator:
 
     def __init__(self, executor: Executor, plan: Plan, noise: NoiseSource) -> None:
         if not plan.is_calibrated:
-            raise PlanError(
-                "The plan has no noise multipliers yet. Call accounting.calibrate first."
-            )
+            raise PlanError("The plan has no noise multipliers yet. Call accounting.calibrate first.")
         if executor.population != plan.population:
             raise PlanError(
                 f"The plan was made for a public population of {plan.population}, the executor "
@@ -52,9 +50,7 @@ class Curator:
             )
         with _lock:
             if plan in _opened:
-                raise PlanSpentError(
-                    "This plan was already opened once. Calibrate and reserve a new one."
-                )
+                raise PlanSpentError("This plan was already opened once. Calibrate and reserve a new one.")
             _opened.add(plan)
         self._executor, self._plan, self._noise = executor, plan, noise
         self._used: Counter[str] = Counter()
@@ -87,8 +83,6 @@ class Curator:
         with self._turn:  # counted before it is asked: a crash is spent
             position = self._used[name]
             if position >= release.times:
-                raise PlanSpentError(
-                    f"Release {name!r} was planned {release.times} times, all are spent."
-                )
+                raise PlanSpentError(f"Release {name!r} was planned {release.times} times, all are spent.")
             self._used[name] += 1
         return release, position

@@ -117,9 +117,7 @@ class LazyVector:
         if np.array_equal(known.indices[:head], other.indices):  # how executors lay out iterates
             values = known.values.copy()
             values[:head] += other.values
-            return self._replaced(
-                SparseVector(known.indices, values, known.size, known.touched), self._std
-            )
+            return self._replaced(SparseVector(known.indices, values, known.size, known.touched), self._std)
         return self._replaced(self._merged(other), self._std)
 
     def hard_threshold(self, count: int, kept: int = 0) -> SparseVector:
@@ -161,9 +159,7 @@ class LazyVector:
         """Draw ordered distinct positions outside the touched set, by rejection."""
         if survivors == 0:
             return np.empty(0, dtype=np.int64)
-        if free < 2 * (
-            self._known.indices.size + survivors
-        ):  # few are left: rejection would be slow
+        if free < 2 * (self._known.indices.size + survivors):  # few are left: rejection would be slow
             left = np.setdiff1d(np.arange(free), self._known.indices)
             return left[self._noise.distinct_order(left.size, survivors)]
         touched = self._known.touched or TouchMap.of(self._known.indices)
@@ -240,9 +236,7 @@ def lazy_gumbel_top(
     return indices[best]
 
 
-def merge_largest(
-    magnitudes: Floats, floor: float, fresh: Floats, count: int
-) -> tuple[Indices, int]:
+def merge_largest(magnitudes: Floats, floor: float, fresh: Floats, count: int) -> tuple[Indices, int]:
     """Return which of ``magnitudes`` and how many of the decreasing ``fresh`` are the ``count`` largest.
 
     ``floor`` is the ``count``-th largest magnitude (or -inf): nothing below it can be chosen. Negative

@@ -55,9 +55,7 @@ class Additive:
 
     def __post_init__(self) -> None:
         if self.multiplier is not None and not 0 <= self.multiplier < math.inf:
-            raise InvalidInputError(
-                f"Expected a finite noise multiplier >= 0, got {self.multiplier}."
-            )
+            raise InvalidInputError(f"Expected a finite noise multiplier >= 0, got {self.multiplier}.")
         if not 0 < self.relative < math.inf:
             raise InvalidInputError(f"Expected a relative noise size > 0, got {self.relative}.")
 
@@ -104,9 +102,7 @@ class Gaussian(Additive):
         """Return the spacing, a power of two about 2^28 times finer than the noise."""
         std = self.scale(sensitivity)
         if std == 0:
-            raise InvalidInputError(
-                "secure_noise needs noise: epsilon=inf has none. Set secure_noise=False."
-            )
+            raise InvalidInputError("secure_noise needs noise: epsilon=inf has none. Set secure_noise=False.")
         return float(2.0 ** (math.floor(math.log2(std)) - 28))
 
     def privatise_on_lattice(

@@ -40,9 +40,7 @@ class Release:
 
     def __post_init__(self) -> None:
         if self.times < 1:
-            raise InvalidInputError(
-                f"Expected a release to be planned at least once, got {self.times}."
-            )
+            raise InvalidInputError(f"Expected a release to be planned at least once, got {self.times}.")
         if self.query.norm not in self.mechanism.norms:
             allowed = " or ".join(norm.value for norm in self.mechanism.norms)
             raise UnsupportedError(
@@ -114,7 +112,5 @@ class Plan:
     def event(self) -> dp.DpEvent:
         """Return the privacy event of the whole plan."""
         if not self.is_calibrated:
-            raise PlanError(
-                "The plan has no noise multipliers yet. Call accounting.calibrate first."
-            )
+            raise PlanError("The plan has no noise multipliers yet. Call accounting.calibrate first.")
         return composed([r.event(self.relation, self.population) for r in self.releases.values()])

@@ -46,10 +46,7 @@ def _round_exactly(bits: int, std: float, more_bits: Callable[[], int]) -> int:
     while True:
         bits, length = bits << _WORD | more_bits(), length + _WORD
         with mpmath.workdps(30 + length):
-            ends = [
-                _upper_quantile(mpmath.mpf(b) / mpmath.mpf(2) ** (length + 1))
-                for b in (bits + 1, bits)
-            ]
+            ends = [_upper_quantile(mpmath.mpf(b) / mpmath.mpf(2) ** (length + 1)) for b in (bits + 1, bits)]
             rounded = [int(mpmath.floor(mpmath.mpf(std) * x + mpmath.mpf(1) / 2)) for x in ends]
         if bits and rounded[0] == rounded[1]:
             return rounded[0]

@@ -26,9 +26,7 @@ class Sampling(Protocol):
     def draw(self, population: int, position: int, noise: NoiseSource) -> Rows:
         """Return the rows of release number ``position``; None means all of them."""
 
-    def amplify(
-        self, event: dp.DpEvent, times: int, relation: Relation, population: int
-    ) -> dp.DpEvent:
+    def amplify(self, event: dp.DpEvent, times: int, relation: Relation, population: int) -> dp.DpEvent:
         """Return the event of ``times`` releases."""
 
     def expected(self, population: int) -> float:
@@ -43,9 +41,7 @@ class Full:
         """Return None: all rows."""
         return None
 
-    def amplify(
-        self, event: dp.DpEvent, times: int, relation: Relation, population: int
-    ) -> dp.DpEvent:
+    def amplify(self, event: dp.DpEvent, times: int, relation: Relation, population: int) -> dp.DpEvent:
         """Return plain composition."""
         return repeated(event, times)
 
@@ -68,9 +64,7 @@ class Poisson:
         """Return the rows of a Poisson batch, found by geometric skips in O(batch)."""
         return None if self.rate == 1.0 else noise.bernoulli_rows(population, self.rate)
 
-    def amplify(
-        self, event: dp.DpEvent, times: int, relation: Relation, population: int
-    ) -> dp.DpEvent:
+    def amplify(self, event: dp.DpEvent, times: int, relation: Relation, population: int) -> dp.DpEvent:
         """Return the Poisson-sampled event; only for noise that accountants can amplify."""
         if self.rate < 1 and not isinstance(
             event, (dp.GaussianDpEvent, dp.LaplaceDpEvent, dp.NonPrivateDpEvent)
@@ -102,9 +96,7 @@ class FixedSize:
         """Return ``size`` distinct rows."""
         return noise.distinct_rows(population, self.size)
 
-    def amplify(
-        self, event: dp.DpEvent, times: int, relation: Relation, population: int
-    ) -> dp.DpEvent:
+    def amplify(self, event: dp.DpEvent, times: int, relation: Relation, population: int) -> dp.DpEvent:
         """Return the without-replacement event."""
         if relation is not Relation.REPLACE_ONE:
             raise UnsupportedError(
@@ -112,9 +104,7 @@ class FixedSize:
                 f"{relation.value!r}. Use Poisson sampling, or relation='replace-one'."
             )
         if self.size > population:
-            raise InvalidInputError(
-                f"Expected a batch size <= the {population} records, got {self.size}."
-            )
+            raise InvalidInputError(f"Expected a batch size <= the {population} records, got {self.size}.")
         if isinstance(event, dp.NonPrivateDpEvent):
             return event
         if not isinstance(event, dp.GaussianDpEvent):
@@ -144,9 +134,7 @@ class Disjoint:
         edge = np.linspace(0, population, self.parts + 1).astype(np.int64)
         return np.arange(edge[position], edge[position + 1])
 
-    def amplify(
-        self, event: dp.DpEvent, times: int, relation: Relation, population: int
-    ) -> dp.DpEvent:
+    def amplify(self, event: dp.DpEvent, times: int, relation: Relation, population: int) -> dp.DpEvent:
         """Return the event of one release: the chunks compose in parallel."""
         if times > self.parts:
             raise UnsupportedError(

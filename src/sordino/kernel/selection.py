@@ -36,9 +36,7 @@ class GumbelTopK(Additive):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.count < 1:
-            raise InvalidInputError(
-                f"Expected to select at least one coordinate, got {self.count}."
-            )
+            raise InvalidInputError(f"Expected to select at least one coordinate, got {self.count}.")
 
     def event(self, relation: Relation) -> dp.DpEvent:
         """Return the zCDP event."""
@@ -81,9 +79,7 @@ class LaplacePeeling(Additive):
         """Return the event of the rounds and of the values."""
         multiplier = _ready(self.multiplier)
         rounds = pure_event(2 / multiplier if multiplier else math.inf)
-        return composed(
-            [repeated(rounds, self.count), repeated(laplace_event(multiplier), self.count)]
-        )
+        return composed([repeated(rounds, self.count), repeated(laplace_event(multiplier), self.count)])
 
     def rho(self) -> float:
         """Return the zCDP cost at multiplier 1."""

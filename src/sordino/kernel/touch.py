@@ -60,9 +60,7 @@ def find(keys: NDArray[np.int64], key: int) -> int:
 
 
 @numba.njit(cache=True)  # type: ignore[untyped-decorator]
-def _insert_all(
-    keys: NDArray[np.int64], slots: NDArray[np.int32], indices: NDArray[np.int64]
-) -> None:
+def _insert_all(keys: NDArray[np.int64], slots: NDArray[np.int32], indices: NDArray[np.int64]) -> None:
     for i in range(indices.size):
         cell = find(keys, indices[i])
         keys[cell] = indices[i]

@@ -83,9 +83,7 @@ class GlmDifference(ClippedSum):
     def _coefficients(self, records: Any, params: Any) -> Floats:
         w, anchor = params
         at_anchor = self.loss.residual(records.margins(anchor), records.targets)
-        at_w = self.loss.residual(
-            records.margins(w), records.targets
-        )  # last: it lays out the batch
+        at_w = self.loss.residual(records.margins(w), records.targets)  # last: it lays out the batch
         return clip_residuals(at_w - at_anchor, records.norms, self.contribution(params))
 
 

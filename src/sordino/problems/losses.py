@@ -148,6 +148,5 @@ class Poisson:
 
 
 LOSSES: dict[str, Loss] = {
-    loss.name: loss
-    for loss in (Logistic(), Multinomial(), Squared(), Huber(), SquaredHinge(), Poisson())
+    loss.name: loss for loss in (Logistic(), Multinomial(), Squared(), Huber(), SquaredHinge(), Poisson())
 }

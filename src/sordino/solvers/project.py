@@ -38,9 +38,7 @@ def _threshold_sparse(vector: SparseVector, count: int | None, kept: int) -> Spa
     free = np.flatnonzero(vector.indices < vector.size - kept)
     if count is None or count >= free.size:
         return vector
-    best = free[
-        np.argpartition(np.abs(vector.values[free]), free.size - count)[free.size - count :]
-    ]
+    best = free[np.argpartition(np.abs(vector.values[free]), free.size - count)[free.size - count :]]
     chosen = np.concatenate([best, np.flatnonzero(vector.indices >= vector.size - kept)])
     return SparseVector(vector.indices[chosen], vector.values[chosen], vector.size)
 

@@ -38,11 +38,7 @@ class SgdHt:
     def configured(cls, problem: Problem, options: Options) -> SgdHt:
         """Fill what the user left open from public facts."""
         batch = options.batch(problem)
-        steps = (
-            EPOCHS * max(1, problem.population // batch)
-            if options.max_iter is None
-            else options.max_iter
-        )
+        steps = EPOCHS * max(1, problem.population // batch) if options.max_iter is None else options.max_iter
         return cls(
             options.n_nonzero_coefs,
             steps,
