@@ -1,0 +1,45 @@
+"""What plans cost: events in, proven epsilons out."""
+
+from sordino.accounting.accountants import Certificate, certify, certify_by, rdp_curve
+from sordino.accounting.calibration import calibrate, solve_scale, split_relatives
+from sordino.accounting.codec import canonical, decode, encode
+from sordino.accounting.conversions import (
+    check_delta,
+    check_epsilon,
+    default_delta,
+    gaussian_epsilon,
+    gaussian_mu,
+    gaussian_multiplier,
+    resolve_delta,
+    zcdp_epsilon,
+    zcdp_rho,
+)
+from sordino.accounting.renyi import ORDERS, rdp_epsilon
+from sordino.accounting.report import PaperClaim, PrivacyReport, ReleaseReport
+
+__all__ = [
+    "ORDERS",
+    "Certificate",
+    "PaperClaim",
+    "PrivacyReport",
+    "ReleaseReport",
+    "calibrate",
+    "canonical",
+    "certify",
+    "certify_by",
+    "check_delta",
+    "check_epsilon",
+    "decode",
+    "default_delta",
+    "encode",
+    "gaussian_epsilon",
+    "gaussian_mu",
+    "gaussian_multiplier",
+    "rdp_curve",
+    "rdp_epsilon",
+    "resolve_delta",
+    "solve_scale",
+    "split_relatives",
+    "zcdp_epsilon",
+    "zcdp_rho",
+]

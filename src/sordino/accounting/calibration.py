@@ -1,0 +1,216 @@
+"""Noise for a wanted epsilon: one scale for all releases of a plan, as small as is proven enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from dp_accounting import dp_event as dp
+from scipy import optimize
+
+from sordino.accounting import cache
+from sordino.accounting.accountants import certify
+from sordino.accounting.codec import encode
+from sordino.accounting.conversions import check_delta, check_epsilon, gaussian_multiplier
+from sordino.accounting.conversions import gaussian_mu as mu_of_budget
+from sordino.accounting.leaves import Leaf, flatten, gaussian_mu, is_non_private
+from sordino.errors import CalibrationError, InvalidInputError
+from sordino.kernel.events import PureDpEvent
+from sordino.kernel.relation import Relation
+from sordino.kernel.release import Plan, Release
+from sordino.kernel.sampling import Disjoint, FixedSize, Poisson
+
+EventAt = Callable[[float], dp.DpEvent]
+
+TIGHT = 0.9995
+"""The search stops when the certified epsilon is this close below the target; 0.99 is promised."""
+
+MIN_SCALE, MAX_SCALE = 1e-8, 1e12
+
+
+def calibrate(plan: Plan, epsilon: float, delta: float) -> Plan:
+    """Return the plan with the smallest noise that is proven (epsilon, delta)-DP.
+
+    The certified epsilon of the result lies in (0.99 epsilon, epsilon]. ``epsilon=float("inf")`` gives
+    the plan without noise. Results are remembered on disk (``SORDINO_CACHE`` names the folder).
+
+    Parameters
+    ----------
+    plan : what will be released; only the ``relative`` sizes of its multipliers are used.
+    epsilon, delta : the budget of the whole plan.
+
+    Raises
+    ------
+    CalibrationError
+        If no noise level reaches the budget.
+
+    **Privacy.** Data-independent: the plan holds public numbers only.
+    """
+    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+    if math.isinf(epsilon):
+        return plan.at(0.0)
+    return plan.at(solve_scale(lambda scale: plan.at(scale).event(), epsilon, delta, plan.relation))
+
+
+def solve_scale(event_at: EventAt, epsilon: float, delta: float, relation: Relation) -> float:
+    """Return the smallest scale whose event is certified within (0.99 epsilon, epsilon].
+
+    Parameters
+    ----------
+    event_at : the event tree at a noise scale; its cost must fall as the scale grows.
+    epsilon, delta, relation : the target.
+    """
+    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+    if is_non_private(flatten(event_at(1.0))):
+        raise CalibrationError(
+            "The plan holds a release without noise, so its epsilon is inf at every noise scale. "
+            "Give every release a mechanism, or ask for epsilon=float('inf')."
+        )
+    # Two scales fix how each event depends on the scale, so that no other plan has the same key.
+    shape = [encode(event_at(scale)) for scale in (1.0, 2.0)]
+    key = cache.cache_key(shape, epsilon, delta, relation.value)
+    found = cache.load(key, epsilon)
+    if found is None:
+        found = _Search(event_at, epsilon, delta, relation).run()
+        cache.store(key, found)
+    return found.scale
+
+
+def split_relatives(plan: Plan, shares: Mapping[str, float]) -> Plan:
+    r"""Return the plan with relative noise sizes that split the budget in the given shares.
+
+    A release costs about ``times * rate^2 * rho / multiplier^2`` zCDP, with rho its cost at multiplier 1; so
+    ``relative = sqrt(times * rate^2 * rho / share)``. The split is a rule of thumb for utility, the
+    guarantee of the calibrated plan is exact all the same.
+
+    Parameters
+    ----------
+    plan : the plan to split.
+    shares : a positive share for each release by name; only their ratios matter.
+    """
+    if set(shares) != set(plan.releases) or not all(0 < s < math.inf for s in shares.values()):
+        raise InvalidInputError(
+            f"Expected one share > 0 for each of the releases {sorted(plan.releases)}, got {dict(shares)}."
+        )
+    releases = {
+        name: _with_relative(r, math.sqrt(_rough_cost(r, plan.population) / shares[name]))
+        for name, r in plan.releases.items()
+    }
+    return replace(plan, releases=releases)
+
+
+class _Search:
+    """Finds the root of ``ln epsilon(scale) = ln target`` by secants in the logarithm of the scale.
+
+    ``too_little`` and ``enough`` are the log scales nearest to the root that were seen on each side.
+    """
+
+    def __init__(self, event_at: EventAt, epsilon: float, delta: float, relation: Relation) -> None:
+        self.event_at, self.delta, self.relation = event_at, delta, relation
+        self.target = epsilon
+        self.aim = math.log(epsilon * (1 + TIGHT) / 2)
+        self.too_little, self.enough = -math.inf, math.inf
+        self.points: list[tuple[float, float]] = []
+
+    def run(self) -> cache.Solution:
+        x = math.log(self._guess())
+        for _ in range(60):
+            epsilon = certify(self.event_at(math.exp(x)), self.delta, self.relation).epsilon
+            if TIGHT * self.target < epsilon <= self.target:
+                return cache.Solution(math.exp(x), epsilon)
+            if not math.log(MIN_SCALE) < x < math.log(MAX_SCALE):
+                break
+            self._narrow(x, epsilon)
+            x = self._next(x, epsilon)
+        raise self._failure()
+
+    def _narrow(self, x: float, epsilon: float) -> None:
+        if epsilon > self.target:
+            self.too_little = max(self.too_little, x)
+        else:
+            self.enough = min(self.enough, x)
+        if 0 < epsilon < math.inf:
+            self.points.append((x, math.log(epsilon)))
+
+    def _next(self, x: float, epsilon: float) -> float:
+        """Return the next log scale: a secant if it helps, else the middle of the bracket."""
+        step = math.log(8) if epsilon > self.target else -math.log(8)
+        if self.points and self.points[-1][0] == x:
+            slope = self._slope()
+            step = max(-math.log(8), min((self.aim - self.points[-1][1]) / slope, math.log(8)))
+        proposal = x + step
+        if self.too_little < proposal < self.enough:
+            return proposal
+        return (self.too_little + self.enough) / 2
+
+    def _slope(self) -> float:
+        """Return d ln(epsilon) / d ln(scale) from the last two points; -1 to begin with."""
+        if len(self.points) < 2:
+            return -1.0
+        (x0, y0), (x1, y1) = self.points[-2:]
+        return min((y1 - y0) / (x1 - x0), -0.05)
+
+    def _guess(self) -> float:
+        """Return the scale whose Gaussian limit has the target: exact for Gaussians, else a start only."""
+        leaves = flatten(self.event_at(1.0))
+        if all(isinstance(leaf.event, dp.GaussianDpEvent) for leaf in leaves):
+            mu = sum(gaussian_mu(leaf, self.relation) for leaf in leaves)
+            return mu * gaussian_multiplier(self.target * (1 + TIGHT) / 2, self.delta)
+        mu = mu_of_budget(self.target, self.delta)
+        low, high = math.log(1e-4), math.log(1e8)
+        if not self._limit(low) > mu > self._limit(high):
+            return 1.0
+        return math.exp(optimize.brentq(lambda x: math.log(self._limit(x) / mu), low, high, xtol=1e-4))
+
+    def _limit(self, x: float) -> float:
+        leaves = flatten(self.event_at(math.exp(x)))
+        return math.sqrt(_total_variance(leaves, self.relation))
+
+    def _failure(self) -> CalibrationError:
+        reached = [math.exp(y) for _, y in self.points] or [math.inf]
+        return CalibrationError(
+            f"No noise scale in ({MIN_SCALE:g}, {MAX_SCALE:g}) certifies epsilon={self.target:g} at "
+            f"delta={self.delta:g}: the search reached epsilon between {min(reached):.3g} and "
+            f"{max(reached):.3g}. Choose an epsilon in that range, or another delta."
+        )
+
+
+def _total_variance(leaves: Iterable[Leaf], relation: Relation) -> float:
+    return sum(leaf.count * _limit_variance(leaf.event, relation) for leaf in leaves)
+
+
+def _limit_variance(event: dp.DpEvent, relation: Relation) -> float:
+    """Return the variance of the privacy loss, roughly: only to start the search."""
+    if isinstance(event, (dp.PoissonSampledDpEvent, dp.SampledWithoutReplacementDpEvent)):
+        rate = getattr(event, "sampling_probability", 0) or event.sample_size / event.source_dataset_size
+        single = _limit_variance(event.event, Relation.ADD_REMOVE)
+        return float(rate**2 * relation.contributions**2 * math.expm1(min(single, 500.0)))
+    if isinstance(event, dp.RepeatAndSelectDpEvent):
+        return 9 * _total_variance(flatten(event.event), relation)
+    if isinstance(event, dp.ZCDpEvent):
+        return float(2 * event.rho)
+    if isinstance(event, dp.MixtureOfGaussiansDpEvent):
+        shift = sum(c * p for c, p in zip(event.sensitivities, event.sampling_probs))
+        return float((shift / event.standard_deviation) ** 2)
+    if isinstance(event, PureDpEvent):
+        return float(event.epsilon**2)
+    if isinstance(event, dp.LaplaceDpEvent):
+        return float(event.noise_multiplier**-2)
+    return gaussian_mu(Leaf(event, 1), relation) ** 2
+
+
+def _with_relative(release: Release, relative: float) -> Release:
+    return replace(release, mechanism=replace(release.mechanism, relative=relative))  # type: ignore[type-var]
+
+
+def _rough_cost(release: Release, population: int) -> float:
+    """Return times * rate^2 * rho at multiplier 1; disjoint parts are paid for once."""
+    sampling, rho = release.sampling, release.mechanism.rho()
+    if isinstance(sampling, Disjoint):
+        return rho
+    if isinstance(sampling, Poisson):
+        return release.times * sampling.rate**2 * rho
+    if isinstance(sampling, FixedSize):
+        return release.times * (sampling.size / population) ** 2 * rho
+    return release.times * rho

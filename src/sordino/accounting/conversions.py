@@ -1,0 +1,123 @@
+"""Exact conversions between (epsilon, delta), mu, sigma and rho, and the default delta."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+from dp_accounting import gaussian_mechanism
+from scipy import optimize
+
+from sordino.errors import InvalidInputError, PrivacyWarning
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    r"""Return the epsilon of mu-Gaussian DP, exact (Balle and Wang 2018).
+
+    ``delta = Phi(-epsilon/mu + mu/2) - e^epsilon Phi(-epsilon/mu - mu/2)``.
+    """
+    if not mu >= 0:
+        raise InvalidInputError(f"Expected mu >= 0, got {mu!r}.")
+    delta = check_delta(delta)
+    if mu == 0:
+        return 0.0
+    with np.errstate(divide="ignore"):  # it brackets with values where delta is 0
+        return float(gaussian_mechanism.get_epsilon_gaussian(1 / mu, delta))
+
+
+def gaussian_multiplier(epsilon: float, delta: float) -> float:
+    """Return std / sensitivity of the Gaussian mechanism that is exactly (epsilon, delta)-DP."""
+    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+    if math.isinf(epsilon):
+        return 0.0
+    with np.errstate(divide="ignore"):
+        return float(gaussian_mechanism.get_sigma_gaussian(epsilon, delta))
+
+
+def gaussian_mu(epsilon: float, delta: float) -> float:
+    """Return the mu whose Gaussian DP is exactly (epsilon, delta): 1 / multiplier."""
+    multiplier = gaussian_multiplier(epsilon, delta)
+    return 1 / multiplier if multiplier else math.inf
+
+
+def zcdp_epsilon(rho: float, delta: float) -> float:
+    r"""Return the epsilon of rho-zCDP, minimised over all orders a > 1.
+
+    ``epsilon = rho a + ln(1 - 1/a) - ln(a delta)/(a - 1)`` (Canonne, Kamath, Steinke 2020).
+    """
+    if not rho >= 0:
+        raise InvalidInputError(f"Expected rho >= 0, got {rho!r}.")
+    delta = check_delta(delta)
+    if rho == 0 or math.isinf(rho):
+        return rho
+
+    def at(log_shift: float) -> float:
+        a = 1 + math.exp(log_shift)
+        return rho * a + math.log1p(-1 / a) - math.log(a * delta) / (a - 1)
+
+    # Without the two small terms the best shift is sqrt(ln(1/delta)/rho); it lies a factor away.
+    centre = 0.5 * math.log(math.log(1 / delta) / rho)
+    found = optimize.minimize_scalar(at, bounds=(centre - 6, centre + 6), method="bounded")
+    return max(float(found.fun), 0.0)
+
+
+def zcdp_rho(epsilon: float, delta: float) -> float:
+    """Return the largest rho whose tight conversion stays within (epsilon, delta).
+
+    Examples
+    --------
+    >>> round(zcdp_rho(1.0, 1e-5), 4)
+    0.0306
+    """
+    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+    if math.isinf(epsilon):
+        return math.inf
+    low = math.log(epsilon**2 / (4 * (epsilon + math.log(1 / delta))))  # never too much
+    high = low + 1
+    while zcdp_epsilon(math.exp(high), delta) <= epsilon:
+        high += 1
+    root = optimize.brentq(lambda t: zcdp_epsilon(math.exp(t), delta) - epsilon, low, high, rtol=1e-12)
+    return math.exp(root) * (1 - 1e-9)
+
+
+def default_delta(population: int) -> float:
+    """Return min(1e-5, 1/(10 n)) for a public number of records n."""
+    if not population >= 1:
+        raise InvalidInputError(f"Expected a public number of records >= 1, got {population!r}.")
+    return min(1e-5, 1 / (10 * population))
+
+
+def resolve_delta(delta: float | None, population: int) -> float:
+    """Return ``delta``, or the default for None; warn where it allows publishing whole records."""
+    if delta is None:
+        return default_delta(population)
+    delta = check_delta(delta)
+    if delta * population >= 1:
+        warnings.warn(
+            f"delta={delta:g} is not below 1/n = {1 / population:.3g}: publishing each record in clear "
+            f"with probability delta would satisfy it. Use delta <= {default_delta(population):.2g}.",
+            PrivacyWarning,
+            stacklevel=3,
+        )
+    return delta
+
+
+def check_epsilon(epsilon: float) -> float:
+    """Return epsilon as a float, or say what is wrong with it."""
+    if not _is_number(epsilon) or not epsilon > 0:
+        raise InvalidInputError(f"Expected epsilon > 0 (float('inf') for no privacy), got {epsilon!r}.")
+    return float(epsilon)
+
+
+def check_delta(delta: float) -> float:
+    """Return delta as a float, or say what is wrong with it."""
+    if not _is_number(delta) or not 0 < delta < 1:
+        raise InvalidInputError(
+            f"Expected delta strictly between 0 and 1, got {delta!r}. Use delta=None for min(1e-5, 1/(10 n))."
+        )
+    return float(delta)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)

@@ -1,0 +1,191 @@
+"""Event trees as flat lists: which elementary releases, and how many of each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from dp_accounting import dp_event as dp
+
+from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.kernel.events import PureDpEvent
+from sordino.kernel.relation import Relation
+
+TINY = 1e-100
+"""Noise this small next to the sensitivity is none; its square would not be a float."""
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """An elementary event and how often it happens."""
+
+    event: dp.DpEvent
+    count: int
+
+
+def flatten(event: dp.DpEvent) -> list[Leaf]:
+    """Return the leaves of a tree in a normal form that every accountant reads alike.
+
+    Equal leaves are counted together, all full-batch Gaussians become one (their composition is
+    exact), a batch that takes every record is no batch, and noise of scale 0 is
+    ``NonPrivateDpEvent``. Nothing is dropped but what costs nothing.
+    """
+    merged: dict[str, Leaf] = {}
+    for leaf in _join_gaussians(_walk(event, 1)):
+        key = repr(leaf.event)
+        seen = merged.get(key)
+        merged[key] = Leaf(leaf.event, leaf.count + (seen.count if seen else 0))
+    return list(merged.values())
+
+
+def is_non_private(leaves: Iterable[Leaf]) -> bool:
+    """Return whether one leaf carries no guarantee at all."""
+    return any(isinstance(leaf.event, dp.NonPrivateDpEvent) for leaf in leaves)
+
+
+def gaussian_mu(leaf: Leaf, relation: Relation) -> float:
+    """Return mu of a Gaussian leaf: the distance of the neighbours' laws in standard deviations.
+
+    The multiplier of an event is std / one contribution (see ``kernel.events``), and under
+    replace-one two contributions move.
+    """
+    return float(relation.contributions * math.sqrt(leaf.count) / leaf.event.noise_multiplier)
+
+
+def unsupported(event: dp.DpEvent, relation: Relation, accountant: str) -> UnsupportedError:
+    """Return the error for a pair without a proof."""
+    name = type(event).__name__
+    if isinstance(event, (dp.PoissonSampledDpEvent, dp.SampledWithoutReplacementDpEvent)):
+        name += f"({type(event.event).__name__})"
+    return UnsupportedError(
+        f"No {accountant} accounting is proven for {name} under relation {relation.value!r}. Use "
+        "Gaussian noise with Poisson sampling (any relation) or fixed-size sampling (replace-one), "
+        "or full batches."
+    )
+
+
+def _walk(event: dp.DpEvent, count: int) -> Iterator[Leaf]:
+    """Yield the leaves of a tree in order; recursion is as deep as the tree."""
+    if isinstance(event, dp.NoOpDpEvent) or count == 0:
+        return
+    if isinstance(event, dp.SelfComposedDpEvent):
+        yield from _walk(event.event, count * _count(event.count))
+    elif isinstance(event, dp.ComposedDpEvent):
+        for part in event.events:
+            yield from _walk(part, count)
+    elif isinstance(event, dp.PoissonSampledDpEvent):
+        yield from _sampled(event, _rate(event.sampling_probability), count)
+    elif isinstance(event, dp.SampledWithoutReplacementDpEvent):
+        yield from _sampled(event, _fraction(event), count)
+    else:
+        yield from _elementary(event, count)
+
+
+def _sampled(event: dp.DpEvent, rate: float, count: int) -> Iterator[Leaf]:
+    inner = _join_gaussians(_walk(event.event, 1))
+    if rate == 0 or not inner:
+        return
+    if rate == 1 or is_non_private(inner):
+        for leaf in inner:
+            yield Leaf(leaf.event, leaf.count * count)
+    elif len(inner) > 1 or inner[0].count > 1:
+        raise UnsupportedError(
+            "Several releases from one sampled batch are proven only if all of them are Gaussian. "
+            "Draw a new batch for each release."
+        )
+    elif isinstance(event, dp.PoissonSampledDpEvent):
+        yield Leaf(dp.PoissonSampledDpEvent(rate, inner[0].event), count)
+    else:
+        sizes = event.source_dataset_size, event.sample_size
+        yield Leaf(dp.SampledWithoutReplacementDpEvent(*sizes, inner[0].event), count)
+
+
+def _elementary(event: dp.DpEvent, count: int) -> Iterator[Leaf]:
+    if isinstance(event, (dp.GaussianDpEvent, dp.LaplaceDpEvent)):
+        event = _noise(event)
+    elif isinstance(event, dp.MixtureOfGaussiansDpEvent):
+        event = _mixture(event)
+    elif isinstance(event, PureDpEvent):
+        _at_least_zero(event.epsilon, "epsilon")
+    elif isinstance(event, dp.ZCDpEvent):
+        _at_least_zero(event.rho, "rho")
+        _at_least_zero(event.xi, "xi")
+    elif isinstance(event, dp.RepeatAndSelectDpEvent):
+        event = _best_of(event)
+    elif not isinstance(event, dp.NonPrivateDpEvent):
+        raise UnsupportedError(
+            f"No accounting is proven here for {type(event).__name__}. Describe the release by the "
+            "events of kernel.events."
+        )
+    if not isinstance(event, dp.NoOpDpEvent):
+        yield Leaf(event, count)
+
+
+def _best_of(event: dp.RepeatAndSelectDpEvent) -> dp.DpEvent:
+    inner = flatten(event.event)
+    if is_non_private(inner):
+        return dp.NonPrivateDpEvent()
+    # Tuples, so that every leaf can be hashed.
+    parts = tuple(dp.SelfComposedDpEvent(leaf.event, leaf.count) for leaf in inner)
+    return dp.RepeatAndSelectDpEvent(dp.ComposedDpEvent(parts), event.mean, event.shape)
+
+
+def _noise(event: dp.DpEvent) -> dp.DpEvent:
+    multiplier = _at_least_zero(event.noise_multiplier, "noise multiplier")
+    if multiplier < TINY:
+        return dp.NonPrivateDpEvent()
+    return dp.NoOpDpEvent() if math.isinf(multiplier) else event
+
+
+def _mixture(event: dp.MixtureOfGaussiansDpEvent) -> dp.DpEvent:
+    shifts, weights = tuple(event.sensitivities), tuple(event.sampling_probs)
+    if len(shifts) != len(weights) or not math.isclose(sum(weights), 1, abs_tol=1e-9):
+        raise InvalidInputError(
+            f"Expected one probability per sensitivity, adding up to 1; got {len(weights)} "
+            f"probabilities for {len(shifts)} sensitivities."
+        )
+    for value in (*shifts, *weights):
+        _at_least_zero(value, "sensitivity and probability")
+    if max(shifts) == 0:
+        return dp.NoOpDpEvent()
+    std = _at_least_zero(event.standard_deviation, "standard deviation")
+    return dp.MixtureOfGaussiansDpEvent(std, shifts, weights) if std else dp.NonPrivateDpEvent()
+
+
+def _join_gaussians(leaves: Iterable[Leaf]) -> list[Leaf]:
+    """Replace all Gaussian leaves by the one that equals their composition, in front."""
+    others, precision = [], 0.0
+    for leaf in leaves:
+        if isinstance(leaf.event, dp.GaussianDpEvent):
+            precision += leaf.count / leaf.event.noise_multiplier**2
+        else:
+            others.append(leaf)
+    if precision == 0:
+        return others
+    return [Leaf(dp.GaussianDpEvent(precision**-0.5), 1), *others]
+
+
+def _count(value: int) -> int:
+    if isinstance(value, bool) or int(value) != value or value < 0:
+        raise InvalidInputError(f"Expected a whole number of repetitions >= 0, got {value!r}.")
+    return int(value)
+
+
+def _rate(value: float) -> float:
+    if not 0 <= value <= 1:
+        raise InvalidInputError(f"Expected a sampling probability in [0, 1], got {value!r}.")
+    return float(value)
+
+
+def _fraction(event: dp.SampledWithoutReplacementDpEvent) -> float:
+    size, population = event.sample_size, event.source_dataset_size
+    if not 0 <= size <= population or population < 1:
+        raise InvalidInputError(f"Expected a batch size between 0 and the {population} records, got {size}.")
+    return float(size / population)
+
+
+def _at_least_zero(value: float, what: str) -> float:
+    if not value >= 0:
+        raise InvalidInputError(f"Expected a {what} >= 0, got {value!r}.")
+    return float(value)

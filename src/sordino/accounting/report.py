@@ -1,0 +1,262 @@
+"""What a fit guarantees, in numbers and in words."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from typing import Any
+
+from dp_accounting import dp_event as dp
+from jinja2 import Environment, PackageLoader, select_autoescape
+
+from sordino.accounting.accountants import Certificate
+from sordino.accounting.codec import decode, encode
+from sordino.errors import InvalidInputError, PlanError
+from sordino.kernel.noise import NoiseSource
+from sordino.kernel.relation import Relation
+from sordino.kernel.release import Plan, Release
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class ReleaseReport:
+    """One kind of release: how often, with which noise, on which records."""
+
+    name: str
+    mechanism: str
+    sampling: str
+    times: int
+    noise_multiplier: float
+    sensitivity: str
+
+
+@dataclass(frozen=True)
+class PaperClaim:
+    """What a published formula claims; the report's own epsilon is what it really gives."""
+
+    epsilon: float
+    formula: str
+
+
+@dataclass(frozen=True, repr=False, eq=True)
+class PrivacyReport:
+    """A guarantee and everything it rests on.
+
+    Parameters
+    ----------
+    epsilon, delta, relation, unit : the certified guarantee.
+    accountant, discretisation : how it was computed.
+    event : the privacy events of all releases.
+    releases : the releases by name.
+    public : what was assumed to be public knowledge.
+    noise_source : where the noise came from.
+    seeded : the noise can be reproduced, so there is no privacy.
+    paper_claim : in paper mode, the published claim.
+    notes : anything else a reader must know.
+    """
+
+    epsilon: float
+    delta: float
+    relation: Relation
+    unit: str
+    accountant: str
+    event: dp.DpEvent
+    releases: tuple[ReleaseReport, ...]
+    public: tuple[str, ...] = ()
+    noise_source: str = ""
+    seeded: bool = False
+    paper_claim: PaperClaim | None = None
+    notes: tuple[str, ...] = ()
+    discretisation: float | None = None
+
+    @classmethod
+    def from_plan(
+        cls,
+        plan: Plan,
+        certificate: Certificate,
+        noise: NoiseSource,
+        *,
+        public: Iterable[str] = (),
+        paper_claim: PaperClaim | None = None,
+        notes: Iterable[str] = (),
+    ) -> PrivacyReport:
+        """Build the report of a calibrated plan from its certificate and its noise."""
+        if certificate.relation is not plan.relation:
+            raise PlanError(
+                f"The certificate is for {certificate.relation.value!r}, the plan for "
+                f"{plan.relation.value!r}. Certify this plan's own event."
+            )
+        return cls(
+            epsilon=certificate.epsilon,
+            delta=certificate.delta,
+            relation=plan.relation,
+            unit=plan.unit,
+            accountant=certificate.accountant,
+            event=plan.event(),
+            releases=tuple(_describe(name, r, plan.relation) for name, r in plan.releases.items()),
+            public=tuple(public),
+            noise_source=noise.description,
+            seeded=not noise.is_private,
+            paper_claim=paper_claim,
+            notes=tuple(notes),
+            discretisation=certificate.discretisation,
+        )
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the guarantee holds: finite epsilon, and noise that nobody can reproduce."""
+        return math.isfinite(self.epsilon) and not self.seeded
+
+    @property
+    def status(self) -> str:
+        """One of "private", "not private (no noise)" and "seeded (not private)"."""
+        if not math.isfinite(self.epsilon):
+            return "not private (no noise)"
+        return "seeded (not private)" if self.seeded else "private"
+
+    @property
+    def guarantee(self) -> str:
+        """The guarantee in one plain sentence."""
+        if not math.isfinite(self.epsilon):
+            return f"Nothing is guaranteed: a {self.unit} can be read from the output."
+        change = "left out" if self.relation is Relation.ADD_REMOVE else "replaced by any other"
+        words = (
+            f"Whether or not one {self.unit} is {change}, any output is as likely up to a factor of "
+            f"e^{_short(self.epsilon)}, but for a probability of {_short(self.delta)}."
+        )
+        return words if not self.seeded else f"{words} This run used seeded noise, so it does not hold."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data that JSON can hold; see :meth:`from_dict`."""
+        return {
+            "format": FORMAT,
+            "status": self.status,
+            "epsilon": _finite(self.epsilon),
+            "delta": self.delta,
+            "relation": self.relation.value,
+            "unit": self.unit,
+            "accountant": self.accountant,
+            "discretisation": self.discretisation,
+            "event": encode(self.event),
+            "releases": [asdict(release) for release in self.releases],
+            "public": list(self.public),
+            "noise_source": self.noise_source,
+            "seeded": self.seeded,
+            "paper_claim": asdict(self.paper_claim) if self.paper_claim else None,
+            "notes": list(self.notes),
+        }
+
+    def to_json(self) -> str:
+        """Return the report as JSON text."""
+        return json.dumps(self.to_dict(), indent=2, allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, data: Any) -> PrivacyReport:
+        """Read :meth:`to_dict`; anything else raises ``InvalidInputError``."""
+        try:
+            return cls._read(data)
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            if isinstance(error, InvalidInputError):
+                raise
+            raise InvalidInputError("Expected a privacy report as written by to_json.") from None
+
+    @classmethod
+    def from_json(cls, text: str) -> PrivacyReport:
+        """Read :meth:`to_json`."""
+        try:
+            data = json.loads(text)
+        except (ValueError, TypeError, RecursionError):
+            raise InvalidInputError("Expected a privacy report as JSON text.") from None
+        return cls.from_dict(data)
+
+    @classmethod
+    def _read(cls, data: dict[str, Any]) -> PrivacyReport:
+        if data["format"] != FORMAT:
+            raise InvalidInputError(f"Expected a report of format {FORMAT}. Upgrade sordino to read it.")
+        claim = data["paper_claim"]
+        grid = data["discretisation"]
+        return cls(
+            epsilon=float(data["epsilon"]),
+            delta=float(data["delta"]),
+            relation=Relation.parse(data["relation"]),
+            unit=str(data["unit"]),
+            accountant=str(data["accountant"]),
+            event=decode(data["event"]),
+            releases=tuple(ReleaseReport(**release) for release in data["releases"]),
+            public=tuple(str(item) for item in data["public"]),
+            noise_source=str(data["noise_source"]),
+            seeded=bool(data["seeded"]),
+            paper_claim=PaperClaim(**claim) if claim is not None else None,
+            notes=tuple(str(item) for item in data["notes"]),
+            discretisation=None if grid is None else float(grid),
+        )
+
+    def to_html(self) -> str:
+        """Return a page of its own: no scripts, nothing loaded from elsewhere."""
+        return _templates().get_template("report.html").render(report=self, event=self._event_text())
+
+    def _repr_html_(self) -> str:
+        return _templates().get_template("card.html").render(report=self, event=self._event_text())
+
+    def _event_text(self) -> str:
+        return json.dumps(encode(self.event), indent=2)
+
+    def __repr__(self) -> str:
+        lines = [
+            f"PrivacyReport: {self.status}, epsilon = {_short(self.epsilon)}, delta = {_short(self.delta)}",
+            f"  {self.relation.value} one {self.unit}; {self.accountant} accounting; {self.noise_source}",
+        ]
+        lines += [
+            f"  {r.name}: {r.times} x {r.mechanism}, {r.sampling}, "
+            f"multiplier {_short(r.noise_multiplier)}, sensitivity {r.sensitivity}"
+            for r in self.releases
+        ]
+        if self.public:
+            lines.append(f"  assumed public: {'; '.join(self.public)}")
+        if self.paper_claim:
+            claim = self.paper_claim
+            lines.append(f"  {claim.formula} claims epsilon = {_short(claim.epsilon)}")
+        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+
+
+def _describe(name: str, release: Release, relation: Relation) -> ReleaseReport:
+    multiplier = release.mechanism.multiplier
+    return ReleaseReport(
+        name=name,
+        mechanism=type(release.mechanism).__name__,
+        sampling=repr(release.sampling),
+        times=release.times,
+        noise_multiplier=math.nan if multiplier is None else float(multiplier),
+        sensitivity=_sensitivity_text(release, relation),
+    )
+
+
+def _sensitivity_text(release: Release, relation: Relation) -> str:
+    norm = release.query.norm.value
+    try:
+        return f"{_short(release.sensitivity(relation))} ({norm})"
+    except (TypeError, AttributeError, LookupError, NotImplementedError):
+        # The bound is a function of values released before, for example the distance of two iterates.
+        return f"follows released values ({norm})"
+
+
+def _short(value: float) -> str:
+    return f"{value:.4g}"
+
+
+def _finite(value: float) -> float | str:
+    return value if math.isfinite(value) else "inf"
+
+
+@lru_cache(maxsize=1)
+def _templates() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("sordino.accounting"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+    )
+    environment.filters["short"] = _short
+    return environment
