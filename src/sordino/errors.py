@@ -11,6 +11,10 @@ class InvalidInputError(SordinoError, ValueError):
     """A parameter or an input is outside its bound."""
 
 
+class InvalidTypeError(InvalidInputError, TypeError):
+    """An input is of a kind that cannot be a number."""
+
+
 class UnsupportedError(SordinoError, ValueError):
     """A combination that has no proof, for example a sampling without an accountant."""
 
@@ -53,6 +57,14 @@ class LedgerVersionError(LedgerError):
 
 class UnknownDatasetError(LedgerError):
     """The ledger has no data set of this name."""
+
+
+class DatasetExistsError(LedgerError, ValueError):
+    """The ledger has a data set of this name, and a budget is set only once."""
+
+
+class PolicyMismatchError(LedgerError, ValueError):
+    """A guarantee for one relation or unit cannot be booked on a budget for another."""
 
 
 class MissingExtraError(SordinoError, ImportError):

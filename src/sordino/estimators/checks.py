@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from sordino.errors import InvalidInputError
+from sordino.errors import InvalidInputError, InvalidTypeError
 
 
 def check_data(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, **kwargs: Any) -> Any:
@@ -27,7 +27,7 @@ def check_data(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool 
     except (ValueError, TypeError) as error:
         text = str(error)
         if "convert" in text or "invalid literal" in text or "argument must be" in text:
-            raise InvalidInputError(
+            raise InvalidTypeError(
                 "Expected a numeric matrix X and numeric targets, got entries that are not numbers: "
                 "argument must be a string or a number. Encode them with a public vocabulary first."
             ) from None

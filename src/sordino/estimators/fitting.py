@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sordino.accounting import Certificate, PrivacyReport, calibrate, certify
+from sordino.accounting import Certificate, PaperClaim, PrivacyReport, calibrate, certify
 from sordino.errors import InvalidInputError, NotPrivateWarning, PrivacyWarning
 from sordino.estimators.progress import track
 from sordino.kernel import Curator, Executor, Plan
@@ -96,13 +96,13 @@ def run_privately(
     """
     plan, certificate = _calibrated(solver.plan(problem), budget, paper)
     noise = fresh_noise()
-    report = PrivacyReport.of(
+    report = PrivacyReport.from_plan(
         plan,
         certificate,
         noise,
         public=public,
         notes=notes,
-        paper_claim=None if paper is None else (paper.formula, budget.epsilon),
+        paper_claim=None if paper is None else PaperClaim(budget.epsilon, paper.formula),
     )
     reservation = _reserve(plan, certificate, budget, description)
     try:

@@ -74,8 +74,10 @@ class NoiseSource:
 
     def normal(self, shape: Shape) -> Array:
         """Draw standard normal variables."""
-        out = np.empty(shape)
-        _fill_normal(self._generator(), out.reshape(-1))
+        out, generator = np.empty(shape), self._generator()
+        # Compiled code takes no lock: two threads in it at once would draw the same noise.
+        with generator.bit_generator.lock:
+            _fill_normal(generator, out.reshape(-1))
         return out
 
     def exponential(self, shape: Shape) -> Array:
@@ -104,17 +106,18 @@ class NoiseSource:
 
     def signs(self, shape: Shape) -> Array:
         """Draw fair signs."""
-        return 1.0 - 2.0 * self._generator().integers(0, 2, size=shape)
+        return np.asarray(1.0 - 2.0 * self._generator().integers(0, 2, size=shape), dtype=np.float64)
 
     def bernoulli_rows(self, population: int, rate: float) -> NDArray[np.int64]:
         """Draw each of ``population`` rows with probability ``rate`` by geometric skips, O(batch)."""
         mean = population * rate
         chunk = int(mean + 6 * math.sqrt(mean) + 16)
-        rows = np.cumsum(self._generator().geometric(rate, size=chunk)) - 1
+        rows = np.full(1, -1, dtype=np.int64)
         while rows[-1] < population:
-            more = np.cumsum(self._generator().geometric(rate, size=chunk))
-            rows = np.concatenate([rows, rows[-1] + more])
-        return rows[: np.searchsorted(rows, population)]
+            # A skip beyond the end says no more than one just past it, and sums of those fit.
+            skips = np.minimum(self._generator().geometric(rate, size=chunk), population + 1)
+            rows = np.concatenate([rows, rows[-1] + np.cumsum(skips)])
+        return rows[1 : np.searchsorted(rows, population)]
 
     def distinct_rows(self, population: int, size: int) -> NDArray[np.int64]:
         """Draw a uniform set of ``size`` distinct rows."""
@@ -158,9 +161,12 @@ _test_seed: ContextVar[Iterator[int] | None] = ContextVar("sordino_test_seed", d
 
 
 @contextmanager
-def seeded_noise_not_private(seed: int) -> Iterator[None]:
-    """Make every fit inside the block reproducible and NOT private; reports say so. For tests only."""
-    token = _test_seed.set(itertools.count(seed))
+def seeded_noise_not_private(seed: int, *, same_for_every_fit: bool = False) -> Iterator[None]:
+    """Make every fit inside the block reproducible and NOT private; reports say so. For tests only.
+
+    With ``same_for_every_fit`` two fits on the same data give the same model.
+    """
+    token = _test_seed.set(itertools.repeat(seed) if same_for_every_fit else itertools.count(seed))
     try:
         yield
     finally:
