@@ -14,14 +14,33 @@ Floats = NDArray[np.float64]
 
 
 @numba.njit(cache=True, nogil=True)
+def _squares(data: Any, start: int, stop: int, unit: float) -> float:
+    """Return the sum of squares in multiples of ``unit``, compensated.
+
+    A plain sum loses many small squares beside a large one, and with them the bound of the clip.
+    """
+    total, lost = 0.0, 0.0
+    for p in range(start, stop):
+        value = float(data[p]) / unit
+        step = value * value - lost
+        more = total + step
+        lost = (more - total) - step
+        total = more
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
 def row_norms(indptr: Any, data: Any) -> Floats:
-    """Return the Euclidean norm of each row, accumulated in double precision."""
+    """Return the Euclidean norm of each row; it never underflows, since a norm of 0 clips nothing."""
     out = np.empty(indptr.size - 1)
     for i in range(out.size):
-        total = 0.0
-        for p in range(indptr[i], indptr[i + 1]):
-            total += float(data[p]) * float(data[p])
-        out[i] = np.sqrt(total)
+        out[i] = np.sqrt(_squares(data, indptr[i], indptr[i + 1], 1.0))
+        if out[i] < 1e-140:
+            largest = 0.0
+            for p in range(indptr[i], indptr[i + 1]):
+                largest = max(largest, abs(float(data[p])))
+            if largest > 0.0:
+                out[i] = largest * np.sqrt(_squares(data, indptr[i], indptr[i + 1], largest))
     return out
 
 

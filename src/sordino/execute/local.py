@@ -25,13 +25,13 @@ class LocalExecutor:
     Parameters
     ----------
     matrix : an array or a sparse matrix; a sparse matrix is never made dense.
-    targets : one number per row.
+    targets : one number per row; None when there is nothing to predict.
     data_norm : rows are clipped to this Euclidean norm; None when the query bounds rows itself.
     intercept : the constant of the intercept column, 0 for none.
     """
 
     matrix: Any = field(repr=False)
-    targets: NDArray[np.float64] = field(repr=False)
+    targets: NDArray[np.float64] | None = field(repr=False, default=None)
     data_norm: float | None = 1.0
     intercept: float = 0.0
     _norms: Any = field(init=False, repr=False)
@@ -45,15 +45,13 @@ class LocalExecutor:
             )
         matrix = as_rows(self.matrix)
         raw = _row_norms(matrix)
-        good = np.isfinite(raw)
-        if not good.all() and not sparse.issparse(matrix):
-            matrix = np.where(good[:, None], matrix, 0)  # a non-finite record contributes zero
-            raw = np.where(good, raw, 0.0)
-        scale = _clip_factors(raw, self.data_norm)
-        with np.errstate(invalid="ignore"):
-            norms = np.hypot(raw * scale, self.intercept)
-        object.__setattr__(self, "matrix", matrix)
-        object.__setattr__(self, "targets", np.asarray(self.targets, dtype=float))
+        targets = _as_targets(self.targets, len(raw))
+        good = np.isfinite(raw) & np.isfinite(targets)
+        scale = _clip_factors(np.where(good, raw, 0.0), self.data_norm)
+        # A record that is not finite becomes a zero row whose norm is nan: queries let it contribute zero.
+        norms = np.where(good, np.hypot(np.where(good, raw, 0.0) * scale, self.intercept), np.nan)
+        object.__setattr__(self, "matrix", matrix if good.all() else _zeroed(matrix, good))
+        object.__setattr__(self, "targets", targets)
         object.__setattr__(self, "_scale", scale)
         object.__setattr__(self, "_norms", norms)
 
@@ -67,9 +65,11 @@ class LocalExecutor:
     ) -> Any:
         """Evaluate the query on the drawn rows and add the noise."""
         rows = release.sampling.draw(self.population, position, noise)
-        records = self.records(rows, lazy=release.lazy and _is_sparse_point(params))
         mechanism: Any = release.mechanism
-        if not getattr(mechanism, "secure", False):
+        # Nothing moves at sensitivity 0 (a difference of equal points), so there is nothing to hide.
+        secure = getattr(mechanism, "secure", False) and sensitivity > 0
+        records = self.records(rows, lazy=release.lazy and not secure and _is_sparse_point(params))
+        if not secure:
             return mechanism.privatise(release.query.evaluate(records, params), sensitivity, noise)
         return self._secure_answer(release, records, params, sensitivity, noise)
 
@@ -120,16 +120,44 @@ def _is_sparse_point(params: Any) -> bool:
     return all(isinstance(p, SparseVector) for p in points)
 
 
+def _as_targets(targets: Any, count: int) -> NDArray[np.float64]:
+    if targets is None:
+        return np.zeros(count)
+    out = np.asarray(targets, dtype=float)
+    if out.shape != (count,):
+        raise InvalidInputError(f"Expected one target per record, {count} of them, got shape {out.shape}.")
+    return out
+
+
+def _zeroed(matrix: Any, good: NDArray[np.bool_]) -> Any:
+    """Return a copy whose other rows are zero."""
+    if not sparse.issparse(matrix):
+        return np.where(good[:, None], matrix, 0)
+    out = matrix.copy()
+    out.data[np.repeat(~good, np.diff(out.indptr))] = 0
+    return out
+
+
 def _row_norms(matrix: Any) -> NDArray[np.float64]:
     with np.errstate(over="ignore", invalid="ignore"):
         if sparse.issparse(matrix):
             return csr.row_norms(matrix.indptr, matrix.data)
         step = max(1, (1 << 22) // max(1, matrix.shape[1]))
         parts = [
-            np.linalg.norm(matrix[i : i + step].astype(np.float64, copy=False), axis=1)
+            _dense_norms(matrix[i : i + step].astype(np.float64, copy=False))
             for i in range(0, len(matrix), step)
         ]
     return np.concatenate(parts) if parts else np.empty(0)
+
+
+def _dense_norms(block: NDArray[np.float64]) -> NDArray[np.float64]:
+    out = np.linalg.norm(block, axis=1)
+    tiny = np.flatnonzero(out < 1e-140)  # squares underflow there, and a norm of 0 clips nothing
+    if tiny.size:
+        largest = np.abs(block[tiny]).max(axis=1, initial=0.0)
+        unit = np.where(largest > 0, largest, 1.0)
+        out[tiny] = largest * np.linalg.norm(block[tiny] / unit[:, None], axis=1)
+    return np.asarray(out)
 
 
 def _clip_factors(norms: NDArray[np.float64], bound: float | None) -> NDArray[np.float64]:

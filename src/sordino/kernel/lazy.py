@@ -56,6 +56,13 @@ class SparseVector:
     def __truediv__(self, divisor: float) -> SparseVector:
         return self * (1.0 / divisor)
 
+    def __add__(self, other: Any) -> Any:
+        if isinstance(other, LazyVector):
+            return other + self
+        return self.to_dense() + (other.to_dense() if isinstance(other, SparseVector) else other)
+
+    __radd__ = __add__
+
     def __sub__(self, other: Any) -> Any:
         if isinstance(other, LazyVector):
             return other.__rsub__(self)
@@ -125,6 +132,8 @@ class LazyVector:
 
         Exact: the result has the law of thresholding the dense vector.
         """
+        if count < 1:
+            raise InvalidInputError(f"Expected to keep at least one coordinate, got {count}.")
         self._spend()
         known, free = self._known, self.size - kept
         always = known.indices >= free

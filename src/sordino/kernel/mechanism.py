@@ -110,7 +110,7 @@ class Gaussian(Additive):
     ) -> NDArray[np.float64]:
         """Add exactly rounded noise to integers and return multiples of ``spacing``."""
         integers = noise.rounded_gaussian(self.scale(sensitivity) / spacing, value.shape)
-        return (value + integers) * spacing
+        return np.asarray((value + integers) * spacing, dtype=np.float64)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from sordino.kernel.mechanism import Mechanism
 from sordino.kernel.query import Query
 from sordino.kernel.relation import Relation
 from sordino.kernel.sampling import Full, Poisson, Sampling
+from sordino.kernel.selection import GumbelTopK
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Release:
                 f"{type(self.mechanism).__name__} needs a sensitivity in {allowed}, "
                 f"the query {type(self.query).__name__} has one in {self.query.norm.value}."
             )
+        if self.mean and isinstance(self.mechanism, GumbelTopK):
+            raise InvalidInputError("A selection answers with indices, which have no mean. Pass mean=False.")
 
     def sensitivity(self, relation: Relation, params: Any = None) -> float:
         """Return how far the answers of neighbours can be apart.

@@ -1,9 +1,9 @@
 """Exact rounding of a Gaussian to integers, from random bits.
 
 A uniform V in (0, 1) is known by its first 64 bits, that is as an interval. Its image under the
-decreasing map ``|Z| = -ndtri(V / 2)`` is an interval too. When, with a margin far above the error of
-``ndtri``, both ends round to the same integer, that integer is exact. Otherwise more bits are drawn
-and the ends are computed in arbitrary precision until they agree.
+decreasing map ``|Z| = -ndtri(V / 2)`` is an interval too. When, with a margin far above the error
+of ``ndtri``, both ends round to the same integer, that integer is exact. Otherwise more bits are
+drawn and the ends are computed in arbitrary precision until they agree.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def round_magnitudes(
     last = np.floor(std * largest + 0.5)
     unclear = np.flatnonzero(first != last)
     first[unclear] = 0.0
-    result = first.astype(np.int64)
+    result: NDArray[np.int64] = first.astype(np.int64)
     for i in unclear:
         result[i] = _round_exactly(int(words[i]), std, more_bits)
     return result

@@ -25,7 +25,8 @@ class GumbelTopK(Additive):
 
     Equal to ``count`` peeled exponential mechanisms: each has range ``2 / multiplier`` and so costs
     ``1 / (2 multiplier^2)`` zCDP; when all scores move in the same direction (``monotone``, add-remove
-    only) the range is half of that and the cost a quarter.
+    only) the range is half of that and the cost a quarter. Magnitudes (``absolute``) of scores that move
+    together may move apart, so the two do not go together.
     """
 
     norms: ClassVar[tuple[Norm, ...]] = (Norm.LINF,)
@@ -35,8 +36,11 @@ class GumbelTopK(Additive):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.count < 1:
-            raise InvalidInputError(f"Expected to select at least one coordinate, got {self.count}.")
+        _check_count(self.count)
+        if self.absolute and self.monotone:
+            raise InvalidInputError(
+                "Expected monotone=False with absolute=True: magnitudes can move both ways."
+            )
 
     def event(self, relation: Relation) -> dp.DpEvent:
         """Return the zCDP event."""
@@ -75,6 +79,10 @@ class LaplacePeeling(Additive):
     norms: ClassVar[tuple[Norm, ...]] = (Norm.LINF,)
     count: int = 1
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_count(self.count)
+
     def event(self, relation: Relation) -> dp.DpEvent:
         """Return the event of the rounds and of the values."""
         multiplier = _ready(self.multiplier)
@@ -95,6 +103,11 @@ class LaplacePeeling(Additive):
             chosen[i] = np.argmax(left + scale * noise.laplace(left.shape))
             left[chosen[i]] = -np.inf
         return SparseVector(chosen, value[chosen] + scale * noise.laplace(chosen.shape), value.size)
+
+
+def _check_count(count: int) -> None:
+    if count < 1:
+        raise InvalidInputError(f"Expected to select at least one coordinate, got {count}.")
 
 
 def top_indices(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 @dataclass(frozen=True, eq=False)
 class TouchMap:
-    """Open addressing from column to slot; ``keys`` is -1 where free, ``slots`` the order of insertion."""
+    """Open addressing from column to slot: ``keys`` is -1 where free, ``slots`` counts insertions."""
 
     keys: NDArray[np.int64]
     slots: NDArray[np.int32]
@@ -45,18 +45,18 @@ class TouchMap:
     def collect_absent(
         self, draws: NDArray[np.int64], taken: TouchMap, found: NDArray[np.int64], start: int
     ) -> int:
-        """Append to ``found[start:]`` the draws that are neither in this map nor in ``taken``, in order."""
+        """Append to ``found[start:]``, in order, the draws found neither here nor in ``taken``."""
         return int(_collect_absent(self.keys, taken.keys, draws, found, start))
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
-def find(keys: NDArray[np.int64], key: int) -> int:
+def find(keys: NDArray[np.int64], key: int) -> np.uint64:
     """Return the cell of ``key``, or the free cell where it belongs."""
     mask = np.uint64(keys.size - 1)
     cell = ((np.uint64(key) * _GOLDEN) >> np.uint64(32)) & mask
     while keys[cell] != key and keys[cell] != -1:
         cell = (cell + np.uint64(1)) & mask
-    return cell  # type: ignore[no-any-return]
+    return cell
 
 
 @numba.njit(cache=True)  # type: ignore[untyped-decorator]

@@ -46,7 +46,7 @@ class GlmGradient(ClippedSum):
         return records.weighted_integer_sum(self._coefficients(records, params), spacing)
 
     def _coefficients(self, records: Any, w: Any) -> Floats:
-        residual = self.loss.residual(records.margins(w), records.targets)
+        residual = residuals(self.loss, records, w)
         return clip_residuals(residual, records.norms, self.clip)
 
 
@@ -82,16 +82,23 @@ class GlmDifference(ClippedSum):
 
     def _coefficients(self, records: Any, params: Any) -> Floats:
         w, anchor = params
-        at_anchor = self.loss.residual(records.margins(anchor), records.targets)
-        at_w = self.loss.residual(records.margins(w), records.targets)  # last: it lays out the batch
-        return clip_residuals(at_w - at_anchor, records.norms, self.contribution(params))
+        at_anchor = residuals(self.loss, records, anchor)
+        at_w = residuals(self.loss, records, w)  # last: it lays out the batch
+        with np.errstate(over="ignore", invalid="ignore"):
+            difference = at_w - at_anchor
+        return clip_residuals(difference, records.norms, self.contribution(params))
+
+
+def residuals(loss: Loss, records: Any, w: Any) -> Floats:
+    """Return the residual of each record; what is not a number is dealt with by the clip."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return loss.residual(records.margins(w), records.targets)
 
 
 def clip_residuals(residual: Floats, norms: Floats, clip: float) -> Floats:
     """Scale residuals (one or several per record) so that ``||residual|| * norm <= clip``."""
-    joint = np.abs(residual) if residual.ndim == 1 else np.linalg.norm(residual, axis=1)
     with np.errstate(over="ignore", invalid="ignore"):
-        size = joint * norms
+        size = _joint(residual) * norms
     finite = np.isfinite(size)
     factor = np.zeros_like(size)
     np.divide(clip * _SAFETY, size, out=factor, where=finite & (size > clip * _SAFETY))
@@ -99,6 +106,15 @@ def clip_residuals(residual: Floats, norms: Floats, clip: float) -> Floats:
     if not finite.all():  # a record whose gradient is not a number contributes zero
         residual = np.where(finite if residual.ndim == 1 else finite[:, None], residual, 0.0)
     return residual * (factor if residual.ndim == 1 else factor[:, None])
+
+
+def _joint(residual: Floats) -> Floats:
+    """Return the norm of each record's residuals, without underflow: a norm of 0 clips nothing."""
+    if residual.ndim == 1:
+        return np.abs(residual)
+    largest = np.abs(residual).max(axis=1)
+    unit = np.where(largest > 0, largest, 1.0)
+    return np.asarray(largest * np.linalg.norm(residual / unit[:, None], axis=1))
 
 
 def distance(w: Any, anchor: Any) -> float:

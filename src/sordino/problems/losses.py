@@ -53,7 +53,10 @@ class Logistic:
 
 @dataclass(frozen=True)
 class Multinomial:
-    r"""``-log softmax(m)_y``; the residual ``softmax(m) - e_y`` has norm at most sqrt 2."""
+    r"""``-log softmax(m)_y``; the residual ``softmax(m) - e_y`` has norm at most sqrt 2.
+
+    A label that is no class has the loss nan, so that its record contributes zero.
+    """
 
     name: str = "multinomial"
     lipschitz: float = math.sqrt(2.0)
@@ -61,13 +64,23 @@ class Multinomial:
 
     def value(self, margins: Floats, y: Floats) -> Floats:
         """Return the cross entropy."""
-        return -np.take_along_axis(log_softmax(margins, axis=1), y.astype(int)[:, None], 1)[:, 0]
+        known, label = _labels(y, margins.shape[1])
+        loss = -np.take_along_axis(log_softmax(margins, axis=1), label[:, None], 1)[:, 0]
+        return np.where(known, loss, np.nan)
 
     def residual(self, margins: Floats, y: Floats) -> Floats:
         """Return the softmax minus the one-hot label."""
-        out = softmax(margins, axis=1)
-        out[np.arange(len(y)), y.astype(int)] -= 1.0
+        known, label = _labels(y, margins.shape[1])
+        out: Floats = softmax(margins, axis=1)
+        out[np.arange(len(y)), label] -= 1.0
+        out[~known] = np.nan
         return out
+
+
+def _labels(y: Floats, classes: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Return which labels are classes, and the labels with 0 in place of the others."""
+    known = (y >= 0) & (y < classes)
+    return known, np.where(known, y, 0).astype(np.int64)
 
 
 @dataclass(frozen=True)
