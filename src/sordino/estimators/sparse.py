@@ -73,9 +73,6 @@ class _SparseLinear(BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         tags.non_deterministic = True
-        for kind in (tags.classifier_tags, tags.regressor_tags):
-            if kind is not None:
-                kind.poor_score = True  # a few dozen rows cannot be learnt from privately
         return tags
 
     @property
@@ -245,6 +242,11 @@ class SparseLogisticRegression(ClassifierMixin, _SparseLinear):
         )
         self.classes = classes
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # a few dozen rows cannot be learnt from privately
+        return tags
+
     def fit(self, X: Any, y: Any) -> SparseLogisticRegression:
         """Fit the model; the budget is spent here."""
         X, y = check_data(self, X, y)
@@ -345,6 +347,11 @@ class SparseLinearRegression(RegressorMixin, _SparseLinear):
             verbose,
         )
         self.target_bound = target_bound
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # a few dozen rows cannot be learnt from privately
+        return tags
 
     def fit(self, X: Any, y: Any) -> SparseLinearRegression:
         """Fit the model; the budget is spent here."""
