@@ -1,0 +1,128 @@
+"""The data as tensors, on the processor or on a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.execute.chacha import normals
+from sordino.kernel import NoiseSource, Release
+
+Rows = NDArray[np.int64] | None
+ON_DEVICE = "Gaussian noise expanded on the device by ChaCha20, keyed for each answer by that generator"
+
+
+@dataclass(frozen=True, eq=False)
+class TorchExecutor:
+    """Records held as tensors, or as a map-style data set that is read batch by batch.
+
+    Parameters
+    ----------
+    data : a pair of tensors (inputs, targets), or a data set with ``__len__`` and ``__getitem__``.
+    device : where gradients are computed; a batch is moved there.
+    chunk : how many records are differentiated at once; it changes the memory, not the answer.
+    device_noise : expand the noise on the device (ChaCha20) instead of moving it there.
+    collate : makes a pair of tensors from a list of items of a data set.
+    """
+
+    data: Any = field(repr=False)
+    device: torch.device
+    chunk: int = 256
+    device_noise: bool = False
+    collate: Any = None
+
+    def __post_init__(self) -> None:
+        if self.chunk < 1:
+            raise InvalidInputError(f"Expected a chunk of at least one record, got {self.chunk}.")
+
+    @property
+    def population(self) -> int:
+        """The number of records, declared public."""
+        return len(self.data[0]) if self._is_pair else len(self.data)
+
+    def answer(
+        self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
+    ) -> Tensor:
+        """Evaluate the query on the drawn rows and add the noise."""
+        mechanism: Any = release.mechanism
+        if getattr(mechanism, "secure", False):
+            raise UnsupportedError(
+                "secure_noise=True is not proven for gradients in float32. Set secure_noise=False."
+            )
+        rows = release.sampling.draw(self.population, position, noise)
+        value = release.query.evaluate(TorchRecords(self, rows), params)
+        return mechanism.privatise(value, sensitivity, self._tensors(noise))
+
+    def batch(self, rows: Rows) -> tuple[Tensor, Tensor]:
+        """Return the inputs and targets of some rows on the device; for queries only."""
+        if self._is_pair:
+            return tuple(self._picked(part, rows) for part in self.data)  # type: ignore[return-value]
+        chosen = range(self.population) if rows is None else rows.tolist()
+        x, y = self._collated([self.data[i] for i in chosen])
+        return x.to(self.device), y.to(self.device)
+
+    @property
+    def _is_pair(self) -> bool:
+        return isinstance(self.data, tuple)
+
+    def _picked(self, part: Tensor, rows: Rows) -> Tensor:
+        if rows is None:
+            return part.to(self.device)
+        return part[torch.from_numpy(rows).to(part.device)].to(self.device)
+
+    def _collated(self, items: Sequence[Any]) -> tuple[Tensor, Tensor]:
+        collate = torch.utils.data.default_collate if self.collate is None else self.collate
+        x, y = collate(items)
+        return x, y
+
+    def _tensors(self, noise: NoiseSource) -> TensorNoise:
+        return TensorNoise(noise, self.device, self.device_noise)
+
+
+@dataclass(frozen=True, eq=False)
+class TorchRecords:
+    """The rows of one release, handed to a query chunk by chunk."""
+
+    executor: TorchExecutor
+    rows: Rows
+
+    @property
+    def count(self) -> int:
+        """The number of rows; secret when they were sampled."""
+        return self.executor.population if self.rows is None else len(self.rows)
+
+    @property
+    def chunk(self) -> int:
+        """How many records fit at once."""
+        return self.executor.chunk
+
+    def chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield (inputs, targets) of at most ``chunk`` records."""
+        rows = np.arange(self.count) if self.rows is None else self.rows
+        for start in range(0, len(rows), self.chunk):
+            yield self.executor.batch(rows[start : start + self.chunk])
+
+
+@dataclass(frozen=True, eq=False)
+class TensorNoise:
+    """The kernel's noise as float32 tensors: what mechanisms see in place of the source."""
+
+    noise: NoiseSource
+    device: torch.device
+    on_device: bool
+
+    def normal(self, shape: Any) -> Tensor:
+        """Return standard normal variables on the device."""
+        if not self.on_device:
+            drawn = self.noise.normal(tuple(shape))
+            return torch.from_numpy(drawn).to(self.device, torch.float32)
+        words = self.noise.integers(2**32, 8).astype(np.uint32).view(np.int32)
+        key = torch.from_numpy(words.copy()).to(self.device)
+        return normals(key, int(np.prod(tuple(shape)))).reshape(tuple(shape))

@@ -1,0 +1,34 @@
+"""PyTorch training with the same plans."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from sordino.errors import require_extra
+
+if find_spec("torch") is None:  # pragma: no cover - the extra is installed wherever tests run
+    raise require_extra("torch", "torch")
+
+# name -> module; loaded when first used
+_EXPORTS = {
+    "GhostEngine": "sordino.nn.engines",
+    "Network": "sordino.nn.network",
+    "TorchDifference": "sordino.nn.queries",
+    "TorchGradient": "sordino.nn.queries",
+    "VmapEngine": "sordino.nn.engines",
+    "replace_batch_norm": "sordino.nn.refuse",
+}
+
+__all__ = list(_EXPORTS)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        return getattr(import_module(_EXPORTS[name]), name)
+    raise AttributeError(f"module 'sordino.nn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,226 @@
+"""Sums of clipped per-record gradients: by ghost norms, or by vmap over the whole model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.func import grad, vmap
+
+from sordino.errors import UnsupportedError
+from sordino.nn.clip import clip_factors, clipped_rows_sum, rounding, weighted_rows_sum
+from sordino.nn.layers import Call, Ghost
+from sordino.nn.layers_more import rule_of
+from sordino.nn.network import Network
+
+
+class Engine(Protocol):
+    """Computes what a query needs about a block of records."""
+
+    network: Network
+    method: str
+
+    def clipped_sum(
+        self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor | None = None
+    ) -> Tensor:
+        """Return ``sum_i clip(gradient_i)``."""
+
+    def per_record(self, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Return the gradients, one row per record."""
+
+
+@dataclass(frozen=True, eq=False)
+class VmapEngine:
+    """``torch.func.vmap`` of the gradient: any model, one gradient per record in memory."""
+
+    network: Network
+    method: str = field(default="vmap", init=False)
+
+    def per_record(self, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Return the gradients, one row per record."""
+        one = grad(self.network.loss_of_one)
+        return vmap(one, (None, 0, 0), randomness="different")(vector, x, y)
+
+    def clipped_sum(
+        self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor | None = None
+    ) -> Tensor:
+        """Return the clipped sum."""
+        return clipped_rows_sum(self.per_record(vector, x, y), clip, present)
+
+
+@dataclass(frozen=True, eq=False)
+class GhostEngine:
+    """One forward and one backward pass for the whole batch; norms and sums layer by layer.
+
+    The backward pass stops at the outputs of the layers (no gradient of a parameter is formed), the
+    inputs are kept, and each layer turns both into norms, then into the weighted sum. Norm and sum come
+    from the same two arrays, so the clip holds for what is summed.
+    """
+
+    network: Network
+    method: str = field(default="ghost", init=False)
+
+    def __post_init__(self) -> None:
+        unfit = _unfit(self.network)
+        if unfit:
+            raise UnsupportedError(f"Ghost clipping has no rule for the layer {unfit}. Use method='vmap'.")
+
+    def per_record(self, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Return the gradients, one row per record."""
+        rows = _Rows(self.network, len(x))
+        for call in self._calls(vector, x, y):
+            rows.add(call)
+        return rows.all()
+
+    def clipped_sum(
+        self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor | None = None
+    ) -> Tensor:
+        """Return the clipped sum."""
+        params = self.network.unflatten(vector)
+        calls = self._calls(vector, x, y)
+        ghosts, rows = self._sorted_out(calls, len(x))
+        squared = rows.squared_norms()
+        slack = torch.zeros_like(squared)
+        for _, ghost in ghosts:
+            squared, slack = squared + ghost.squared_norms, slack + ghost.reach.square()
+        # What rounding may hide is added to the norm: it can only clip more.
+        unit = rounding(vector.device)
+        norms = (squared + unit * slack).clamp_min(0).sqrt() + unit * slack.sqrt()
+        factors = clip_factors(norms, clip, present)
+        total = rows.weighted_sum(factors)
+        for call, ghost in ghosts:
+            sums = ghost.weighted_sum(factors, params[f"{call.name}weight"].shape)
+            total |= {f"{call.name}{key}": value for key, value in sums.items()}
+        return self.network.flatten(total)
+
+    def _sorted_out(self, calls: list[Call], batch: int) -> tuple[list[tuple[Call, Ghost]], Any]:
+        """Split the calls into those with ghost norms and those whose gradients are formed."""
+        uses = Counter(call.name for call in calls)
+        ghosts, rows = [], _Rows(self.network, batch)
+        for call in calls:
+            rule: Any = rule_of(call.layer)
+            # A layer used twice adds up its gradients before the norm is taken.
+            ghost = rule.ghost(call) if uses[call.name] == 1 and _all_trained(self, call) else None
+            if ghost is None:
+                rows.add(call)
+            else:
+                ghosts.append((call, ghost))
+        return ghosts, rows
+
+    def _calls(self, vector: Tensor, x: Tensor, y: Tensor) -> list[Call]:
+        anchor = torch.zeros((), device=vector.device, requires_grad=True)
+        taps = _Taps(self.network, anchor, len(x))
+        with taps, torch.enable_grad():
+            outputs = self.network.outputs(self.network.unflatten(vector.detach()), x)
+            total = self.network.losses(outputs, y).sum()
+            torch.autograd.grad(total, anchor)
+        return [call for call in taps.calls if call.gradient is not None]
+
+
+class _Rows:
+    """Gradients per record of the parameters for which they are formed."""
+
+    def __init__(self, network: Network, batch: int) -> None:
+        self._network, self._batch = network, batch
+        self._parts: dict[str, Tensor] = {}
+
+    def add(self, call: Call) -> None:
+        rule: Any = rule_of(call.layer)
+        for key, value in rule.gradients(call).items():
+            name = f"{call.name}{key}"
+            if name in self._network.names:
+                value = value.reshape(self._batch, -1)
+                self._parts[name] = self._parts[name] + value if name in self._parts else value
+
+    def squared_norms(self) -> Tensor:
+        total = torch.zeros(self._batch, device=self._network.device)
+        for value in self._parts.values():
+            total = total + value.square().sum(dim=1)
+        return total
+
+    def weighted_sum(self, factors: Tensor) -> dict[str, Tensor]:
+        return {name: weighted_rows_sum(value, factors) for name, value in self._parts.items()}
+
+    def all(self) -> Tensor:
+        network, device = self._network, self._network.device
+        blank = {
+            name: torch.zeros(self._batch, shape.numel(), device=device)
+            for name, shape in zip(network.names, network.shapes, strict=True)
+            if name not in self._parts
+        }
+        return torch.cat([(blank | self._parts)[name] for name in network.names], dim=1)
+
+
+class _Tap(torch.autograd.Function):
+    """The identity; on the way back it notes the gradient of a layer's output."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, anchor: Tensor, call: Call) -> Tensor:
+        ctx.call = call
+        ctx.mark_dirty(value)  # no copy, and a later in-place activation is allowed
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        ctx.call.gradient = grads[0]
+        return grads[0], grads[0].new_zeros(()), None
+
+
+class _Taps:
+    """Forward hooks on the layers with trained parameters, for the length of a block."""
+
+    def __init__(self, network: Network, anchor: Tensor, batch: int) -> None:
+        self._network, self._anchor, self._batch = network, anchor, batch
+        self.calls: list[Any] = []
+
+    def __enter__(self) -> None:
+        self._handles = [
+            layer.register_forward_hook(self._hook(f"{name}." if name else ""))
+            for name, layer in _trained_layers(self._network)
+        ]
+
+    def __exit__(self, *exc: Any) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def _hook(self, name: str) -> Any:
+        def note(layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> Tensor:
+            plain = len(inputs) == 1 and isinstance(output, Tensor)
+            if not plain or len(inputs[0]) != self._batch or len(output) != self._batch:
+                raise UnsupportedError(
+                    f"The layer {name.rstrip('.')!r} ({type(layer).__name__}) does not keep one row per record. "
+                    "Use method='vmap'."
+                )
+            call: Any = Call(name, layer, inputs[0].detach(), None)  # type: ignore[arg-type]
+            self.calls.append(call)
+            return _Tap.apply(output, self._anchor, call)
+
+        return note
+
+
+def _trained_layers(network: Network) -> list[tuple[str, nn.Module]]:
+    found = []
+    for name, layer in network.model.named_modules():
+        own = [key for key, _ in layer.named_parameters(recurse=False)]
+        if any((f"{name}.{key}" if name else key) in network.names for key in own):
+            found.append((name, layer))
+    return found
+
+
+def _unfit(network: Network) -> str:
+    """Return the first layer that has to be differentiated with the whole model, or nothing."""
+    for name, layer in _trained_layers(network):
+        if rule_of(layer) is None:
+            return f"{name or 'model'!r} ({type(layer).__name__})"
+    names = [n for n, _ in network.model.named_parameters(remove_duplicate=False)]
+    once = {n for n, _ in network.model.named_parameters()}
+    tied = [n for n in names if n not in once]
+    return f"that holds the tied parameter {tied[0]!r}" if tied else ""
+
+
+def _all_trained(engine: GhostEngine, call: Call) -> bool:
+    own = [f"{call.name}{key}" for key, _ in call.layer.named_parameters(recurse=False)]
+    return all(name in engine.network.names for name in own)

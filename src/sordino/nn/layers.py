@@ -1,0 +1,146 @@
+r"""Gradients of single layers from their inputs ``a`` and output gradients ``g``, record by record.
+
+The gradient of a linear map at one record is ``sum_t g_t a_t^T`` over its positions t (time steps, pixels).
+Its norm needs no gradient: ``sum_{t,s} (a_t . a_s) (g_t . g_s)``, one term when there is one position.
+Positions are cheap when few, the gradient is cheap when small; ``_direct_pays`` chooses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+# Writing and reading one entry of a gradient costs about as much as this many products.
+_ENTRY_COST = 64
+
+
+@dataclass
+class Call:
+    """One use of a layer: what went in, and the gradient of the summed loss at what came out."""
+
+    name: str
+    layer: nn.Module
+    inputs: Tensor
+    gradient: Tensor
+
+
+class LayerRule(Protocol):
+    """How a kind of layer is differentiated record by record; names are those of its parameters."""
+
+    def gradients(self, call: Call) -> dict[str, Tensor]:
+        """Return the gradient of each record, one row each."""
+
+    def ghost(self, call: Call) -> Any:
+        """Return a :class:`Ghost` when norms are cheaper than gradients, else None."""
+
+
+@dataclass
+class Ghost:
+    """Norms without gradients; ``reach`` bounds what rounding can hide in them."""
+
+    squared_norms: Tensor
+    reach: Tensor
+    positions: Tensor
+    slopes: Tensor
+    bias: bool
+
+    def weighted_sum(self, factors: Tensor, shape: torch.Size) -> dict[str, Tensor]:
+        """Return ``sum_i factors_i gradient_i`` without forming a gradient of one record."""
+        slopes = self.slopes * factors[:, None, None, None]
+        weight = torch.einsum("bgto,bgti->goi", slopes, self.positions)
+        out = {"weight": weight.reshape(shape)}
+        if self.bias:
+            out["bias"] = slopes.sum(dim=(0, 2)).reshape(-1)
+        return out
+
+
+class LinearRule:
+    """``nn.Linear`` on ``(batch, ..., features)``."""
+
+    def gradients(self, call: Call) -> dict[str, Tensor]:
+        """Return one matrix per record."""
+        return _dense_gradients(*_linear_positions(call), call.layer)
+
+    def ghost(self, call: Call) -> Ghost | None:
+        """Return the norms, from the positions."""
+        return _ghost(*_linear_positions(call), call.layer)
+
+
+class ConvRule:
+    """``nn.Conv1d`` and ``nn.Conv2d``, any stride, dilation, groups and padding."""
+
+    def gradients(self, call: Call) -> dict[str, Tensor]:
+        """Return one kernel per record."""
+        return _dense_gradients(*_conv_positions(call), call.layer)
+
+    def ghost(self, call: Call) -> Ghost | None:
+        """Return the norms, from the unfolded input."""
+        positions, slopes = _conv_positions(call)
+        return _ghost(positions, slopes, call.layer)
+
+
+def _linear_positions(call: Call) -> tuple[Tensor, Tensor]:
+    a = call.inputs.float().reshape(len(call.inputs), 1, -1, call.inputs.shape[-1])
+    g = call.gradient.float().reshape(len(call.gradient), 1, -1, call.gradient.shape[-1])
+    return a, g
+
+
+def _conv_positions(call: Call) -> tuple[Tensor, Tensor]:
+    """Return (batch, groups, positions, kernel entries) and (batch, groups, positions, outputs)."""
+    layer: Any = call.layer
+    a, g = call.inputs.float(), call.gradient.float()
+    batch, groups = len(a), layer.groups
+    a = _padded(layer, a)
+    kernel, dilation, stride = layer.kernel_size, layer.dilation, layer.stride
+    if a.dim() == 3:  # a convolution in one dimension is one in two with a single row
+        a, kernel, dilation, stride = a[:, :, None], (1, *kernel), (1, *dilation), (1, *stride)
+    columns = F.unfold(a, kernel, dilation=dilation, stride=stride)
+    columns = columns.reshape(batch, groups, -1, columns.shape[-1]).transpose(2, 3)
+    return columns, g.reshape(batch, groups, layer.out_channels // groups, -1).transpose(2, 3)
+
+
+def _padded(layer: Any, a: Tensor) -> Tensor:
+    twice = list(layer._reversed_padding_repeated_twice)
+    if not any(twice):
+        return a
+    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
+    return F.pad(a, twice, mode=mode)
+
+
+def _dense_gradients(positions: Tensor, slopes: Tensor, layer: Any) -> dict[str, Tensor]:
+    weight = slopes.transpose(2, 3) @ positions
+    out = {"weight": weight.reshape(len(weight), *layer.weight.shape)}
+    if layer.bias is not None:
+        out["bias"] = slopes.sum(dim=2).reshape(len(weight), -1)
+    return out
+
+
+def _ghost(positions: Tensor, slopes: Tensor, layer: Any) -> Ghost | None:
+    bias = layer.bias is not None
+    a, g = positions.square().sum(dim=3), slopes.square().sum(dim=3)
+    if positions.shape[2] == 1:
+        squared = (g * (a + 1) if bias else g * a).sum(dim=(1, 2))
+        return Ghost(squared, squared.sqrt(), positions, slopes, bias)
+    if _direct_pays(positions, slopes):
+        return None
+    squared = _gram(positions, slopes)
+    if bias:
+        squared = squared + slopes.sum(dim=2).square().sum(dim=(1, 2))
+        a = a + 1
+    reach = (a * g).sqrt().sum(dim=(1, 2))
+    return Ghost(squared, reach, positions, slopes, bias)
+
+
+def _gram(positions: Tensor, slopes: Tensor) -> Tensor:
+    inner = positions @ positions.transpose(2, 3)
+    outer = slopes @ slopes.transpose(2, 3)
+    return (inner * outer).sum(dim=(1, 2, 3))
+
+
+def _direct_pays(positions: Tensor, slopes: Tensor) -> bool:
+    count, inputs, outputs = positions.shape[2], positions.shape[3], slopes.shape[3]
+    return _ENTRY_COST * inputs * outputs < count * count * (inputs + outputs)

@@ -1,0 +1,113 @@
+"""A PyTorch module seen as a function of one flat vector of parameters."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from sordino.errors import InvalidInputError
+
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """A module, its loss, and the layout of its trainable parameters in a vector.
+
+    Parameters
+    ----------
+    model : the module; it is copied, the caller's module is not touched by training.
+    loss : ``loss(outputs, targets)`` of a batch, any reduction: it is called on one record at a time.
+    precision : the type of the forward pass; clipping is always done in float32.
+    """
+
+    model: nn.Module
+    loss: Loss
+    precision: torch.dtype = torch.float32
+    names: tuple[str, ...] = field(init=False)
+    shapes: tuple[torch.Size, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "model", copy.deepcopy(self.model))
+        found = [(name, p) for name, p in self.model.named_parameters() if p.requires_grad]
+        if not found:
+            raise InvalidInputError("Expected a model with at least one trainable parameter, got none.")
+        object.__setattr__(self, "names", tuple(name for name, _ in found))
+        object.__setattr__(self, "shapes", tuple(p.shape for _, p in found))
+        for p in self.model.parameters():  # gradients are taken by hand, never accumulated
+            p.requires_grad_(False)
+
+    @property
+    def size(self) -> int:
+        """The number of trainable parameters."""
+        return sum(shape.numel() for shape in self.shapes)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model lives."""
+        return next(self.model.parameters()).device
+
+    def flat(self) -> Tensor:
+        """Return the trainable parameters as one float32 vector."""
+        own = dict(self.model.named_parameters())
+        return torch.cat([own[name].detach().reshape(-1).float() for name in self.names])
+
+    def unflatten(self, vector: Tensor) -> dict[str, Tensor]:
+        """Return the parameters by name, as views of the vector."""
+        parts = vector.split([shape.numel() for shape in self.shapes])
+        return {n: p.view(s) for n, p, s in zip(self.names, parts, self.shapes, strict=True)}
+
+    def flatten(self, gradients: dict[str, Tensor]) -> Tensor:
+        """Return gradients by name as one vector; a parameter without one gets zeros."""
+        parts = [
+            gradients[name].reshape(-1) if name in gradients else self._zeros(shape)
+            for name, shape in zip(self.names, self.shapes, strict=True)
+        ]
+        return torch.cat(parts)
+
+    def outputs(self, params: dict[str, Tensor], inputs: Tensor) -> Tensor:
+        """Run the model at these parameters."""
+        if self.precision is torch.float32:
+            return functional_call(self.model, params, (inputs,))
+        with torch.autocast(inputs.device.type, dtype=self.precision):
+            return functional_call(self.model, params, (inputs,)).float()
+
+    def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Return the loss of each record: a criterion with mean reduction may be passed as it is."""
+        return vmap(lambda o, t: self.loss(o[None], t[None]).sum())(outputs, targets)
+
+    def loss_of_one(self, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Return the loss of one record as a function of the flat vector."""
+        return self.loss(self.outputs(self.unflatten(vector), x[None]), y[None]).sum()
+
+    def load(self, vector: Tensor, into: nn.Module) -> None:
+        """Copy a parameter vector into a module of the same layout."""
+        own = dict(into.named_parameters())
+        with torch.no_grad():
+            for name, value in self.unflatten(vector).items():
+                own[name].copy_(value)
+
+    def _zeros(self, shape: torch.Size) -> Tensor:
+        return torch.zeros(shape.numel(), device=self.device)
+
+
+class quiet_dropout:
+    """Switch dropout off in a block, so that two evaluations can be compared."""
+
+    def __init__(self, model: nn.Module) -> None:
+        kinds = (nn.modules.dropout._DropoutNd,)
+        self._layers = [m for m in model.modules() if isinstance(m, kinds) and m.training]
+
+    def __enter__(self) -> None:
+        for layer in self._layers:
+            layer.training = False
+
+    def __exit__(self, *exc: Any) -> None:
+        for layer in self._layers:
+            layer.training = True

@@ -1,0 +1,94 @@
+"""The questions asked about a network: clipped gradients, and clipped differences of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sordino.kernel import ClippedSum
+from sordino.nn.clip import clip_factors, weighted_rows_sum
+from sordino.nn.engines import Engine
+from sordino.problems.glm import check_clip
+
+
+@dataclass(frozen=True)
+class TorchGradient(ClippedSum):
+    r"""``sum_i clip_C(gradient of the loss of record i)`` at the parameter vector ``params``.
+
+    **Privacy.** Sensitivity C (add-remove) or 2 C (replace-one) in L2, whatever the data. Splitting a batch
+    into chunks does not change the sum; a record whose gradient is not finite contributes zero.
+    """
+
+    engine: Engine
+    clip: float
+
+    def __post_init__(self) -> None:
+        check_clip(self.clip)
+
+    def contribution(self, params: Any) -> float:
+        """Return the clip norm."""
+        return self.clip
+
+    def evaluate(self, records: Any, params: Any) -> Tensor:
+        """Return the clipped sum at the point ``params``."""
+        total = torch.zeros_like(params)
+        for x, y in records.chunks():
+            total += finite_sum(lambda a, b: self.engine.clipped_sum(params, a, b, self.clip), x, y)
+        return total
+
+
+@dataclass(frozen=True)
+class TorchDifference(ClippedSum):
+    r"""The correction of DP-SRM at two released points, ``params = (new, old)``.
+
+    ``sum_i (1 - gamma) clip_{C2}(grad_i(new) - grad_i(old)) + gamma clip_{C1}(grad_i(new))``: gradient
+    and difference are clipped apart.
+
+    **Privacy.** One record adds at most ``(1 - gamma) C2 + gamma C1``; twice that when it is replaced.
+    """
+
+    engine: Engine
+    gradient_clip: float
+    difference_clip: float
+    gamma: float
+
+    def __post_init__(self) -> None:
+        check_clip(self.gradient_clip)
+        check_clip(self.difference_clip)
+
+    def contribution(self, params: Any) -> float:
+        """Return the bound of one record."""
+        return (1 - self.gamma) * self.difference_clip + self.gamma * self.gradient_clip
+
+    def evaluate(self, records: Any, params: Any) -> Tensor:
+        """Return the clipped sum at the two points."""
+        total = torch.zeros_like(params[0])
+        for x, y in records.chunks():
+            total += finite_sum(lambda a, b: self._sum(params, a, b), x, y)
+        return total
+
+    def _sum(self, params: tuple[Tensor, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        new = self.engine.per_record(params[0], x, y)
+        moved = new - self.engine.per_record(params[1], x, y)
+        slow = clip_factors(torch.linalg.vector_norm(moved, dim=1), self.difference_clip)
+        fast = clip_factors(torch.linalg.vector_norm(new, dim=1), self.gradient_clip)
+        correction = weighted_rows_sum(moved, (1 - self.gamma) * slow)
+        return correction + weighted_rows_sum(new, self.gamma * fast)
+
+
+def finite_sum(clipped_sum: Any, x: Tensor, y: Tensor) -> Tensor:
+    """Return the sum over the records whose gradients are finite.
+
+    An infinite gradient spoils a sum even with factor zero, so the block is halved until the record is
+    alone; it then contributes zero. This costs time only when it happens.
+    """
+    total = clipped_sum(x, y)
+    if bool(torch.isfinite(total).all()):
+        return total
+    if len(x) == 1:
+        return torch.zeros_like(total)
+    half = len(x) // 2
+    return finite_sum(clipped_sum, x[:half], y[:half]) + finite_sum(clipped_sum, x[half:], y[half:])
