@@ -60,7 +60,10 @@ def check_count(name: str, value: Any, low: int, high: int | None, remedy: str) 
 
 def encode_labels(y: Any, classes: Any) -> tuple[np.ndarray, np.ndarray, str]:
     """Return class numbers, the classes, and the statement about them for the report."""
-    check_classification_targets(y)
+    try:
+        check_classification_targets(y)
+    except ValueError as error:
+        raise InvalidInputError(str(error)) from None
     if classes is None:
         known, codes = np.unique(y, return_inverse=True)
         said = "class labels: those seen in y, assumed public (pass classes= to declare them)"
