@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 _EXPORTS = {
     "SparseLogisticRegression": "sordino.estimators.sparse",
     "SparseLinearRegression": "sordino.estimators.sparse",
+    "PCA": "sordino.estimators.pca",
     "PrivacyReport": "sordino.accounting",
     "Ledger": "sordino.ledger",
     "BudgetPolicy": "sordino.ledger",

@@ -6,6 +6,7 @@ column that is never stored.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +15,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sordino.errors import UnsupportedError
-from sordino.execute import csr
+from sordino.execute import csr, gram
 from sordino.kernel import SparseVector
 from sordino.kernel.touch import TouchMap
 
 Floats = NDArray[np.float64]
 _CHUNK = 1 << 22  # entries of a dense block that is cast to double precision at a time
+_BLOCK = 1 << 18  # entries of a block of scaled rows: it stays in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +72,48 @@ class Records:
         if self.intercept:
             out[-1] = np.trunc(coefficients * (self.intercept / spacing)).astype(np.int64).sum()
         return out
+
+    def scaled_rows(self, coefficients: Floats) -> Iterator[tuple[slice, Any]]:
+        """Yield ``c_i x_i`` in blocks of rows, intercept included: arrays, or CSR for sparse data."""
+        step = max(1, _BLOCK // max(1, self._row_entries()))
+        for start in range(0, self.count, step):
+            rows = slice(start, min(start + step, self.count))
+            block = self._scaled(rows, (coefficients * self.scale)[rows])
+            if self.intercept:
+                last = (self.intercept * coefficients[rows])[:, None]
+                join = sparse.hstack if sparse.issparse(block) else np.hstack
+                block = join([block, last])
+            yield rows, block.tocsr() if sparse.issparse(block) else block
+
+    def _row_entries(self) -> int:
+        return self.features
+
+    def _scaled(self, rows: slice, coefficients: Floats) -> Any:
+        raise UnsupportedError("This kind of data has no rows.")  # pragma: no cover
+
+    @property
+    def row_norms(self) -> Floats:
+        """The norms of the clipped rows without the intercept."""
+        if not self.intercept:
+            return self.norms
+        return np.sqrt(np.maximum(np.square(self.norms) - self.intercept**2, 0.0))
+
+    @property
+    def peaks(self) -> Floats:
+        """The largest magnitude of each clipped row, intercept included."""
+        with np.errstate(invalid="ignore"):
+            return np.maximum(self._row_peaks() * self.scale, abs(self.intercept))
+
+    def part(self, index: int, parts: int) -> Records:
+        """Return block number ``index`` of ``parts`` blocks that are fixed by position."""
+        edge = np.linspace(0, self.count, parts + 1).astype(np.int64)
+        return self._sliced(slice(int(edge[index]), int(edge[index + 1])))
+
+    def _row_peaks(self) -> Floats:
+        raise UnsupportedError("This kind of data has no largest entries.")  # pragma: no cover
+
+    def _sliced(self, rows: slice) -> Records:
+        raise UnsupportedError("This kind of data cannot be split.")  # pragma: no cover
 
     def _products(self, w: Floats) -> Floats:
         raise UnsupportedError("This kind of data has no products.")  # pragma: no cover
@@ -122,6 +166,29 @@ class DenseRecords(Records):
             out[:, -1] = self.intercept * coefficients.sum(axis=0)
         return out
 
+    def _scaled(self, rows: slice, coefficients: Floats) -> Any:
+        return coefficients[:, None] * self._block(rows)
+
+    def gram(self, ball: Any) -> Floats:
+        """Return ``sum_i y_i y_i^T`` of the rows measured in a ball, without the intercept."""
+        return gram.dense_gram(self, ball)
+
+    def gram_product(self, matrix: Floats, ball: Any) -> Floats:
+        """Return ``sum_i y_i (y_i^T matrix)``."""
+        return gram.dense_product(self, matrix, ball)
+
+    def moments(self, ball: Any) -> tuple[Floats, float]:
+        """Return ``sum_i y_i`` and ``sum_i ||y_i||^2``."""
+        return gram.dense_moments(self, ball)
+
+    def _row_peaks(self) -> Floats:
+        parts = [np.abs(self._block(rows)).max(axis=1, initial=0.0) for rows in self._blocks()]
+        return np.concatenate(parts) if parts else np.empty(0)
+
+    def _sliced(self, rows: slice) -> Records:
+        picked = (self.matrix[rows], self.targets[rows], self.norms[rows], self.scale[rows])
+        return DenseRecords(*picked, self.intercept, self.features)
+
     def _blocks(self) -> list[slice]:
         n = len(self.matrix)
         step = n if self.matrix.dtype == np.float64 else max(1, _CHUNK // max(1, self.features))
@@ -151,6 +218,64 @@ class CsrRecords(Records):
         x = self.matrix
         csr.scatter_integers(x.indptr, x.indices, x.data, self.rows, coefficients, spacing, out)
 
+    def margins(self, w: Any) -> Floats:
+        """Return ``x_i . w`` for all outputs in one pass."""
+        w = w.to_dense() if isinstance(w, SparseVector) else np.asarray(w, dtype=float)
+        if w.ndim == 1:
+            return super().margins(w)
+        out = self.products(w[:, : self.features].T) * self.scale[:, None]
+        return out + self.intercept * w[:, -1] if self.intercept else out
+
+    def weighted_sum(self, coefficients: Floats) -> Any:
+        """Return ``sum_i c_i x_i`` for all outputs in one pass."""
+        if coefficients.ndim == 1:
+            return super().weighted_sum(coefficients)
+        out = np.empty((coefficients.shape[1], self.columns))
+        out[:, : self.features] = self.transposed_products(coefficients * self.scale[:, None]).T
+        if self.intercept:
+            out[:, -1] = self.intercept * coefficients.sum(axis=0)
+        return out
+
+    def _row_peaks(self) -> Floats:
+        return csr.row_peaks(self.matrix.indptr, self.matrix.data, self.rows)
+
+    def _sliced(self, rows: slice) -> Records:
+        picked = (self.matrix, self.targets[rows], self.norms[rows], self.scale[rows])
+        return CsrRecords(*picked, self.intercept, self.features, rows=self.rows[rows])
+
+    def gram(self, ball: Any) -> Floats:
+        """Return ``sum_i y_i y_i^T`` of the rows measured in a ball, without the intercept."""
+        return gram.csr_gram(self, ball)
+
+    def gram_product(self, matrix: Floats, ball: Any) -> Floats:
+        """Return ``sum_i y_i (y_i^T matrix)``; the rows are never made dense."""
+        return gram.csr_product(self, matrix, ball)
+
+    def moments(self, ball: Any) -> tuple[Floats, float]:
+        """Return ``sum_i y_i`` and ``sum_i ||y_i||^2``."""
+        return gram.csr_moments(self, ball)
+
+    def products(self, block: Floats) -> Floats:
+        """Return ``X block`` of the stored rows, not clipped."""
+        x, out = self.matrix, np.zeros((self.rows.size, block.shape[1]))
+        gram.multiply(x.indptr, x.indices, x.data, self.rows, np.ascontiguousarray(block), out)
+        return out
+
+    def transposed_products(self, coefficients: Floats) -> Floats:
+        """Return ``X^T coefficients`` of the stored rows, not clipped."""
+        x, out = self.matrix, np.zeros((self.features, coefficients.shape[1]))
+        gram.multiply_transposed(
+            x.indptr, x.indices, x.data, self.rows, np.ascontiguousarray(coefficients), out
+        )
+        return out
+
+
+    def _row_entries(self) -> int:
+        return int(self.matrix.nnz // max(1, self.matrix.shape[0])) + 1
+
+    def _scaled(self, rows: slice, coefficients: Floats) -> Any:
+        return sparse.diags_array(coefficients) @ self.matrix[self.rows[rows]].astype(np.float64)
+
 
 class LazyRecords:
     """A mini-batch of a CSR matrix that only ever touches the columns it holds.
@@ -162,6 +287,11 @@ class LazyRecords:
     def __init__(self, base: CsrRecords) -> None:
         self._base = base
         self.targets, self.norms = base.targets, base.norms
+
+    @property
+    def peaks(self) -> Floats:
+        """The largest magnitude of each clipped row, intercept included."""
+        return self._base.peaks
 
     def margins(self, w: SparseVector) -> Floats:
         """Return ``x_i . w`` and lay out the batch."""
@@ -207,4 +337,10 @@ class LazyRecords:
 
 def as_rows(matrix: Any) -> Any:
     """Return the matrix as a C-ordered array or as CSR without copying what fits already."""
-    return matrix.tocsr() if sparse.issparse(matrix) else np.ascontiguousarray(matrix)
+    if not sparse.issparse(matrix):
+        return np.ascontiguousarray(matrix)
+    rows = matrix.tocsr()
+    if not rows.has_canonical_format:  # a column stored twice in a row would falsify the row's norm
+        rows = rows.copy()
+        rows.sum_duplicates()
+    return rows

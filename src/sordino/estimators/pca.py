@@ -1,0 +1,276 @@
+"""Private principal components."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from sordino.errors import InvalidInputError
+from sordino.estimators.checks import check_count, check_data, check_positive
+from sordino.estimators.fitting import Budget, run_privately
+from sordino.estimators.pca_paper import published
+from sordino.execute import LocalExecutor
+from sordino.kernel import Relation
+from sordino.problems.covariance import PcaProblem
+from sordino.solvers.pca import PcaOptions, Principal, automatic, choose_count, make_pca_solver
+
+_NOISES = ("sound", "paper")
+_RULES = ("gap", "broken-stick")
+# A solver that never holds a d x d matrix follows at most this many axes when their number is chosen.
+_FOLLOWED = 50
+
+
+class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    r"""Principal components under differential privacy.
+
+    The axes of largest variance of ``clip_R(x) - m``, R = ``data_norm``, m the released mean. A tenth of
+    the (squared) budget buys the mean and the mean squared norm; rows are then measured from the mean
+    and clipped at their spread, so that the rest of the budget buys the second moment with less noise.
+
+    Parameters
+    ----------
+    n_components : a number of axes; a share of the variance in (0, 1), ``"gap"`` or ``"broken-stick"``
+        choose it from released eigenvalues; None keeps all.
+    epsilon : the privacy loss; ``float("inf")`` runs without noise.
+    delta : the probability of a larger loss; None means ``min(1e-5, 1 / (10 n))``.
+    solver : ``"auto"``, ``"gauss"`` (one noisy matrix), ``"power"`` (products, for many features),
+        ``"spca"``, ``"vrpca"`` (mini-batches), ``"mod-sulq"`` (independent entries), or ``"wishart"``, which
+        is not private and runs only with ``noise="paper"``.
+    data_norm : rows are clipped to this Euclidean norm; a public bound, never the data's own maximum.
+    center : subtract the released mean; False gives the axes of the second moment about zero.
+    whiten : scale the components to unit (private) variance.
+    relation : ``"add-remove"`` (n is public) or ``"replace-one"``.
+    noise : ``"sound"``, or ``"paper"`` for the published formula with the epsilon it really gives.
+    ledger, dataset_id : a :class:`sordino.ledger.Ledger` or its path, and the data set to charge.
+    max_iter, batch_size, step_size, n_oversamples, momentum : of the iterative solvers; None lets a
+        rule on public facts choose.
+    n_chunks : how many calls of :meth:`partial_fit` one budget pays for.
+    random_state : seeds public starting points only, never the noise.
+    verbose : progress on a terminal.
+
+    Attributes
+    ----------
+    components_, explained_variance_, explained_variance_ratio_, singular_values_, noise_variance_
+    mean_, n_components_, n_samples_, n_features_in_, feature_names_in_, n_iter_
+    noisy_eigenvalues_ : the released eigenvalues before the known noise was taken out of them.
+    eigenvalue_noise_, noise_edge_ : the standard deviation of one of them, and the largest eigenvalue
+        that the noise alone would show.
+    total_variance_ : the released total variance.
+    privacy_ : the :class:`sordino.PrivacyReport` of the fit.
+
+    **Privacy.** All attributes together are (epsilon, delta)-DP for one record; see ``privacy_``.
+    :meth:`transform` uses them on whatever it is given; what it returns for training rows is not private.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.preprocessing import normalize
+    >>> from sordino import PCA
+    >>> X = normalize(load_digits().data)
+    >>> pca = PCA(n_components=10, epsilon=1.0, delta=1e-5).fit(X)
+    >>> pca.transform(X).shape
+    (1797, 10)
+    """
+
+    def __init__(
+        self,
+        n_components: int | float | str | None = None,
+        *,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        solver: str = "auto",
+        data_norm: float = 1.0,
+        center: bool = True,
+        whiten: bool = False,
+        relation: str = "add-remove",
+        noise: str = "sound",
+        ledger: Any = None,
+        dataset_id: str | None = None,
+        max_iter: int | None = None,
+        batch_size: int | None = None,
+        step_size: float | None = None,
+        n_oversamples: int | None = None,
+        momentum: float | None = None,
+        n_chunks: int = 10,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.solver = solver
+        self.data_norm = data_norm
+        self.center = center
+        self.whiten = whiten
+        self.relation = relation
+        self.noise = noise
+        self.ledger = ledger
+        self.dataset_id = dataset_id
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.step_size = step_size
+        self.n_oversamples = n_oversamples
+        self.momentum = momentum
+        self.n_chunks = n_chunks
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.non_deterministic = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components_)
+
+    def fit(self, X: Any, y: Any = None) -> PCA:
+        """Fit the axes; the budget is spent here. ``y`` is ignored."""
+        X = check_data(self, X, ensure_min_samples=2)
+        problem, options = self._problem(*X.shape), self._options()
+        budget = Budget.checked(self.epsilon, self.delta, problem.population, self.ledger, self.dataset_id)
+        solver, paper = make_pca_solver(self.solver, problem, options), None
+        if self.noise == "paper":
+            solver, paper = published(solver, problem, options, budget)
+        fitted = run_privately(
+            solver,
+            problem,
+            LocalExecutor(X, None, problem.data_norm),
+            budget,
+            paper=paper,
+            verbose=self.verbose,
+            public=public_facts(problem),
+            description=f"PCA ({type(solver).__name__})",
+        )
+        self.privacy_, self.n_iter_ = fitted.report, fitted.steps
+        return self._keep(fitted.result, problem)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return the coordinates of rows on the axes; sparse rows are not made dense."""
+        check_is_fitted(self)
+        X = check_data(self, X, reset=False)
+        axes = self._axes().astype(X.dtype)
+        return np.asarray(X @ axes.T) - (self.mean_ @ self._axes().T).astype(X.dtype)
+
+    def inverse_transform(self, X: Any) -> np.ndarray:
+        """Return the rows with these coordinates."""
+        check_is_fitted(self)
+        axes = self.components_
+        if self.whiten:
+            axes = axes * np.sqrt(self.explained_variance_)[:, None]
+        return np.asarray(X) @ axes + self.mean_
+
+    def get_covariance(self) -> np.ndarray:
+        """Return the private covariance of the probabilistic model: the axes plus an even remainder."""
+        check_is_fitted(self)
+        extra = np.maximum(self.explained_variance_ - self.noise_variance_, 0.0)
+        out = (self.components_.T * extra) @ self.components_
+        out.flat[:: len(out) + 1] += self.noise_variance_
+        return out
+
+    def get_precision(self) -> np.ndarray:
+        """Return the inverse of :meth:`get_covariance`."""
+        return np.linalg.pinv(self.get_covariance(), hermitian=True)
+
+    def _axes(self) -> np.ndarray:
+        if not self.whiten:
+            return self.components_
+        return self.components_ / np.sqrt(self.explained_variance_)[:, None]
+
+    def _problem(self, n: int, d: int) -> PcaProblem:
+        _among("noise", self.noise, _NOISES)
+        if self.noise == "paper" and self.center:
+            raise InvalidInputError(
+                "Expected center=False with noise='paper', got center=True: the papers do not pay for a mean."
+            )
+        if self.solver == "wishart" and self.noise != "paper":
+            raise InvalidInputError(
+                "Expected noise='paper' with solver='wishart', got 'sound': Wishart noise is not private and "
+                "serves as a benchmark only. Use solver='gauss'."
+            )
+        data_norm = check_positive(
+            "data_norm",
+            self.data_norm,
+            "Pass a public bound on the row norms (rows are clipped to it); computing it from X would leak.",
+        )
+        checked = Budget.checked(self.epsilon, self.delta, n)
+        return PcaProblem(
+            n,
+            d,
+            self._followed(n, d),
+            Relation.parse(self.relation),
+            checked.epsilon,
+            checked.delta,
+            data_norm,
+            bool(self.center),
+            self.noise == "sound",
+            random_state=self.random_state,
+        )
+
+    def _followed(self, n: int, d: int) -> int:
+        """Return how many axes to follow: those asked for, or as many as a private choice may need."""
+        wanted, whole = self.n_components, automatic(d) == "gauss"
+        if isinstance(wanted, Integral) and not isinstance(wanted, bool):
+            remedy = "It is the number of axes."
+            return int(check_count("n_components", wanted, 1, min(n, d), remedy) or 1)
+        share = isinstance(wanted, Real) and not isinstance(wanted, bool) and 0 < wanted < 1
+        if wanted is not None and not share and wanted not in _RULES:
+            raise InvalidInputError(
+                f"Expected n_components to be None, a whole number, a share in (0, 1) or one of {_RULES}, "
+                f"got {wanted!r}."
+            )
+        return min(n, d) if whole else min(n, d, _FOLLOWED)
+
+    def _options(self) -> PcaOptions:
+        step = self.step_size
+        if step is not None:
+            step = check_positive("step_size", step, "It is relative to one over data_norm^2.")
+        if self.momentum is not None and not 0 <= self.momentum <= 1:
+            raise InvalidInputError(f"Expected momentum in [0, 1], got {self.momentum}.")
+        paid = "Each iteration is a paid release."
+        return PcaOptions(
+            check_count("max_iter", self.max_iter, 1, None, paid),
+            check_count("batch_size", self.batch_size, 1, None, "It is an expected number of records."),
+            step,
+            check_count("n_oversamples", self.n_oversamples, 0, None, "10 is plenty."),
+            self.momentum,
+        )
+
+    def _keep(self, found: Principal, problem: PcaProblem) -> PCA:
+        """Store what was released, for the number of axes that was asked for or is chosen now."""
+        n, d = problem.population, problem.features
+        fixed = isinstance(self.n_components, Integral) or self.n_components is None
+        k = len(found.axes) if fixed else choose_count(self.n_components, found, d)
+        unbiased = n / (n - 1) if problem.center else 1.0
+        self.n_components_, self.n_samples_ = k, n
+        self.components_ = found.axes[:k]
+        self.mean_ = found.mean if problem.center else np.zeros(d)
+        self.explained_variance_ = np.maximum(found.variances[:k] * unbiased, 1e-300)
+        self.explained_variance_ratio_ = found.variances[:k] / found.total
+        self.singular_values_ = np.sqrt(self.explained_variance_ * (n / unbiased))
+        left = max(found.total - float(found.variances[:k].sum()), 0.0)
+        self.noise_variance_ = left * unbiased / (d - k) if k < d else 0.0
+        self.total_variance_ = found.total * unbiased
+        self.noisy_eigenvalues_ = found.noisy * unbiased
+        self.eigenvalue_noise_, self.noise_edge_ = found.noise * unbiased, found.edge * unbiased
+        return self
+
+
+def public_facts(problem: PcaProblem) -> tuple[str, ...]:
+    """Return what the report lists as assumed public."""
+    return (
+        f"number of records: {problem.population}",
+        f"number of features: {problem.features}",
+        f"data_norm = {problem.data_norm:g} (rows are clipped to it)",
+    )
+
+
+def _among(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise InvalidInputError(f"Expected {name} in {allowed}, got {value!r}.")

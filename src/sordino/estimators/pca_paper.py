@@ -1,0 +1,97 @@
+"""The published noise of private PCA, by solver: for reproduction only."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+from sordino.accounting import paper
+from sordino.errors import InvalidInputError
+from sordino.estimators.fitting import Budget, PaperNoise
+from sordino.kernel import Relation
+from sordino.problems.covariance import PcaProblem
+from sordino.solvers.pca import PcaOptions
+from sordino.solvers.pca.power import Power
+from sordino.solvers.pca.spca import Spca
+from sordino.solvers.pca.vrpca import Vrpca
+
+
+def published(
+    solver: Any, problem: PcaProblem, options: PcaOptions, budget: Budget
+) -> tuple[Any, PaperNoise]:
+    """Return the solver with its printed settings and its printed noise."""
+    name = type(solver).__name__
+    if name not in _PUBLISHED:
+        raise InvalidInputError(f"Expected a solver with a published formula, got {name!r}.")
+    return _PUBLISHED[name](solver, problem, options, budget)
+
+
+def _spca(solver: Spca, problem: PcaProblem, options: PcaOptions, budget: Budget) -> tuple[Any, PaperNoise]:
+    n = problem.population
+    steps = n if options.max_iter is None else options.max_iter
+    batch = 1 if options.batch_size is None else options.batch_size
+    solver = replace(
+        solver,
+        columns=problem.components,
+        steps=steps,
+        sampling=problem.minibatches(batch),
+        step=(0.5 / n if options.step_size is None else options.step_size) / problem.data_norm**2,
+    )
+    noise = paper.spca(budget.epsilon, budget.delta, population=n, steps=steps, batch_size=batch)
+    said = "DP-SPCA: lambda1^2 = 20 T a G^2 / (n^2 eps mu)"
+    return solver, PaperNoise({"batch": paper.multiplier(noise, problem.relation)}, said)
+
+
+def _vrpca(solver: Vrpca, problem: PcaProblem, options: PcaOptions, budget: Budget) -> tuple[Any, PaperNoise]:
+    n = problem.population
+    epochs = 1 if options.max_iter is None else options.max_iter
+    step = (1 / n if options.step_size is None else options.step_size) / problem.data_norm**2
+    solver = replace(solver, columns=problem.components, epochs=epochs, inner=n, step=step, printed=True)
+    noise = paper.vrpca(budget.epsilon, budget.delta, population=n, steps=n, epochs=epochs)
+    said = "DP-VRPCA: lambda2^2 = G^2 T m ln(1/delta) / (n^2 eps^2)"
+    return solver, PaperNoise({"snapshot": 0.0, "correction": noise}, said)
+
+
+def _power(solver: Power, problem: PcaProblem, options: PcaOptions, budget: Budget) -> tuple[Any, PaperNoise]:
+    log = math.log(1 / budget.delta)
+    entry = math.sqrt(4 * solver.columns * solver.steps * log) / budget.epsilon
+    # ||V||_max >= 1 / sqrt(d) for unit columns, so this is the least noise a record can meet.
+    noise = entry / math.sqrt(problem.features)
+    said = "PPI: s = ||V||_max sqrt(4 p T ln(1/delta)) / eps, which protects one entry"
+    solver = replace(solver, momentum=0.0, entry_level=True)
+    return solver, PaperNoise({"product": noise / _quadratic(problem.relation)}, said)
+
+
+def _mod_sulq(
+    solver: Any, problem: PcaProblem, options: PcaOptions, budget: Budget
+) -> tuple[Any, PaperNoise]:
+    noise = paper.mod_sulq(budget.epsilon, budget.delta, features=problem.features)
+    said = "MOD-SULQ: beta = (d+1)/(n eps) sqrt(2 ln((d^2+d)/(delta sqrt(2 pi)))) + 1/(n sqrt(eps))"
+    return solver, PaperNoise({"triangle": noise / _quadratic(problem.relation)}, said)
+
+
+def _gauss(solver: Any, problem: PcaProblem, options: PcaOptions, budget: Budget) -> tuple[Any, PaperNoise]:
+    noise = math.sqrt(2 * math.log(1.25 / budget.delta)) / budget.epsilon
+    said = "Analyze-Gauss: s = sensitivity sqrt(2 ln(1.25/delta)) / eps"
+    return solver, PaperNoise({"gram": noise}, said)
+
+
+def _wishart(solver: Any, problem: PcaProblem, options: PcaOptions, budget: Budget) -> tuple[Any, PaperNoise]:
+    noise = 1.5 / budget.epsilon / _quadratic(problem.relation)
+    return solver, PaperNoise({"gram": noise}, "Wishart: c = 3 / (2 n eps), d + 1 degrees of freedom")
+
+
+def _quadratic(relation: Relation) -> float:
+    """Return how many contributions the sensitivity of a Gram matrix is."""
+    return math.sqrt(2.0) if relation is Relation.REPLACE_ONE else 1.0
+
+
+_PUBLISHED = {
+    "Spca": _spca,
+    "Vrpca": _vrpca,
+    "Power": _power,
+    "ModSulq": _mod_sulq,
+    "Gauss": _gauss,
+    "Wishart": _wishart,
+}

@@ -1,0 +1,223 @@
+"""Second moments of records: what private PCA asks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.errors import InvalidInputError
+from sordino.kernel import (
+    ClippedSum,
+    Gaussian,
+    Norm,
+    Plan,
+    Poisson,
+    Relation,
+    Release,
+    Sampling,
+    SymmetricGaussian,
+    public_generator,
+)
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class PcaProblem:
+    """The public description of a PCA: everything here is declared, nothing is measured.
+
+    Parameters
+    ----------
+    population : the public number of records.
+    features : the number of columns.
+    components : how many axes are wanted (the largest number, when it is chosen privately).
+    data_norm : the norm to which rows are clipped.
+    center : variances about the mean, or about zero.
+    adaptive : spend a part of the budget on the mean first, and measure the rest about it.
+    random_state : seeds public starting points only.
+    """
+
+    population: int
+    features: int
+    components: int
+    relation: Relation
+    epsilon: float
+    delta: float
+    data_norm: float = 1.0
+    center: bool = True
+    adaptive: bool = True
+    unit: str = "record"
+    random_state: Any = None
+
+    def start(self, columns: int) -> Floats:
+        """Return a public random orthonormal basis of ``columns`` directions."""
+        public = public_generator(self.random_state)
+        return np.linalg.qr(public.standard_normal((self.features, columns)))[0]
+
+    def gaussian(self, relative: float = 1.0) -> Gaussian:
+        """Return the noise of a vector or block release, not yet calibrated."""
+        return Gaussian(relative=relative)
+
+    def symmetric(self, relative: float = 1.0) -> SymmetricGaussian:
+        """Return the noise of a symmetric matrix, not yet calibrated."""
+        return SymmetricGaussian(relative=relative)
+
+    def minibatches(self, size: int) -> Sampling:
+        """Return Poisson batches of this expected size."""
+        return Poisson(min(1.0, size / self.population))
+
+    def planned(self, **releases: Release) -> Plan:
+        """Return the plan of these releases for this task."""
+        return Plan(releases, self.relation, self.population, self.unit)
+
+
+@dataclass(frozen=True)
+class Ball:
+    """Where rows are measured from, and how far a row may be: both public or released.
+
+    A record enters as ``y = clip_radius(x - center)``; ``center=None`` is the origin.
+    """
+
+    radius: float
+    center: Floats | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 < self.radius < math.inf:
+            raise InvalidInputError(
+                f"Expected a radius in (0, inf), got {self.radius}. Pass a public bound on the row norms."
+            )
+
+
+@dataclass(frozen=True)
+class Moments(ClippedSum):
+    r"""``sum_i (x_i, w ||x_i||^2 / R)``: the mean and, in the last entry, the mean squared norm.
+
+    **Privacy.** ``||x|| <= R`` (clipped), so a record adds at most ``R sqrt(1 + w^2)``. Replacing x by
+    y moves the answer by at most ``2 R`` for ``w <= 1``: opposite rows of norm R are the worst pair,
+    because ``(1 + t)^2 (1 + w^2 (1 - t)^2) <= 4`` for t in [0, 1].
+    """
+
+    row_norm: float
+    weight: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 < self.weight <= 1:
+            raise InvalidInputError(f"Expected a weight in (0, 1], got {self.weight}.")
+
+    def contribution(self, params: Any) -> float:
+        """Return ``R sqrt(1 + w^2)``."""
+        return self.row_norm * math.hypot(1.0, self.weight)
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return the contribution, or 2 R when a record is replaced."""
+        if relation is Relation.REPLACE_ONE:
+            return 2.0 * self.row_norm
+        return self.contribution(params)
+
+    def evaluate(self, records: Any, params: Any) -> Floats:
+        """Return the sums."""
+        total, squares = records.moments(Ball(self.row_norm))
+        return np.append(total, self.weight / self.row_norm * squares)
+
+    def read(self, answer: Floats) -> tuple[Floats, float]:
+        """Return the mean and the mean squared norm of a released answer."""
+        return answer[:-1], float(answer[-1]) * self.row_norm / self.weight
+
+
+class _Quadratic(ClippedSum):
+    """Base of sums of ``y y^T``: replacing a record moves them by sqrt 2 contributions, not by 2.
+
+    ``||x x^T - y y^T||_F^2 = ||x||^4 + ||y||^4 - 2 <x, y>^2 <= 2 r^4``: squares cannot point in opposite
+    directions. (Under Poisson sampling the kernel takes two contributions all the same.)
+    """
+
+    norm = Norm.L2
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return one contribution, or sqrt 2 of them when a record is replaced."""
+        factor = math.sqrt(2.0) if relation is Relation.REPLACE_ONE else 1.0
+        return factor * self.contribution(params)
+
+
+@dataclass(frozen=True)
+class GramMatrix(_Quadratic):
+    r"""``sum_i y_i y_i^T`` with ``y_i`` the row measured in the :class:`Ball` ``params``.
+
+    **Privacy.** ``||y y^T||_F = ||y||^2 <= radius^2``; sqrt 2 times that under replace-one.
+    """
+
+    row_norm: float
+
+    def contribution(self, params: Any) -> float:
+        """Return the squared radius."""
+        return _ball(self.row_norm, params).radius ** 2
+
+    def evaluate(self, records: Any, params: Any) -> Floats:
+        """Return the symmetric matrix."""
+        return records.gram(_ball(self.row_norm, params))
+
+
+@dataclass(frozen=True)
+class GramTriangle(GramMatrix):
+    """The upper triangle of the Gram matrix as a vector, for the textbook's independent entries."""
+
+    def evaluate(self, records: Any, params: Any) -> Floats:
+        """Return the entries on and above the diagonal."""
+        full = super().evaluate(records, params)
+        return full[np.triu_indices(len(full))]
+
+
+@dataclass(frozen=True)
+class GramProduct(_Quadratic):
+    r"""``sum_i y_i (y_i^T B)`` for a released block ``B``; ``params = (B, ball)``.
+
+    With ``B = V`` orthonormal this is a step of the power method, with ``B = V - V~`` the correction of
+    a snapshot, whose bound shrinks as the two bases approach each other.
+
+    **Privacy.** ``||y y^T B||_F <= ||y||^2 ||B||_op <= radius^2 ||B||_op``, whatever the number of columns.
+    """
+
+    row_norm: float
+
+    def contribution(self, params: Any) -> float:
+        """Return ``radius^2 ||B||_op``."""
+        block, ball = params
+        return _ball(self.row_norm, ball).radius ** 2 * operator_norm(block)
+
+    def evaluate(self, records: Any, params: Any) -> Floats:
+        """Return the block."""
+        block, ball = params
+        return records.gram_product(np.asarray(block, float), _ball(self.row_norm, ball))
+
+
+@dataclass(frozen=True)
+class EntryLevelProduct(GramProduct):
+    r"""The product with the noise of the private power iteration, which protects one *entry*.
+
+    That noise is ``z ||V||_max``. Declaring ``sqrt(d) ||V||_max >= 1`` as the contribution of a record gives
+    the same noise at the multiplier ``z / sqrt(d)``, and an epsilon that is true for records.
+    """
+
+    def contribution(self, params: Any) -> float:
+        """Return ``radius^2 sqrt(d) ||V||_max``, at least the true bound for orthonormal V."""
+        block, ball = params
+        spread = math.sqrt(len(block)) * float(np.abs(block).max())
+        return max(super().contribution(params), _ball(self.row_norm, ball).radius ** 2 * spread)
+
+
+def operator_norm(block: Any) -> float:
+    """Return an upper bound on the largest singular value, tight to rounding."""
+    square = np.asarray(block, dtype=float)
+    square = square.T @ square
+    if not np.isfinite(square).all():
+        return math.inf
+    top = float(np.linalg.eigvalsh(square)[-1]) if len(square) else 0.0
+    return math.sqrt(max(top, 0.0)) * (1 + 1e-12) + 1e-15 * math.sqrt(float(np.trace(square)))
+
+
+def _ball(row_norm: float, ball: Ball | None) -> Ball:
+    return Ball(row_norm) if ball is None else ball

@@ -1,0 +1,89 @@
+"""Analyze-Gauss: the whole second moment once, with symmetric noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from sordino.errors import InvalidInputError
+from sordino.kernel import Curator, Full, Plan, Release
+from sordino.problems.covariance import GramMatrix, PcaProblem
+from sordino.solvers.pca.locate import (
+    Location,
+    locate,
+    moments_release,
+    noise_level,
+    noise_std,
+    weight_of_rest,
+)
+from sordino.solvers.pca.options import PcaOptions, fits_matrix
+from sordino.solvers.pca.spectrum import (
+    Floats,
+    Principal,
+    captured_variance,
+    decompose,
+    filled,
+    strength,
+)
+
+
+@dataclass(frozen=True)
+class Gauss:
+    r"""Eigenvectors of ``sum (x_i - m)(x_i - m)^T / n + noise``, rows clipped about the released mean m.
+
+    **Privacy.** One Gaussian release of the mean, one of the matrix with noise of the Gaussian orthogonal
+    ensemble (half the off-diagonal variance of independent entries).
+
+    References: Dwork et al. 2014. Departures: symmetric noise; rows are measured from the released mean
+    and clipped at their released spread, which makes the second release sharper.
+    """
+
+    @classmethod
+    def configured(cls, problem: PcaProblem, options: PcaOptions) -> Gauss:
+        """Refuse a matrix that does not fit."""
+        if not fits_matrix(problem.features):
+            raise InvalidInputError(
+                f"Expected at most 3952 features for solver 'gauss' (500 MB of matrices), got "
+                f"{problem.features}. Use solver='power'."
+            )
+        return cls()
+
+    def plan(self, problem: PcaProblem) -> Plan:
+        """Declare the mean and the matrix."""
+        noise = problem.symmetric(weight_of_rest(problem))
+        gram = Release(GramMatrix(problem.data_norm), noise, Full())
+        return problem.planned(**moments_release(problem), gram=gram)
+
+    def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
+        """Yield the axes."""
+        d = problem.features
+        place = locate(curator, problem, noise_level(curator, "gram", problem, d))
+        matrix = curator.release("gram", place.ball)
+        std = noise_std(curator, "gram", place.ball) / problem.population
+        yield principal_of(matrix, std, place, problem)
+
+
+def principal_of(matrix: Floats, std: float, place: Location, problem: PcaProblem) -> Principal:
+    """Return the axes of a noisy second moment about ``place.mean``; ``std`` is that of its diagonal."""
+    matrix, std = _unclipped(matrix, std, place, problem)
+    if not problem.center:
+        matrix = place.with_mean(matrix)
+    noisy, axes = decompose(matrix, problem.components)
+    edge = strength(std, problem.features)
+    total = float(np.trace(matrix)) if place.total is None else place.total
+    variances = captured_variance(noisy, edge)
+    total = max(total, float(variances.sum()))
+    variances = filled(variances, total, problem.features)
+    return Principal(axes, variances, noisy, std, edge, total, place.mean)
+
+
+def _unclipped(matrix: Floats, std: float, place: Location, problem: PcaProblem) -> tuple[Floats, float]:
+    """Give the matrix the trace that was released: clipping rows took some of it."""
+    if place.total is None:
+        return matrix, std
+    trace = float(np.trace(matrix))
+    wanted = place.total - (0.0 if problem.center else float(place.mean @ place.mean))
+    factor = min(max(wanted / trace, 1.0), 2.0) if trace > 0 else 1.0
+    return matrix * factor, std * factor

@@ -1,0 +1,87 @@
+"""The noisy power method: products with a few directions, never a d x d matrix."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from sordino.kernel import Curator, Full, Plan, Release
+from sordino.problems.covariance import EntryLevelProduct, GramProduct, PcaProblem
+from sordino.solvers.pca.locate import (
+    Location,
+    locate,
+    moments_release,
+    noise_level,
+    noise_std,
+    weight_of_rest,
+)
+from sordino.solvers.pca.options import PcaOptions
+from sordino.solvers.pca.spectrum import Floats, Principal, filled, fix_signs
+
+
+@dataclass(frozen=True)
+class Power:
+    r"""``V <- orth(A V + noise + momentum * previous products)``, ``steps`` times, p > k columns.
+
+    It is a randomised range finder with power iterations: one pass over the data per step, d x p
+    numbers in memory. Earlier products, turned into the present basis, are added with weight
+    ``momentum``: they are released already, so this averages their noise away for free.
+
+    **Privacy.** ``steps`` Gaussian releases of ``X^T X V``: a record moves it by at most its squared norm,
+    whatever the number of columns.
+
+    References: Hardt and Roth 2013, Hardt and Price 2014. Departure: noise for whole records; theirs,
+    which protects a single entry, is ``noise="paper"``.
+    """
+
+    columns: int
+    steps: int
+    momentum: float = 1.0
+    entry_level: bool = False
+
+    @classmethod
+    def configured(cls, problem: PcaProblem, options: PcaOptions) -> Power:
+        """Fill what the user left open from public facts."""
+        steps = 6 if options.max_iter is None else options.max_iter
+        momentum = 1.0 if options.momentum is None else options.momentum
+        return cls(options.columns(problem), steps, momentum)
+
+    def plan(self, problem: PcaProblem) -> Plan:
+        """Declare the mean and the products."""
+        kind = EntryLevelProduct if self.entry_level else GramProduct
+        noise = problem.gaussian(weight_of_rest(problem, self.steps))
+        product = Release(kind(problem.data_norm), noise, Full(), self.steps)
+        return problem.planned(**moments_release(problem), product=product)
+
+    def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
+        """Yield the axes after each step."""
+        place = locate(curator, problem, noise_level(curator, "product", problem, self.columns))
+        basis = problem.start(self.columns)
+        memory = np.zeros_like(basis)
+        for _ in range(self.steps):
+            answer = curator.release("product", (basis, place.ball))
+            if not problem.center:
+                answer = place.with_mean(answer, basis)
+            memory = self.momentum * memory + answer
+            std = noise_std(curator, "product", (basis, place.ball)) / problem.population
+            turned = np.linalg.svd(memory, full_matrices=False)[0]
+            yield ritz(basis.T @ answer, turned, std, place, problem)
+            memory, basis = memory @ (basis.T @ turned), turned
+
+
+def ritz(inner: Floats, axes: Floats, std: float, place: Location, problem: PcaProblem) -> Principal:
+    """Return the axes (columns, the strongest first) with the variances ``inner = V^T (A V + N)``.
+
+    The noise N of an answer is independent of the basis V that was asked, so ``inner`` is unbiased.
+    """
+    k = problem.components
+    noisy = np.linalg.eigvalsh((inner + inner.T) / 2)[::-1][:k]
+    rows = fix_signs(np.ascontiguousarray(axes[:, :k].T))
+    variances = np.maximum(noisy, 0.0)
+    total = max(place.total or 0.0, float(variances.sum()), 1e-300)
+    variances = filled(variances, total, problem.features)
+    edge = std * math.sqrt(2 * len(inner))
+    return Principal(rows, variances, noisy, std, edge, total, place.mean)
