@@ -94,7 +94,7 @@ def run_privately(
     The budget is reserved and committed before the first release; an error after that is recorded
     and stays spent.
     """
-    plan, certificate = _calibrated(solver.plan(problem), budget, paper)
+    plan, certificate = calibrated_plan(solver.plan(problem), budget, paper)
     noise = fresh_noise()
     report = PrivacyReport.from_plan(
         plan,
@@ -104,7 +104,7 @@ def run_privately(
         notes=notes,
         paper_claim=None if paper is None else PaperClaim(budget.epsilon, paper.formula),
     )
-    reservation = _reserve(plan, certificate, budget, description)
+    reservation = reserve_budget(plan, certificate, budget, description)
     try:
         curator = Curator(executor, plan, noise)
         total = sum(r.times for r in plan.releases.values())
@@ -125,7 +125,8 @@ def _last(iterates: Iterator[Any]) -> tuple[Any, int]:
     return result, steps
 
 
-def _calibrated(plan: Plan, budget: Budget, paper: PaperNoise | None) -> tuple[Plan, Certificate]:
+def calibrated_plan(plan: Plan, budget: Budget, paper: PaperNoise | None = None) -> tuple[Plan, Certificate]:
+    """Return the plan with its noise, and the certificate of it."""
     if paper is None:
         plan = calibrate(plan, budget.epsilon, budget.delta)
         return plan, certify(plan.event(), budget.delta, plan.relation)
@@ -144,7 +145,8 @@ def _calibrated(plan: Plan, budget: Budget, paper: PaperNoise | None) -> tuple[P
     return plan, certificate
 
 
-def _reserve(plan: Plan, certificate: Certificate, budget: Budget, description: str) -> Any:
+def reserve_budget(plan: Plan, certificate: Certificate, budget: Budget, description: str) -> Any:
+    """Book the plan on the ledger, if there is one; on disk when this returns."""
     if budget.ledger is None:
         return None
     path = isinstance(budget.ledger, (str, os.PathLike))
@@ -171,4 +173,4 @@ def _number(name: str, value: Any) -> float:
     return number
 
 
-__all__ = ["Budget", "Fitted", "PaperNoise", "run_privately"]
+__all__ = ["Budget", "Fitted", "PaperNoise", "calibrated_plan", "reserve_budget", "run_privately"]

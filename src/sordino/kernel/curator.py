@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 from weakref import WeakSet
 
@@ -36,11 +37,20 @@ class Curator:
     executor : holds the data.
     plan : a calibrated plan that no curator has opened before.
     noise : the source of randomness.
+    used : how often each release was asked in earlier sessions of the same run; those stay spent.
+    journal : is told (name, count) before a release is asked, so that a crash cannot forget it.
 
     **Privacy.** The sequence of all answers satisfies the event of the plan.
     """
 
-    def __init__(self, executor: Executor, plan: Plan, noise: NoiseSource) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        plan: Plan,
+        noise: NoiseSource,
+        used: Mapping[str, int] | None = None,
+        journal: Callable[[str, int], None] | None = None,
+    ) -> None:
         if not plan.is_calibrated:
             raise PlanError("The plan has no noise multipliers yet. Call accounting.calibrate first.")
         if executor.population != plan.population:
@@ -53,7 +63,8 @@ class Curator:
                 raise PlanSpentError("This plan was already opened once. Calibrate and reserve a new one.")
             _opened.add(plan)
         self._executor, self._plan, self._noise = executor, plan, noise
-        self._used: Counter[str] = Counter()
+        self._used: Counter[str] = Counter(_positions(plan, used or {}))
+        self._journal = journal
         self._turn = threading.Lock()
 
     @property
@@ -84,5 +95,14 @@ class Curator:
             position = self._used[name]
             if position >= release.times:
                 raise PlanSpentError(f"Release {name!r} was planned {release.times} times, all are spent.")
+            if self._journal is not None:
+                self._journal(name, position + 1)
             self._used[name] += 1
         return release, position
+
+
+def _positions(plan: Plan, used: Mapping[str, int]) -> dict[str, int]:
+    for name, count in used.items():
+        if name not in plan.releases or not 0 <= count <= plan.releases[name].times:
+            raise PlanError(f"Expected a position inside the plan, got {count} of {name!r}.")
+    return dict(used)
