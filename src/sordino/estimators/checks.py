@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from numbers import Integral
 from typing import Any
 
@@ -56,6 +57,15 @@ def check_count(name: str, value: Any, low: int, high: int | None, remedy: str) 
         bound = f">= {low}" if high is None else f"in [{low}, {high}]"
         raise InvalidInputError(f"Expected {name} {bound}, got {number}. {remedy}")
     return number
+
+
+def check_mapping(name: str, value: Any) -> dict[str, Any]:
+    """Return ``value`` as a dictionary with names as keys; None is an empty one."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise InvalidInputError(f"Expected {name} to be a dictionary of names, got {type(value).__name__}.")
+    return dict(value)
 
 
 def encode_labels(y: Any, classes: Any) -> tuple[np.ndarray, np.ndarray, str]:

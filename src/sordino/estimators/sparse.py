@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.errors import InvalidInputError
-from sordino.estimators.checks import check_count, check_data, check_positive, encode_labels
+from sordino.estimators.checks import check_count, check_data, check_mapping, check_positive, encode_labels
 from sordino.estimators.fitting import Budget, run_privately
 from sordino.estimators.paper import paper_noise
 from sordino.execute import LocalExecutor
@@ -46,6 +46,7 @@ class _SparseLinear(BaseEstimator):
         batch_size: int | None = None,
         step_size: float | None = None,
         clip_norm: float | None = None,
+        solver_options: dict[str, Any] | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -66,6 +67,7 @@ class _SparseLinear(BaseEstimator):
         self.batch_size = batch_size
         self.step_size = step_size
         self.clip_norm = clip_norm
+        self.solver_options = solver_options
         self.random_state = random_state
         self.verbose = verbose
 
@@ -145,6 +147,8 @@ class _SparseLinear(BaseEstimator):
             step,
             clip,
             self.sampling,
+            check_mapping("solver_options", self.solver_options),
+            self.random_state,
         )
 
     def _decision(self, X: Any) -> np.ndarray:
@@ -164,7 +168,8 @@ class SparseLogisticRegression(ClassifierMixin, _SparseLinear):
     epsilon : the privacy loss; ``float("inf")`` runs the plain algorithm without noise.
     delta : the probability of a larger loss; None means ``min(1e-5, 1 / (10 n))``.
     n_nonzero_coefs : how many coefficients survive; None keeps all.
-    solver : ``"ight"`` (all records each step) or ``"sgd-ht"`` (mini-batches).
+    solver : a name in :data:`sordino.solvers.SOLVERS`, for example ``"ight"`` (all records each step) or
+        ``"sgd-ht"`` (mini-batches); the documentation has a page on each.
     data_norm : rows are clipped to this Euclidean norm; a public bound, never the data's own maximum.
     classes : the class labels; None takes those seen, which the report lists as assumed public.
     fit_intercept : add a coefficient that is never thresholded.
@@ -175,6 +180,7 @@ class SparseLogisticRegression(ClassifierMixin, _SparseLinear):
     secure_noise : noise without floating-point artefacts, on a lattice of integers.
     ledger, dataset_id : a :class:`sordino.ledger.Ledger` or its path, and the data set to charge.
     max_iter, batch_size, step_size, clip_norm : None lets a rule on public facts choose.
+    solver_options : options that only the chosen solver has, for example ``{"momentum": "nesterov"}``.
     random_state : seeds public choices only, never the noise.
     verbose : progress on a terminal; never a loss.
 
@@ -216,6 +222,7 @@ class SparseLogisticRegression(ClassifierMixin, _SparseLinear):
         batch_size: int | None = None,
         step_size: float | None = None,
         clip_norm: float | None = None,
+        solver_options: dict[str, Any] | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -237,6 +244,7 @@ class SparseLogisticRegression(ClassifierMixin, _SparseLinear):
             batch_size,
             step_size,
             clip_norm,
+            solver_options,
             random_state,
             verbose,
         )
@@ -322,6 +330,7 @@ class SparseLinearRegression(RegressorMixin, _SparseLinear):
         batch_size: int | None = None,
         step_size: float | None = None,
         clip_norm: float | None = None,
+        solver_options: dict[str, Any] | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -343,6 +352,7 @@ class SparseLinearRegression(RegressorMixin, _SparseLinear):
             batch_size,
             step_size,
             clip_norm,
+            solver_options,
             random_state,
             verbose,
         )

@@ -45,6 +45,16 @@ def row_norms(indptr: Any, data: Any) -> Floats:
 
 
 @numba.njit(cache=True, nogil=True)
+def row_peaks(indptr: Any, data: Any, rows: Any) -> Floats:
+    """Return the largest magnitude of each of the given rows."""
+    out = np.zeros(rows.size)
+    for i in range(rows.size):
+        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            out[i] = max(out[i], abs(float(data[p])))
+    return out
+
+
+@numba.njit(cache=True, nogil=True)
 def margins(indptr: Any, indices: Any, data: Any, rows: Any, w: Floats, out: Floats) -> None:
     """Write ``x_i . w`` for the given rows."""
     for i in range(rows.size):

@@ -9,7 +9,7 @@ from sordino.kernel.query import ClippedSum, Norm, Query
 from sordino.kernel.relation import Relation
 from sordino.kernel.release import Plan, Release
 from sordino.kernel.sampling import Disjoint, FixedSize, Full, Poisson, Sampling
-from sordino.kernel.selection import GumbelTopK, LaplacePeeling
+from sordino.kernel.selection import GumbelTopK, LaplaceMax, LaplacePeeling
 
 __all__ = [
     "ClippedSum",
@@ -21,6 +21,7 @@ __all__ = [
     "Gaussian",
     "GumbelTopK",
     "Laplace",
+    "LaplaceMax",
     "LaplacePeeling",
     "LazyVector",
     "Mechanism",

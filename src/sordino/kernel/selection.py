@@ -69,6 +69,31 @@ class GumbelTopK(Additive):
 
 
 @dataclass(frozen=True)
+class LaplaceMax(Additive):
+    r"""The best coordinate by report-noisy-max with Laplace noise: ``2 / multiplier``-DP.
+
+    Kept for comparison: Gumbel noise of the same scale costs a quarter in zCDP.
+    """
+
+    norms: ClassVar[tuple[Norm, ...]] = (Norm.LINF,)
+
+    def event(self, relation: Relation) -> dp.DpEvent:
+        """Return the pure event."""
+        multiplier = _ready(self.multiplier)
+        return pure_event(2 / multiplier if multiplier else math.inf)
+
+    def rho(self) -> float:
+        """Return the zCDP cost at multiplier 1: a 2-DP mechanism."""
+        return 2.0
+
+    def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> NDArray[np.int64]:
+        """Return the index of the largest noisy score, as an array of one."""
+        scores = np.asarray(_dense(value), dtype=float)
+        noisy = scores + self.scale(sensitivity) * noise.laplace(scores.shape)
+        return top_indices(noisy, 1)
+
+
+@dataclass(frozen=True)
 class LaplacePeeling(Additive):
     r"""Peeling: ``count`` rounds of report-noisy-max, then the values, all with Laplace noise.
 

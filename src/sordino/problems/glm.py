@@ -119,6 +119,9 @@ def _joint(residual: Floats) -> Floats:
 
 def distance(w: Any, anchor: Any) -> float:
     """Return the Euclidean distance of two points, dense or sparse."""
+    if isinstance(w, SparseVector) and isinstance(anchor, SparseVector):
+        _, slots = np.unique(np.concatenate([w.indices, anchor.indices]), return_inverse=True)
+        return float(np.linalg.norm(np.bincount(slots, np.concatenate([w.values, -anchor.values]))))
     dense = [p.to_dense() if isinstance(p, SparseVector) else np.asarray(p) for p in (w, anchor)]
     return float(np.linalg.norm(dense[0] - dense[1]))
 

@@ -7,12 +7,28 @@ from collections.abc import Callable
 from sordino.errors import InvalidInputError
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, Solver
+from sordino.solvers.coordinate import Coordinate
+from sordino.solvers.frank_wolfe import FrankWolfe
+from sordino.solvers.heavy.sparse import HeavyTailedSparse
 from sordino.solvers.ight import Ight
+from sordino.solvers.peeled import Peeled
+from sordino.solvers.scsg_ht import ScsgHt
 from sordino.solvers.sgd_ht import SgdHt
+from sordino.solvers.svrg_ht import SvrgHt
+from sordino.solvers.transfer import Transfer
+from sordino.solvers.two_stage import TwoStage
 
 SOLVERS: dict[str, Callable[[Problem, Options], Solver]] = {
+    "coordinate": Coordinate.configured,
+    "frank-wolfe": FrankWolfe.configured,
+    "heavy-tailed": HeavyTailedSparse.configured,
     "ight": Ight.configured,
+    "peeled": Peeled.configured,
+    "scsg-ht": ScsgHt.configured,
     "sgd-ht": SgdHt.configured,
+    "svrg-ht": SvrgHt.configured,
+    "transfer": Transfer.configured,
+    "two-stage": TwoStage.configured,
 }
 
 

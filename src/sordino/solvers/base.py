@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel import Curator, FixedSize, Full, Plan, Poisson, Sampling
 from sordino.problems.problem import Problem
 
@@ -22,7 +23,11 @@ class Solver(Protocol):
 
 @dataclass(frozen=True)
 class Options:
-    """What a user may fix; None means: by a rule that looks at public facts only."""
+    """What a user may fix; None means: by a rule that looks at public facts only.
+
+    ``extra`` holds the options that only one solver has, under the names of its paper; ``random_state``
+    seeds public choices (the lengths of epochs, synthetic features), never noise.
+    """
 
     n_nonzero_coefs: int | None = None
     max_iter: int | None = None
@@ -30,6 +35,16 @@ class Options:
     step_size: float | None = None
     clip_norm: float | None = None
     sampling: str = "poisson"
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    random_state: Any = None
+
+    def chosen(self, **defaults: Any) -> dict[str, Any]:
+        """Return the solver's own options: those asked for over ``defaults``; unknown names are refused."""
+        unknown = sorted(set(self.extra) - set(defaults))
+        if unknown:
+            known = ", ".join(sorted(defaults)) or "none"
+            raise InvalidInputError(f"Expected solver_options among: {known}; got {unknown}.")
+        return {**defaults, **self.extra}
 
     def clip(self, problem: Problem) -> float:
         """Return the clip norm: the asked one, or the bound of the gradient."""
@@ -55,3 +70,36 @@ class Options:
         if self.sampling == "fixed":
             return FixedSize(size)
         return Poisson(size / problem.population)
+
+
+def among(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+    """Return ``value`` if it is one of ``allowed``."""
+    if value not in allowed:
+        raise InvalidInputError(f"Expected {name} in {allowed}, got {value!r}.")
+    return value
+
+
+def positive(name: str, value: Any, most: float = float("inf")) -> float:
+    """Return ``value`` as a number in (0, most]."""
+    number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else float("nan")
+    if not (0 < number <= most and number < float("inf")):
+        raise InvalidInputError(f"Expected {name} in (0, {most:g}], got {value!r}. It is a public constant.")
+    return number
+
+
+def count(name: str, value: Any, most: int | None = None) -> int:
+    """Return ``value`` as a whole number >= 1 (and at most ``most``)."""
+    whole = isinstance(value, (int, float)) and not isinstance(value, bool) and float(value).is_integer()
+    if not whole or value < 1 or (most is not None and value > most):
+        bound = ">= 1" if most is None else f"in [1, {most}]"
+        raise InvalidInputError(f"Expected {name} to be a whole number {bound}, got {value!r}.")
+    return int(value)
+
+
+def float_only(problem: Problem, solver: str) -> None:
+    """Refuse secure noise where it is not proven."""
+    if problem.secure_noise:
+        raise UnsupportedError(
+            f"secure_noise=True is proven for sums of clipped gradients only, not for solver {solver!r}. "
+            "Set secure_noise=False, or use 'ight', 'sgd-ht', 'svrg-ht' or 'scsg-ht'."
+        )

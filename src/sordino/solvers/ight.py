@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sordino.kernel import Curator, Full, Plan, Release
 from sordino.problems.glm import GlmGradient
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options
+from sordino.solvers.momentum import Momentum, chosen_momentum
 from sordino.solvers.project import hard_threshold, starting_point
 
 
@@ -17,23 +18,25 @@ from sordino.solvers.project import hard_threshold, starting_point
 class Ight:
     r"""``w <- H_k(w - step (mean clipped gradient + noise + ridge w))``, ``steps`` times.
 
-    **Privacy.** ``steps`` Gaussian releases of a clipped sum over all records; thresholding and the
-    ridge term are post-processing. Also known as DP-GD-HT.
+    **Privacy.** ``steps`` Gaussian releases of a clipped sum over all records; thresholding, the ridge term
+    and momentum are post-processing. Also known as DP-GD-HT.
 
-    References: Wang and Gu 2019 (DP-IGHT). Departure: the gradient is clipped, so the bound holds for
-    every data set and not only with high probability.
+    References: Wang and Gu 2019 (DP-IGHT). Departures: the gradient is clipped, so the bound holds for
+    every data set and not only with high probability; momentum on released iterates.
     """
 
     sparsity: int | None
     steps: int
     step: float
     clip: float
+    momentum: Momentum = field(default_factory=Momentum)
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Ight:
         """Fill what the user left open from public facts."""
+        momentum, _ = chosen_momentum(options)
         steps = 50 if options.max_iter is None else options.max_iter
-        return cls(options.n_nonzero_coefs, steps, options.step(problem), options.clip(problem))
+        return cls(options.n_nonzero_coefs, steps, options.step(problem), options.clip(problem), momentum)
 
     def plan(self, problem: Problem) -> Plan:
         """Declare the gradients."""
@@ -42,8 +45,9 @@ class Ight:
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
         """Yield the iterates."""
-        w = starting_point(problem.shape, problem.kept, sparse=False)
+        w = previous = starting_point(problem.shape, problem.kept, sparse=False)
         for _ in range(self.steps):
-            g = curator.release("gradient", w)
-            w = hard_threshold(w - self.step * (g + problem.ridge * w), self.sparsity, problem.kept)
+            asked, start = self.momentum.asked_at(w, previous), self.momentum.moved_from(w, previous)
+            g = curator.release("gradient", asked) + problem.ridge * asked
+            w, previous = hard_threshold(start - self.step * g, self.sparsity, problem.kept), w
             yield w

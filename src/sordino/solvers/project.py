@@ -48,3 +48,34 @@ def starting_point(shape: tuple[int, ...], kept: int, sparse: bool) -> Any:
     if sparse and len(shape) == 1:
         return SparseVector.zeros(shape[0], kept)
     return np.zeros(shape)
+
+
+def added(left: Any, right: Any) -> Any:
+    """Return the sum of two vectors of any kind: dense, sparse or lazy."""
+    if isinstance(left, LazyVector) or isinstance(right, LazyVector):
+        left, right = (left, right) if isinstance(left, LazyVector) else (right, left)
+        return left + (right if isinstance(right, SparseVector) else as_sparse(right))
+    if isinstance(left, SparseVector) and isinstance(right, SparseVector):
+        return _union(left, right)
+    return dense(left) + dense(right)
+
+
+def dense(vector: Any) -> NDArray[np.float64]:
+    """Return a dense or sparse vector as an array."""
+    return vector.to_dense() if isinstance(vector, SparseVector) else np.asarray(vector, dtype=float)
+
+
+def as_sparse(vector: Any, kept: int = 0) -> SparseVector:
+    """Return the non-zeros of a vector, and its last ``kept`` entries whatever they are."""
+    if isinstance(vector, SparseVector):
+        return vector
+    marked = vector != 0
+    marked[marked.size - kept :] = True
+    indices = np.flatnonzero(marked)
+    return SparseVector(indices, vector[indices], vector.size)
+
+
+def _union(left: SparseVector, right: SparseVector) -> SparseVector:
+    indices, slots = np.unique(np.concatenate([left.indices, right.indices]), return_inverse=True)
+    values = np.bincount(slots, np.concatenate([left.values, right.values]), minlength=indices.size)
+    return SparseVector(indices, values, left.size)

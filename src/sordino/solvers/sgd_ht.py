@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from sordino.kernel import Curator, Plan, Release, Sampling
 from sordino.problems.glm import GlmGradient
 from sordino.problems.problem import Problem
-from sordino.solvers.base import Options
-from sordino.solvers.project import hard_threshold, starting_point
+from sordino.solvers.base import Options, count
+from sordino.solvers.momentum import Momentum, chosen_momentum
+from sordino.solvers.project import added, hard_threshold, starting_point
 
 EPOCHS = 20
 
@@ -25,7 +26,7 @@ class SgdHt:
     **Privacy.** ``steps`` Poisson-sampled Gaussian releases.
 
     References: Liang et al. (DP-SGD-HT). Departures: Poisson batches divided by the expected size
-    (the realised size is private); the ridge term is outside the clip.
+    (the realised size is private); the ridge term is outside the clip; momentum on released iterates.
     """
 
     sparsity: int | None
@@ -33,18 +34,21 @@ class SgdHt:
     step: float
     clip: float
     sampling: Sampling
+    momentum: Momentum = field(default_factory=Momentum)
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> SgdHt:
         """Fill what the user left open from public facts."""
-        batch = options.batch(problem)
-        steps = EPOCHS * max(1, problem.population // batch) if options.max_iter is None else options.max_iter
+        momentum, extra = chosen_momentum(options, epochs=EPOCHS)
+        epoch = max(1, problem.population // options.batch(problem))
+        steps = count("epochs", extra["epochs"]) * epoch if options.max_iter is None else options.max_iter
         return cls(
             options.n_nonzero_coefs,
             steps,
             options.step(problem),
             options.clip(problem),
             options.minibatches(problem),
+            momentum,
         )
 
     @property
@@ -61,10 +65,11 @@ class SgdHt:
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
         """Yield the iterates."""
         lazy = curator.plan.releases["gradient"].lazy
-        w = starting_point(problem.shape, problem.kept, sparse=lazy)
+        w = previous = starting_point(problem.shape, problem.kept, sparse=lazy)
         for _ in range(self.steps):
-            g = curator.release("gradient", w)
+            asked, start = self.momentum.asked_at(w, previous), self.momentum.moved_from(w, previous)
+            g = curator.release("gradient", asked)
             if problem.ridge:
-                g = g + problem.ridge * w
-            w = hard_threshold(w - self.step * g, self.sparsity, problem.kept)
+                g = added(g, problem.ridge * asked)
+            w, previous = hard_threshold(added(start, -self.step * g), self.sparsity, problem.kept), w
             yield w

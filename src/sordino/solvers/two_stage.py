@@ -1,0 +1,120 @@
+"""Two stages: blocks of records vote for a support, then a strongly convex fit on it is released."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sordino.kernel import Curator, Full, GumbelTopK, Norm, Plan, Relation, Release, SparseVector
+from sordino.problems.glm import GlmGradient
+from sordino.problems.minimiser import CertifiedMinimiser
+from sordino.problems.problem import Problem
+from sordino.problems.scores import flat_coordinates, intercept_coordinates, without_intercept
+from sordino.solvers.base import Options, among, count, float_only, positive
+from sordino.solvers.project import hard_threshold
+
+STRENGTH = 0.01
+BLOCK_STEPS = 20
+
+
+@dataclass(frozen=True)
+class BlockVotes:
+    r"""How many of ``blocks`` disjoint blocks propose each coordinate; ``params`` is not used.
+
+    A block proposes the support of its own (non-private) hard-thresholded fit.
+
+    **Privacy.** A record is in one block, and whatever that block proposes adds 0 or 1 to a count: every
+    count moves by at most 1 under both relations. They move in both directions, so nothing is monotone.
+    """
+
+    gradient: GlmGradient
+    problem: Problem
+    blocks: int
+    sparsity: int
+    step: float
+    steps: int = BLOCK_STEPS
+
+    norm = Norm.LINF
+
+    def contribution(self, params: Any = None) -> float:
+        """Return 1."""
+        return 1.0
+
+    def sensitivity(self, relation: Relation, params: Any = None) -> float:
+        """Return 1 for both relations."""
+        return 1.0
+
+    def evaluate(self, records: Any, params: Any = None) -> SparseVector:
+        """Return the counts, zero where nobody voted."""
+        votes = [self._proposal(records.part(b, self.blocks)) for b in range(self.blocks)]
+        indices, counts = np.unique(np.concatenate(votes), return_counts=True)
+        return SparseVector(indices, counts.astype(float), self.problem.features * self.problem.outputs)
+
+    def _proposal(self, records: Any) -> Any:
+        problem = self.problem
+        w = np.zeros(problem.shape)
+        for _ in range(self.steps):
+            mean = self.gradient.evaluate(records, w) / max(records.count, 1)
+            w = hard_threshold(w - self.step * (mean + problem.ridge * w), self.sparsity, problem.kept)
+        return np.flatnonzero(without_intercept(w, problem.features))
+
+
+@dataclass(frozen=True)
+class TwoStage:
+    r"""Support by private votes, coefficients by a certified minimiser on it with Gaussian noise.
+
+    **Privacy.** A Gumbel top-k of votes (``k / (2 z^2)`` zCDP) and one Gaussian release in k dimensions, at
+    equal cost. Stage 2 sees the released support only.
+
+    References: Kifer, Smith, Thakurta 2012. Departures: votes of about sqrt(n) blocks instead of the
+    exponential mechanism over all supports; the minimiser carries a certificate instead of being assumed
+    exact.
+    """
+
+    sparsity: int
+    clip: float
+    strength: float
+    blocks: int
+    step: float
+
+    @classmethod
+    def configured(cls, problem: Problem, options: Options) -> TwoStage:
+        """Fill what the user left open from public facts."""
+        extra = options.chosen(blocks=None, stage2="output", strength=None)
+        among("stage2", extra["stage2"], ("output",))
+        n, free = problem.population, problem.features * problem.outputs
+        blocks = max(1, math.isqrt(n)) if extra["blocks"] is None else extra["blocks"]
+        strength = (problem.ridge or STRENGTH) if extra["strength"] is None else extra["strength"]
+        return cls(
+            min(free, 10) if options.n_nonzero_coefs is None else options.n_nonzero_coefs,
+            options.clip(problem),
+            positive("strength", strength),
+            count("blocks", blocks, n),
+            options.step(problem),
+        )
+
+    def plan(self, problem: Problem) -> Plan:
+        """Declare the votes and the restricted fit."""
+        float_only(problem, "two-stage")
+        gradient = GlmGradient(problem.loss, self.clip)
+        votes = BlockVotes(gradient, problem, self.blocks, self.sparsity, self.step)
+        # sqrt(k) makes the selection cost as much zCDP as the fit.
+        select = GumbelTopK(relative=math.sqrt(self.sparsity), count=self.sparsity)
+        fit = CertifiedMinimiser.of(problem, self.clip, self.strength)
+        return problem.planned(
+            support=Release(votes, select, Full(), mean=False),
+            fit=Release(fit, problem.gaussian(), Full(), mean=False),
+        )
+
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
+        """Yield the coefficients."""
+        chosen = curator.release("support")
+        chosen = flat_coordinates(chosen, problem.features, problem.columns)
+        at = np.concatenate([chosen, intercept_coordinates(problem.shape, problem.kept)])
+        w = np.zeros(math.prod(problem.shape))
+        w[at] = curator.release("fit", at)
+        yield w.reshape(problem.shape)
