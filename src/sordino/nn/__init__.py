@@ -13,11 +13,23 @@ if find_spec("torch") is None:  # pragma: no cover - the extra is installed wher
 
 # name -> module; loaded when first used
 _EXPORTS = {
+    "Adam": "sordino.nn.updates",
+    "Checkpoint": "sordino.nn.checkpoint",
+    "Descent": "sordino.nn.solvers",
     "GhostEngine": "sordino.nn.engines",
+    "HardThreshold": "sordino.nn.updates",
     "Network": "sordino.nn.network",
+    "NeuralClassifier": "sordino.nn.estimators",
+    "NeuralRegressor": "sordino.nn.estimators",
+    "Recipe": "sordino.nn.solvers",
+    "Sgd": "sordino.nn.updates",
+    "Srm": "sordino.nn.solvers",
     "TorchDifference": "sordino.nn.queries",
     "TorchGradient": "sordino.nn.queries",
+    "Trained": "sordino.nn.trainer",
+    "Trainer": "sordino.nn.trainer",
     "VmapEngine": "sordino.nn.engines",
+    "make_private": "sordino.nn.trainer",
     "replace_batch_norm": "sordino.nn.refuse",
 }
 

@@ -1,0 +1,68 @@
+"""The clipped sum as one compiled graph, for blocks of a fixed size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from sordino.nn.engines import Engine
+from sordino.nn.network import Network
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledEngine:
+    """Traces another engine once and hands the graph to ``torch.compile``.
+
+    A Poisson batch has another size each time and a graph has one, so blocks are filled up with rows
+    that count zero; their number is as secret as the batch.
+    """
+
+    inner: Engine
+    chunk: int
+    backend: str = "inductor"
+    _graphs: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def network(self) -> Network:
+        """The network of the inner engine."""
+        return self.inner.network
+
+    @property
+    def method(self) -> str:
+        """The method of the inner engine, compiled."""
+        return f"compiled {self.inner.method}"
+
+    def per_record(self, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Return the gradients, one row per record."""
+        return self.inner.per_record(vector, x, y)
+
+    def clipped_sum(
+        self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor | None = None
+    ) -> Tensor:
+        """Return the clipped sum."""
+        count = len(x)
+        if present is None:
+            present = (torch.arange(self.chunk, device=x.device) < count).float()
+        x, y = _filled(x, self.chunk), _filled(y, self.chunk)
+        key = (clip, x.shape, x.dtype, y.shape)
+        if key not in self._graphs:
+            self._graphs[key] = self._traced(vector, x, y, clip, present)
+        return self._graphs[key](vector, x, y, present)
+
+    def _traced(self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor) -> Any:
+        def whole(v: Tensor, a: Tensor, b: Tensor, p: Tensor) -> Tensor:
+            return self.inner.clipped_sum(v, a, b, clip, p)
+
+        graph = make_fx(whole)(vector, x, y, present)
+        return torch.compile(graph, backend=self.backend, dynamic=False)
+
+
+def _filled(rows: Tensor, count: int) -> Tensor:
+    missing = count - len(rows)
+    if missing <= 0:
+        return rows
+    return torch.cat([rows, rows[:1].expand(missing, *rows.shape[1:])])

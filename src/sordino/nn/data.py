@@ -1,0 +1,78 @@
+"""Tensors, data sets and loaders, as the records of an executor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sordino.errors import InvalidInputError
+from sordino.execute.torch import TorchExecutor
+
+_MEMORY = {"cpu": 1 << 28, "cuda": 1 << 31}  # numbers held at once per kind of device
+_LARGEST = {"cpu": 512, "cuda": 4096}
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Where the records come from, with the shape of one of them."""
+
+    data: Any
+    example: tuple[Tensor, Tensor]
+    collate: Any = None
+
+    @property
+    def population(self) -> int:
+        """The number of records."""
+        return len(self.data[0]) if isinstance(self.data, tuple) else len(self.data)
+
+    def executor(self, device: torch.device, chunk: int, device_noise: bool) -> TorchExecutor:
+        """Return the executor of these records."""
+        return TorchExecutor(self.data, device, chunk, device_noise, self.collate)
+
+
+def source_of(data: Any, targets: Any = None) -> Source:
+    """Read (inputs, targets), a data set, or a loader.
+
+    Of a loader only the data set and the way to collate are used: batches are drawn by the curator, each
+    record independently, whatever sampler the loader has.
+    """
+    if targets is not None:
+        data = (data, targets)
+    collate = None
+    if isinstance(data, torch.utils.data.DataLoader):
+        data, collate = data.dataset, data.collate_fn
+    if isinstance(data, torch.utils.data.TensorDataset):
+        data = data.tensors
+    if isinstance(data, (tuple, list)):
+        return _of_tensors(data)
+    if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
+        raise InvalidInputError(
+            f"Expected (inputs, targets), a data set or a loader, got {type(data).__name__}."
+        )
+    made = (torch.utils.data.default_collate if collate is None else collate)([data[0]])
+    return Source(data, (made[0], made[1]), collate)
+
+
+def _of_tensors(data: Any) -> Source:
+    if len(data) != 2 or len(data[0]) != len(data[1]) or not len(data[0]):
+        raise InvalidInputError("Expected two non-empty tensors of the same length: inputs and targets.")
+    x, y = (_tensor(part) for part in data)
+    for name, part in (("inputs", x), ("targets", y)):
+        if part.is_floating_point() and not bool(torch.isfinite(part).all()):
+            raise InvalidInputError(f"Expected finite {name}, got nan or inf in some of them.")
+    return Source((x, y), (x[:1], y[:1]))
+
+
+def _tensor(part: Any) -> Tensor:
+    tensor = part.detach() if isinstance(part, Tensor) else torch.from_numpy(np.ascontiguousarray(part))
+    return tensor.float() if tensor.dtype == torch.float64 else tensor
+
+
+def default_chunk(size: int, batch: int, device: torch.device) -> int:
+    """Return how many records of a model with ``size`` parameters are differentiated at once."""
+    fits = _MEMORY.get(device.type, 1 << 28) // max(size, 1)
+    return max(1, min(fits, _LARGEST.get(device.type, 512), batch + 4 * int(batch**0.5) + 4))

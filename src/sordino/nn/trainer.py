@@ -1,0 +1,244 @@
+"""Private training of a PyTorch model: a trainer, and a loop of one's own."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from sordino.accounting import PrivacyReport
+from sordino.errors import InvalidInputError
+from sordino.estimators.fitting import Budget
+from sordino.estimators.progress import track
+from sordino.execute.torch import TorchExecutor
+from sordino.kernel import Relation
+from sordino.nn.checkpoint import Checkpoint
+from sordino.nn.choose import make_engine
+from sordino.nn.compiled import CompiledEngine
+from sordino.nn.data import Source, default_chunk, source_of
+from sordino.nn.network import Loss, Network
+from sordino.nn.session import Session, open_session, resume_session
+from sordino.nn.solvers import Descent, NetworkSolver, NetworkTask, Recipe, Srm
+from sordino.nn.updates import Adam, HardThreshold, Sgd, schedule_of
+
+# name -> (what makes the solver from a recipe and options, strength of smoothing, learning rate)
+OPTIMIZERS: dict[str, tuple[Callable[..., NetworkSolver], float, float]] = {
+    "sgd": (lambda recipe, **options: Descent(recipe, Sgd(**options)), 0.0, 0.5),
+    "adam": (lambda recipe, **options: Descent(recipe, Adam(**options)), 0.0, 2e-3),
+    "ls-sgd": (lambda recipe, **options: Descent(recipe, Sgd(**options)), 1.0, 0.5),
+    "ls-adam": (lambda recipe, **options: Descent(recipe, Adam(**options)), 1.0, 2e-3),
+    "srm": (Srm, 0.0, 0.5),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A trained model and what it cost."""
+
+    model: nn.Module
+    privacy: PrivacyReport
+    steps: int
+
+
+@dataclass(frozen=True, eq=False)
+class Trainer:
+    """Trains a copy of a model under differential privacy.
+
+    Parameters
+    ----------
+    model, loss : the module and its criterion, ``loss(outputs, targets)``.
+    epsilon, delta : the budget; delta None means ``min(1e-5, 1 / (10 n))``, epsilon inf means no noise.
+    optimizer : ``"sgd"``, ``"adam"``, ``"ls-sgd"``, ``"ls-adam"`` (smoothed layer by layer) or ``"srm"``.
+    optimizer_options : of the optimiser: momentum, nesterov; beta1, beta2; gamma, difference_clip, first_batch.
+    batch_size : the *expected* batch size: each record enters a batch independently.
+    epochs, steps : how long; ``steps`` goes before ``epochs``.
+    clip_norm : the gradient of each record is clipped to this norm.
+    learning_rate, schedule, weight_decay, smoothing, projection, average : see
+        :class:`sordino.nn.solvers.Recipe`; all of them are free.
+    method : ``"auto"``, ``"ghost"`` or ``"vmap"``: how clipped sums are computed. Same answer.
+    chunk_size : how many records are differentiated at once. Same answer, other memory.
+    device, precision, compiled : where, in which type the forward pass runs, and whether by ``torch.compile``.
+    device_noise : expand the noise on the device; None does so on a GPU.
+    relation, unit : which data sets are neighbours.
+    ledger, dataset_id : where the budget is booked.
+    checkpoint, checkpoint_every : a path, and how many steps between two savings.
+    verbose : progress on a terminal; never a loss, which would leak.
+
+    **Privacy.** The trained parameters, all iterates included, are (epsilon, delta)-DP for one record. The
+    architecture, the initial parameters and all numbers above are assumed public.
+    """
+
+    model: nn.Module
+    loss: Loss
+    epsilon: float = 1.0
+    delta: float | None = None
+    optimizer: str = "sgd"
+    optimizer_options: dict[str, Any] = field(default_factory=dict)
+    batch_size: int = 256
+    epochs: float = 10.0
+    steps: int | None = None
+    clip_norm: float = 1.0
+    learning_rate: float | None = None
+    schedule: str | Callable[[float], float] = "cosine"
+    weight_decay: float = 0.0
+    smoothing: float | None = None
+    projection: HardThreshold | None = None
+    average: float = 0.0
+    method: str = "auto"
+    chunk_size: int | None = None
+    device: str | torch.device | None = None
+    precision: torch.dtype = torch.float32
+    compiled: bool = False
+    device_noise: bool | None = None
+    relation: str | Relation = "add-remove"
+    unit: str = "record"
+    ledger: Any = None
+    dataset_id: str | None = None
+    checkpoint: Any = None
+    checkpoint_every: int = 50
+    verbose: int | bool = 0
+
+    def fit(self, data: Any, targets: Any = None) -> Trained:
+        """Train on tensors, arrays, a data set or a loader; the budget is spent here."""
+        made = self._made(source_of(data, targets))
+        session = open_session(
+            *made,
+            public=_public(made[1]),
+            notes=(f"gradients by {made[1].engine.method}",),
+            description=f"Trainer ({self.optimizer})",
+            checkpoint=self._checkpoint(),
+        )
+        return self._train(session, made[0], made[1])
+
+    def resume(self, data: Any, targets: Any = None) -> Trained:
+        """Go on after a crash, on the same data and with the same settings.
+
+        The run keeps its plan and its reservation. Releases that were asked since the last saving are
+        spent and not repeated.
+        """
+        checkpoint = self._checkpoint()
+        if checkpoint is None:
+            raise InvalidInputError("Expected a checkpoint to resume from, got None. Pass checkpoint=.")
+        made = self._made(source_of(data, targets))
+        return self._train(resume_session(*made, checkpoint), made[0], made[1])
+
+    def solver(self, population: int) -> NetworkSolver:
+        """Return the algorithm for this many records."""
+        if self.optimizer not in OPTIMIZERS:
+            raise InvalidInputError(f"Expected optimizer in {sorted(OPTIMIZERS)}, got {self.optimizer!r}.")
+        build, smoothing, rate = OPTIMIZERS[self.optimizer]
+        batch = min(self.batch_size, population)
+        recipe = Recipe(
+            steps=self._steps(population, batch),
+            batch=batch,
+            clip=self.clip_norm,
+            learning_rate=rate if self.learning_rate is None else self.learning_rate,
+            schedule=schedule_of(self.schedule),
+            weight_decay=self.weight_decay,
+            smoothing=smoothing if self.smoothing is None else self.smoothing,
+            projection=self.projection,
+            average=self.average,
+        )
+        return build(recipe, **self.optimizer_options)
+
+    def _steps(self, population: int, batch: int) -> int:
+        if self.steps is not None:
+            return self.steps
+        if not 0 < self.epochs < math.inf:
+            raise InvalidInputError(f"Expected epochs > 0, got {self.epochs}.")
+        return max(1, round(self.epochs * population / batch))
+
+    def _checkpoint(self) -> Checkpoint | None:
+        return None if self.checkpoint is None else Checkpoint(self.checkpoint, self.checkpoint_every)
+
+    def _made(self, source: Source) -> tuple[NetworkSolver, NetworkTask, TorchExecutor, Budget]:
+        budget = Budget.checked(self.epsilon, self.delta, source.population, self.ledger, self.dataset_id)
+        device = _device_of(self.model, self.device)
+        network = Network(copy.deepcopy(self.model).to(device), self.loss, self.precision)
+        engine = make_engine(network, *source.example, self.method)
+        chunk = self.chunk_size or default_chunk(network.size, self.batch_size, device)
+        if self.compiled:
+            engine = CompiledEngine(engine, chunk)
+        task = NetworkTask(engine, source.population, Relation.parse(self.relation), self.unit)
+        noisy_device = device.type == "cuda" if self.device_noise is None else self.device_noise
+        return self.solver(source.population), task, source.executor(device, chunk, noisy_device), budget
+
+    def _train(self, session: Session, solver: Any, task: NetworkTask) -> Trained:
+        state, steps, recipe = session.state, 0, solver.recipe
+        with session:
+            states = solver.run(session.curator, task, state)
+            for state in track(states, recipe.steps, "training", self.verbose):
+                steps += 1
+                if session.due():
+                    session.save(state)
+            session.save(state)
+        model = copy.deepcopy(self.model)
+        task.engine.network.load(recipe.finished(state).result.to(_device_of(model, None)), model)
+        return Trained(model, session.report, steps)
+
+
+class PrivateSteps:
+    """The steps of a loop of one's own: each sets ``.grad`` of the model to a released gradient."""
+
+    def __init__(self, session: Session, network: Network, model: nn.Module, steps: int) -> None:
+        self._session, self._network, self._model, self._steps = session, network, model, steps
+        self.privacy = session.report
+
+    def __len__(self) -> int:
+        return self._steps
+
+    def __iter__(self) -> Iterator[int]:
+        own = dict(self._model.named_parameters())
+        with self._session as session:
+            for step in range(self._steps):
+                parts = [own[n].detach().reshape(-1).float() for n in self._network.names]
+                released = session.curator.release("gradient", torch.cat(parts))
+                for name, gradient in self._network.unflatten(released).items():
+                    own[name].grad = gradient.to(own[name].dtype)
+                yield step
+
+
+def make_private(model: nn.Module, loss: Loss, data: Any, **settings: Any) -> PrivateSteps:
+    """Return the steps of a private training loop with any ``torch.optim`` optimiser.
+
+    Each step draws a Poisson batch, sets ``p.grad`` of the model's own parameters to the noisy mean of
+    clipped gradients, and yields its number. What the loop does with ``.grad`` is free.
+
+    Parameters
+    ----------
+    model, loss : the module, which is trained in place, and its criterion.
+    data : (inputs, targets), a data set or a loader.
+    settings : those of :class:`Trainer` that concern the releases: epsilon, delta, batch_size, epochs or
+        steps, clip_norm, method, chunk_size, relation, unit, ledger, dataset_id and so on.
+
+    **Privacy.** Holds for the whole transcript as long as the loop looks at the data only through ``.grad``.
+    """
+    trainer = Trainer(model, loss, **settings)
+    if trainer.optimizer == "srm" or trainer.checkpoint is not None:
+        raise InvalidInputError(
+            "Expected settings of a plain gradient loop. Use Trainer for srm and checkpoints."
+        )
+    made = trainer._made(source_of(data))
+    network = made[1].engine.network
+    notes = (f"gradients by {made[1].engine.method}", "the update rule is the caller's")
+    session = open_session(*made, public=_public(made[1]), notes=notes, description="make_private")
+    return PrivateSteps(session, network, model, session.curator.plan.releases["gradient"].times)
+
+
+def _device_of(model: nn.Module, wanted: str | torch.device | None) -> torch.device:
+    if wanted is not None:
+        return torch.device(wanted)
+    return next(model.parameters(), torch.zeros(())).device
+
+
+def _public(task: NetworkTask) -> tuple[str, ...]:
+    network = task.engine.network
+    return (
+        f"number of records: {task.population}",
+        f"architecture and initial parameters ({network.size} trained)",
+    )

@@ -1,0 +1,136 @@
+"""What is done with a released gradient: all of it free post-processing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from sordino.errors import InvalidInputError
+
+Slots = dict[str, Tensor]
+
+
+class UpdateRule(Protocol):
+    """Turns released gradients into steps; ``slots`` are its memory."""
+
+    def start(self, vector: Tensor) -> Slots:
+        """Return the memory before the first step."""
+
+    def step(self, gradient: Tensor, slots: Slots) -> tuple[Tensor, Slots]:
+        """Return the direction (to be multiplied by minus the learning rate) and the new memory."""
+
+
+@dataclass(frozen=True)
+class Sgd:
+    """Gradient descent with (Nesterov) momentum on released gradients."""
+
+    momentum: float = 0.9
+    nesterov: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.momentum < 1:
+            raise InvalidInputError(f"Expected momentum in [0, 1), got {self.momentum}.")
+
+    def start(self, vector: Tensor) -> Slots:
+        """Return zero momentum."""
+        return {"momentum": torch.zeros_like(vector)} if self.momentum else {}
+
+    def step(self, gradient: Tensor, slots: Slots) -> tuple[Tensor, Slots]:
+        """Return the momentum, or one step ahead of it."""
+        if not self.momentum:
+            return gradient, slots
+        momentum = self.momentum * slots["momentum"] + gradient
+        ahead = gradient + self.momentum * momentum if self.nesterov else momentum
+        return ahead, {"momentum": momentum}
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam on released gradients."""
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    stability: float = 1e-8
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.beta1 < 1 and 0 <= self.beta2 < 1):
+            raise InvalidInputError(f"Expected beta1 and beta2 in [0, 1), got {self.beta1} and {self.beta2}.")
+
+    def start(self, vector: Tensor) -> Slots:
+        """Return zero moments."""
+        zero = torch.zeros_like(vector)
+        return {"first": zero, "second": zero.clone(), "count": torch.zeros((), device=zero.device)}
+
+    def step(self, gradient: Tensor, slots: Slots) -> tuple[Tensor, Slots]:
+        """Return the first moment over the root of the second, both unbiased."""
+        count = slots["count"] + 1
+        first = self.beta1 * slots["first"] + (1 - self.beta1) * gradient
+        second = self.beta2 * slots["second"] + (1 - self.beta2) * gradient.square()
+        scale = (second / (1 - self.beta2**count)).sqrt() + self.stability
+        return first / (1 - self.beta1**count) / scale, {
+            "first": first,
+            "second": second,
+            "count": count,
+        }
+
+
+@dataclass(frozen=True)
+class HardThreshold:
+    """Keep the ``count`` parameters of largest magnitude, the others become zero.
+
+    ``after`` is the share of the run that stays dense: support found late is found better.
+    """
+
+    count: int
+    after: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.count < 1 or not 0 <= self.after <= 1:
+            raise InvalidInputError(
+                f"Expected count >= 1 and after in [0, 1], got {self.count} and {self.after}."
+            )
+
+    def project(self, vector: Tensor, progress: float) -> Tensor:
+        """Return the thresholded vector; ``progress`` runs from 0 to 1, the last step included."""
+        if self.count >= vector.numel() or (progress < 1 and progress < self.after):
+            return vector
+        best = torch.topk(vector.abs(), self.count, sorted=False).indices
+        return torch.zeros_like(vector).index_copy(0, best, vector[best])
+
+
+def constant(progress: float) -> float:
+    """Keep the learning rate."""
+    return 1.0
+
+
+def linear(progress: float) -> float:
+    """Let the learning rate fall to zero in a straight line."""
+    return 1.0 - progress
+
+
+def cosine(progress: float) -> float:
+    """Let the learning rate fall to zero along half a cosine."""
+    return 0.5 * (1.0 + math.cos(math.pi * progress))
+
+
+SCHEDULES: dict[str, Callable[[float], float]] = {
+    "constant": constant,
+    "cosine": cosine,
+    "linear": linear,
+}
+
+
+def schedule_of(value: str | Callable[[float], float]) -> Callable[[float], float]:
+    """Return a schedule by name, or the given function of the progress in [0, 1)."""
+    if callable(value):
+        return value
+    if value not in SCHEDULES:
+        raise InvalidInputError(
+            f"Expected schedule in {sorted(SCHEDULES)} or a function of the progress, got {value!r}."
+        )
+    return SCHEDULES[value]
