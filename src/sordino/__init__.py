@@ -11,6 +11,12 @@ __version__ = "0.1.0"
 _EXPORTS = {
     "SparseLogisticRegression": "sordino.estimators.sparse",
     "SparseLinearRegression": "sordino.estimators.sparse",
+    "HeavyTailedRegressor": "sordino.estimators.heavy",
+    "HeavyTailedClassifier": "sordino.estimators.heavy",
+    "mean": "sordino.estimators.statistics",
+    "variance": "sordino.estimators.statistics",
+    "covariance": "sordino.estimators.statistics",
+    "quantiles": "sordino.estimators.statistics",
     "PCA": "sordino.estimators.pca",
     "PrivacyReport": "sordino.accounting",
     "Ledger": "sordino.ledger",

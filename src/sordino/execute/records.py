@@ -16,6 +16,7 @@ from scipy import sparse
 
 from sordino.errors import UnsupportedError
 from sordino.execute import csr, gram
+from sordino.execute.through import AffineView, column_moments
 from sordino.kernel import SparseVector
 from sordino.kernel.touch import TouchMap
 
@@ -72,6 +73,18 @@ class Records:
         if self.intercept:
             out[-1] = np.trunc(coefficients * (self.intercept / spacing)).astype(np.int64).sum()
         return out
+
+    def through(self, affine: Any) -> AffineView:
+        """Return these rows through a public affine map; the last map is remembered."""
+        known = self.__dict__.get("_view")
+        if known is None or known[0] is not affine:
+            known = (affine, AffineView(self, affine))
+            object.__setattr__(self, "_view", known)
+        return known[1]
+
+    def column_moments(self) -> tuple[Floats, Floats]:
+        """Return the sums of the columns and of their squares."""
+        return column_moments(self)
 
     def scaled_rows(self, coefficients: Floats) -> Iterator[tuple[slice, Any]]:
         """Yield ``c_i x_i`` in blocks of rows, intercept included: arrays, or CSR for sparse data."""
@@ -256,17 +269,17 @@ class CsrRecords(Records):
         return gram.csr_moments(self, ball)
 
     def products(self, block: Floats) -> Floats:
-        """Return ``X block`` of the stored rows, not clipped."""
+        """Return ``X block`` of the clipped rows, without the intercept."""
         x, out = self.matrix, np.zeros((self.rows.size, block.shape[1]))
-        gram.multiply(x.indptr, x.indices, x.data, self.rows, np.ascontiguousarray(block), out)
+        block = np.ascontiguousarray(block)
+        gram.multiply(x.indptr, x.indices, x.data, self.rows, self.scale, block, out)
         return out
 
-    def transposed_products(self, coefficients: Floats) -> Floats:
-        """Return ``X^T coefficients`` of the stored rows, not clipped."""
-        x, out = self.matrix, np.zeros((self.features, coefficients.shape[1]))
-        gram.multiply_transposed(
-            x.indptr, x.indices, x.data, self.rows, np.ascontiguousarray(coefficients), out
-        )
+    def transposed_products(self, coef: Floats) -> Floats:
+        """Return ``X^T coef`` of the clipped rows, without the intercept."""
+        x, out = self.matrix, np.zeros((self.features, coef.shape[1]))
+        coef = np.ascontiguousarray(coef)
+        gram.multiply_transposed(x.indptr, x.indices, x.data, self.rows, self.scale, coef, out)
         return out
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from sordino.errors import InvalidInputError
 from sordino.problems.problem import Problem
+from sordino.solvers.auto import Auto
 from sordino.solvers.base import Options, Solver
 from sordino.solvers.coordinate import Coordinate
 from sordino.solvers.frank_wolfe import FrankWolfe
@@ -19,6 +20,7 @@ from sordino.solvers.transfer import Transfer
 from sordino.solvers.two_stage import TwoStage
 
 SOLVERS: dict[str, Callable[[Problem, Options], Solver]] = {
+    "auto": Auto.configured,
     "coordinate": Coordinate.configured,
     "frank-wolfe": FrankWolfe.configured,
     "heavy-tailed": HeavyTailedSparse.configured,

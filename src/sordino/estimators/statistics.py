@@ -1,0 +1,319 @@
+"""Private means, variances, covariances and quantiles of data without bounds."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from sordino.errors import InvalidInputError
+from sordino.estimators.checks import check_count, check_positive
+from sordino.estimators.fitting import Budget, run_privately
+from sordino.estimators.results import PrivateArray, PrivateFloat
+from sordino.execute import LocalExecutor
+from sordino.kernel import Relation
+from sordino.problems.robust import Truncation
+from sordino.problems.sample import Sample
+from sordino.solvers.heavy.mean import Estimate, Moments, RobustMean
+from sordino.solvers.heavy.ranks import RankQuantiles
+
+ESTIMATORS = ("truncated", "median-of-means")
+
+
+def mean(
+    x: Any,
+    epsilon: float = 1.0,
+    delta: float | None = None,
+    *,
+    moment_order: float = 1.0,
+    moment_bound: float | str = "auto",
+    estimator: str = "truncated",
+    truncation: str = "clip",
+    joint_clip: float | None = None,
+    threshold: float | None = None,
+    center: Any = 0.0,
+    failure_probability: float = 0.05,
+    confidence: float = 0.95,
+    relation: str = "add-remove",
+    secure_noise: bool = False,
+    ledger: Any = None,
+    dataset_id: str | None = None,
+) -> PrivateFloat | PrivateArray:
+    r"""Return the private mean of numbers that need no bound, only a moment of order 1 + v.
+
+    ``mean_i truncate(x_i - center, t) + center + noise`` with the threshold t where the bias of truncation and
+    the noise balance; error ``O(u^(1/(1+v)) (z / n)^(v/(1+v)))``, which no private estimator can beat.
+
+    Parameters
+    ----------
+    x : n numbers, or n rows of d numbers (one record per row).
+    epsilon, delta : the budget; ``delta=None`` means ``min(1e-5, 1 / (10 n))``.
+    moment_order : v in (0, 1]; 1 for a finite variance, less for heavier tails.
+    moment_bound : u with ``E|x - center|^(1+v) <= u``, or "auto": a noisy histogram over powers of two finds the
+        scale, for a tenth of the budget.
+    estimator : "truncated", or "median-of-means" (the coordinate-wise median of ``4 ln(2 d / xi)`` block means,
+        with that many times the noise).
+    truncation : "clip", or "zero" as in the paper (more bias).
+    joint_clip : clip truncated rows to this Euclidean norm in units of the threshold; removes sqrt(d).
+    threshold : a public threshold instead of a chosen one.
+    center : a public guess of the mean, far from zero data need one.
+    failure_probability : xi in the threshold of a given moment bound and in the number of blocks.
+    confidence : of ``.interval``.
+    relation, secure_noise, ledger, dataset_id : as in the estimators.
+
+    Returns
+    -------
+    A float (an array for rows) with ``privacy``, ``interval`` and ``threshold``.
+
+    Notes
+    -----
+    The interval adds the noise (its law is known), the sampling error (Bernstein; Chebyshev for medians) and
+    the bias of truncation. It holds if ``moment_bound`` is true; with "auto", if beyond the last octave that
+    stands out of the noise the tail falls at least like ``t^-(1+v)``. With a fixed ``threshold`` nothing is known
+    about the bias, and the interval is infinite.
+
+    **Privacy.** (epsilon, delta)-DP for one record, whatever the data: the moment matters for accuracy only.
+
+    Examples
+    --------
+    >>> import numpy as np, sordino
+    >>> x = np.arange(1, 10001) ** 1.5
+    >>> low, high = sordino.mean(x, epsilon=1.0).interval
+    >>> bool(low < x.mean() < high)
+    True
+    """
+    data, flat = _numbers(x)
+    v, u = _order(moment_order), _bound(moment_bound)
+    xi = _between("failure_probability", failure_probability)
+    blocks = _blocks(estimator, data.shape, xi)
+    _among("truncation", truncation, ("clip", "zero"))
+    fixed = None if threshold is None else check_positive("threshold", threshold, _PUBLIC)
+    solver = RobustMean(
+        v,
+        u,
+        np.broadcast_to(np.asarray(center, dtype=float), data.shape[1:]),
+        Truncation(zero=truncation == "zero", joint=joint_clip),
+        blocks,
+        fixed,
+        xi,
+        _between("confidence", confidence),
+    )
+    sample = _sample(data, relation, secure_noise)
+    budget = Budget.checked(epsilon, delta, len(data), ledger, dataset_id)
+    return _estimate(solver, sample, data, budget, flat, "mean")
+
+
+def variance(
+    x: Any,
+    epsilon: float = 1.0,
+    delta: float | None = None,
+    *,
+    moment_order: float = 1.0,
+    confidence: float = 0.95,
+    relation: str = "add-remove",
+    ledger: Any = None,
+    dataset_id: str | None = None,
+) -> PrivateFloat | PrivateArray:
+    r"""Return the private variance (of each column), without a location: ``E(x - x')^2 / 2`` over pairs.
+
+    ``moment_order`` is the v of the *squared* differences: 1 needs a fourth moment. Other parameters, the
+    result and the meaning of ``.interval`` as in :func:`mean`.
+
+    **Privacy.** (epsilon, delta)-DP for one record. A record is in one pair, by position.
+    """
+    return _moments(
+        x, False, epsilon, delta, moment_order, confidence, relation, ledger, dataset_id
+    )
+
+
+def covariance(
+    x: Any,
+    epsilon: float = 1.0,
+    delta: float | None = None,
+    *,
+    moment_order: float = 1.0,
+    confidence: float = 0.95,
+    relation: str = "add-remove",
+    ledger: Any = None,
+    dataset_id: str | None = None,
+) -> PrivateArray:
+    r"""Return the private covariance matrix of rows, from truncated outer products of pair differences.
+
+    Positive semidefinite. Columns may have different scales, which are learned. Parameters as in
+    :func:`variance`; the interval is for single entries and wide, since it bounds each by the whole row.
+
+    **Privacy.** (epsilon, delta)-DP for one record.
+    """
+    out = _moments(x, True, epsilon, delta, moment_order, confidence, relation, ledger, dataset_id)
+    return out  # type: ignore[return-value]
+
+
+def quantiles(
+    x: Any,
+    q: Any,
+    epsilon: float = 1.0,
+    delta: float | None = None,
+    *,
+    bounds: tuple[float, float] | None = None,
+    resolution: int = 14,
+    confidence: float = 0.95,
+    relation: str = "add-remove",
+    ledger: Any = None,
+    dataset_id: str | None = None,
+) -> PrivateFloat | PrivateArray:
+    r"""Return private quantiles: any number of them for the price of one.
+
+    A binary tree of counts over ``2**resolution`` cells gets Gaussian noise; everything else is read off it.
+
+    Parameters
+    ----------
+    x : n numbers, or n rows of d numbers.
+    q : one probability or several, in [0, 1].
+    bounds : public limits with cells of equal width; None uses cells of equal ratio on both signs, about
+        0.7 % wide at the default resolution, up to 1e12.
+    resolution : the depth of the tree, 2 to 20.
+    confidence, relation, ledger, dataset_id : as in :func:`mean`. The interval is free of assumptions about
+        the law, up to the width of a cell.
+
+    **Privacy.** (epsilon, delta)-DP for one record: one Gaussian release.
+    """
+    data, flat = _numbers(x)
+    wanted = np.atleast_1d(np.asarray(q, dtype=float))
+    if wanted.ndim != 1 or wanted.size == 0 or not ((wanted >= 0) & (wanted <= 1)).all():
+        raise InvalidInputError("Expected q in [0, 1], one number or a list, got others.")
+    depth = check_count("resolution", resolution, 2, 20, "It is the depth of the tree.")
+    solver = RankQuantiles(
+        tuple(wanted.tolist()), _limits(bounds), depth or 14, _between("confidence", confidence)
+    )
+    budget = Budget.checked(epsilon, delta, len(data), ledger, dataset_id)
+    fitted = _run(solver, _sample(data, relation, False), data, budget, "quantiles")
+    ranks = fitted.result
+    values = [a[:, 0] if flat else a for a in (ranks.value, ranks.low, ranks.high)]
+    if np.ndim(q) == 0:
+        values = [a[0] for a in values]
+    return _wrap(values[0], fitted.report, (values[1], values[2]), None)
+
+
+_PUBLIC = "Pass a public number; computing it from the data would leak."
+
+
+def _moments(
+    x: Any,
+    products: bool,
+    epsilon: float,
+    delta: float | None,
+    order: float,
+    confidence: float,
+    relation: str,
+    ledger: Any,
+    dataset_id: str | None,
+) -> PrivateFloat | PrivateArray:
+    data, flat = _numbers(x, least=2)
+    solver = Moments(_order(order), products, _between("confidence", confidence))
+    budget = Budget.checked(epsilon, delta, len(data), ledger, dataset_id)
+    name = "covariance" if products else "variance"
+    sample = _sample(data, relation, False)
+    return _estimate(solver, sample, data, budget, flat and not products, name)
+
+
+def _estimate(
+    solver: RobustMean | Moments,
+    sample: Sample,
+    data: np.ndarray,
+    budget: Budget,
+    flat: bool,
+    name: str,
+) -> PrivateFloat | PrivateArray:
+    fitted = _run(solver, sample, data, budget, name)
+    found: Estimate = fitted.result
+    ends = found.interval(solver.confidence)
+    if flat:
+        ends = (ends[0][0], ends[1][0])
+        return _wrap(found.value[0], fitted.report, ends, found.threshold[0])
+    return _wrap(found.value, fitted.report, ends, found.threshold)
+
+
+def _run(solver: Any, sample: Sample, data: np.ndarray, budget: Budget, name: str) -> Any:
+    executor = LocalExecutor(data, np.zeros(len(data)), data_norm=None)
+    public = (f"number of records: {sample.population}", f"number of columns: {sample.columns}")
+    return run_privately(solver, sample, executor, budget, public=public, description=f"{name}")
+
+
+def _wrap(value: Any, report: Any, ends: Any, threshold: Any) -> PrivateFloat | PrivateArray:
+    if np.ndim(value) == 0:
+        cut = None if threshold is None else float(threshold)
+        return PrivateFloat(float(value), report, (float(ends[0]), float(ends[1])), cut)
+    return PrivateArray(value, report, ends, threshold)
+
+
+def _sample(data: np.ndarray, relation: str, secure: bool) -> Sample:
+    return Sample(*data.shape, Relation.parse(relation), secure_noise=bool(secure))
+
+
+def _numbers(x: Any, least: int = 1) -> tuple[np.ndarray, bool]:
+    """Return the rows as doubles, and whether they were plain numbers."""
+    try:
+        data = np.asarray(x, dtype=float)
+    except (TypeError, ValueError):
+        raise InvalidInputError("Expected an array of numbers, got something else.") from None
+    if data.ndim not in (1, 2) or data.shape[0] < least or data.size == 0:
+        raise InvalidInputError(
+            f"Expected {least} or more numbers or rows of numbers, got shape {data.shape}."
+        )
+    if not np.isfinite(data).all():
+        raise InvalidInputError(
+            "Expected finite numbers, got NaN or inf. Drop or replace them by a public rule."
+        )
+    return (data[:, None], True) if data.ndim == 1 else (data, False)
+
+
+def _order(value: Any) -> float:
+    number = check_positive("moment_order", value, "It is v: a moment of order 1 + v exists.")
+    if number > 1:
+        raise InvalidInputError(
+            f"Expected moment_order in (0, 1], got {number:g}. Use 1 where the variance is finite."
+        )
+    return number
+
+
+def _bound(value: Any) -> float | None:
+    if isinstance(value, str):
+        _among("moment_bound", value, ("auto",))
+        return None
+    return check_positive("moment_bound", value, "Pass 'auto' to learn the scale privately.")
+
+
+def _between(name: str, value: Any) -> float:
+    number = check_positive(name, value, "Pass a probability.")
+    if not number < 1:
+        raise InvalidInputError(f"Expected {name} in (0, 1), got {number:g}.")
+    return number
+
+
+def _limits(bounds: Any) -> tuple[float, float] | None:
+    if bounds is None:
+        return None
+    low, high = (float(b) for b in bounds)
+    if not -np.inf < low < high < np.inf:
+        raise InvalidInputError(f"Expected finite bounds low < high, got {low:g} and {high:g}.")
+    return low, high
+
+
+def _blocks(estimator: str, shape: tuple[int, ...], xi: float) -> int:
+    """Return the number of blocks: an odd number about ``4 ln(2 d / xi)``."""
+    _among("estimator", estimator, ESTIMATORS)
+    if estimator == "truncated":
+        return 1
+    blocks = math.ceil(4.0 * math.log(2.0 * shape[1] / xi)) | 1
+    if blocks > shape[0]:
+        raise InvalidInputError(
+            f"Expected at least {blocks} records for {blocks} blocks, got {shape[0]}. "
+            "Use estimator='truncated'."
+        )
+    return blocks
+
+
+def _among(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise InvalidInputError(f"Expected {name} in {allowed}, got {value!r}.")

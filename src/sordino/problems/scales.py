@@ -1,0 +1,257 @@
+"""How large are the numbers? Histograms over powers of two, second moments of pairs, ranks.
+
+A count is the safest question there is: a record adds one to one bin, however large it is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from sordino.kernel import ClippedSum, Norm, Relation
+from sordino.problems.losses import Loss
+from sordino.problems.robust import (
+    Point,
+    Truncation,
+    gradient_blocks,
+    residuals,
+    scaled_norms,
+    squared_norms,
+)
+
+Floats = NDArray[np.float64]
+LOWEST, HIGHEST = -64, 64  # bin e holds 2^(e-1) <= |v| < 2^e; what is beyond goes to the last bin
+BINS = HIGHEST - LOWEST + 1
+REACH = 40  # quantiles are looked for up to 2^40 in magnitude
+EDGES = np.exp2(np.arange(LOWEST, HIGHEST + 1, dtype=float))  # upper edges
+
+
+def octaves(values: Floats) -> NDArray[np.int64]:
+    """Return the bin of each magnitude; -1 for what is not a number."""
+    exponent = np.frexp(values)[1].astype(np.int64)
+    exponent[values == 0] = LOWEST
+    exponent = np.clip(exponent, LOWEST, HIGHEST) - LOWEST
+    exponent[~np.isfinite(values)] = -1
+    return exponent
+
+
+def counts_of(values: Floats) -> Floats:
+    """Return the histogram of each column of ``values``, shape (columns, BINS)."""
+    bins = octaves(values)
+    return np.stack([np.bincount(b[b >= 0], minlength=BINS) for b in bins.T]).astype(float)
+
+
+def sparse_counts(block: Any, columns: int) -> Floats:
+    """Return the histograms of the stored entries of the first columns of a CSR block."""
+    bins = octaves(block.data)
+    good = (bins >= 0) & (block.indices < columns)
+    flat = block.indices[good].astype(np.int64) * BINS + bins[good]
+    return np.bincount(flat, minlength=columns * BINS).reshape(columns, BINS).astype(float)
+
+
+@dataclass(frozen=True)
+class ColumnScales(ClippedSum):
+    """For each column, how many ``|x_ij - center_j|`` lie in each octave; ``params = center``.
+
+    **Privacy.** A record adds one to one bin of each column: sqrt(columns) in L2, and sqrt(2 columns)
+    when it is replaced (one bin falls, another rises).
+    """
+
+    columns: int
+
+    def contribution(self, params: Any) -> float:
+        """Return sqrt(columns)."""
+        return math.sqrt(self.columns)
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return sqrt(columns), or sqrt(2 columns) for a replaced record."""
+        return math.sqrt(relation.contributions * self.columns)
+
+    def evaluate(self, records: Any, params: Any) -> Floats:
+        """Return the counts, shape (columns, BINS)."""
+        out = np.zeros((self.columns, BINS))
+        for _, block in records.scaled_rows(np.ones(records.count)):
+            if sparse.issparse(block):  # zeros are not counted; the centre of sparse data is zero
+                out += sparse_counts(block, self.columns)
+                continue
+            with np.errstate(over="ignore"):
+                out += counts_of(block[:, : self.columns] - (0.0 if params is None else params))
+        return out
+
+    def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> NDArray[np.int64]:
+        """Return the counts as multiples of ``spacing``, a power of two."""
+        return self.evaluate(records, params).astype(np.int64) * int(1.0 / spacing)
+
+
+@dataclass(frozen=True)
+class GradientScales(ClippedSum):
+    """How many gradient norms (or, averaged over a record's entries, gradient entries) per octave.
+
+    ``params`` is a :class:`Point`.
+
+    **Privacy.** The weights a record adds to the bins are non-negative and sum to at most
+    one: 1 in L2, sqrt 2 when it is replaced.
+    """
+
+    loss: Loss
+    by: str = "norm"
+
+    def contribution(self, params: Any) -> float:
+        """Return one."""
+        return 1.0
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return 1, or sqrt 2 for a replaced record."""
+        return math.sqrt(relation.contributions)
+
+    def evaluate(self, records: Any, params: Point) -> Floats:
+        """Return the counts, shape (1, BINS)."""
+        residual = residuals(self.loss, records, params)
+        if self.by == "norm":
+            joint = residual if residual.ndim == 1 else np.linalg.norm(residual, axis=1)
+            with np.errstate(over="ignore", invalid="ignore"):
+                return counts_of((joint * scaled_norms(records, params))[:, None])
+        out = np.zeros((1, BINS))
+        for _, parts in gradient_blocks(records, residual, params):
+            for part in parts:
+                entries = part.data if sparse.issparse(part) else part
+                out += counts_of(entries.reshape(-1, 1))
+        return out / params.size
+
+
+@dataclass(frozen=True)
+class FeatureScales(ClippedSum):
+    """How many row norms lie in each octave (the intercept included): a hint for the step size.
+
+    **Privacy.** A record adds one to one bin: 1 in L2, sqrt 2 when it is replaced.
+    """
+
+    def contribution(self, params: Any) -> float:
+        """Return one."""
+        return 1.0
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return 1, or sqrt 2 for a replaced record."""
+        return math.sqrt(relation.contributions)
+
+    def evaluate(self, records: Any, params: Any) -> Floats:
+        """Return the counts, shape (1, BINS)."""
+        return counts_of(np.asarray(records.norms)[:, None])
+
+
+def pair_differences(records: Any) -> Floats:
+    """Return ``(x_i - x_{i+h}) / sqrt 2`` for the first ``h = n // 2`` records: the location cancels."""
+    x = np.concatenate([block for _, block in records.scaled_rows(np.ones(records.count))])
+    half = len(x) // 2
+    with np.errstate(over="ignore", invalid="ignore"):
+        return (x[:half] - x[half : 2 * half]) / math.sqrt(2.0)
+
+
+@dataclass(frozen=True)
+class PairScales(ClippedSum):
+    """For each column (or for the norm of ``difference / params``), the octaves of pair differences.
+
+    **Privacy.** A record is in one pair, and removing it leaves the pair with another difference: one bin
+    falls and another rises, so sqrt(2 columns) in L2 for both relations.
+    """
+
+    columns: int
+    norms: bool = False
+
+    def contribution(self, params: Any) -> float:
+        """Return the sensitivity: a pair never vanishes, it changes."""
+        return math.sqrt(2.0 * (1 if self.norms else self.columns))
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return sqrt(2 columns), or sqrt 2 for norms."""
+        return self.contribution(params)
+
+    def evaluate(self, records: Any, params: Any) -> Floats:
+        """Return the counts, shape (columns, BINS)."""
+        pairs = pair_differences(records)
+        if not self.norms:
+            return counts_of(pairs)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return counts_of(np.sqrt(squared_norms(pairs / params))[:, None])
+
+
+@dataclass(frozen=True)
+class PairMoments(ClippedSum):
+    r"""The sum over pairs of the squares (or the outer products) of truncated differences.
+
+    ``params = scales``: a difference is truncated at 1 in these units, coordinate by coordinate for
+    squares and in norm for outer products.
+
+    **Privacy.** Squares lie in [0, 1], so a pair that changes moves each by at most 1: sqrt(columns) in L2.
+    Outer products of vectors a, b in the unit ball: ``||aa' - bb'||_F^2 = |a|^4 + |b|^4 - 2 (a.b)^2 <= 2``.
+    """
+
+    columns: int
+    products: bool = False
+
+    def contribution(self, params: Any) -> float:
+        """Return the sensitivity: a pair never vanishes, it changes."""
+        return math.sqrt(2.0 if self.products else self.columns)
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return the same for both relations."""
+        return self.contribution(params)
+
+    def evaluate(self, records: Any, params: Any) -> Floats:
+        """Return the sums of squares (columns,) or of outer products (columns, columns)."""
+        kind = Truncation(by="norm" if self.products else "coordinate")
+        with np.errstate(over="ignore", invalid="ignore"):
+            pairs = kind.apply([pair_differences(records) / params], 1.0)[0]
+        return pairs.T @ pairs if self.products else (pairs**2).sum(axis=0)
+
+
+@dataclass(frozen=True)
+class RankTree:
+    r"""For each column the counts in the nodes of a binary tree over ``2**depth`` cells of a public grid.
+
+    The cells have equal width between public ``bounds``; without bounds they grow geometrically from
+    ``2**-REACH`` to ``2**REACH`` on both sides of zero. The root, the public number of records, is left out.
+
+    **Privacy.** A record is in one node per level and column: sqrt(depth columns) in L2, sqrt(2 depth
+    columns) when it is replaced.
+    """
+
+    columns: int
+    depth: int
+    bounds: tuple[float, float] | None = None
+    norm = Norm.L2
+
+    @property
+    def edges(self) -> Floats:
+        """The inner borders of the cells."""
+        if self.bounds is not None:
+            return np.linspace(*self.bounds, 2**self.depth + 1)[1:-1]
+        side = np.exp2(np.linspace(-REACH, REACH, 2 ** (self.depth - 1) - 1))
+        return np.concatenate([-side[::-1], [0.0], side])
+
+    def contribution(self, params: Any) -> float:
+        """Return sqrt(depth columns)."""
+        return math.sqrt(self.depth * self.columns)
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return sqrt(depth columns), or sqrt(2 depth columns) for a replaced record."""
+        return math.sqrt(relation.contributions * self.depth * self.columns)
+
+    def evaluate(self, records: Any, params: Any) -> Floats:
+        """Return the counts level by level from below the root, shape (columns, 2^(depth+1) - 2)."""
+        edges, leaves = self.edges, np.zeros((self.columns, 2**self.depth))
+        for _, block in records.scaled_rows(np.ones(records.count)):
+            for j in range(self.columns):
+                values = block[:, j][np.isfinite(block[:, j])]
+                cells = np.searchsorted(edges, values, side="right")
+                leaves[j] += np.bincount(cells, minlength=leaves.shape[1])
+        levels = [leaves]
+        while levels[0].shape[1] > 2:
+            below = levels[0]
+            levels.insert(0, below[:, ::2] + below[:, 1::2])
+        return np.concatenate(levels, axis=1)

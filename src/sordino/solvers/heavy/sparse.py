@@ -1,0 +1,173 @@
+"""Sparse learning from heavy-tailed data (Algorithm 5)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.kernel import (
+    ClippedSum,
+    Curator,
+    Disjoint,
+    Full,
+    GumbelTopK,
+    LaplacePeeling,
+    Norm,
+    Plan,
+    Release,
+)
+from sordino.problems.losses import Loss
+from sordino.problems.problem import Problem
+from sordino.problems.robust import Point, RobustGradient, Truncation
+from sordino.solvers.base import Options
+from sordino.solvers.heavy.mean import share_relative
+from sordino.solvers.heavy.scaling import Scaling
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A step from a point, on some flat coordinates; all of it public or released before."""
+
+    point: Point
+    length: float
+    coordinates: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class GradientStep(ClippedSum):
+    r"""``w - length (sum of truncated gradients / records + ridge w)`` on the coordinates of a :class:`Step`.
+
+    **Privacy.** One record moves each coordinate by at most ``lam = length * threshold / records`` (twice when
+    replaced): lam in Linf, ``sqrt(coordinates) lam`` in L2. ``records`` is a public constant.
+    """
+
+    loss: Loss
+    records: float
+    ridge: float = 0.0
+    zero: bool = False
+    norm: Norm = Norm.LINF
+
+    def contribution(self, params: Step) -> float:
+        """Return lam, or lam times the root of the number of coordinates."""
+        lam = params.length * params.point.threshold / self.records
+        return lam if self.norm is Norm.LINF else lam * math.sqrt(params.coordinates.size)
+
+    def evaluate(self, records: Any, params: Step) -> Floats:
+        """Return the new point on the asked coordinates."""
+        point = params.point
+        mean = RobustGradient(self.loss, Truncation(zero=self.zero)).evaluate(records, point)
+        slope = mean / self.records + self.ridge * point.w / np.square(point.scales)
+        return (point.w - params.length * slope).reshape(-1)[params.coordinates]
+
+
+@dataclass(frozen=True)
+class HeavyTailedSparse:
+    r"""``w <- top-s(w - step (truncated mean gradient))`` with a private choice of the s coordinates.
+
+    Parameters
+    ----------
+    sparsity : s, the number of coefficients that survive; None keeps all and selects nothing.
+    steps : their number T.
+    scaling : threshold B, step size and column scales, given or learned.
+    split : step t sees the t-th of T chunks (paper); False, better under zCDP, sees all records each time.
+    selection : ``"gumbel"`` (one-shot Gumbel top-s, Gaussian values) or ``"peeling"`` (paper, Laplace).
+    zero : set truncated entries to zero (paper) instead of clipping them.
+
+    **Privacy.** Per step one selection (``s lam^2 / (2 beta^2)`` zCDP) and one Gaussian release of the s values,
+    with equal shares; or one peeling. The intercept gets a Gaussian release and is never selected.
+    """
+
+    sparsity: int | None
+    steps: int
+    scaling: Scaling = Scaling()
+    split: bool = False
+    selection: str = "gumbel"
+    zero: bool = False
+
+    @classmethod
+    def configured(cls, problem: Problem, options: Options) -> HeavyTailedSparse:
+        """Fill what the user left open from public facts; ``clip_norm`` is the threshold B."""
+        steps = 20 if options.max_iter is None else options.max_iter
+        scaling = Scaling(fixed=options.clip_norm, step=options.step(problem))
+        return cls(options.n_nonzero_coefs, steps, scaling)
+
+    def plan(self, problem: Problem) -> Plan:
+        """Declare the histograms, the selections and the values."""
+        rows = Disjoint(self.steps) if self.split else Full()
+        paid = 2 if self.split else 2 * self.steps  # a selection costs as much as its values
+        releases = self.scaling.releases(problem, "coordinate", paid, self.steps)
+        query = GradientStep(problem.loss, self._records(problem), problem.ridge, self.zero)
+        for name, mechanism in self._mechanisms(problem).items():
+            norm = Norm.LINF if name == "select" else Norm.L2
+            asked = replace(query, norm=norm)
+            releases[name] = Release(asked, mechanism, rows, self.steps, mean=False)
+        return problem.planned(**releases)
+
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
+        """Yield the iterates."""
+        scales, length = self.scaling.start(curator, problem)
+        point = Point(np.zeros(problem.shape), 1.0, scales)
+        refresh = self.scaling.refreshes(self.steps)
+        for t in range(self.steps):
+            if t in refresh:
+                noise = self._noise(curator, problem) * (self.steps if self.split else 1)
+                cut = self.scaling.threshold(curator, problem.population, point, noise)
+                point = replace(point, threshold=cut)
+            point = replace(point, w=self._move(curator, problem, point, length))
+            yield point.w / scales
+
+    def _records(self, problem: Problem) -> float:
+        return problem.population / (self.steps if self.split else 1)
+
+    def _selects(self, problem: Problem) -> bool:
+        return self.sparsity is not None and self.sparsity < problem.features * problem.outputs
+
+    def _mechanisms(self, problem: Problem) -> dict[str, Any]:
+        if not self._selects(problem):
+            return {"values": problem.gaussian()}
+        s = int(self.sparsity or 0)
+        if self.selection == "gumbel":
+            chooser = GumbelTopK(relative=math.sqrt(s), count=s, absolute=True)
+            return {"select": chooser, "values": problem.gaussian()}
+        peeling = {"select": LaplacePeeling(relative=math.sqrt(5.0 * s), count=s)}
+        if not problem.kept:
+            return peeling
+        # One more value beside s peeled ones gets a small share.
+        return {**peeling, "values": problem.gaussian(share_relative(1.0 / (s + 1)))}
+
+    def _move(self, curator: Curator, problem: Problem, point: Point, length: float) -> Floats:
+        w, out = point.w, np.zeros(point.size)
+        free = free_coordinates(w, problem.features)
+        kept = np.setdiff1d(np.arange(w.size), free)
+        chosen = np.arange(w.size)
+        if self._selects(problem):
+            best = curator.release("select", Step(point, length, free))
+            if self.selection == "gumbel":
+                chosen = np.concatenate([free[best], kept])
+            else:
+                out[free[best.indices]] = best.values
+                chosen = kept
+        if chosen.size:
+            out[chosen] = curator.release("values", Step(point, length, chosen))
+        return out.reshape(w.shape)
+
+    def _noise(self, curator: Curator, problem: Problem) -> float:
+        """Return the noise of one coordinate in units of ``length * threshold / records``."""
+        selects = self._selects(problem)
+        mechanism = curator.plan.releases["select" if selects else "values"].mechanism
+        size = 1 if selects else problem.columns * problem.outputs
+        scale = (mechanism.multiplier or 0.0) * curator.plan.relation.contributions
+        return scale * math.sqrt(size)
+
+
+def free_coordinates(w: Floats, features: int) -> NDArray[np.int64]:
+    """Return the flat positions that may be thresholded: all but the intercept column."""
+    grid = np.arange(np.size(w)).reshape(np.shape(w))
+    return grid[..., :features].reshape(-1)

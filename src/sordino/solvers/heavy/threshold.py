@@ -1,0 +1,93 @@
+r"""Where to truncate: from a known moment, or from a noisy histogram of scales.
+
+Raising the threshold t costs noise, ``z t / n`` per unit of t (z: the noise of the mean in units of t / n),
+and saves bias, ``P(|x| > t)`` per unit of t. Both balance where about z records lie beyond t. With
+``E|x|^(1+v) <= u`` Markov's inequality puts that point at ``t = (u n / z)^(1/(1+v))``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.problems.scales import BINS, EDGES
+
+Floats = NDArray[np.float64]
+LARGEST = 2.0**250  # stands for "no truncation": far beyond any data, and its fourth power is finite
+SURE = 4.0  # a bin is seen when it stands this many noise widths above zero
+
+
+def moment_threshold(bound: float, order: float, count: float, noise: float, log: float) -> float:
+    r"""Return ``(u n / (ln(1/xi) z))^(1/(1+v))``, the paper's threshold with the exact constant z.
+
+    Parameters: ``bound`` is u, ``order`` is v, ``count`` is n, ``noise`` is z (the std of the mean's noise in
+    units of threshold / n), ``log`` is ln(1/xi).
+    """
+    if noise <= 0:
+        return LARGEST
+    return float(min((bound * count / (log * noise)) ** (1.0 / (1.0 + order)), LARGEST))
+
+
+@dataclass(frozen=True)
+class Tail:
+    """What a noisy histogram of magnitudes tells.
+
+    ``edge`` is the end of the last octave that stands out of the noise, ``beyond`` the number of values
+    past it if the tail falls like ``t^-index`` from there on, ``counts`` the histogram up to the edge.
+    """
+
+    edge: float
+    beyond: float
+    counts: Floats
+    noise: float
+    index: float
+
+    @classmethod
+    def read(cls, counts: Floats, noise: float, index: float) -> Tail:
+        """Find the last octave that is seen and extrapolate from it with the declared tail index."""
+        seen = np.flatnonzero(counts > max(SURE * noise, 0.5))
+        last = int(seen[-1]) if seen.size else int(np.argmax(counts))
+        inside = np.where(np.arange(BINS) <= last, np.maximum(counts, 0.0), 0.0)
+        beyond = float(inside[last] / (2.0**index - 1.0))
+        return cls(float(EDGES[last]), beyond, inside, noise, index)
+
+    def threshold(self, noise: float) -> float:
+        """Return the point with about ``noise`` values beyond it, at least the edge."""
+        if noise <= 0:  # without noise the histogram is exact, and nothing lies beyond its edge
+            return self.edge
+        return float(self.edge * max(1.0, self.beyond / noise) ** (1.0 / self.index))
+
+    def bias(self, threshold: float, count: float, power: int = 1, zero: bool = False) -> float:
+        r"""Return what truncation at t hides of ``E|x|^p`` if the tail falls like ``t^-a`` beyond the edge.
+
+        Clipping hides ``P(|x| > t) t^p / (a/p - 1)``; setting to zero hides ``P(|x| > t) t^p`` more.
+        """
+        share = self.beyond / count * (self.edge / threshold) ** self.index
+        return float(share * threshold**power * (power / (self.index - power) + zero))
+
+    def moment(self, threshold: float, count: float, power: int) -> float:
+        """Return a bound of ``E min(|x|, t)^p``: upper edges, two noise widths, the tail."""
+        sizes = np.minimum(EDGES, threshold) ** power
+        body = float(self.counts @ sizes)
+        width = self.noise * float(np.sqrt(np.sum(sizes[self.edge >= EDGES] ** 2)))
+        return (body + 2.0 * width + self.beyond * self._tail_moment(threshold, power)) / count
+
+    def _tail_moment(self, threshold: float, power: int) -> float:
+        # E[min(x, t)^p | x > edge] for a Pareto tail of index a.
+        a, top = self.index, max(threshold, self.edge)
+        if abs(power - a) < 1e-9:
+            return float(self.edge**a * (1.0 + a * math.log(top / self.edge)))
+        at_top = self.edge**a * top ** (power - a)
+        return float(at_top + a / (power - a) * (at_top - self.edge**power))
+
+
+def known_bias(bound: float, order: float, threshold: float, zero: bool) -> float:
+    r"""Return the largest bias of truncation at t when ``E|x|^(1+v) <= u``.
+
+    ``u t^-v`` for setting to zero; clipping hides at most ``(|x| - t)_+ <= |x|^(1+v) t^-v v^v / (1+v)^(1+v)``.
+    """
+    worst = 1.0 if zero else order**order / (1.0 + order) ** (1.0 + order)
+    return bound * worst * threshold**-order
