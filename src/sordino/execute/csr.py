@@ -135,3 +135,24 @@ def scatter_touched(indptr: Any, data: Any, rows: Any, layout: Any, coef: Floats
             if c != 0.0:
                 out[layout[at]] += c * data[p]
             at += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def square_margins(indptr: Any, indices: Any, data: Any, rows: Any, weights: Floats, out: Floats) -> None:
+    """Write ``sum_j weights_j x_ij^2`` for the given rows."""
+    for i in range(rows.size):
+        total = 0.0
+        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            value = float(data[p])
+            total += value * value * weights[indices[p]]
+        out[i] = total
+
+
+@numba.njit(cache=True, nogil=True)
+def square_scatter(indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, out: Floats) -> None:
+    """Add ``coef_i x_i^2`` to ``out``."""
+    for i in range(rows.size):
+        if coef[i] != 0.0:
+            for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
+                value = float(data[p])
+                out[indices[p]] += coef[i] * value * value

@@ -36,6 +36,7 @@ class LocalExecutor:
     intercept: float = 0.0
     _norms: Any = field(init=False, repr=False)
     _scale: Any = field(init=False, repr=False)
+    _all: Any = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         if self.data_norm is not None and not 0 < self.data_norm < np.inf:
@@ -75,6 +76,13 @@ class LocalExecutor:
 
     def records(self, rows: NDArray[np.int64] | None, lazy: bool = False) -> Any:
         """Return the rows with the operations of queries; for queries only."""
+        if rows is not None or lazy:
+            return self._records(rows, lazy)
+        if self._all is None:
+            object.__setattr__(self, "_all", self._records(None))
+        return self._all
+
+    def _records(self, rows: NDArray[np.int64] | None, lazy: bool = False) -> Any:
         if not sparse.issparse(self.matrix):
             pick = slice(None) if rows is None else rows
             return self._select(DenseRecords, pick, self.matrix[pick])
@@ -161,7 +169,7 @@ def _dense_norms(block: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _clip_factors(norms: NDArray[np.float64], bound: float | None) -> NDArray[np.float64]:
-    if bound is None:
-        return np.ones_like(norms)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(norms > bound, bound / norms, 1.0)
+    factors = np.ones_like(norms)
+    if bound is not None:
+        np.divide(bound, norms, out=factors, where=norms > bound)
+    return factors

@@ -1,0 +1,95 @@
+"""Rows through a public affine map, without storing the mapped rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from sordino.execute import csr
+
+Floats = NDArray[np.float64]
+
+
+class AffineView:
+    r"""The records ``z_i = clip_1(scale * (x_i - shift))`` with an intercept entry.
+
+    ``z_i . w = c_i (x_i . (scale w) - (scale shift) . w)``, so a sparse matrix stays sparse: the shift is a
+    correction of rank one.
+    """
+
+    def __init__(self, base: Any, affine: Any) -> None:
+        self._base, self._affine = base, affine
+        self._offset = affine.scale * affine.shift
+        self.targets = base.targets
+        self.sizes = self._sizes()
+        with np.errstate(divide="ignore"):
+            self._clip = np.where(self.sizes > 1.0, 1.0 / self.sizes, 1.0)
+        self.norms = np.hypot(self.sizes * self._clip, affine.intercept)
+
+    def margins(self, w: Floats) -> Floats:
+        """Return ``z_i . w``, one column per output."""
+        weights = w[..., :-1] if self._affine.intercept else w
+        out = self._products(weights * self._affine.scale) - weights @ self._offset
+        out = out * (self._clip if out.ndim == 1 else self._clip[:, None])
+        return out + self._affine.intercept * w[..., -1] if self._affine.intercept else out
+
+    def weighted_sum(self, coefficients: Floats) -> Floats:
+        """Return ``sum_i c_i z_i``, one row per output."""
+        clipped = coefficients * (self._clip if coefficients.ndim == 1 else self._clip[:, None])
+        raw = self._base.weighted_sum(clipped)[..., : self._base.features] * self._affine.scale
+        out = raw - np.multiply.outer(clipped.sum(axis=0), self._offset)
+        if not self._affine.intercept:
+            return out
+        last = self._affine.intercept * coefficients.sum(axis=0)
+        return np.concatenate([out, np.asarray(last)[..., None]], axis=-1)
+
+    def _products(self, weights: Floats) -> Floats:
+        if self._base.intercept:
+            weights = np.concatenate([weights, np.zeros((*weights.shape[:-1], 1))], axis=-1)
+        return self._base.margins(weights)
+
+    def _sizes(self) -> Floats:
+        affine = self._affine
+        weights = affine.scale**2
+        square = square_products(self._base, weights)
+        cross = self._products(weights * affine.shift)
+        sizes = np.sqrt(np.maximum(square - 2 * cross + weights @ affine.shift**2, 0.0))
+        # Rounding errors of the difference of squares stay below this; sizes may only be over-estimated.
+        slack = 1e-7 * np.sqrt(np.maximum(square, 0.0) + weights @ affine.shift**2)
+        return np.where(np.isfinite(self._base.norms), sizes + slack, np.nan)
+
+
+def square_products(base: Any, weights: Floats) -> Floats:
+    """Return ``sum_j weights_j x_ij^2`` for each clipped row."""
+    x = base.matrix
+    if sparse.issparse(x):
+        out = np.empty(base.count)
+        csr.square_margins(x.indptr, x.indices, x.data, base.rows, weights, out)
+    else:
+        out = np.concatenate([np.square(block) @ weights for block in _blocks(base)] or [np.empty(0)])
+    return out * base.scale**2
+
+
+def column_moments(base: Any) -> tuple[Floats, Floats]:
+    """Return the sums of the columns and of their squares, over clipped rows."""
+    usable = np.isfinite(base.norms).astype(float)
+    first = base.weighted_sum(usable)[: base.features]
+    x, coefficients = base.matrix, usable * base.scale**2
+    second = np.zeros(base.features)
+    if sparse.issparse(x):
+        csr.square_scatter(x.indptr, x.indices, x.data, base.rows, coefficients, second)
+    else:
+        start = 0
+        for block in _blocks(base):
+            second += coefficients[start : start + len(block)] @ np.square(block)
+            start += len(block)
+    return first, second
+
+
+def _blocks(base: Any) -> Any:
+    step = max(1, (1 << 20) // max(1, base.features))
+    for start in range(0, base.count, step):
+        yield base.matrix[start : start + step].astype(np.float64, copy=False)

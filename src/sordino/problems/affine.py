@@ -1,0 +1,132 @@
+"""Rows seen through a public affine map, and the releases that find a good one."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.kernel import ClippedSum, Relation
+from sordino.problems.glm import check_clip, clip_residuals
+from sordino.problems.losses import Loss
+
+Floats = NDArray[np.float64]
+
+# Sizes are counted on a logarithmic grid from 2^-30 to 2^10.
+_LOWEST, _HIGHEST = -30, 10
+
+
+@dataclass(frozen=True, eq=False)
+class Affine:
+    r"""The map ``x -> clip_1(scale * (x - shift))``, with a constant ``intercept`` entry behind it.
+
+    All its numbers are public: released before, or constants.
+    """
+
+    shift: Floats
+    scale: Floats
+    intercept: float
+
+    def resized(self, factor: float) -> Affine:
+        """Return the map with all scales multiplied."""
+        return Affine(self.shift, self.scale * factor, self.intercept)
+
+    def restricted(self, columns: NDArray[np.bool_]) -> Affine:
+        """Return the map that drops the other columns."""
+        return Affine(np.where(columns, self.shift, 0.0), np.where(columns, self.scale, 0.0), self.intercept)
+
+    def coefficients(self, w: Floats, constant: float) -> Floats:
+        """Return the weights on the original columns, and on its intercept column ``constant``."""
+        raw = w[..., :-1] * self.scale if self.intercept else w * self.scale
+        if not self.intercept:
+            return raw
+        offset = self.intercept * w[..., -1] - raw @ self.shift
+        return np.concatenate([raw, np.asarray(offset / constant)[..., None]], axis=-1)
+
+
+@dataclass(frozen=True)
+class ColumnMoments(ClippedSum):
+    r"""``sum_i (x_i / R, x_i^2 / R^2)``: the sums of the columns and of their squares.
+
+    With ``||x_i|| <= R`` both halves have norm at most 1, together at most sqrt 2.
+    """
+
+    data_norm: float
+
+    def contribution(self, params: Any) -> float:
+        """Return sqrt 2."""
+        return math.sqrt(2.0)
+
+    def evaluate(self, records: Any, params: Any) -> Floats:
+        """Return the two sums behind each other."""
+        first, second = records.column_moments()
+        return np.concatenate([first / self.data_norm, second / self.data_norm**2])
+
+
+@dataclass(frozen=True)
+class SizeCounts(ClippedSum):
+    """How many records have their size in each cell of a logarithmic grid: a record adds one to one count.
+
+    ``of="rows"`` measures rows through the map ``params``, ``of="targets"`` the targets. An octave has
+    ``cells`` cells.
+    """
+
+    of: str
+    cells: int = 1
+
+    def contribution(self, params: Any) -> float:
+        """Return 1."""
+        return 1.0
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return 1, or sqrt 2 when a record moves from one count to another."""
+        return math.sqrt(relation.contributions)
+
+    def evaluate(self, records: Any, params: Any) -> Floats:
+        """Return the counts."""
+        sizes = np.abs(records.targets) if self.of == "targets" else records.through(params).sizes
+        with np.errstate(divide="ignore", invalid="ignore"):
+            cell = np.ceil(self.cells * (np.clip(np.log2(sizes), _LOWEST, _HIGHEST) - _LOWEST))
+        return np.bincount(
+            cell[np.isfinite(sizes)].astype(int), minlength=self.cells * (_HIGHEST - _LOWEST) + 1
+        ).astype(float)
+
+    def quantile(self, counts: Floats, share: float, noise: float) -> float:
+        """Return the size below which about ``share`` of the noisy counts lie.
+
+        Counts within three noise levels of zero are noise. Free: it reads released counts only.
+        """
+        kept = np.where(counts > 3 * noise, counts, 0.0)
+        if not kept.any():
+            kept = np.where(counts == counts.max(), 1.0, 0.0)
+        first = int(np.argmax(np.cumsum(kept) >= share * kept.sum()))
+        return float(2.0 ** (first / self.cells + _LOWEST))
+
+
+@dataclass(frozen=True)
+class AffineGradient(ClippedSum):
+    r"""``sum_i clip_C(r_i z_i)`` for the mapped rows ``z_i``, on all coordinates or on a public mask.
+
+    ``params = (w, affine, mask, target_scale)``; a mask of None means every coordinate.
+    """
+
+    loss: Loss
+    clip: float
+
+    def __post_init__(self) -> None:
+        check_clip(self.clip)
+
+    def contribution(self, params: Any) -> float:
+        """Return the clip norm."""
+        return self.clip
+
+    def evaluate(self, records: Any, params: Any) -> Floats:
+        """Return the clipped sum, or its entries on the mask."""
+        w, affine, mask, target_scale = params
+        view = records.through(affine)
+        residual = self.loss.residual(view.margins(w), view.targets / target_scale)
+        value = view.weighted_sum(clip_residuals(residual, view.norms, self.clip))
+        return value if mask is None else value[mask]

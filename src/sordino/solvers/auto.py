@@ -1,0 +1,186 @@
+"""The default: find good coordinates, descend with momentum, threshold late, polish on the support."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.errors import UnsupportedError
+from sordino.kernel import Curator, Full, Plan, Release
+from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeCounts
+from sordino.problems.problem import Problem
+from sordino.solvers.base import Options
+from sordino.solvers.descent import Noise, masked, noise_limited_step, noisy_descent
+
+Floats = NDArray[np.float64]
+
+# Shares of the budget (of rho); what is left goes to the gradients.
+MOMENTS, SIZES, POLISH = 0.06, 0.02, 0.30
+# Margin noise that the last iterate may carry: dense models, models still to be thresholded, polishing.
+DENSE, SELECTING, POLISHING = 1.2, 0.3, 1.0
+INTERCEPT = 0.25
+COLUMN_POWER = 0.75
+CLIP = 0.35
+# Rows larger than this share of the records are clipped.
+TYPICAL = 0.9
+
+
+@dataclass(frozen=True)
+class Auto:
+    r"""Private column means and scales, noisy Nesterov descent, thresholding, descent on the support.
+
+    1. The sums of the columns and of their squares are released (a small share). Columns are centred
+       and divided by ``variance^(power/2)``, floored at the noise; a released histogram of row sizes sets
+       the scale. Without centring, one direction would hold all of the curvature.
+    2. ``steps`` noisy gradients drive Nesterov descent. The step is the largest at which the noise of the
+       margins stays below a constant, so it grows with n and epsilon.
+    3. With a sparsity, the largest coefficients are kept, the sizes of the restricted rows are released
+       (they are smaller, and so is the noise), and a share of the budget polishes the support.
+
+    **Privacy.** Gaussian releases of clipped sums over all records; everything else is post-processing
+    of released numbers or a function of n, d, k, epsilon and delta.
+    """
+
+    sparsity: int | None
+    steps: int
+    polish_steps: int
+    clip: float
+    step: float | None
+    center: bool
+
+    @classmethod
+    def configured(cls, problem: Problem, options: Options) -> Auto:
+        """Choose from public facts."""
+        options.chosen()
+        if problem.secure_noise:
+            raise UnsupportedError(
+                "secure_noise=True is not proven for solver='auto' (centred rows are dense). "
+                "Use solver='ight' or solver='sgd-ht' with secure_noise=True."
+            )
+        k = options.n_nonzero_coefs
+        sparse = k is not None and k < problem.features * problem.outputs
+        steps = options.max_iter or (30 if sparse else 50)
+        clip = CLIP if options.clip_norm is None else options.clip_norm
+        return cls(k if sparse else None, steps, 20, clip, options.step_size, bool(problem.intercept))
+
+    def plan(self, problem: Problem) -> Plan:
+        """Declare the moments, the sizes, the gradients and the polishing."""
+        gradient = AffineGradient(problem.loss, self.clip)
+        cells = grid_cells(problem)
+        queries: dict[str, tuple[Any, int, float]] = {
+            "moments": (ColumnMoments(problem.data_norm), 1, MOMENTS),
+            "sizes": (SizeCounts("rows", cells), 1, SIZES),
+        }
+        if problem.loss.name in ("squared", "huber"):
+            queries["targets"] = (SizeCounts("targets", cells), 1, SIZES)
+        if self.sparsity is not None:
+            queries["support-sizes"] = (SizeCounts("rows", cells), 1, SIZES)
+            queries["polish"] = (gradient, self.polish_steps, POLISH)
+        queries["gradient"] = (gradient, self.steps, 1.0 - sum(share for _, _, share in queries.values()))
+        return problem.planned(
+            **{
+                name: Release(query, problem.gaussian(math.sqrt(times / share)), Full(), times, mean=False)
+                for name, (query, times, share) in queries.items()
+            }
+        )
+
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
+        """Yield the iterates; the last one is on the original columns."""
+        affine = self._mapped(curator, problem)
+        unit = self._target_unit(curator, problem)
+        w = np.zeros(problem.shape)
+        budget = DENSE if self.sparsity is None else SELECTING
+        for w in self._descend(curator, problem, "gradient", (affine, None, unit), w, self.steps, budget):
+            yield w
+        if self.sparsity is not None:
+            mask = top_mask(w, self.sparsity, problem.kept)
+            columns = mask if mask.ndim == 1 else mask.any(axis=0)
+            narrow = affine.restricted(columns[: problem.features])
+            size = self._size(curator, "support-sizes", narrow)
+            narrow = narrow.resized(1.0 / size)
+            w = np.where(mask, w, 0.0)
+            w[..., : problem.features] *= size
+            affine = narrow
+            for w in self._descend(
+                curator, problem, "polish", (affine, mask, unit), w, self.polish_steps, POLISHING
+            ):
+                yield w
+        yield affine.coefficients(w, problem.intercept) * unit
+
+    def _descend(
+        self,
+        curator: Curator,
+        problem: Problem,
+        name: str,
+        view: tuple[Affine, Any, float],
+        start: Floats,
+        steps: int,
+        budget: float,
+    ) -> Iterator[Floats]:
+        affine, mask, unit = view
+        n = problem.population
+        coordinates = start.size if mask is None else int(mask.sum())
+        noise = Noise(noise_std(curator, name) / n, coordinates)
+        step = noise_limited_step(budget, steps, noise) if self.step is None else self.step
+
+        def gradient(w: Floats) -> Floats:
+            return curator.release(name, (w, affine, mask, unit)) / n
+
+        asked = gradient if mask is None else masked(gradient, mask)
+        return noisy_descent(asked, start, steps, step, noise, problem.ridge)
+
+    def _mapped(self, curator: Curator, problem: Problem) -> Affine:
+        n, d, radius = problem.population, problem.features, problem.data_norm
+        released = curator.release("moments") / n
+        floor = 2.0 * noise_std(curator, "moments") / n
+        mean = shrunk(released[:d], floor / 2) * radius if self.center else np.zeros(d)
+        variance = np.maximum(released[d:] - (mean / radius) ** 2, max(floor, 1e-12))
+        scale = variance ** (-COLUMN_POWER / 2)
+        affine = Affine(mean, scale / (scale.max() * radius), INTERCEPT if problem.intercept else 0.0)
+        return affine.resized(1.0 / self._size(curator, "sizes", affine))
+
+    def _size(self, curator: Curator, name: str, affine: Affine | None) -> float:
+        counts = curator.release(name, affine)
+        query: Any = curator.plan.releases[name].query
+        return float(query.quantile(counts, TYPICAL, noise_std(curator, name)))
+
+    def _target_unit(self, curator: Curator, problem: Problem) -> float:
+        if "targets" not in curator.plan.releases:
+            return 1.0
+        return min(self._size(curator, "targets", None), problem.target_bound)
+
+
+def grid_cells(problem: Problem) -> int:
+    """Return how finely sizes are counted: as finely as the noise of the counts allows."""
+    signal = problem.population * min(problem.epsilon, 4.0)
+    return 4 if signal > 4000 else 2 if signal > 1000 else 1
+
+
+def noise_std(curator: Curator, name: str) -> float:
+    """Return the standard deviation of a planned Gaussian sum: public, it is in the plan."""
+    release = curator.plan.releases[name]
+    return float(release.mechanism.multiplier or 0.0) * release.sensitivity(curator.plan.relation)
+
+
+def shrunk(values: Floats, noise: float) -> Floats:
+    """Shrink noisy means towards zero, those below about the noise level to zero."""
+    if noise == 0:
+        return values
+    return values * np.maximum(0.0, 1.0 - 2.0 * (noise / np.maximum(np.abs(values), 1e-300)) ** 2)
+
+
+def top_mask(w: Floats, count: int, kept: int) -> NDArray[np.bool_]:
+    """Mark the ``count`` largest magnitudes and the last ``kept`` columns."""
+    mask = np.zeros(w.shape, dtype=bool)
+    free = np.abs(w[..., : w.shape[-1] - kept])
+    best = np.argpartition(free.reshape(-1), free.size - count)[free.size - count :]
+    inner = np.zeros(free.size, dtype=bool)
+    inner[best] = True
+    mask[..., : w.shape[-1] - kept] = inner.reshape(free.shape)
+    mask[..., w.shape[-1] - kept :] = True
+    return mask

@@ -1,0 +1,78 @@
+"""Nesterov descent on noisy gradients, with a step that looks at released numbers only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+MOMENTUM = 0.9
+FIRST_STEP = 4.0
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The public standard deviation of each coordinate of a released mean gradient."""
+
+    std: float
+    coordinates: int
+
+    @property
+    def energy(self) -> float:
+        """The expected squared norm of the noise."""
+        return self.std**2 * self.coordinates
+
+
+def noisy_descent(
+    gradient: Callable[[Floats], Floats], start: Floats, steps: int, step: float, noise: Noise, ridge: float
+) -> Iterator[Floats]:
+    r"""Yield the iterates of ``steps`` Nesterov steps of size at most ``step``.
+
+    The step doubles from a safe one up to ``step``, and is cut to one over the largest curvature seen
+    between two released gradients. Both points carry the noise of the earlier gradient, which looks like
+    curvature; its expectation is known and subtracted.
+    """
+    w, velocity, earlier, curvature, last = start, np.zeros_like(start), None, 0.0, 0.0
+    for t in range(steps):
+        ahead = w + MOMENTUM * velocity
+        g = gradient(ahead) + ridge * ahead
+        if earlier is not None:
+            curvature = max(curvature, _curvature(ahead - earlier[0], g - earlier[1], last, noise))
+        earlier = (ahead, g)
+        last = min(step, FIRST_STEP * 2.0**t, 1.0 / curvature if curvature > 0 else math.inf)
+        velocity = MOMENTUM * velocity - last * g
+        w = w + velocity
+        yield w
+
+
+def _curvature(moved: Floats, changed: Floats, step: float, noise: Noise) -> float:
+    length = float(np.vdot(moved, moved))
+    spurious = step * (1 + MOMENTUM) * noise.energy
+    return (float(np.vdot(moved, changed)) - spurious) / length if length > 0 else 0.0
+
+
+def noise_limited_step(budget: float, steps: int, noise: Noise, limit: float = 1e4) -> float:
+    """Return the step at which the noise of the last margin has about the std ``budget``.
+
+    ``steps`` Nesterov steps of size h add up noise of std about ``h sqrt(steps) std / (1 - momentum)`` in each
+    coordinate, and rows have norm at most one.
+    """
+    if noise.std == 0:
+        return limit
+    return min(limit, budget * (1 - MOMENTUM) / (math.sqrt(steps) * noise.std))
+
+
+def masked(gradient: Callable[[Any], Floats], mask: NDArray[np.bool_]) -> Callable[[Floats], Floats]:
+    """Spread a gradient that was released on a mask over the full shape."""
+
+    def full(w: Floats) -> Floats:
+        out = np.zeros(mask.shape)
+        out[mask] = gradient(w)
+        return out
+
+    return full
