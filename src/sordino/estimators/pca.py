@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.errors import InvalidInputError
 from sordino.estimators.checks import check_count, check_data, check_positive
 from sordino.estimators.fitting import Budget, run_privately
+from sordino.estimators.pca_checks import axes_to_follow, checked_options, public_facts
 from sordino.estimators.pca_paper import published
+from sordino.estimators.pca_stream import PcaStream
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
 from sordino.problems.covariance import PcaProblem
-from sordino.solvers.pca import PcaOptions, Principal, automatic, choose_count, make_pca_solver
+from sordino.solvers.pca import Principal, choose_count, make_pca_solver
 
 _NOISES = ("sound", "paper")
-_RULES = ("gap", "broken-stick")
-# A solver that never holds a d x d matrix follows at most this many axes when their number is chosen.
-_FOLLOWED = 50
 
 
 class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -133,8 +133,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> PCA:
         """Fit the axes; the budget is spent here. ``y`` is ignored."""
         X = check_data(self, X, ensure_min_samples=2)
-        problem, options = self._problem(*X.shape), self._options()
-        budget = Budget.checked(self.epsilon, self.delta, problem.population, self.ledger, self.dataset_id)
+        self.__dict__.pop("_stream", None)
+        budget = self._budget(X.shape[0])
+        problem, options = self._problem(*X.shape, budget), checked_options(self)
         solver, paper = make_pca_solver(self.solver, problem, options), None
         if self.noise == "paper":
             solver, paper = published(solver, problem, options, budget)
@@ -150,6 +151,32 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         )
         self.privacy_, self.n_iter_ = fitted.report, fitted.steps
         return self._keep(fitted.result, problem)
+
+    @available_if(lambda self: self.solver in ("auto", "gauss") and self.noise == "sound")
+    def partial_fit(self, X: Any, y: Any = None) -> PCA:
+        """Add one of ``n_chunks`` chunks; the first call plans and pays for all of them.
+
+        **Privacy.** Each record may be in one chunk only; then the whole stream costs one budget. The
+        plan is made for chunks of the size of the first one.
+        """
+        stream = getattr(self, "_stream", None)
+        X = check_data(self, X, ensure_min_samples=2, reset=stream is None)
+        if stream is None:
+            self._stream = stream = self._open_stream(*X.shape)
+        found, problem = stream.absorb(X)
+        self.privacy_, self.n_iter_ = stream.report, stream.chunks
+        return self._keep(found, problem)
+
+    def _open_stream(self, rows: int, features: int) -> PcaStream:
+        parts = check_count("n_chunks", self.n_chunks, 1, None, "It is the length of the stream.") or 1
+        budget = self._budget(rows * parts)
+        problem = self._problem(rows * parts, features, budget)
+        return PcaStream(problem, parts, budget, public_facts(problem))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # An open stream holds its noise source, which must not be copied: a copy starts a new stream.
+        state = super().__getstate__()
+        return {key: value for key, value in state.items() if key != "_stream"}
 
     def transform(self, X: Any) -> np.ndarray:
         """Return the coordinates of rows on the axes; sparse rows are not made dense."""
@@ -183,8 +210,12 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             return self.components_
         return self.components_ / np.sqrt(self.explained_variance_)[:, None]
 
-    def _problem(self, n: int, d: int) -> PcaProblem:
-        _among("noise", self.noise, _NOISES)
+    def _budget(self, n: int) -> Budget:
+        return Budget.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
+
+    def _problem(self, n: int, d: int, budget: Budget) -> PcaProblem:
+        if self.noise not in _NOISES:
+            raise InvalidInputError(f"Expected noise in {_NOISES}, got {self.noise!r}.")
         if self.noise == "paper" and self.center:
             raise InvalidInputError(
                 "Expected center=False with noise='paper', got center=True: the papers do not pay for a mean."
@@ -199,47 +230,17 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             self.data_norm,
             "Pass a public bound on the row norms (rows are clipped to it); computing it from X would leak.",
         )
-        checked = Budget.checked(self.epsilon, self.delta, n)
         return PcaProblem(
             n,
             d,
-            self._followed(n, d),
+            axes_to_follow(self.n_components, n, d),
             Relation.parse(self.relation),
-            checked.epsilon,
-            checked.delta,
+            budget.epsilon,
+            budget.delta,
             data_norm,
             bool(self.center),
             self.noise == "sound",
             random_state=self.random_state,
-        )
-
-    def _followed(self, n: int, d: int) -> int:
-        """Return how many axes to follow: those asked for, or as many as a private choice may need."""
-        wanted, whole = self.n_components, automatic(d) == "gauss"
-        if isinstance(wanted, Integral) and not isinstance(wanted, bool):
-            remedy = "It is the number of axes."
-            return int(check_count("n_components", wanted, 1, min(n, d), remedy) or 1)
-        share = isinstance(wanted, Real) and not isinstance(wanted, bool) and 0 < wanted < 1
-        if wanted is not None and not share and wanted not in _RULES:
-            raise InvalidInputError(
-                f"Expected n_components to be None, a whole number, a share in (0, 1) or one of {_RULES}, "
-                f"got {wanted!r}."
-            )
-        return min(n, d) if whole else min(n, d, _FOLLOWED)
-
-    def _options(self) -> PcaOptions:
-        step = self.step_size
-        if step is not None:
-            step = check_positive("step_size", step, "It is relative to one over data_norm^2.")
-        if self.momentum is not None and not 0 <= self.momentum <= 1:
-            raise InvalidInputError(f"Expected momentum in [0, 1], got {self.momentum}.")
-        paid = "Each iteration is a paid release."
-        return PcaOptions(
-            check_count("max_iter", self.max_iter, 1, None, paid),
-            check_count("batch_size", self.batch_size, 1, None, "It is an expected number of records."),
-            step,
-            check_count("n_oversamples", self.n_oversamples, 0, None, "10 is plenty."),
-            self.momentum,
         )
 
     def _keep(self, found: Principal, problem: PcaProblem) -> PCA:
@@ -260,17 +261,3 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.noisy_eigenvalues_ = found.noisy * unbiased
         self.eigenvalue_noise_, self.noise_edge_ = found.noise * unbiased, found.edge * unbiased
         return self
-
-
-def public_facts(problem: PcaProblem) -> tuple[str, ...]:
-    """Return what the report lists as assumed public."""
-    return (
-        f"number of records: {problem.population}",
-        f"number of features: {problem.features}",
-        f"data_norm = {problem.data_norm:g} (rows are clipped to it)",
-    )
-
-
-def _among(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise InvalidInputError(f"Expected {name} in {allowed}, got {value!r}.")

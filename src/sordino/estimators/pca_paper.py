@@ -34,9 +34,10 @@ def _spca(solver: Spca, problem: PcaProblem, options: PcaOptions, budget: Budget
     solver = replace(
         solver,
         columns=problem.components,
+        decay=False,
         steps=steps,
         sampling=problem.minibatches(batch),
-        step=(0.5 / n if options.step_size is None else options.step_size) / problem.data_norm**2,
+        step=0.5 / n if options.step_size is None else options.step_size,
     )
     noise = paper.spca(budget.epsilon, budget.delta, population=n, steps=steps, batch_size=batch)
     said = "DP-SPCA: lambda1^2 = 20 T a G^2 / (n^2 eps mu)"
@@ -46,7 +47,7 @@ def _spca(solver: Spca, problem: PcaProblem, options: PcaOptions, budget: Budget
 def _vrpca(solver: Vrpca, problem: PcaProblem, options: PcaOptions, budget: Budget) -> tuple[Any, PaperNoise]:
     n = problem.population
     epochs = 1 if options.max_iter is None else options.max_iter
-    step = (1 / n if options.step_size is None else options.step_size) / problem.data_norm**2
+    step = 1 / n if options.step_size is None else options.step_size
     solver = replace(solver, columns=problem.components, epochs=epochs, inner=n, step=step, printed=True)
     noise = paper.vrpca(budget.epsilon, budget.delta, population=n, steps=n, epochs=epochs)
     said = "DP-VRPCA: lambda2^2 = G^2 T m ln(1/delta) / (n^2 eps^2)"

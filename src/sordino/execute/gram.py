@@ -37,7 +37,8 @@ def dense_rows(records: Any, ball: Any) -> Iterator[Floats]:
         block = records.matrix[rows] * records.scale[rows, None]
         if ball.center is not None:
             block -= ball.center
-        factors = clip_factors(np.linalg.norm(block, axis=1), ball.radius)
+        distances = np.where(np.isfinite(records.norms[rows]), np.linalg.norm(block, axis=1), np.nan)
+        factors = clip_factors(distances, ball.radius)
         if (factors != 1.0).any():
             block[factors == 0.0] = 0.0
             block *= factors[:, None]
@@ -72,85 +73,82 @@ def dense_moments(records: Any, ball: Any) -> tuple[Floats, float]:
 # ------------------------------------------------------------------------------------------ sparse
 
 
-def csr_factors(records: Any, ball: Any) -> tuple[Floats, Floats]:
-    """Return the clip factor of each centred row and its product with the row's own scale.
+def csr_factors(records: Any, ball: Any) -> Floats:
+    """Return the clip factor of each centred row.
 
     ``||x - m||^2 = ||x||^2 - 2 x.m + ||m||^2``, so no row is ever made dense.
     """
     squares = np.square(records.row_norms)
     if ball.center is not None:
-        inner = records.products(ball.center[:, None])[:, 0] * records.scale
-        squares = squares - 2 * inner + ball.center @ ball.center
-    with np.errstate(invalid="ignore"):
-        factors = clip_factors(np.sqrt(np.maximum(squares, 0.0)), ball.radius)
-    return factors, factors * records.scale
+        squares -= 2 * records.products(ball.center[:, None])[:, 0]
+        squares += ball.center @ ball.center
+    return clip_factors(np.sqrt(np.maximum(squares, 0.0)), ball.radius)
 
 
 def csr_product(records: Any, matrix: Floats, ball: Any) -> Floats:
     """Return ``sum y (y^T matrix)`` with two passes over the non-zeros."""
-    factors, scaled = csr_factors(records, ball)
-    inner = scaled[:, None] * records.products(matrix)
-    inner[factors == 0.0] = 0.0
+    factors = csr_factors(records, ball)
+    inner = records.products(matrix)
     if ball.center is not None:
-        inner -= np.outer(factors, ball.center @ matrix)
-    out = records.transposed_products(scaled[:, None] * inner)
+        inner -= ball.center @ matrix
+    inner *= np.square(factors)[:, None]
+    out = records.transposed_products(inner)
     if ball.center is not None:
-        out -= np.outer(ball.center, factors @ inner)
+        out -= np.outer(ball.center, inner.sum(axis=0))
     return out
 
 
 def csr_gram(records: Any, ball: Any) -> Floats:
-    """Return ``sum y y^T`` from the non-zero pairs of each row and rank-two corrections."""
-    factors, scaled = csr_factors(records, ball)
+    """Return ``sum y y^T`` from the non-zero pairs of each row and a correction for the centre."""
+    factors = csr_factors(records, ball)
     out = np.zeros((records.features, records.features))
     x = records.matrix
-    add_pairs(x.indptr, x.indices, x.data, records.rows, scaled, out)
+    add_pairs(x.indptr, x.indices, x.data, records.rows, factors * records.scale, out)
     if ball.center is not None:
-        cross = records.transposed_products((factors * scaled)[:, None])[:, 0]
+        cross = records.transposed_products(np.square(factors)[:, None])[:, 0]
         cross = np.outer(cross, ball.center)
         out += (factors @ factors) * np.outer(ball.center, ball.center) - cross - cross.T
     return out
 
 
 def csr_moments(records: Any, ball: Any) -> tuple[Floats, float]:
-    """Return ``sum y`` and ``sum ||y||^2`` about the origin."""
-    factors, scaled = csr_factors(records, ball)
-    total = records.transposed_products(scaled[:, None])[:, 0]
+    """Return ``sum y`` and ``sum ||y||^2`` for a ball about the origin."""
+    factors = csr_factors(records, ball)
+    total = records.transposed_products(factors[:, None])[:, 0]
     norms = np.where(factors > 0, records.row_norms, 0.0) * factors
     return total, float(norms @ norms)
 
 
 @numba.njit(cache=True, nogil=True)
-def multiply(indptr: Any, indices: Any, data: Any, rows: Any, block: Any, out: Any) -> None:
-    """Write ``x_i^T block`` for the given rows."""
+def multiply(
+    indptr: Any, indices: Any, data: Any, rows: Any, scale: Floats, block: Floats, out: Floats
+) -> None:
+    """Write ``scale_i x_i^T block`` for the given rows."""
     for i in range(rows.size):
         for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
-            value, column = data[p], indices[p]
+            value, column = scale[i] * data[p], indices[p]
             for j in range(block.shape[1]):
                 out[i, j] += value * block[column, j]
 
 
 @numba.njit(cache=True, nogil=True)
-def multiply_transposed(indptr: Any, indices: Any, data: Any, rows: Any, coef: Any, out: Any) -> None:
-    """Add ``x_i coef_i^T`` for the given rows; a row whose coefficients are all zero is not read."""
+def multiply_transposed(
+    indptr: Any, indices: Any, data: Any, rows: Any, scale: Floats, coef: Floats, out: Floats
+) -> None:
+    """Add ``scale_i x_i coef_i^T`` for the given rows."""
     for i in range(rows.size):
-        used = False
-        for j in range(coef.shape[1]):
-            used = used or coef[i, j] != 0.0
-        if used:
-            for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
-                value, column = data[p], indices[p]
-                for j in range(coef.shape[1]):
-                    out[column, j] += value * coef[i, j]
+        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            value, column = scale[i] * data[p], indices[p]
+            for j in range(coef.shape[1]):
+                out[column, j] += value * coef[i, j]
 
 
 @numba.njit(cache=True, nogil=True)
-def add_pairs(indptr: Any, indices: Any, data: Any, rows: Any, scaled: Any, out: Any) -> None:
-    """Add ``scaled_i^2 x_i x_i^T`` over the non-zero pairs of each row."""
+def add_pairs(indptr: Any, indices: Any, data: Any, rows: Any, scale: Floats, out: Floats) -> None:
+    """Add ``(scale_i x_i)(scale_i x_i)^T`` over the non-zero pairs of each row."""
     for i in range(rows.size):
-        weight = scaled[i] * scaled[i]
-        if weight != 0.0:
+        if scale[i] != 0.0:
             for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
-                value, row = weight * data[p], indices[p]
+                value, row = scale[i] * data[p], indices[p]
                 for q in range(indptr[rows[i]], indptr[rows[i] + 1]):
-                    out[row, indices[q]] += value * data[q]
+                    out[row, indices[q]] += value * (scale[i] * data[q])

@@ -15,9 +15,10 @@ from sordino.problems.covariance import Ball, Moments, PcaProblem
 Floats = NDArray[np.float64]
 # The part of the squared privacy loss that the mean gets; the error is flat from .05 to .2.
 SHARE = 0.1
-# Rows are clipped at their root mean square distance while the noise is above this level (the largest
-# eigenvalue of the noise over the mean squared distance), and less and less below it.
-LEVEL = 0.02
+# Rows are clipped a little below their root mean square distance while the noise is strong, and less and
+# less once it is below this level (the spectral norm of the noise over the squared radius): clipping
+# shortens far rows, which costs little against strong noise and would be a bias against weak noise.
+LEVEL, SHORTEST = 0.004, 0.85
 
 
 @dataclass(frozen=True)
@@ -61,9 +62,13 @@ def locate(curator: Curator, problem: PcaProblem, level: float) -> Location:
     """
     if not problem.adaptive:
         return Location(np.zeros(problem.features), Ball(problem.data_norm), None)
-    release: Any = curator.plan.releases["moments"]
-    mean, square = release.query.read(curator.release("moments"))
     std = noise_std(curator, "moments") / problem.population
+    return settle(problem, curator.release("moments"), std, level)
+
+
+def settle(problem: PcaProblem, answer: Floats, std: float, level: float) -> Location:
+    """Return the location that a released mean, with noise ``std`` on each entry, tells."""
+    mean, square = Moments(problem.data_norm).read(answer)
     length = float(mean @ mean)
     signal = max(length - mean.size * std**2, 0.0)
     shrink = signal / length if length else 0.0
@@ -77,7 +82,7 @@ def _ball(problem: PcaProblem, mean: Floats, spread: float, level: float) -> Bal
     if level <= 0:
         return Ball(bound, mean)
     root = math.sqrt(max(spread, (0.05 * problem.data_norm) ** 2))
-    return Ball(min(bound, root * max(1.0, math.sqrt(LEVEL / level))), mean)
+    return Ball(min(bound, root * max(SHORTEST, math.sqrt(LEVEL / level))), mean)
 
 
 def noise_std(curator: Curator, name: str, params: Any = None) -> float:

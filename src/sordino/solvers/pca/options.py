@@ -22,12 +22,8 @@ class PcaOptions:
 
     def columns(self, problem: PcaProblem) -> int:
         """Return how many directions an iteration follows: more than wanted, so that it converges fast."""
-        extra = 10 if self.oversampling is None else self.oversampling
+        extra = 20 if self.oversampling is None else self.oversampling
         return min(problem.features, problem.components + extra)
-
-    def step(self, problem: PcaProblem) -> float:
-        """Return the step size in units of one over the squared row norm."""
-        return (4.0 if self.step_size is None else self.step_size) / problem.data_norm**2
 
     def batch(self, problem: PcaProblem) -> int:
         """Return the expected batch size."""

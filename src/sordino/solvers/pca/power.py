@@ -45,7 +45,7 @@ class Power:
     @classmethod
     def configured(cls, problem: PcaProblem, options: PcaOptions) -> Power:
         """Fill what the user left open from public facts."""
-        steps = 6 if options.max_iter is None else options.max_iter
+        steps = 5 if options.max_iter is None else options.max_iter
         momentum = 1.0 if options.momentum is None else options.momentum
         return cls(options.columns(problem), steps, momentum)
 

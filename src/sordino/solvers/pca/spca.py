@@ -14,12 +14,15 @@ from sordino.solvers.pca.options import PcaOptions
 from sordino.solvers.pca.power import ritz
 from sordino.solvers.pca.spectrum import Principal, by_strength, polar
 
-EPOCHS = 5
+# In units of one over the squared radius of the data; divided by the number of the step.
+EPOCHS, STEP = 4, 30.0
 
 
 @dataclass(frozen=True)
 class Spca:
-    r"""``V <- orth(V + step (batch sum of x x^T V / expected batch size + noise))``.
+    r"""``V <- orth(V + step / t (batch sum of x x^T V / expected batch size + noise))``.
+
+    The decaying step averages the noise of the batches.
 
     **Privacy.** ``steps`` Poisson-sampled Gaussian releases; under replace-one a record counts twice.
 
@@ -31,6 +34,7 @@ class Spca:
     steps: int
     step: float
     sampling: Sampling
+    decay: bool = True
 
     @classmethod
     def configured(cls, problem: PcaProblem, options: PcaOptions) -> Spca:
@@ -39,7 +43,8 @@ class Spca:
         steps = EPOCHS * max(1, problem.population // batch)
         steps = steps if options.max_iter is None else options.max_iter
         sampling = problem.minibatches(batch)
-        return cls(options.columns(problem), steps, options.step(problem), sampling)
+        step = STEP if options.step_size is None else options.step_size
+        return cls(options.columns(problem), steps, step, sampling)
 
     def plan(self, problem: PcaProblem) -> Plan:
         """Declare the mean and the batches."""
@@ -50,7 +55,7 @@ class Spca:
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
         """Yield the axes after each step."""
         place = locate(curator, problem, noise_level(curator, "batch", problem, self.columns))
-        basis = problem.start(self.columns)
+        basis, step = problem.start(self.columns), self.step / place.ball.radius**2
         inner = np.zeros((self.columns, self.columns))
         std = noise_std(curator, "batch", (basis, place.ball))
         std /= self.sampling.expected(problem.population)
@@ -60,5 +65,5 @@ class Spca:
                 answer = place.with_mean(answer, basis)
             # Newer products weigh more: the basis was still moving during the older ones.
             inner += 2 / (t + 2) * (basis.T @ answer - inner)
-            basis = polar(basis + self.step * answer)
+            basis = polar(basis + (step / (t + 1) if self.decay else step) * answer)
             yield ritz(inner, by_strength(basis, inner), std, place, problem)

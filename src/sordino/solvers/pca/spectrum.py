@@ -35,6 +35,10 @@ class Principal:
     total: float
     mean: Floats
 
+    def to_dense(self) -> Floats:
+        """Return all numbers of the result in one vector."""
+        return np.concatenate([self.axes.ravel(), self.variances, self.mean])
+
 
 def decompose(matrix: Floats, count: int) -> tuple[Floats, Floats]:
     """Return the ``count`` largest eigenvalues of a symmetric matrix and their vectors as rows."""

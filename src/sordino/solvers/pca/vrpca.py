@@ -20,7 +20,8 @@ from sordino.solvers.pca.power import ritz
 from sordino.solvers.pca.printed import ExactSnapshot, OneRecordOverSnapshot, WorstDifference
 from sordino.solvers.pca.spectrum import Principal, by_strength, polar
 
-EPOCHS = 5
+# The step is in units of one over the squared radius of the data, divided by the number of the epoch.
+EPOCHS, INNER, STEP = 4, 3, 10.0
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Vrpca:
     inner: int
     step: float
     sampling: Sampling
-    correction: float = 1.0
+    correction: float = 0.3
     printed: bool = False
 
     @classmethod
@@ -50,7 +51,8 @@ class Vrpca:
         """Fill what the user left open from public facts."""
         epochs = EPOCHS if options.max_iter is None else options.max_iter
         sampling = problem.minibatches(options.batch(problem))
-        return cls(options.columns(problem), epochs, 5, options.step(problem), sampling)
+        step = STEP if options.step_size is None else options.step_size
+        return cls(options.columns(problem), epochs, INNER, step, sampling)
 
     def plan(self, problem: PcaProblem) -> Plan:
         """Declare the mean, the snapshots and the corrections."""
@@ -73,8 +75,8 @@ class Vrpca:
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
         """Yield the axes after each step."""
         place = locate(curator, problem, noise_level(curator, "snapshot", problem, self.columns))
-        basis = problem.start(self.columns)
-        for _ in range(self.epochs):
+        basis, step = problem.start(self.columns), self.step / place.ball.radius**2
+        for epoch in range(self.epochs):
             anchor = basis
             answer = curator.release("snapshot", (anchor, place.ball))
             std = noise_std(curator, "snapshot", (anchor, place.ball)) / problem.population
@@ -85,6 +87,6 @@ class Vrpca:
                 drift = curator.release("correction", (moved, place.ball))
                 if not problem.center:
                     drift = place.with_mean(drift, moved)
-                basis = polar(basis + self.step * (answer + drift))
+                basis = polar(basis + step / (epoch + 1) * (answer + drift))
                 inner = anchor.T @ answer
                 yield ritz(inner, by_strength(basis, inner), std, place, problem)

@@ -1,0 +1,42 @@
+"""Data that arrive in chunks: one plan over the whole stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sordino.errors import PlanError
+from sordino.execute.local import LocalExecutor
+from sordino.kernel import NoiseSource, Release
+
+
+class StreamExecutor:
+    """Answers release number t from chunk number t, and forgets each chunk when the next one comes.
+
+    Parameters
+    ----------
+    population : the public number of records that the plan was made for.
+
+    **Privacy.** The plan's sampling is ``Disjoint``: the chunks compose in parallel, provided that no
+    record is fed in two of them, which only the caller can know.
+    """
+
+    def __init__(self, population: int) -> None:
+        self._population, self._number, self._chunk = population, -1, None
+
+    @property
+    def population(self) -> int:
+        """The public number of records of the whole stream."""
+        return self._population
+
+    def feed(self, chunk: LocalExecutor) -> None:
+        """Put the next chunk in place of the last one."""
+        self._number, self._chunk = self._number + 1, chunk
+
+    def answer(
+        self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
+    ) -> Any:
+        """Evaluate the query on the chunk whose turn it is and add the noise."""
+        if self._chunk is None or position != self._number:
+            raise PlanError(f"Release number {position} belongs to another chunk than {self._number}.")
+        value = release.query.evaluate(self._chunk.records(None), params)
+        return release.mechanism.privatise(value, sensitivity, noise)
