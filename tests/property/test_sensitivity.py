@@ -1,0 +1,161 @@
+"""No pair of neighbours moves any question of any solver further than its declared sensitivity."""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sordino.kernel import ClippedSum, Relation, Release
+from sordino.problems.glm import clip_residuals
+from tests.property.neighbours import (
+    KINDS,
+    absent,
+    answers,
+    asked_for,
+    assert_within,
+    assert_within_exactly,
+    data_sets,
+    lattice_answer,
+    replaced,
+    worst_pair,
+)
+from tests.solver_table import CASES, IDS, SolverCase
+
+BOTH = (Relation.ADD_REMOVE, Relation.REPLACE_ONE)
+
+
+@cache
+def questions(name: str) -> list:
+    """Return what one run of a solver asked."""
+    return CASES[IDS.index(name)].run(seed=3).asked
+
+
+def drawn(case: SolverCase, data: st.DataObject, relation: Relation):
+    """Draw a question and two neighbours."""
+    asked = data.draw(st.sampled_from(range(len(questions(case.id)))))
+    question = questions(case.id)[asked]
+    params = asked_for(case, question, data.draw(st.sampled_from(case.param_scales)))
+    loss = getattr(getattr(case.problem, "loss", None), "name", None)
+    outputs = getattr(case.problem, "outputs", 1)
+    one, record = data.draw(data_sets(case.problem.features, loss, outputs))
+    other = absent(one) if relation is Relation.ADD_REMOVE else replaced(one, record)
+    return question.release, params, one, other, data.draw(st.sampled_from(KINDS))
+
+
+@pytest.mark.parametrize("relation", BOTH, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+@given(data=st.data())
+def test_no_neighbour_moves_an_answer_beyond_its_sensitivity(case, relation, data):
+    release, params, one, other, kind = drawn(case, data, relation)
+    ours = answers(case, release, params, one, kind)
+    theirs = answers(case, release, params, other, kind)
+    assert_within(release, relation, params, ours, theirs)
+    if getattr(release.mechanism, "secure", False):
+        assert_lattice_within(case, release, relation, params, one, other, kind)
+
+
+def assert_lattice_within(case, release, relation, params, one, other, kind):
+    declared = release.sensitivity(relation, params)
+    if declared == 0:
+        return
+    spacing = release.mechanism.lattice(declared)
+    pair = [lattice_answer(case, release, params, d, kind, spacing) for d in (one, other)]
+    assert_within_exactly(declared, spacing, *pair)
+
+
+@pytest.mark.parametrize("relation", BOTH, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_a_bad_pair_comes_close_to_the_sensitivity(case, relation):
+    best: dict[str, float] = {}
+    for question in questions(case.id):
+        for factor in case.param_scales:
+            params = asked_for(case, question, factor)
+            if question.release.query.sensitivity(relation, params) > 0:
+                reached, _, _ = worst_pair(case, question.release, relation, params)
+                best[question.name] = max(best.get(question.name, 0.0), reached)
+    for name, reached in best.items():
+        assert case.tight.get((name, relation), 0.99) <= reached <= 1 + 1e-9, name
+
+
+# ------------------------------------------------------------------------------------ broken twins
+
+
+@dataclass(frozen=True)
+class _Twin(ClippedSum):
+    """A query that does something else than it declares."""
+
+    inner: Any
+
+    def contribution(self, params):
+        return self.inner.contribution(params)
+
+    def sensitivity(self, relation, params):
+        return self.inner.sensitivity(relation, params)
+
+    def evaluate(self, records, params):
+        return self.inner.evaluate(records, params)
+
+
+class NotClipped(_Twin):
+    """The clip is left out (and with it the guard against what is not a number)."""
+
+    def evaluate(self, records, params):
+        with np.errstate(all="ignore"):
+            return records.weighted_sum(self.inner.loss.residual(records.margins(params), records.targets))
+
+
+class ReplaceOneForgotten(_Twin):
+    """A replaced record is taken for a removed one."""
+
+    def sensitivity(self, relation, params):
+        return self.contribution(params)
+
+
+class InterceptForgotten(_Twin):
+    """The norm that is clipped leaves out the intercept column."""
+
+    def evaluate(self, records, params):
+        residual = self.inner.loss.residual(records.margins(params), records.targets)
+        rows = np.sqrt(np.maximum(records.norms**2 - records.intercept**2, 0.0))
+        return records.weighted_sum(clip_residuals(residual, rows, self.inner.clip))
+
+
+def _case(name: str, twin: type[_Twin]) -> tuple[SolverCase, Release]:
+    case = CASES[IDS.index(name)]
+    release = case.plan().releases["gradient"]
+    return case, replace(release, query=twin(release.query))
+
+
+def _worst(case, release, relation):
+    w = np.full(case.problem.shape, 0.4)
+    _, one, other = worst_pair(case, release, relation, w)
+    pair = [(np.atleast_2d(r), np.array([y])) for r, y in (one, other)]
+    return w, *[answers(case, release, w, d, "dense") for d in pair]
+
+
+@pytest.mark.parametrize("twin", [NotClipped, InterceptForgotten])
+def test_a_query_without_its_clip_is_caught(twin):
+    case, release = _case("ight-squared-intercept-replace", twin)
+    w, one, other = _worst(case, release, Relation.ADD_REMOVE)
+    with pytest.raises(AssertionError, match="moved|isfinite"):
+        assert_within(release, Relation.ADD_REMOVE, w, one, other)
+
+
+def test_a_record_that_is_not_a_number_is_caught_without_the_clip():
+    case, release = _case("ight-poisson-loss", NotClipped)
+    w, data = np.full(case.problem.shape, 3.0), (np.ones((2, 6)), np.array([1.0, math.nan]))
+    answer = answers(case, release, w, data, "dense")
+    with pytest.raises(AssertionError):
+        assert_within(release, Relation.ADD_REMOVE, w, answer, answers(case, release, w, absent(data), "csr"))
+
+
+def test_a_forgotten_factor_of_replace_one_is_caught():
+    case, release = _case("ight-squared-intercept-replace", ReplaceOneForgotten)
+    w, one, other = _worst(case, release, Relation.REPLACE_ONE)
+    assert_within(release, Relation.ADD_REMOVE, w, one, [np.zeros_like(a) for a in other])
+    with pytest.raises(AssertionError, match="moved"):
+        assert_within(release, Relation.REPLACE_ONE, w, one, other)

@@ -1,0 +1,78 @@
+"""No attack proves more than the certified epsilon, and the same attack convicts broken twins."""
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from sordino.accounting import certify, gaussian_epsilon
+from sordino.kernel import ClippedSum, Gaussian, Laplace, NormGamma, SymmetricGaussian
+from tests.solver_table import CASES, IDS
+from tests.statistical.auditing import MULTIPLIER, RUNS, Attack, lower_bound
+
+ADDITIVE = (Gaussian, Laplace, NormGamma, SymmetricGaussian)
+pytestmark = pytest.mark.statistical
+
+
+@cache
+def attacks(name: str) -> list[Attack]:
+    """Return one attack on each release that adds noise to a vector."""
+    case = CASES[IDS.index(name)]
+    last = {q.name: q for q in case.run(seed=5).asked}
+    return [Attack.on(case, q) for q in last.values() if isinstance(q.release.mechanism, ADDITIVE)]
+
+
+@dataclass(frozen=True)
+class ThreeTimes(ClippedSum):
+    """A query that clips at three times the bound it declares."""
+
+    inner: Any
+
+    def contribution(self, params):
+        return self.inner.contribution(params)
+
+    def evaluate(self, records, params):
+        return self.inner.evaluate(records, params) * 3
+
+    def evaluate_on_lattice(self, records, params, spacing):
+        return self.inner.evaluate_on_lattice(records, params, spacing) * 3
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_an_attack_proves_no_more_than_is_claimed(case):
+    for attack in attacks(case.id):
+        assert attack.proven() <= attack.claim()
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_half_the_noise_is_caught(case):
+    for attack in attacks(case.id)[:1]:
+        half = replace(attack.release, mechanism=attack.release.mechanism.at(MULTIPLIER / 2))
+        assert attack.proven(half) > attack.claim()
+
+
+@pytest.mark.parametrize("case", CASES, ids=IDS)
+def test_a_clip_three_times_too_wide_is_caught(case):
+    for attack in attacks(case.id)[:1]:
+        assert attack.proven(replace(attack.release, query=ThreeTimes(attack.release.query))) > attack.claim()
+
+
+def test_the_bound_is_close_to_the_truth_and_below_it():
+    rng = np.random.default_rng(2)
+    runs = 100 * RUNS
+    proven = lower_bound(rng.normal(1.0, 1.0, runs), rng.normal(size=runs), 0.1)
+    truth = gaussian_epsilon(1.0, 0.1)
+    assert 0.8 * truth < proven <= truth
+
+
+def test_the_bound_proves_nothing_from_equal_laws():
+    rng = np.random.default_rng(3)
+    assert lower_bound(rng.normal(size=RUNS), rng.normal(size=RUNS), 0.0) < 0.2
+
+
+def test_the_claim_is_that_of_one_use():
+    attack = attacks("ight-logistic")[0]
+    assert attack.claim() == pytest.approx(
+        certify(attack.release.mechanism.event(attack.case.problem.relation), 0.1, "add-remove").epsilon
+    )
