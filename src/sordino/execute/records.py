@@ -96,7 +96,10 @@ class Records:
                 last = (self.intercept * coefficients[rows])[:, None]
                 join = sparse.hstack if sparse.issparse(block) else np.hstack
                 block = join([block, last])
-            yield rows, block.tocsr() if sparse.issparse(block) else block
+            if sparse.issparse(block):
+                block = block.tocsr()
+                block.sum_duplicates()  # entries are bounded one by one: each must be there once
+            yield rows, block
 
     def _row_entries(self) -> int:
         return self.features
@@ -236,7 +239,7 @@ class CsrRecords(Records):
         w = w.to_dense() if isinstance(w, SparseVector) else np.asarray(w, dtype=float)
         if w.ndim == 1:
             return super().margins(w)
-        out = self.products(w[:, : self.features].T) * self.scale[:, None]
+        out = self.products(w[:, : self.features].T)
         return out + self.intercept * w[:, -1] if self.intercept else out
 
     def weighted_sum(self, coefficients: Floats) -> Any:
@@ -244,7 +247,7 @@ class CsrRecords(Records):
         if coefficients.ndim == 1:
             return super().weighted_sum(coefficients)
         out = np.empty((coefficients.shape[1], self.columns))
-        out[:, : self.features] = self.transposed_products(coefficients * self.scale[:, None]).T
+        out[:, : self.features] = self.transposed_products(coefficients).T
         if self.intercept:
             out[:, -1] = self.intercept * coefficients.sum(axis=0)
         return out
