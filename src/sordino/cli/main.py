@@ -4,6 +4,8 @@ from importlib import metadata
 
 import click
 
+from sordino.cli.ledger import ledger
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
@@ -29,3 +31,6 @@ def demo(report: str) -> None:
     from sordino.cli.demo import run
 
     run(report)
+
+
+main.add_command(ledger)

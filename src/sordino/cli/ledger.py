@@ -1,0 +1,185 @@
+"""`sordino ledger`: set budgets, look at them, carry them elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from sordino.errors import SordinoError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from sordino.ledger import Entry, Ledger
+
+PLACE = click.argument("ledger")
+DATASET = click.argument("dataset")
+
+
+@click.group()
+def ledger() -> None:
+    """Set and inspect privacy budgets.
+
+    LEDGER is the path of a file or a postgresql:// URL.
+    """
+
+
+@ledger.command()
+@PLACE
+@DATASET
+@click.option("--epsilon", type=float, required=True, help="Epsilon of everything ever released.")
+@click.option("--delta", type=float, required=True, help="Delta of everything ever released.")
+@click.option("--relation", default="add-remove", show_default=True, help="Or replace-one.")
+@click.option("--unit", default="record", show_default=True, help="Whom the budget protects.")
+def create(ledger: str, dataset: str, epsilon: float, delta: float, relation: str, unit: str) -> None:
+    """Give DATASET its budget, once and for all."""
+    from sordino.kernel.relation import Relation
+    from sordino.ledger import BudgetPolicy
+
+    with _errors_in_words():
+        policy = BudgetPolicy(epsilon, delta, Relation.parse(relation), unit)
+    with _opened(ledger, create=True) as book:
+        book.create(dataset, policy)
+    click.echo(f"{dataset}: epsilon {epsilon:g}, delta {delta:g} per {unit}, {relation}.")
+
+
+@ledger.command(name="list")
+@PLACE
+def list_datasets(ledger: str) -> None:
+    """List the data sets with what is spent and left."""
+    with _opened(ledger) as book:
+        table = _table("data set", "epsilon", "delta", "relation", "unit", "spent", "reservations")
+        for name in book.datasets():
+            policy, spent = book.policy(name), book.spent(name)
+            values = (policy.relation.value, policy.unit, f"{spent.fraction:.1%}")
+            numbers = f"{policy.epsilon:g}", f"{policy.delta:g}"
+            table.add_row(name, *numbers, *values, str(spent.reservations))
+    _print(table)
+
+
+@ledger.command()
+@PLACE
+@DATASET
+@click.option("--tight/--no-tight", default=True, show_default=True, help="Also compute the PLD figure.")
+def show(ledger: str, dataset: str, tight: bool) -> None:
+    """Show what is spent and left of DATASET's budget."""
+    with _opened(ledger) as book:
+        policy, spent, left = book.policy(dataset), book.spent(dataset), book.remaining(dataset)
+        lines = {
+            "budget": f"epsilon {policy.epsilon:g}, delta {policy.delta:g}",
+            "protects": f"one {policy.unit}, {policy.relation.value}",
+            "filter": _MODES[spent.mode.value],
+            "spent": f"{spent.fraction:.1%} in {spent.reservations} reservation(s) "
+            f"(epsilon {spent.epsilon:.4g}, delta {spent.delta:.3g})",
+            "left": f"{left.fraction:.1%}, enough for one more plan of "
+            f"epsilon {left.epsilon:.4g}, delta {left.delta:.3g}",
+        }
+        if tight:
+            lines["if planned in one go"] = _nonadaptive(book, dataset)
+    table = _table("", "")
+    table.show_header = False
+    for title, text in lines.items():
+        table.add_row(title, text)
+    _print(table)
+
+
+@ledger.command()
+@PLACE
+@DATASET
+def history(ledger: str, dataset: str) -> None:
+    """Show every reservation of DATASET, oldest first."""
+    with _opened(ledger) as book:
+        entries = book.history(dataset)
+    table = _table("#", "reserved at (UTC)", "status", "epsilon", "delta", "description")
+    for entry in entries:
+        table.add_row(*_entry(entry))
+    _print(table)
+
+
+@ledger.command()
+@PLACE
+@click.option("--dataset", help="Only this data set.")
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="A file; else print.")
+def export(ledger: str, dataset: str | None, output: Path | None) -> None:
+    """Write budgets and histories as JSON."""
+    with _opened(ledger) as book:
+        document = book.to_json(dataset)
+    if output is None:
+        click.echo(document)
+    else:
+        output.write_text(document + "\n", encoding="utf-8")
+
+
+@ledger.command(name="import")
+@PLACE
+@click.argument("document", type=click.File(encoding="utf-8"))
+def import_document(ledger: str, document: click.utils.LazyFile) -> None:
+    """Add the data sets of an export to LEDGER, for example to move to PostgreSQL."""
+    with _opened(ledger, create=True) as book:
+        names = book.import_json(document.read())
+    click.echo(f"Imported: {', '.join(names) or 'nothing'}.")
+
+
+@ledger.command()
+@PLACE
+@click.option("--mark-crashed", is_flag=True, help="Label reservations of processes that are gone.")
+def verify(ledger: str, mark_crashed: bool) -> None:
+    """Replay all histories and compare them with the running sums."""
+    with _opened(ledger) as book:
+        if mark_crashed:
+            click.echo(f"{book.mark_crashed()} reservation(s) marked as crashed; they stay spent.")
+        result = book.verify()
+    click.echo(f"Sound: {result.reservations} reservation(s) of {result.datasets} data set(s).")
+
+
+_MODES = {
+    "undecided": "decided by the first reservation",
+    "renyi": "Rényi filter, sound for plans chosen after seeing results",
+    "basic": "sum of certificates, sound for plans chosen after seeing results",
+}
+
+
+@contextmanager
+def _errors_in_words() -> Iterator[None]:
+    """Turn our errors into lines for a person."""
+    try:
+        yield
+    except SordinoError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@contextmanager
+def _opened(address: str, *, create: bool = False) -> Iterator[Ledger]:
+    """Open a ledger for one command."""
+    from sordino.ledger import Ledger
+
+    with _errors_in_words(), Ledger.open(address, create=create) as book:
+        yield book
+
+
+def _nonadaptive(book: Ledger, dataset: str) -> str:
+    found = book.nonadaptive(dataset)
+    return f"epsilon {found.epsilon:.4g} ({found.accountant}; no guarantee for adaptive plans)"
+
+
+def _entry(entry: Entry) -> tuple[str, ...]:
+    when = entry.reserved_at[:19].replace("T", " ")
+    status = f"{entry.status.value} ({entry.reason})" if entry.reason else entry.status.value
+    return str(entry.sequence), when, status, f"{entry.epsilon:.4g}", f"{entry.delta:.3g}", entry.description
+
+
+def _table(*titles: str) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    return Table(*titles, box=box.SIMPLE_HEAD)
+
+
+def _print(table: Table) -> None:
+    from rich.console import Console
+
+    Console(markup=False, emoji=False, highlight=False).print(table)

@@ -1,0 +1,143 @@
+"""The running state of one data set's budget, as pure functions: no file, no clock."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from decimal import Decimal, localcontext
+from enum import Enum
+
+from sordino.errors import BudgetExceededError, LedgerCorruptError
+from sordino.ledger.filter import RenyiFilter
+from sordino.ledger.policy import BudgetPolicy
+
+
+class Mode(str, Enum):
+    """Which filter guards a data set; decided by the first reservation, for ever."""
+
+    UNDECIDED = "undecided"
+    RENYI = "renyi"
+    BASIC = "basic"
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What one reservation costs.
+
+    Parameters
+    ----------
+    renyi : tuple of float
+        Its RDP at each order of the filter; infinity where none is proven.
+    epsilon, delta : float
+        Its certified guarantee, used in basic mode only.
+    """
+
+    renyi: tuple[float, ...]
+    epsilon: float
+    delta: float
+
+
+@dataclass(frozen=True)
+class Account:
+    """A budget and what was booked on it. Booking returns a new account.
+
+    ``renyi`` are the running sums per order. ``epsilon`` and ``delta`` are exact decimal sums of
+    the certificates as they were written down: ten times 0.1 is 1, not a little more or less.
+    """
+
+    policy: BudgetPolicy
+    filter: RenyiFilter
+    mode: Mode = Mode.UNDECIDED
+    count: int = 0
+    renyi: tuple[float, ...] = ()
+    epsilon: Decimal = field(default=Decimal(0))
+    delta: Decimal = field(default=Decimal(0))
+
+    def __post_init__(self) -> None:
+        if not self.renyi:
+            object.__setattr__(self, "renyi", (0.0,) * len(self.filter.orders))
+        if len(self.renyi) != len(self.filter.orders):
+            raise LedgerCorruptError(
+                f"The ledger holds {len(self.renyi)} sums for {len(self.filter.orders)} orders. "
+                "Restore it from a backup."
+            )
+
+    @classmethod
+    def opened(cls, policy: BudgetPolicy) -> Account:
+        """Return the untouched account of a policy."""
+        return cls(policy, RenyiFilter.for_policy(policy))
+
+    def needs_certificate(self, charge: Charge) -> bool:
+        """Return whether a booking would rest on the certificate and not on the RDP sums."""
+        if self.mode is Mode.UNDECIDED:
+            return not self._renyi_admits(charge)
+        return self.mode is Mode.BASIC
+
+    def book(self, charge: Charge) -> Account:
+        """Return the account after a reservation, or refuse it.
+
+        Raises
+        ------
+        BudgetExceededError
+            The filter does not admit the charge. The account is unchanged.
+        """
+        basic = self.needs_certificate(charge)
+        if not (self._basic_admits(charge) if basic else self._renyi_admits(charge)):
+            raise BudgetExceededError(self._refusal(charge))
+        return replace(
+            self,
+            mode=Mode.BASIC if basic else Mode.RENYI,
+            count=self.count + 1,
+            renyi=self._renyi_with(charge),
+            epsilon=added(self.epsilon, charge.epsilon),
+            delta=added(self.delta, charge.delta),
+        )
+
+    @property
+    def fraction(self) -> float:
+        """The part of the budget that is gone, between 0 and 1."""
+        if math.isinf(self.policy.epsilon):
+            return 0.0
+        if self.mode is Mode.BASIC:
+            parts = [float(self.epsilon) / self.policy.epsilon]
+            parts += [float(self.delta) / self.policy.delta] if self.policy.delta else []
+            return max(parts)
+        budgets = self.filter.budgets(self.policy.epsilon)
+        return min(total / budget for total, budget in zip(self.renyi, budgets))
+
+    def _renyi_with(self, charge: Charge) -> tuple[float, ...]:
+        return tuple(total + cost for total, cost in zip(self.renyi, charge.renyi, strict=True))
+
+    def _renyi_admits(self, charge: Charge) -> bool:
+        budgets = self.filter.budgets(self.policy.epsilon)
+        return any(total <= most for total, most in zip(self._renyi_with(charge), budgets))
+
+    def _basic_admits(self, charge: Charge) -> bool:
+        return added(self.epsilon, charge.epsilon) <= exact(self.policy.epsilon) and added(
+            self.delta, charge.delta
+        ) <= exact(self.policy.delta)
+
+    def _refusal(self, charge: Charge) -> str:
+        asked = f"The plan asks for ({charge.epsilon:.4g}, {charge.delta:.4g})"
+        whole = f"the budget ({self.policy.epsilon:.4g}, {self.policy.delta:.4g})"
+        remedy = (
+            "Nothing was reserved. Plan with a smaller epsilon (`remaining` says how much is left), "
+            "or ask whoever owns the data."
+        )
+        if self.mode is Mode.BASIC:
+            left = f"{self.epsilon:.4g} and {self.delta:.4g} are booked of {whole} (added up)"
+        else:
+            left = f"{self.fraction:.1%} of {whole} is spent (RDP filter)"
+        return f"{asked}, but {left}. {remedy}"
+
+
+def exact(value: float) -> Decimal:
+    """Return the decimal number that a float is written as."""
+    return Decimal(repr(value))
+
+
+def added(total: Decimal, value: float) -> Decimal:
+    """Add without rounding: 1000 digits hold every sum of floats that are worth booking."""
+    with localcontext() as context:
+        context.prec = 1000
+        return total + exact(value)

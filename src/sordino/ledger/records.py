@@ -1,0 +1,174 @@
+"""The rows of a ledger as values: reservations, data sets, and the seal that shows damage."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from enum import Enum
+from typing import Any
+
+from dp_accounting import dp_event as dp
+
+from sordino.accounting.codec import canonical, decode
+from sordino.errors import LedgerCorruptError, SordinoError
+from sordino.kernel.relation import Relation
+from sordino.ledger.account import Account, Charge, Mode
+from sordino.ledger.filter import RenyiFilter
+from sordino.ledger.policy import BudgetPolicy
+
+
+class Status(str, Enum):
+    """What became of a reservation. All of them count as spent."""
+
+    RESERVED = "reserved"
+    SETTLED = "settled"
+    FAILED = "failed"
+    CRASHED = "crashed"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One reservation in the history of a data set; ``sequence`` counts from one."""
+
+    dataset_id: str
+    sequence: int
+    status: Status
+    event_json: str
+    charge: Charge
+    description: str
+    plan_digest: str
+    reason: str
+    reserved_at: str
+    finished_at: str
+
+    @property
+    def event(self) -> dp.DpEvent:
+        """The privacy event, decoded from an allow-list of classes."""
+        return decode_event(self.event_json)
+
+    @property
+    def epsilon(self) -> float:
+        """The certified epsilon of this reservation alone."""
+        return self.charge.epsilon
+
+    @property
+    def delta(self) -> float:
+        """The delta that goes with ``epsilon``."""
+        return self.charge.delta
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set: its budget and the running state of the filter."""
+
+    dataset_id: str
+    account: Account
+    created_at: str
+
+
+ENTRY_COLUMNS = (
+    "dataset_id, sequence, status, event, charges, epsilon, delta, description, plan_digest, "
+    "reason, reserved_at, finished_at"
+)
+DATASET_COLUMNS = (
+    "dataset_id, epsilon, delta, relation, unit, orders, shares, mode, reservations, spent_renyi, "
+    "spent_epsilon, spent_delta, created_at"
+)
+
+
+def entry_row(entry: Entry) -> list[object]:
+    """Return the values of ``ENTRY_COLUMNS``."""
+    charge = entry.charge
+    row: list[object] = [entry.dataset_id, entry.sequence, entry.status.value, entry.event_json]
+    row += [dump(charge.renyi), charge.epsilon, charge.delta, entry.description]
+    return [*row, entry.plan_digest, entry.reason, entry.reserved_at, entry.finished_at]
+
+
+def entry_from_row(row: Sequence[Any]) -> Entry:
+    """Build an entry from ``ENTRY_COLUMNS``, or say that the row is damaged."""
+    try:
+        name, sequence, status, event, renyi, epsilon, delta, *texts = row
+        charge = Charge(load(renyi), float(epsilon), float(delta))
+        description, digest, reason, reserved, finished = map(str, texts)
+        return Entry(
+            str(name), int(sequence), Status(status), str(event), charge,
+            description, digest, reason, reserved, finished,
+        )  # fmt: skip
+    except (SordinoError, ValueError, TypeError) as error:
+        raise damaged("a reservation cannot be read") from error
+
+
+def dataset_row(dataset: Dataset) -> list[object]:
+    """Return the values of ``DATASET_COLUMNS``."""
+    account, policy = dataset.account, dataset.account.policy
+    row: list[object] = [dataset.dataset_id, policy.epsilon, policy.delta, policy.relation.value]
+    row += [policy.unit, dump(account.filter.orders), dump(account.filter.deltas)]
+    row += [account.mode.value, account.count, dump(account.renyi)]
+    return [*row, str(account.epsilon), str(account.delta), dataset.created_at]
+
+
+def dataset_from_row(row: Sequence[Any]) -> Dataset:
+    """Build a data set from ``DATASET_COLUMNS``, or say that the row is damaged."""
+    try:
+        name, epsilon, delta, relation, unit, orders, shares, mode, count, renyi, *rest = row
+        policy = BudgetPolicy(float(epsilon), float(delta), Relation(relation), unit)
+        total_epsilon, total_delta, created = rest
+        account = Account(
+            policy, RenyiFilter(load(orders), load(shares)), Mode(mode), int(count), load(renyi),
+            Decimal(total_epsilon), Decimal(total_delta),
+        )  # fmt: skip
+        return Dataset(str(name), account, str(created))
+    except (SordinoError, ValueError, TypeError, InvalidOperation) as error:
+        raise damaged("the account of a data set cannot be read") from error
+
+
+def seal(values: Sequence[object]) -> str:
+    """Return a digest of a row. It shows accidents, not forgery: there is no key."""
+    line = json.dumps(list(values), ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(line.encode("ascii")).hexdigest()
+
+
+def check_seal(values: Sequence[object], stored: object) -> None:
+    """Refuse a row whose content is not what was written."""
+    if seal(values) != stored:
+        raise damaged("a row does not match its seal")
+
+
+def damaged(what: str) -> LedgerCorruptError:
+    """Return the error for a damaged ledger."""
+    return LedgerCorruptError(
+        f"The ledger is damaged: {what}. Nothing was written. Restore it from a backup, and book "
+        "what was released since then."
+    )
+
+
+def encode_event(event: dp.DpEvent) -> str:
+    """Return an event as canonical JSON."""
+    return canonical(event)
+
+
+def decode_event(line: str) -> dp.DpEvent:
+    """Return the event of a JSON text; only classes from the allow-list are built."""
+    try:
+        return decode(json.loads(line))
+    except (SordinoError, ValueError) as error:
+        raise damaged("an event cannot be decoded") from error
+
+
+def dump(values: Sequence[float]) -> str:
+    """Return numbers as JSON, infinity as a string: strict JSON has none."""
+    return json.dumps([jsonable(value) for value in values], separators=(",", ":"))
+
+
+def load(line: str) -> tuple[float, ...]:
+    """Return the numbers of ``dump``."""
+    return tuple(float(value) for value in json.loads(line))
+
+
+def jsonable(value: float) -> float | str:
+    """Return a number that strict JSON can hold."""
+    return "inf" if math.isinf(value) else value
