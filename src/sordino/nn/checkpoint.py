@@ -89,8 +89,14 @@ class Checkpoint:
     def refuse_existing(self) -> None:
         """Refuse to start a second run over a first one."""
         if self.path.exists() or self.journal_path.exists():
+            raise PlanError(f"The checkpoint {self.path.name!r} exists. Call resume, or choose another path.")
+
+    def require(self) -> None:
+        """Refuse to go on with half of a run."""
+        if not self.path.exists() or not self.journal_path.exists():
             raise PlanError(
-                f"The checkpoint {self.path.name!r} exists. Call resume to go on with it, or choose another path."
+                f"Expected the checkpoint {self.path.name!r} and its journal, found not both: without the "
+                "journal nobody knows which releases are spent."
             )
 
     def save(self, state: TrainingState, saved: Saved) -> None:
@@ -111,11 +117,6 @@ class Checkpoint:
 
     def load(self, device: torch.device) -> tuple[TrainingState, Saved]:
         """Return the saved state; only tensors and plain values are read."""
-        if not self.path.exists() or not self.journal_path.exists():
-            raise PlanError(
-                f"Expected the checkpoint {self.path.name!r} and its journal, found not both: without the "
-                "journal nobody knows which releases are spent."
-            )
         content = torch.load(self.path, map_location=device, weights_only=True)
         if content["format"] != FORMAT:
             raise PlanError(f"Expected a checkpoint of format {FORMAT}, got {content['format']}.")

@@ -191,7 +191,7 @@ class _Taps:
             plain = len(inputs) == 1 and isinstance(output, Tensor)
             if not plain or len(inputs[0]) != self._batch or len(output) != self._batch:
                 raise UnsupportedError(
-                    f"The layer {name.rstrip('.')!r} ({type(layer).__name__}) does not keep one row per record. "
+                    f"The layer {name.rstrip('.')!r} ({type(layer).__name__}) keeps not one row a record. "
                     "Use method='vmap'."
                 )
             call: Any = Call(name, layer, inputs[0].detach(), None)  # type: ignore[arg-type]

@@ -116,7 +116,7 @@ _RULES: tuple[tuple[tuple[type, ...], LayerRule], ...] = (
 
 
 def rule_of(layer: nn.Module) -> LayerRule | None:
-    """Return the rule of a layer, the general one for an unknown leaf, None where only the whole model helps."""
+    """Return the rule of a layer, a general one for an unknown leaf, None if only the whole model helps."""
     for kinds, rule in _RULES:
         if type(layer) in kinds or (isinstance(layer, kinds) and _same_forward(layer, kinds)):
             return rule

@@ -52,4 +52,5 @@ def replace_batch_norm(model: nn.Module) -> nn.Module:
 
 
 def _groups(channels: int) -> int:
-    return next(g for g in range(min(32, channels), 0, -1) if channels % g == 0)
+    # at least four channels to a group: one alone would be normalised to zero in a plain vector
+    return next(g for g in range(max(1, min(32, channels // 4)), 0, -1) if channels % g == 0)

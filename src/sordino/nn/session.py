@@ -102,12 +102,26 @@ def resume_session(
     checkpoint: Checkpoint,
 ) -> Session:
     """Go on with a saved run: the same plan and reservation, the next position, fresh noise."""
+    checkpoint.require()
+    journal = Journal(checkpoint.journal_path)
+    try:
+        return _resumed(solver, task, executor, budget, checkpoint, journal)
+    except BaseException:
+        journal.close()
+        raise
+
+
+def _resumed(
+    solver: NetworkSolver,
+    task: NetworkTask,
+    executor: TorchExecutor,
+    budget: Budget,
+    checkpoint: Checkpoint,
+    journal: Journal,
+) -> Session:
     state, saved = checkpoint.load(executor.device)
     if saved.recipe != words(solver):
-        raise PlanError(
-            "The checkpoint belongs to another recipe. Resume with the settings it was made with."
-        )
-    journal = Journal(checkpoint.journal_path)
+        raise PlanError("The checkpoint belongs to another recipe. Resume with its own settings.")
     plan = _replanned(solver.plan(task), saved)
     report = PrivacyReport.from_json(saved.report)
     if canonical(report.event) != canonical(plan.event()):
@@ -138,9 +152,7 @@ def _reopened(budget: Budget, saved: Saved, plan: Plan) -> Reservation | None:
     dataset_id, sequence = saved.reservation
     entry = next((e for e in ledger.history(dataset_id) if e.sequence == sequence), None)
     if entry is None or entry.event_json != canonical(plan.event()):
-        raise PlanError(
-            "The ledger has no reservation for this checkpoint. Pass the ledger it was booked on."
-        )
+        raise PlanError("The ledger has no reservation for this checkpoint. Pass its own ledger.")
     if entry.status in (Status.SETTLED, Status.FAILED):
         raise PlanError(
             f"The reservation of this checkpoint is {entry.status.value}. A finished run cannot be resumed."

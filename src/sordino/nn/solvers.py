@@ -169,8 +169,8 @@ class Descent:
 class Srm:
     r"""DP-SRM: ``v <- (1 - gamma) v + mean of the correction at two points + noise``; step along v.
 
-    Gradient and difference are clipped apart, to ``recipe.clip`` (C1) and ``difference_clip`` (C2); one record
-    moves a correction by at most ``(1 - gamma) C2 + gamma C1``.
+    Gradient and difference are clipped apart, to ``recipe.clip`` (C1) and ``difference_clip`` (C2); one
+    record moves a correction by at most ``(1 - gamma) C2 + gamma C1``.
 
     **Privacy.** One Poisson-sampled Gaussian release of a gradient and ``steps - 1`` of corrections.
 

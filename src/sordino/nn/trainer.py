@@ -54,7 +54,7 @@ class Trainer:
     model, loss : the module and its criterion, ``loss(outputs, targets)``.
     epsilon, delta : the budget; delta None means ``min(1e-5, 1 / (10 n))``, epsilon inf means no noise.
     optimizer : ``"sgd"``, ``"adam"``, ``"ls-sgd"``, ``"ls-adam"`` (smoothed layer by layer) or ``"srm"``.
-    optimizer_options : of the optimiser: momentum, nesterov; beta1, beta2; gamma, difference_clip, first_batch.
+    optimizer_options : momentum, nesterov; beta1, beta2; gamma, difference_clip, first_batch.
     batch_size : the *expected* batch size: each record enters a batch independently.
     epochs, steps : how long; ``steps`` goes before ``epochs``.
     clip_norm : the gradient of each record is clipped to this norm.
@@ -62,11 +62,12 @@ class Trainer:
         :class:`sordino.nn.solvers.Recipe`; all of them are free.
     method : ``"auto"``, ``"ghost"`` or ``"vmap"``: how clipped sums are computed. Same answer.
     chunk_size : how many records are differentiated at once. Same answer, other memory.
-    device, precision, compiled : where, in which type the forward pass runs, and whether by ``torch.compile``.
+    device, precision, compiled : where and in which type the forward pass runs; ``torch.compile`` or not.
     device_noise : expand the noise on the device; None does so on a GPU.
     relation, unit : which data sets are neighbours.
     ledger, dataset_id : where the budget is booked.
     checkpoint, checkpoint_every : a path, and how many steps between two savings.
+    public : further facts that the report lists as assumed public.
     verbose : progress on a terminal; never a loss, which would leak.
 
     **Privacy.** The trained parameters, all iterates included, are (epsilon, delta)-DP for one record. The
@@ -101,6 +102,7 @@ class Trainer:
     dataset_id: str | None = None
     checkpoint: Any = None
     checkpoint_every: int = 50
+    public: tuple[str, ...] = ()
     verbose: int | bool = 0
 
     def fit(self, data: Any, targets: Any = None) -> Trained:
@@ -108,7 +110,7 @@ class Trainer:
         made = self._made(source_of(data, targets))
         session = open_session(
             *made,
-            public=_public(made[1]),
+            public=(*_public(made[1]), *self.public),
             notes=(f"gradients by {made[1].engine.method}",),
             description=f"Trainer ({self.optimizer})",
             checkpoint=self._checkpoint(),
@@ -220,9 +222,7 @@ def make_private(model: nn.Module, loss: Loss, data: Any, **settings: Any) -> Pr
     """
     trainer = Trainer(model, loss, **settings)
     if trainer.optimizer == "srm" or trainer.checkpoint is not None:
-        raise InvalidInputError(
-            "Expected settings of a plain gradient loop. Use Trainer for srm and checkpoints."
-        )
+        raise InvalidInputError("Expected settings of a plain loop. Use Trainer for srm and checkpoints.")
     made = trainer._made(source_of(data))
     network = made[1].engine.network
     notes = (f"gradients by {made[1].engine.method}", "the update rule is the caller's")

@@ -1,0 +1,330 @@
+"""Neural networks with the scikit-learn API."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import sparse
+from scipy.special import softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from sordino.errors import InvalidInputError
+from sordino.estimators.checks import check_count, check_data, check_positive, encode_labels
+from sordino.kernel import public_generator
+from sordino.nn.trainer import Trained, Trainer
+from sordino.nn.updates import HardThreshold
+
+_BLOCK = 4096
+
+
+class _Neural(BaseEstimator):
+    """What the neural estimators share: a module from public facts, a trainer, predictions."""
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        module: Callable[[int, int], nn.Module] | None = None,
+        hidden: int = 32,
+        optimizer: str = "sgd",
+        learning_rate: float | None = None,
+        batch_size: int | None = None,
+        max_iter: int | None = None,
+        clip_norm: float = 1.0,
+        smoothing: float | None = None,
+        n_nonzero_coefs: int | None = None,
+        data_norm: float | None = None,
+        relation: str = "add-remove",
+        ledger: Any = None,
+        dataset_id: str | None = None,
+        device: str | None = None,
+        trainer_options: dict[str, Any] | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.module = module
+        self.hidden = hidden
+        self.optimizer = optimizer
+        self.learning_rate = learning_rate
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.clip_norm = clip_norm
+        self.smoothing = smoothing
+        self.n_nonzero_coefs = n_nonzero_coefs
+        self.data_norm = data_norm
+        self.relation = relation
+        self.ledger = ledger
+        self.dataset_id = dataset_id
+        self.device = device
+        self.trainer_options = trainer_options
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = False
+        tags.non_deterministic = True
+        return tags
+
+    def _train(self, X: Any, targets: np.ndarray, outputs: int, loss: Any, said: str) -> None:
+        rows = self._bounded(_dense(X))
+        trainer = self._trainer(self._network(X.shape[1], outputs), loss, len(rows), said)
+        trained: Trained = trainer.fit(rows, torch.from_numpy(targets))
+        self.module_, self.privacy_, self.n_iter_ = trained.model, trained.privacy, trained.steps
+
+    def _trainer(self, model: nn.Module, loss: Any, population: int, said: str) -> Trainer:
+        batch = check_count("batch_size", self.batch_size, 1, None, "It is the expected number.")
+        steps = check_count("max_iter", self.max_iter, 1, None, "Each iteration is a paid release.")
+        kept = check_count("n_nonzero_coefs", self.n_nonzero_coefs, 1, None, "None keeps all.")
+        settings: dict[str, Any] = {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "optimizer": self.optimizer,
+            "learning_rate": self.learning_rate,
+            "batch_size": max(64, population // 16) if batch is None else batch,
+            "steps": 200 if steps is None else steps,
+            "clip_norm": check_positive("clip_norm", self.clip_norm, "It bounds a record's gradient."),
+            "smoothing": self.smoothing,
+            "projection": None if kept is None else HardThreshold(kept, after=0.5),
+            "average": 0.9,
+            "relation": self.relation,
+            "ledger": self.ledger,
+            "dataset_id": self.dataset_id,
+            "device": self.device,
+            "public": (said,),
+            "verbose": self.verbose,
+        }
+        return Trainer(model, loss, **(settings | (self.trainer_options or {})))
+
+    def _network(self, features: int, outputs: int) -> nn.Module:
+        if self.module is not None:
+            return self.module(features, outputs)
+        hidden = check_count("hidden", self.hidden, 1, None, "It is the width of the hidden layer.")
+        assert hidden is not None
+        return perceptron(features, hidden, outputs, self.random_state)
+
+    def _bounded(self, X: np.ndarray) -> Tensor:
+        """Return the rows, scaled down to ``data_norm`` where one is given: no row looks at another."""
+        rows = np.asarray(X, dtype=np.float32)
+        if self.data_norm is None:
+            return torch.from_numpy(np.ascontiguousarray(rows))
+        bound = check_positive("data_norm", self.data_norm, "Pass a public bound on the row norms.")
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        return torch.from_numpy(rows * (bound / np.maximum(norms, bound)).astype(np.float32))
+
+    def _outputs(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        rows = self._bounded(_dense(check_data(self, X, reset=False)))
+        device = next(self.module_.parameters()).device
+        self.module_.eval()
+        with torch.no_grad():
+            parts = [self.module_(block.to(device)).cpu() for block in rows.split(_BLOCK)]
+        return torch.cat(parts).double().numpy()
+
+
+class NeuralClassifier(ClassifierMixin, _Neural):
+    """A neural network classifier under differential privacy.
+
+    Parameters
+    ----------
+    epsilon, delta : the budget; delta None means ``min(1e-5, 1 / (10 n))``.
+    module : makes the network from (features, classes); None is one hidden layer with tanh.
+    hidden : the width of that layer.
+    optimizer, learning_rate, clip_norm, smoothing : see :class:`sordino.nn.Trainer`.
+    batch_size, max_iter : expected batch size (None: a sixteenth of the records, 64 at least) and steps.
+    n_nonzero_coefs : how many weights of the network survive; None keeps all.
+    data_norm : rows are scaled down to this norm; None leaves them, gradients are clipped anyway.
+    classes : the labels; None takes those seen, which the report lists as assumed public.
+    relation, ledger, dataset_id, device, verbose : as in :class:`sordino.nn.Trainer`.
+    trainer_options : any other setting of :class:`sordino.nn.Trainer`.
+    random_state : seeds the initial weights only, never the noise.
+
+    Attributes
+    ----------
+    module_, classes_, privacy_, n_iter_, n_features_in_
+
+    **Privacy.** ``module_`` is (epsilon, delta)-DP for one record; see ``privacy_``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sordino.nn import NeuralClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> NeuralClassifier(epsilon=5.0, delta=1e-3, max_iter=20).fit(X, y).predict(X).shape
+    (150,)
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        module: Callable[[int, int], nn.Module] | None = None,
+        hidden: int = 32,
+        optimizer: str = "sgd",
+        learning_rate: float | None = None,
+        batch_size: int | None = None,
+        max_iter: int | None = None,
+        clip_norm: float = 1.0,
+        smoothing: float | None = None,
+        n_nonzero_coefs: int | None = None,
+        data_norm: float | None = None,
+        classes: Any = None,
+        relation: str = "add-remove",
+        ledger: Any = None,
+        dataset_id: str | None = None,
+        device: str | None = None,
+        trainer_options: dict[str, Any] | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            epsilon=epsilon,
+            delta=delta,
+            module=module,
+            hidden=hidden,
+            optimizer=optimizer,
+            learning_rate=learning_rate,
+            batch_size=batch_size,
+            max_iter=max_iter,
+            clip_norm=clip_norm,
+            smoothing=smoothing,
+            n_nonzero_coefs=n_nonzero_coefs,
+            data_norm=data_norm,
+            relation=relation,
+            ledger=ledger,
+            dataset_id=dataset_id,
+            device=device,
+            trainer_options=trainer_options,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.classes = classes
+
+    def fit(self, X: Any, y: Any) -> NeuralClassifier:
+        """Fit the network; the budget is spent here."""
+        X, y = check_data(self, X, y)
+        codes, self.classes_, said = encode_labels(y, self.classes)
+        self._train(X, codes.astype(np.int64), self.classes_.size, nn.CrossEntropyLoss(), said)
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return the scores of the classes; their difference when there are two."""
+        scores = self._outputs(X)
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the class probabilities."""
+        return softmax(self._outputs(X), axis=1)
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Return the logarithm of the class probabilities."""
+        return np.log(self.predict_proba(X))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the most likely class."""
+        best = np.argmax(self._outputs(X), axis=1)
+        return self.classes_[best]
+
+
+class NeuralRegressor(RegressorMixin, _Neural):
+    """A neural network regressor under differential privacy.
+
+    Minimises half the squared error of targets clipped to ``[-target_bound, target_bound]``, in units of
+    that public bound. Other parameters as in :class:`NeuralClassifier`.
+
+    **Privacy.** ``module_`` is (epsilon, delta)-DP for one record; see ``privacy_``.
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        module: Callable[[int, int], nn.Module] | None = None,
+        hidden: int = 32,
+        optimizer: str = "sgd",
+        learning_rate: float | None = None,
+        batch_size: int | None = None,
+        max_iter: int | None = None,
+        clip_norm: float = 1.0,
+        smoothing: float | None = None,
+        n_nonzero_coefs: int | None = None,
+        data_norm: float | None = None,
+        target_bound: float = 1.0,
+        relation: str = "add-remove",
+        ledger: Any = None,
+        dataset_id: str | None = None,
+        device: str | None = None,
+        trainer_options: dict[str, Any] | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        super().__init__(
+            epsilon=epsilon,
+            delta=delta,
+            module=module,
+            hidden=hidden,
+            optimizer=optimizer,
+            learning_rate=learning_rate,
+            batch_size=batch_size,
+            max_iter=max_iter,
+            clip_norm=clip_norm,
+            smoothing=smoothing,
+            n_nonzero_coefs=n_nonzero_coefs,
+            data_norm=data_norm,
+            relation=relation,
+            ledger=ledger,
+            dataset_id=dataset_id,
+            device=device,
+            trainer_options=trainer_options,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.target_bound = target_bound
+
+    def fit(self, X: Any, y: Any) -> NeuralRegressor:
+        """Fit the network; the budget is spent here."""
+        X, y = check_data(self, X, y, y_numeric=True)
+        remedy = "Pass a public bound on |y|; computing it from y would leak."
+        self._bound = check_positive("target_bound", self.target_bound, remedy)
+        targets = np.clip(y.astype(np.float64) / self._bound, -1, 1).astype(np.float32)
+        self._train(X, targets[:, None], 1, half_squared, f"target_bound = {self._bound:g}")
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the predicted targets."""
+        outputs = self._outputs(X)[:, 0]
+        return outputs * self._bound
+
+
+def _dense(X: Any) -> np.ndarray:
+    if sparse.issparse(X):
+        raise InvalidInputError("Expected a dense array, got a sparse matrix. Pass X.toarray().")
+    return X
+
+
+def half_squared(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return half the squared error."""
+    return 0.5 * (outputs - targets).square().sum()
+
+
+def perceptron(features: int, hidden: int, outputs: int, random_state: Any = None) -> nn.Module:
+    """Return one hidden layer with tanh, its weights drawn from ``random_state``."""
+    if features < 1:
+        raise InvalidInputError(f"Expected at least one feature, got {features}.")
+    public = public_generator(random_state)
+    model = nn.Sequential(nn.Linear(features, hidden), nn.Tanh(), nn.Linear(hidden, outputs))
+    with torch.no_grad():
+        for layer in (model[0], model[2]):
+            reach = 1.0 / math.sqrt(layer.in_features)
+            drawn = public.uniform(-reach, reach, size=tuple(layer.weight.shape))
+            layer.weight.copy_(torch.from_numpy(drawn))
+            layer.bias.zero_()
+    return model

@@ -1,0 +1,80 @@
+"""The neural estimators from the outside."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import check_estimator
+from tests.nn.helpers import blobs
+from torch import nn
+
+from sordino.errors import InvalidInputError
+from sordino.nn import NeuralClassifier, NeuralRegressor
+from sordino.testing import seeded_noise_not_private
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        NeuralClassifier(epsilon=30.0, delta=1e-4, random_state=0, max_iter=60),
+        NeuralRegressor(epsilon=30.0, delta=1e-4, random_state=0, max_iter=20, target_bound=3.0),
+    ],
+)
+def test_scikit_learn_checks_pass_when_the_noise_is_the_same(estimator):
+    with seeded_noise_not_private(1, same_for_every_fit=True):
+        check_estimator(estimator)
+
+
+def test_it_classifies_and_reports():
+    x, y = (part.numpy() for part in blobs(800))
+    names = np.array(["a", "b", "c"])[y]
+    with seeded_noise_not_private(0):
+        model = NeuralClassifier(epsilon=4.0, delta=1e-5, max_iter=80, random_state=1).fit(x, names)
+    assert model.score(x, names) > 0.9
+    assert model.n_iter_ == 80
+    assert np.allclose(model.predict_proba(x[:5]).sum(axis=1), 1)
+    assert 0.99 * 4 < model.privacy_.epsilon <= 4
+    assert any("class labels" in fact for fact in model.privacy_.public)
+
+
+def test_it_regresses_in_the_units_of_its_public_bound():
+    public = np.random.default_rng(0)
+    x = public.normal(size=(900, 4)).astype(np.float32)
+    y = 50.0 * x[:, 0]
+    with seeded_noise_not_private(0):
+        model = NeuralRegressor(
+            epsilon=8.0, delta=1e-5, target_bound=150.0, max_iter=120, random_state=1
+        ).fit(x, y)
+    assert model.score(x, y) > 0.8
+    assert "target_bound = 150" in model.privacy_.public
+
+
+def test_a_module_of_ones_own_and_sparsity():
+    x, y = (part.numpy() for part in blobs(200))
+
+    def build(features, outputs):
+        return nn.Sequential(nn.Linear(features, 5), nn.ReLU(), nn.Linear(5, outputs))
+
+    model = NeuralClassifier(module=build, n_nonzero_coefs=12, max_iter=10, data_norm=2.0, delta=1e-5).fit(
+        x, y
+    )
+    assert sum(int(p.count_nonzero()) for p in model.module_.parameters()) <= 12
+
+
+def test_the_random_state_fixes_the_start_and_not_the_noise():
+    x, y = (part.numpy() for part in blobs(100))
+    model = NeuralClassifier(max_iter=3, random_state=0)
+    first, second = (clone(model).fit(x, y).module_[0].weight.detach().numpy() for _ in range(2))
+    assert not np.array_equal(first, second)
+    free = NeuralClassifier(max_iter=3, random_state=0, epsilon=float("inf"), batch_size=100)
+    first, second = (clone(free).fit(x, y).module_[0].weight.detach().numpy() for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"hidden": 0}, {"clip_norm": -1.0}, {"max_iter": 0}, {"batch_size": 1.5}, {"data_norm": 0.0}]
+)
+def test_settings_outside_their_bounds_are_refused(settings):
+    x, y = (part.numpy() for part in blobs(50))
+    with pytest.raises(InvalidInputError, match=next(iter(settings))):
+        NeuralClassifier(**settings).fit(x, y)
