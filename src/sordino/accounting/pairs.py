@@ -197,7 +197,7 @@ def _log_sum(terms: list[FloatArray]) -> FloatArray:
 
 def _complement(log_probability: FloatArray) -> FloatArray:
     with np.errstate(divide="ignore"):
-        return np.log(-np.expm1(log_probability))
+        return np.log(-np.expm1(np.minimum(log_probability, 0.0)))  # rounding can pass 1
 
 
 def _bisect(

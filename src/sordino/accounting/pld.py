@@ -59,7 +59,8 @@ def pld_epsilon(
     if grid is not None:
         return _on_grid(pairs, delta, _positive(grid)) or GridEpsilon(math.inf, grid)
     widest = max(pair.high - pair.low for both, _ in pairs for pair in both)
-    interval = max(4e-3 if widest > 60 else 4e-4, widest / MAX_BINS)
+    largest = max(pair.high for both, _ in pairs for pair in both)
+    interval = max(4e-3 if largest > 30 else 4e-4, widest / MAX_BINS)
     best = _on_grid(pairs, delta, interval)
     while best is None:
         interval *= 4

@@ -64,7 +64,9 @@ def _step(order: float, std: float, p_width: float, q_width: float) -> float:
     """Return a step whose relative quadrature error is below e^-37; see the module."""
     variance = std**2
     curvature = 1 / (2 * variance) + (order - 1) * (q_width / variance) ** 2 / 8
-    height = min(math.sqrt(37 / curvature), 2 * variance / max(p_width, q_width))
+    height, width = math.sqrt(37 / curvature), max(p_width, q_width)
+    if width > 0:
+        height = min(height, 2 * variance / width)
     angle = q_width * height / (2 * variance)  # at most 1
     growth = height**2 / (2 * variance) - (order - 1) * math.log(math.cos(angle))
     return 2 * math.pi * height / (37 + math.log(4) + growth)

@@ -1,0 +1,181 @@
+"""Dominating pairs: tails against simulation-free references."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from sordino.accounting.pairs import (
+    added,
+    diluted,
+    fixed_size,
+    gaussian_pair,
+    laplace_pair,
+    mixture,
+    removed,
+    replaced,
+    response_pair,
+    reverse,
+)
+
+EDGES = np.linspace(-3, 3, 41) + 0.013
+
+PAIRS = {
+    "gaussian": gaussian_pair(0.7),
+    "laplace": laplace_pair(1.3),
+    "response": response_pair(0.9),
+    "removed gaussian": removed(gaussian_pair(1.7), 0.3),
+    "added gaussian": added(gaussian_pair(1.7), 0.3),
+    "removed laplace": removed(laplace_pair(1.3), 0.4),
+    "added laplace": added(laplace_pair(1.3), 0.4),
+    "replaced": replaced(0.3, 0.6),
+    "fixed size": fixed_size(0.3, 1.7),
+    "mixture": mixture((0.2, 1.0, 2.0), (0.5, 0.0, 0.5), 0.8),
+}
+
+
+def hockey_stick(pair, epsilon):
+    """P(loss > epsilon) - e^epsilon Q(loss > epsilon)."""
+    epsilon = np.asarray(epsilon, dtype=float)
+    tails = pair.tails(epsilon)
+    return np.exp(tails.p_above) - np.exp(epsilon + tails.q_above)
+
+
+def by_integration(p, q, epsilon):
+    """The integral of (p - e^epsilon q)_+ by the midpoint rule."""
+    step = 2e-4
+    x = np.arange(-40, 41, step) + step / 2
+    return step * np.maximum(p(x) - math.exp(epsilon) * q(x), 0).sum()
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+def test_above_and_below_add_up_to_one(pair):
+    tails = pair.tails(EDGES)
+    np.testing.assert_allclose(np.exp(tails.p_above) + np.exp(tails.p_below), 1, rtol=1e-12)
+    np.testing.assert_allclose(np.exp(tails.q_above) + np.exp(tails.q_below), 1, rtol=1e-12)
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+def test_masses_of_a_cell_have_a_ratio_inside_the_cell(pair):
+    tails = pair.tails(EDGES)
+    p, q = -np.diff(np.exp(tails.p_above)), -np.diff(np.exp(tails.q_above))
+    heavy = (p > 1e-9) & (q > 1e-9)
+    ratio = np.log(p[heavy] / q[heavy])
+    assert heavy.sum() > 0
+    assert np.all(ratio >= EDGES[:-1][heavy] - 1e-6)
+    assert np.all(ratio <= EDGES[1:][heavy] + 1e-6)
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+def test_nearly_all_losses_lie_between_low_and_high(pair):
+    margin = 1e-9
+    tails = pair.tails(np.array([pair.low - margin, pair.high + margin]))
+    assert math.exp(tails.p_below[0]) < 1e-20
+    assert math.exp(tails.p_above[1]) < 1e-20
+    inside = pair.tails(np.array([pair.low, pair.high]) * 0.5)
+    assert math.exp(inside.p_above[1]) > 1e-20 or math.exp(inside.p_below[0]) > 1e-20
+
+
+NORMAL = stats.norm.pdf
+REFERENCES = {
+    "gaussian": (lambda x: NORMAL(x, 0.7), NORMAL),
+    "removed gaussian": (
+        lambda x: 0.7 * NORMAL(x, 0, 1 / 1.7) + 0.3 * NORMAL(x, 1, 1 / 1.7),
+        lambda x: NORMAL(x, 0, 1 / 1.7),
+    ),
+    "added gaussian": (
+        lambda x: NORMAL(x, 0, 1 / 1.7),
+        lambda x: 0.7 * NORMAL(x, 0, 1 / 1.7) + 0.3 * NORMAL(x, 1, 1 / 1.7),
+    ),
+    "replaced": (
+        lambda x: 0.7 * NORMAL(x, 0, 0.6) + 0.3 * NORMAL(x, 1, 0.6),
+        lambda x: 0.7 * NORMAL(x, 0, 0.6) + 0.3 * NORMAL(x, -1, 0.6),
+    ),
+    "mixture": (
+        lambda x: 0.5 * NORMAL(x, 0.2, 0.8) + 0.5 * NORMAL(x, 2, 0.8),
+        lambda x: NORMAL(x, 0, 0.8),
+    ),
+    "laplace": (lambda x: stats.laplace.pdf(x, 1.3), stats.laplace.pdf),
+    "removed laplace": (
+        lambda x: 0.6 * stats.laplace.pdf(x) + 0.4 * stats.laplace.pdf(x, 1.3),
+        stats.laplace.pdf,
+    ),
+    "added laplace": (
+        stats.laplace.pdf,
+        lambda x: 0.6 * stats.laplace.pdf(x) + 0.4 * stats.laplace.pdf(x, 1.3),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+@pytest.mark.parametrize("epsilon", [-1.1, -0.2, 0.15, 0.5, 1.2])
+def test_hockey_stick_is_the_integral_of_the_densities(name, epsilon):
+    p, q = REFERENCES[name]
+    expected = by_integration(p, q, epsilon)
+    assert hockey_stick(PAIRS[name], epsilon) == pytest.approx(expected, abs=1e-7)
+
+
+def test_randomised_response_has_two_losses():
+    tails = response_pair(0.9).tails(np.array([-0.91, -0.89, 0.89, 0.91]))
+    likely = math.exp(0.9) / (1 + math.exp(0.9))
+    np.testing.assert_allclose(np.exp(tails.p_above), [1, likely, likely, 0], rtol=1e-12)
+    np.testing.assert_allclose(np.exp(tails.q_above), [1, 1 - likely, 1 - likely, 0], rtol=1e-12)
+
+
+def test_fixed_size_takes_the_larger_direction_on_each_side():
+    envelope, up, down = PAIRS["fixed size"], PAIRS["removed gaussian"], PAIRS["added gaussian"]
+    for epsilon in (0.3, 1.0):
+        assert hockey_stick(envelope, epsilon) == pytest.approx(hockey_stick(up, epsilon), rel=1e-12)
+        assert hockey_stick(envelope, epsilon) > hockey_stick(down, epsilon)
+    for epsilon in (-0.3, -1.0):
+        assert hockey_stick(envelope, epsilon) == pytest.approx(hockey_stick(down, epsilon), rel=1e-12)
+        assert hockey_stick(envelope, epsilon) > hockey_stick(up, epsilon)
+
+
+def test_fixed_size_has_an_atom_at_zero_that_is_not_negative():
+    tails = PAIRS["fixed size"].tails(np.array([-1e-12, 0.0]))
+    atom = math.exp(tails.p_above[0]) - math.exp(tails.p_above[1])
+    # 1 - P(loss > 0) - P(loss < 0) = 1 - rate - 2 (1 - rate) Phi(-mu/2)
+    assert atom == pytest.approx(1 - 0.3 - 2 * 0.7 * stats.norm.cdf(-0.85), abs=1e-9)
+
+
+def test_reversing_twice_gives_the_pair_back():
+    pair = PAIRS["removed gaussian"]
+    twice = reverse(reverse(pair))
+    for once, again in zip(pair.tails(EDGES), twice.tails(EDGES)):
+        np.testing.assert_array_equal(once, again)
+    assert (twice.low, twice.high) == (pair.low, pair.high)
+
+
+@pytest.mark.parametrize("rate", [1e-6, 0.01, 0.5, 1.0])
+@pytest.mark.parametrize("loss", [-20.0, -0.3, 0.0, 0.4, 30.0, 900.0])
+def test_dilution_is_the_loss_of_a_record_that_is_sometimes_absent(rate, loss):
+    if loss < 700:
+        expected = math.log(1 - rate + rate * math.exp(loss))
+    else:
+        expected = loss + math.log(rate)
+    assert diluted(loss, rate) == pytest.approx(expected, abs=1e-12, rel=1e-12)
+
+
+def test_huge_losses_do_not_overflow():
+    tails = removed(gaussian_pair(60.0), 1e-4).tails(np.array([1000.0, 1800.0]))
+    mu, rate = 60.0, 1e-4
+    expected = stats.norm.logsf((1800 - math.log(rate)) / mu - mu / 2) + math.log(rate)
+    assert tails.p_above[1] == pytest.approx(expected, rel=1e-6)
+    assert np.all(np.isfinite(replaced(1e-4, 1 / 60).tails(np.array([1000.0, 1800.0])).p_above))
+
+
+@pytest.mark.parametrize("split", [0.1, 0.35, 0.5])
+@pytest.mark.parametrize("total", [0.2, 1.0, 4.0])
+def test_one_shifted_coordinate_is_the_worst_laplace_vector(split, total):
+    """Two coordinates that share an L1 sensitivity never leak more than one that has all of it."""
+    first, second = total * split, total * (1 - split)
+    grid = np.linspace(-total, total, 8001)
+    inner, outer = laplace_pair(first), laplace_pair(second)
+    steps = inner.tails(grid)
+    mass = -np.diff(np.exp(steps.p_above), prepend=1.0, append=0.0)
+    losses = np.concatenate([[grid[0]], grid[1:], [grid[-1]]])  # rounded up, so pessimistic
+    for epsilon in np.linspace(-0.9 * total, 0.9 * total, 7):
+        both = np.dot(mass, np.maximum(hockey_stick(outer, epsilon - losses), 0))
+        assert both <= hockey_stick(laplace_pair(total), epsilon) + 2 * (grid[1] - grid[0])

@@ -1,0 +1,43 @@
+"""Private tuning against dp-accounting."""
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event as dp
+from dp_accounting import rdp
+
+from sordino.accounting.repeat import repeat_and_select
+from sordino.errors import InvalidInputError
+
+ORDERS = np.array([1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
+
+
+@pytest.mark.parametrize("shape", [0.0, 0.5, 1.0, 3.0, math.inf])
+@pytest.mark.parametrize("mean", [1.0, 1.5, 10.0, 300.0])
+def test_curve_agrees_with_dp_accounting(mean, shape):
+    event = dp.RepeatAndSelectDpEvent(dp.GaussianDpEvent(4.0), mean, shape)
+    theirs = rdp.RdpAccountant(ORDERS).compose(event).rdp
+    ours = repeat_and_select(ORDERS, ORDERS / 32, mean, shape)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-9)
+    assert np.all(ours >= theirs - 1e-8)  # both round the law of the number of runs
+
+
+def test_a_curve_that_costs_nothing_still_pays_for_the_choice():
+    bound = repeat_and_select(ORDERS, np.zeros(ORDERS.size), 10.0, 1.0)
+    assert np.all(bound > 0)
+
+
+@pytest.mark.parametrize("shape", [0.0, 1.0, 2.0, math.inf])
+def test_more_runs_cost_more(shape):
+    few = repeat_and_select(ORDERS, ORDERS / 32, 2.0, shape)
+    many = repeat_and_select(ORDERS, ORDERS / 32, 20.0, shape)
+    assert np.all(many > few)
+
+
+@pytest.mark.parametrize(
+    ("mean", "shape"), [(0.5, 1.0), (math.inf, 1.0), (math.nan, 1.0), (2.0, -1.0), (2.0, math.nan)]
+)
+def test_impossible_laws_of_the_number_of_runs_are_refused(mean, shape):
+    with pytest.raises(InvalidInputError, match="mean number of runs"):
+        repeat_and_select(ORDERS, ORDERS, mean, shape)
