@@ -149,10 +149,9 @@ def square_margins(indptr: Any, indices: Any, data: Any, rows: Any, weights: Flo
 
 
 @numba.njit(cache=True, nogil=True)
-def square_scatter(indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, out: Floats) -> None:
-    """Add ``coef_i x_i^2`` to ``out``."""
+def absolute_scatter(indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, out: Floats) -> None:
+    """Add ``coef_i |x_i|`` to ``out``."""
     for i in range(rows.size):
         if coef[i] != 0.0:
             for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
-                value = float(data[p])
-                out[indices[p]] += coef[i] * value * value
+                out[indices[p]] += coef[i] * abs(float(data[p]))

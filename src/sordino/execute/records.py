@@ -83,7 +83,7 @@ class Records:
         return known[1]
 
     def column_moments(self) -> tuple[Floats, Floats]:
-        """Return the sums of the columns and of their squares."""
+        """Return the sums of the columns and of their absolute values."""
         return column_moments(self)
 
     def scaled_rows(self, coefficients: Floats) -> Iterator[tuple[slice, Any]]:

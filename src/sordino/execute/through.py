@@ -74,17 +74,17 @@ def square_products(base: Any, weights: Floats) -> Floats:
 
 
 def column_moments(base: Any) -> tuple[Floats, Floats]:
-    """Return the sums of the columns and of their squares, over clipped rows."""
+    """Return the sums of the columns and of their absolute values, over clipped rows."""
     usable = np.isfinite(base.norms).astype(float)
     first = base.weighted_sum(usable)[: base.features]
-    x, coefficients = base.matrix, usable * base.scale**2
+    x, coefficients = base.matrix, usable * base.scale
     second = np.zeros(base.features)
     if sparse.issparse(x):
-        csr.square_scatter(x.indptr, x.indices, x.data, base.rows, coefficients, second)
+        csr.absolute_scatter(x.indptr, x.indices, x.data, base.rows, coefficients, second)
     else:
         start = 0
         for block in _blocks(base):
-            second += coefficients[start : start + len(block)] @ np.square(block)
+            second += coefficients[start : start + len(block)] @ np.abs(block)
             start += len(block)
     return first, second
 

@@ -15,7 +15,7 @@ from sordino.kernel import Curator, Full, Plan, Release
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeCounts
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options
-from sordino.solvers.descent import Noise, masked, noise_limited_step, noisy_descent
+from sordino.solvers.descent import Noise, NoisyDescent, masked, noise_limited_step
 
 Floats = NDArray[np.float64]
 
@@ -24,18 +24,18 @@ MOMENTS, SIZES, POLISH = 0.06, 0.02, 0.30
 # Margin noise that the last iterate may carry: dense models, models still to be thresholded, polishing.
 DENSE, SELECTING, POLISHING = 1.2, 0.3, 1.0
 INTERCEPT = 0.25
-COLUMN_POWER = 0.75
+COLUMN_POWER = 0.4
 CLIP = 0.35
 # Rows larger than this share of the records are clipped.
-TYPICAL = 0.9
+TYPICAL = 0.6
 
 
 @dataclass(frozen=True)
 class Auto:
     r"""Private column means and scales, noisy Nesterov descent, thresholding, descent on the support.
 
-    1. The sums of the columns and of their squares are released (a small share). Columns are centred
-       and divided by ``variance^(power/2)``, floored at the noise; a released histogram of row sizes sets
+    1. The sums of the columns and of their absolute values are released (a small share). Columns are centred
+       and divided by a power of their mean absolute value, floored at the noise; a released histogram of row sizes sets
        the scale. Without centring, one direction would hold all of the curvature.
     2. ``steps`` noisy gradients drive Nesterov descent. The step is the largest at which the noise of the
        margins stays below a constant, so it grows with n and epsilon.
@@ -92,55 +92,51 @@ class Auto:
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
         """Yield the iterates; the last one is on the original columns."""
         affine = self._mapped(curator, problem)
-        unit = self._target_unit(curator, problem)
+        view = (affine, None, self._target_unit(curator, problem))
         w = np.zeros(problem.shape)
-        budget = DENSE if self.sparsity is None else SELECTING
-        for w in self._descend(curator, problem, "gradient", (affine, None, unit), w, self.steps, budget):
+        for w in self._descent(curator, problem, "gradient", view).path(w, self.steps):
             yield w
         if self.sparsity is not None:
-            mask = top_mask(w, self.sparsity, problem.kept)
-            columns = mask if mask.ndim == 1 else mask.any(axis=0)
-            narrow = affine.restricted(columns[: problem.features])
-            size = self._size(curator, "support-sizes", narrow)
-            narrow = narrow.resized(1.0 / size)
-            w = np.where(mask, w, 0.0)
-            w[..., : problem.features] *= size
-            affine = narrow
-            for w in self._descend(
-                curator, problem, "polish", (affine, mask, unit), w, self.polish_steps, POLISHING
-            ):
+            view, w = self._narrowed(curator, problem, view, w)
+            for w in self._descent(curator, problem, "polish", view).path(w, self.polish_steps):
                 yield w
+        affine, _, unit = view
         yield affine.coefficients(w, problem.intercept) * unit
 
-    def _descend(
-        self,
-        curator: Curator,
-        problem: Problem,
-        name: str,
-        view: tuple[Affine, Any, float],
-        start: Floats,
-        steps: int,
-        budget: float,
-    ) -> Iterator[Floats]:
+    def _narrowed(self, curator: Curator, problem: Problem, view: Any, w: Floats) -> tuple[Any, Floats]:
+        """Keep the largest coefficients; restricted rows are smaller, so measure them again."""
+        affine, _, unit = view
+        mask = top_mask(w, self.sparsity or 0, problem.kept)
+        columns = mask if mask.ndim == 1 else mask.any(axis=0)
+        affine = affine.restricted(columns[: problem.features])
+        size = self._size(curator, "support-sizes", affine)
+        w = np.where(mask, w, 0.0)
+        w[..., : problem.features] *= size
+        return (affine.resized(1.0 / size), mask, unit), w
+
+    def _descent(self, curator: Curator, problem: Problem, name: str, view: Any) -> NoisyDescent:
         affine, mask, unit = view
-        n = problem.population
-        coordinates = start.size if mask is None else int(mask.sum())
+        n, steps = problem.population, curator.plan.releases[name].times
+        coordinates = math.prod(problem.shape) if mask is None else int(mask.sum())
         noise = Noise(noise_std(curator, name) / n, coordinates)
-        step = noise_limited_step(budget, steps, noise) if self.step is None else self.step
+        step = noise_limited_step(self._margin_noise(name), steps, noise) if self.step is None else self.step
 
         def gradient(w: Floats) -> Floats:
             return curator.release(name, (w, affine, mask, unit)) / n
 
-        asked = gradient if mask is None else masked(gradient, mask)
-        return noisy_descent(asked, start, steps, step, noise, problem.ridge)
+        return NoisyDescent(gradient if mask is None else masked(gradient, mask), step, noise, problem.ridge)
+
+    def _margin_noise(self, name: str) -> float:
+        if name == "polish":
+            return POLISHING
+        return DENSE if self.sparsity is None else SELECTING
 
     def _mapped(self, curator: Curator, problem: Problem) -> Affine:
         n, d, radius = problem.population, problem.features, problem.data_norm
         released = curator.release("moments") / n
         floor = 2.0 * noise_std(curator, "moments") / n
         mean = shrunk(released[:d], floor / 2) * radius if self.center else np.zeros(d)
-        variance = np.maximum(released[d:] - (mean / radius) ** 2, max(floor, 1e-12))
-        scale = variance ** (-COLUMN_POWER / 2)
+        scale = np.maximum(released[d:], max(floor, 1e-12)) ** -COLUMN_POWER
         affine = Affine(mean, scale / (scale.max() * radius), INTERCEPT if problem.intercept else 0.0)
         return affine.resized(1.0 / self._size(curator, "sizes", affine))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -28,26 +28,36 @@ class Noise:
         return self.std**2 * self.coordinates
 
 
-def noisy_descent(
-    gradient: Callable[[Floats], Floats], start: Floats, steps: int, step: float, noise: Noise, ridge: float
-) -> Iterator[Floats]:
-    r"""Yield the iterates of ``steps`` Nesterov steps of size at most ``step``.
+@dataclass
+class NoisyDescent:
+    r"""Nesterov steps of size at most ``step`` on noisy gradients.
 
     The step doubles from a safe one up to ``step``, and is cut to one over the largest curvature seen
     between two released gradients. Both points carry the noise of the earlier gradient, which looks like
     curvature; its expectation is known and subtracted.
     """
-    w, velocity, earlier, curvature, last = start, np.zeros_like(start), None, 0.0, 0.0
-    for t in range(steps):
-        ahead = w + MOMENTUM * velocity
-        g = gradient(ahead) + ridge * ahead
-        if earlier is not None:
-            curvature = max(curvature, _curvature(ahead - earlier[0], g - earlier[1], last, noise))
-        earlier = (ahead, g)
-        last = min(step, FIRST_STEP * 2.0**t, 1.0 / curvature if curvature > 0 else math.inf)
-        velocity = MOMENTUM * velocity - last * g
-        w = w + velocity
-        yield w
+
+    gradient: Callable[[Floats], Floats]
+    step: float
+    noise: Noise
+    ridge: float = 0.0
+    taken: list[float] = field(default_factory=list)
+
+    def path(self, start: Floats, steps: int) -> Iterator[Floats]:
+        """Yield the iterates."""
+        w, velocity, earlier, curvature = start, np.zeros_like(start), None, 0.0
+        for t in range(steps):
+            ahead = w + MOMENTUM * velocity
+            g = self.gradient(ahead) + self.ridge * ahead
+            if earlier is not None:
+                moved, changed = ahead - earlier[0], g - earlier[1]
+                curvature = max(curvature, _curvature(moved, changed, self.taken[-1], self.noise))
+            earlier = (ahead, g)
+            h = min(self.step, FIRST_STEP * 2.0**t, 1.0 / curvature if curvature > 0 else math.inf)
+            self.taken.append(h)
+            velocity = MOMENTUM * velocity - h * g
+            w = w + velocity
+            yield w
 
 
 def _curvature(moved: Floats, changed: Floats, step: float, noise: Noise) -> float:
