@@ -147,7 +147,8 @@ class _HeavyTailed(BaseEstimator):
             size = problem.columns * problem.outputs
             wanted = math.ceil(4.0 * math.log(2.0 * size / 0.05)) | 1
             blocks = max(1, min(wanted, problem.population // (steps if self.split else 1)))
-        average, split = self.method == "convex", bool(self.split)
+        split = bool(self.split)
+        average = "all" if self.method == "convex" else "last" if split else "tail"
         scaling = self._scaling(problem)
         return ProjectedGradient(
             steps, scaling, average, split, truncation, blocks, self.constraint
@@ -193,7 +194,8 @@ class HeavyTailedRegressor(RegressorMixin, _HeavyTailed):
     epsilon, delta : the budget; ``delta=None`` means ``min(1e-5, 1 / (10 n))``.
     loss : "squared" or "huber", which bounds the residual and is better for heavy-tailed targets.
     huber_threshold : the error beyond which the Huber loss is linear; a public number.
-    method : "strongly-convex" returns the last iterate, "convex" the average of all.
+    method : "strongly-convex" returns the average of the second half of the iterates (the last one for
+        ``split=True``, as in the paper), "convex" the average of all.
     split : use a fresh chunk of the data each step (paper); False uses all data each step, with less noise.
     gradient : "norm" clips the norms of gradients (default; for a linear model the same as a convex loss with
         linear tails), "truncated" each coordinate, "median-of-means" takes the median over blocks (paper).

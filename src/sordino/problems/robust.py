@@ -88,12 +88,9 @@ class RobustSum(ClippedSum):
 
     def evaluate(self, records: Any, params: Any) -> Floats:
         """Return the sum, or the median of the block sums."""
-        center, scales = params
-        out = np.zeros((self.blocks, self.columns))
+        n, out = records.count, np.zeros((self.blocks, self.columns))
         for rows, block in records.scaled_rows(np.ones(records.count)):
-            with np.errstate(over="ignore"):
-                block = self.truncation.apply([(block - center) / scales], 1.0)[0]
-            out += block_sums(block, rows, records.count, self.blocks)
+            out += block_sums(self._truncated(records, params, rows, block), rows, n, self.blocks)
         return np.median(out, axis=0)
 
     def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> NDArray[np.int64]:
@@ -102,13 +99,18 @@ class RobustSum(ClippedSum):
             raise InvalidInputError(
                 "secure_noise=True is not proven for medians. Use estimator='truncated'."
             )
-        center, scales = params
         out = np.zeros(self.columns, dtype=np.int64)
-        for _, block in records.scaled_rows(np.ones(records.count)):
-            with np.errstate(over="ignore"):
-                block = self.truncation.apply([(block - center) / scales], 1.0)[0]
+        for rows, block in records.scaled_rows(np.ones(records.count)):
+            block = self._truncated(records, params, rows, block)
             out += np.trunc(block / spacing).astype(np.int64).sum(axis=0)
         return out
+
+    def _truncated(self, records: Any, params: Any, rows: slice, block: Floats) -> Floats:
+        center, scales = params
+        with np.errstate(over="ignore"):
+            block = self.truncation.apply([(block - center) / scales], 1.0)[0]
+        there = present(records)[rows]
+        return block if there.all() else np.where(there[:, None], block, 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,10 +161,17 @@ class RobustGradient(ClippedSum):
         return np.median(out, axis=0).reshape(np.shape(params.w))
 
 
+def present(records: Any) -> NDArray[np.bool_]:
+    """Return which records count: one that is not finite has no norm and contributes zero."""
+    return np.isfinite(records.norms)
+
+
 def residuals(loss: Loss, records: Any, point: Point) -> Floats:
-    """Return the residuals at the point; one that is not a number becomes zero."""
+    """Return the residuals at the point; zero for a record that is not a number."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return _finite(loss.residual(records.margins(point.w / point.scales), records.targets))
+        out = _finite(loss.residual(records.margins(point.w / point.scales), records.targets))
+    there = present(records)
+    return out if there.all() else np.where(there if out.ndim == 1 else there[:, None], out, 0.0)
 
 
 def scaled_norms(records: Any, point: Point) -> Floats:

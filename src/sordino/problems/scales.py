@@ -19,6 +19,7 @@ from sordino.problems.robust import (
     Point,
     Truncation,
     gradient_blocks,
+    present,
     residuals,
     scaled_norms,
     squared_norms,
@@ -32,11 +33,9 @@ EDGES = np.exp2(np.arange(LOWEST, HIGHEST + 1, dtype=float))  # upper edges
 
 
 def octaves(values: Floats) -> NDArray[np.int64]:
-    """Return the bin of each magnitude; -1 for what is not a number."""
-    exponent = np.frexp(values)[1].astype(np.int64)
-    exponent[values == 0] = LOWEST
-    exponent = np.clip(exponent, LOWEST, HIGHEST) - LOWEST
-    exponent[~np.isfinite(values)] = -1
+    """Return the bin of each magnitude; -1 for zero, which has none, and for what is not a number."""
+    exponent = np.clip(np.frexp(values)[1].astype(np.int64), LOWEST, HIGHEST) - LOWEST
+    exponent[(values == 0) | ~np.isfinite(values)] = -1
     return exponent
 
 
@@ -56,7 +55,7 @@ def sparse_counts(block: Any, columns: int) -> Floats:
 
 @dataclass(frozen=True)
 class ColumnScales(ClippedSum):
-    """For each column, how many ``|x_ij - center_j|`` lie in each octave; ``params = center``.
+    """For each column, how many ``|x_ij - center_j| > 0`` lie in each octave; ``params = center``.
 
     **Privacy.** A record adds one to one bin of each column: sqrt(columns) in L2, and sqrt(2 columns)
     when it is replaced (one bin falls, another rises).
@@ -75,12 +74,13 @@ class ColumnScales(ClippedSum):
     def evaluate(self, records: Any, params: Any) -> Floats:
         """Return the counts, shape (columns, BINS)."""
         out = np.zeros((self.columns, BINS))
-        for _, block in records.scaled_rows(np.ones(records.count)):
-            if sparse.issparse(block):  # zeros are not counted; the centre of sparse data is zero
+        for rows, block in records.scaled_rows(np.ones(records.count)):
+            if sparse.issparse(block):  # the centre of sparse data is zero
                 out += sparse_counts(block, self.columns)
                 continue
             with np.errstate(over="ignore"):
-                out += counts_of(block[:, : self.columns] - (0.0 if params is None else params))
+                away = block[:, : self.columns] - (0.0 if params is None else params)
+            out += counts_of(away[present(records)[rows]])
         return out
 
     def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> NDArray[np.int64]:
@@ -245,10 +245,10 @@ class RankTree:
     def evaluate(self, records: Any, params: Any) -> Floats:
         """Return the counts level by level from below the root, shape (columns, 2^(depth+1) - 2)."""
         edges, leaves = self.edges, np.zeros((self.columns, 2**self.depth))
-        for _, block in records.scaled_rows(np.ones(records.count)):
+        for rows, block in records.scaled_rows(np.ones(records.count)):
+            block = block[present(records)[rows]]
             for j in range(self.columns):
-                values = block[:, j][np.isfinite(block[:, j])]
-                cells = np.searchsorted(edges, values, side="right")
+                cells = np.searchsorted(edges, block[:, j], side="right")
                 leaves[j] += np.bincount(cells, minlength=leaves.shape[1])
         levels = [leaves]
         while levels[0].shape[1] > 2:

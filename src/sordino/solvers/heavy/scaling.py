@@ -100,7 +100,6 @@ def learned_scales(curator: Curator, problem: Problem) -> Floats:
     """
     counts = curator.release("columns")
     seen = counts > max(SURE * noise_of(curator, "columns", None), 0.5)
-    seen[:, 0] = False  # zeros
     square = np.where(seen, counts, 0.0) @ EDGES**2 / (2.0 * problem.population)
     scales = np.sqrt(square)
     known = scales > 0

@@ -27,7 +27,8 @@ class ProjectedGradient:
     ----------
     steps : the number of noisy gradients.
     scaling : thresholds, step size and column scales, given or learned.
-    average : return the average of the iterates (convex losses) instead of the last one (strongly convex).
+    average : the iterates that are averaged: "all" (paper, convex losses), "last" (paper, strongly convex) or
+        "tail", the second half (our default for strongly convex losses: free, and with less noise).
     split : step t sees the t-th of ``steps`` disjoint chunks (paper, strongly convex); otherwise every step
         sees all records, which needs less noise: sqrt(T) / n instead of T / n.
     truncation, blocks : the robust mean; by norm (default), by coordinate, or a median of block means.
@@ -40,7 +41,7 @@ class ProjectedGradient:
 
     steps: int
     scaling: Scaling = Scaling()
-    average: bool = False
+    average: str = "tail"
     split: bool = False
     truncation: Truncation = Truncation(by="norm")
     blocks: int = 1
@@ -60,14 +61,19 @@ class ProjectedGradient:
         scales, step = self.scaling.start(curator, problem)
         walk = _Walk(step, scales, problem, self)
         point, total = Point(walk.w, 1.0, scales), np.zeros(problem.shape)
-        refresh = self.scaling.refreshes(self.steps)
+        refresh, first = self.scaling.refreshes(self.steps), self._first_averaged
         for t in range(self.steps):
             point = replace(point, w=walk.w)
             if t in refresh:
                 point = replace(point, threshold=self._threshold(curator, problem, point))
             walk.move(self._gradient(curator, problem, point), self._noise(curator, problem, point))
-            total += walk.coefficients
-            yield total / (t + 1) if self.average else walk.coefficients
+            if t >= first:
+                total += walk.coefficients
+            yield total / (t + 1 - first) if t >= first else walk.coefficients
+
+    @property
+    def _first_averaged(self) -> int:
+        return {"all": 0, "tail": self.steps // 2, "last": self.steps - 1}[self.average]
 
     def _records(self, problem: Problem) -> float:
         """Return the public number of records behind a mean (of a block)."""
@@ -113,11 +119,18 @@ class _Walk:
         """Take one step; if the last one overshot, go back and take a shorter one instead."""
         if self._adapts and self._last is not None:
             before, old = self._last
+            self.step = min(self.step, 1.0 / self._curvature(before, old, gradient, noise))
             if np.linalg.norm(gradient) > 1.1 * np.linalg.norm(old) + 2.0 * noise:
-                self.step /= 4.0
+                self.step /= 2.0
                 self.w, gradient = before, old
         self._last = (self.w, gradient)
         self.w = self._projected(self.w - self.step * gradient)
+
+    def _curvature(self, before: Floats, old: Floats, gradient: Floats, noise: float) -> float:
+        """Return how fast the gradient changed along the last step, beyond what noise explains."""
+        change = float(np.sum((gradient - old) ** 2)) - 4.0 * noise**2
+        moved = float(np.sum((self.w - before) ** 2))
+        return math.sqrt(max(change, 0.0) / moved) + 1e-12 if moved > 0 else 1e-12
 
     def _projected(self, w: Floats) -> Floats:
         if self._constraint is None:
