@@ -97,9 +97,7 @@ def test_dense_and_sparse_rows_give_the_plain_formula(center, dtype):
     for matrix in (rows, sparse.csr_matrix(rows)):
         seen = records(matrix)
         np.testing.assert_allclose(GramMatrix(R).evaluate(seen, ball), y.T @ y, atol=1e-5)
-        np.testing.assert_allclose(
-            GramProduct(R).evaluate(seen, (block, ball)), y.T @ (y @ block), atol=1e-5
-        )
+        np.testing.assert_allclose(GramProduct(R).evaluate(seen, (block, ball)), y.T @ (y @ block), atol=1e-5)
 
 
 def test_a_row_is_clipped_about_the_centre_not_only_about_zero():

@@ -74,8 +74,8 @@ def _mod_sulq(
 
 def _gauss(solver: Any, problem: PcaProblem, options: PcaOptions, budget: Budget) -> tuple[Any, PaperNoise]:
     noise = math.sqrt(2 * math.log(1.25 / budget.delta)) / budget.epsilon
-    said = "Analyze-Gauss: s = sensitivity sqrt(2 ln(1.25/delta)) / eps"
-    return solver, PaperNoise({"gram": noise}, said)
+    said = "Analyze-Gauss: s = sqrt(2 ln(1.25/delta)) / eps for rows of norm at most 1"
+    return solver, PaperNoise({"gram": noise / _quadratic(problem.relation)}, said)
 
 
 def _wishart(solver: Any, problem: PcaProblem, options: PcaOptions, budget: Budget) -> tuple[Any, PaperNoise]:

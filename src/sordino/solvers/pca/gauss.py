@@ -74,7 +74,7 @@ def principal_of(matrix: Floats, std: float, place: Location, problem: PcaProble
     edge = strength(std, problem.features)
     total = float(np.trace(matrix)) if place.total is None else place.total
     variances = captured_variance(noisy, edge)
-    total = max(total, float(variances.sum()))
+    total = max(total, float(variances.sum()), 1e-300)
     variances = filled(variances, total, problem.features)
     return Principal(axes, variances, noisy, std, edge, total, place.mean)
 

@@ -1,0 +1,294 @@
+"""Solvers of private PCA: what they plan, how they agree without noise, what their spectra mean."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from sordino.accounting import certify, gaussian_multiplier
+from sordino.errors import InvalidInputError, PlanError
+from sordino.execute import LocalExecutor
+from sordino.execute.stream import StreamExecutor
+from sordino.kernel import Curator, Full, NoiseSource, Plan, Poisson, Relation, Release
+from sordino.problems.covariance import GramMatrix, PcaProblem
+from sordino.solvers.pca import PCA_SOLVERS, PcaOptions, automatic, make_pca_solver
+from sordino.solvers.pca.gauss import Gauss
+from sordino.solvers.pca.locate import locate, settle
+from sordino.solvers.pca.power import Power
+from sordino.solvers.pca.spca import Spca
+from sordino.solvers.pca.spectrum import (
+    Principal,
+    captured_variance,
+    choose_count,
+    decompose,
+    polar,
+    strength,
+)
+from sordino.solvers.pca.stream import Pooled, StreamGauss
+from sordino.solvers.pca.vrpca import Vrpca
+from sordino.solvers.pca.wishart import WishartNotPrivate, distinguishing_probability
+
+SOUND = [name for name in PCA_SOLVERS if name != "wishart"]
+
+
+def spiked(n=400, d=8, seed=0, shift=0.5):
+    public = np.random.default_rng(seed)
+    scales = np.r_[2.0, 1.2, 0.8, np.full(d - 3, 0.1)]
+    rows = public.normal(size=(n, d)) * scales + shift
+    return rows / (1.01 * np.linalg.norm(rows, axis=1).max())
+
+
+def problem_of(rows, components=3, **facts):
+    n, d = rows.shape
+    settings = {
+        "relation": Relation.ADD_REMOVE,
+        "epsilon": math.inf,
+        "delta": 1e-5,
+        "random_state": 0,
+    } | facts
+    return PcaProblem(n, d, components, **settings)
+
+
+def run(solver, rows, problem, scale=0.0, seed=0):
+    executor = LocalExecutor(rows, None, problem.data_norm)
+    curator = Curator(executor, solver.plan(problem).at(scale), NoiseSource.seeded_not_private(seed))
+    return list(solver.run(curator, problem))
+
+
+def moment(rows, center):
+    rows = rows - rows.mean(axis=0) if center else rows
+    return rows.T @ rows / len(rows)
+
+
+def captured(axes, matrix):
+    return np.trace(axes @ matrix @ axes.T) / np.linalg.eigvalsh(matrix)[-len(axes) :].sum()
+
+
+# ------------------------------------------------------------------------------------ without noise
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize("name", ["gauss", "mod-sulq", "power"])
+def test_without_noise_the_full_solvers_are_plain_pca(name, center):
+    rows = spiked()
+    problem = problem_of(rows, center=center)
+    found = run(make_pca_solver(name, problem, PcaOptions(max_iter=30)), rows, problem)[-1]
+    values, vectors = np.linalg.eigh(moment(rows, center))
+    np.testing.assert_allclose(found.variances, values[::-1][:3], rtol=1e-6)
+    np.testing.assert_allclose(np.abs(found.axes @ vectors[:, ::-1][:, :3]), np.eye(3), atol=1e-5)
+    assert found.total == pytest.approx(values.sum(), rel=1e-6)
+
+
+@pytest.mark.parametrize("center", [True, False])
+@pytest.mark.parametrize(
+    "solver", [Spca(3, 60, 400.0, Poisson(1.0)), Vrpca(3, 8, 20, 60.0, Poisson(0.5))], ids=["spca", "vrpca"]
+)
+def test_without_noise_the_stochastic_solvers_find_the_subspace(solver, center):
+    rows = spiked()
+    problem = problem_of(rows, center=center)
+    found = run(solver, rows, problem)[-1]
+    assert captured(found.axes, moment(rows, center)) > 0.999
+    np.testing.assert_allclose(found.axes @ found.axes.T, np.eye(3), atol=1e-9)
+
+
+def test_a_stream_without_noise_is_the_batch():
+    rows = spiked(n=400)
+    rows[:100] += 0.05  # the chunks have different means
+    problem = problem_of(rows)
+    solver, executor = StreamGauss(4), StreamExecutor(400)
+    curator = Curator(executor, solver.plan(problem).at(0.0), NoiseSource.seeded_not_private(0))
+    pooled = Pooled.empty(problem.features)
+    for chunk in np.split(rows, [50, 200, 350]):
+        executor.feed(LocalExecutor(chunk, None, 1.0))
+        pooled = solver.absorb(curator, problem, pooled, len(chunk))
+    found = solver.principal(pooled, problem)
+    np.testing.assert_allclose(found.variances, np.linalg.eigvalsh(moment(rows, True))[::-1][:3], rtol=1e-6)
+    with pytest.raises(PlanError):
+        curator.release("moments")
+
+
+def test_a_stream_answers_no_chunk_twice():
+    rows = spiked(n=40)
+    problem = problem_of(rows)
+    executor = StreamExecutor(40)
+    curator = Curator(executor, StreamGauss(2).plan(problem).at(0.0), NoiseSource.seeded_not_private(0))
+    executor.feed(LocalExecutor(rows, None, 1.0))
+    curator.release("moments")
+    with pytest.raises(PlanError, match="another chunk"):
+        curator.release("moments")
+
+
+# ------------------------------------------------------------------------------------------- plans
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_the_plan_of_gauss_spends_a_tenth_on_the_mean(relation):
+    problem = problem_of(spiked(), relation=relation)
+    plan = Gauss().plan(problem).at(1.0)
+    mu = {name: 1 / r.mechanism.multiplier**2 for name, r in plan.releases.items()}
+    assert mu["moments"] == pytest.approx(0.1)
+    assert mu["gram"] == pytest.approx(0.9)
+    exact = gaussian_multiplier(1.0, 1e-5)
+    assert certify(Gauss().plan(problem).at(exact).event(), 1e-5, relation).epsilon == pytest.approx(
+        1.0, rel=1e-3
+    )
+
+
+def test_more_steps_of_the_power_method_share_one_budget():
+    problem = problem_of(spiked())
+    for steps in (1, 7):
+        plan = Power(4, steps).plan(problem).at(3.0)
+        spent = sum(r.times / r.mechanism.multiplier**2 for r in plan.releases.values())
+        assert spent == pytest.approx(1 / 3.0**2)
+
+
+def test_auto_takes_the_matrix_while_it_fits():
+    assert automatic(784) == automatic(3072) == "gauss"
+    assert automatic(26_000) == "power"
+    wide = PcaProblem(50, 5000, 2, Relation.ADD_REMOVE, 1.0, 1e-5)
+    assert isinstance(make_pca_solver("auto", wide, PcaOptions()), Power)
+    with pytest.raises(InvalidInputError, match="power"):
+        make_pca_solver("gauss", wide, PcaOptions())
+    with pytest.raises(InvalidInputError, match="auto"):
+        make_pca_solver("magic", wide, PcaOptions())
+
+
+# --------------------------------------------------------------------------- measuring from the mean
+
+
+def test_measuring_from_the_mean_divides_the_noise():
+    rows = spiked(n=4000, shift=3.0)
+    problem = problem_of(rows)
+    plan = Gauss().plan(problem).at(3.0)
+    place = locate(Curator(LocalExecutor(rows), plan, NoiseSource.seeded_not_private(0)), problem, 1.0)
+    spread = math.sqrt(np.trace(moment(rows, True)))
+    assert place.ball.radius == pytest.approx(0.85 * spread, rel=0.1)
+    assert GramMatrix(1.0).contribution(place.ball) < 0.3
+    np.testing.assert_allclose(place.mean, rows.mean(axis=0), atol=0.1)
+
+
+def test_a_mean_that_drowns_in_noise_is_shrunk_to_zero():
+    problem = problem_of(spiked())
+    noise = NoiseSource.seeded_not_private(1).normal(9) * 0.01
+    place = settle(problem, np.r_[noise[:8], 0.1], std=1.0, level=0.1)
+    assert not place.mean.any()
+    assert place.ball.radius < 1.0
+
+
+def test_without_noise_no_row_is_clipped():
+    rows = spiked()
+    place = locate(
+        Curator(LocalExecutor(rows), Gauss().plan(problem_of(rows)).at(0.0), NoiseSource.from_os()),
+        problem_of(rows),
+        0.0,
+    )
+    assert place.ball.radius >= np.linalg.norm(rows - place.mean, axis=1).max()
+
+
+def test_the_default_is_far_better_than_the_textbook_when_the_mean_is_large():
+    rows = spiked(n=2000, d=30, shift=2.0)
+    problem, matrix = problem_of(rows), moment(rows, True)
+    textbook = Plan({"gram": Release(GramMatrix(1.0), problem.symmetric(), Full())}, problem.relation, 2000)
+    ours, theirs = [], []
+    for seed in range(5):
+        ours.append(captured(run(Gauss(), rows, problem, 7.0, seed)[-1].axes, matrix))
+        curator = Curator(LocalExecutor(rows), textbook.at(7.0), NoiseSource.seeded_not_private(seed))
+        noisy = curator.release("gram") - np.outer(rows.mean(axis=0), rows.mean(axis=0))  # a free mean, even
+        theirs.append(captured(decompose(noisy, 3)[1], matrix))
+    assert np.mean(ours) > np.mean(theirs) + 0.1
+
+
+def test_averaging_released_products_beats_the_plain_power_method():
+    rows = spiked(n=2000, d=30)
+    problem, matrix = problem_of(rows), moment(rows, True)
+    score = {
+        momentum: np.mean(
+            [captured(run(Power(8, 8, momentum), rows, problem, 7.0, s)[-1].axes, matrix) for s in range(6)]
+        )
+        for momentum in (0.0, 1.0)
+    }
+    assert score[1.0] > score[0.0] + 0.02
+
+
+# ----------------------------------------------------------------------------------------- spectra
+
+
+@pytest.mark.statistical
+def test_the_edge_and_the_captured_variance_are_those_of_a_spiked_matrix():
+    d, std, spike = 300, 0.05, 2.0
+    edges, values, kept = [], [], []
+    for seed in range(12):
+        noise = NoiseSource.seeded_not_private(seed)
+        mechanism = PcaProblem(10, d, 1, Relation.ADD_REMOVE, 1.0, 1e-5).symmetric().at(std)
+        empty = mechanism.privatise(np.zeros((d, d)), 1.0, noise)
+        edges.append(np.linalg.eigvalsh(empty)[-1])
+        signal = np.zeros((d, d))
+        signal[0, 0] = spike
+        noisy, axes = decompose(mechanism.privatise(signal, 1.0, noise), 1)
+        values.append(captured_variance(noisy, strength(std, d))[0])
+        kept.append(spike * axes[0, 0] ** 2)
+    edge = strength(std, d)
+    assert np.mean(edges) == pytest.approx(edge, rel=0.05)
+    assert np.mean(edges) != pytest.approx(1.5 * edge, rel=0.05)
+    assert stats.ttest_rel(values, kept).pvalue > 1e-4
+    assert np.mean(values) == pytest.approx(np.mean(kept), rel=0.05)
+
+
+def some(variances, noisy=None, edge=0.01, total=None):
+    values = np.asarray(variances, float)
+    total = values.sum() if total is None else total
+    noisy = values if noisy is None else np.asarray(noisy, float)
+    return Principal(np.eye(values.size), values, noisy, 0.001, edge, total, np.zeros(values.size))
+
+
+def test_a_share_keeps_the_fewest_axes_that_reach_it():
+    found = some([4.0, 3.0, 2.0, 1.0])
+    assert [choose_count(share, found, 4) for share in (0.1, 0.4, 0.41, 0.7, 0.9, 0.99)] == [1, 1, 2, 2, 3, 4]
+
+
+def test_the_gap_ignores_what_is_below_the_noise():
+    found = some([5.0, 4.8, 1.0, 0.9, 0.02], edge=0.5)
+    assert choose_count("gap", found, 5) == 2
+    assert choose_count("gap", some([0.2, 0.1], edge=0.5), 2) == 1
+
+
+def test_the_broken_stick_keeps_what_chance_would_not_break_off():
+    assert choose_count("broken-stick", some([0.6, 0.3, 0.05, 0.05]), 4) == 2
+    assert choose_count("broken-stick", some([0.25] * 4), 4) == 1
+
+
+def test_the_polar_factor_is_the_nearest_orthonormal_block():
+    block = np.random.default_rng(0).normal(size=(7, 3))
+    near = polar(block)
+    np.testing.assert_allclose(near.T @ near, np.eye(3), atol=1e-12)
+    other = np.linalg.qr(block)[0]
+    assert np.linalg.norm(block - near) <= np.linalg.norm(block - other)
+
+
+# ----------------------------------------------------------------------------------------- Wishart
+
+
+@pytest.mark.parametrize(("epsilon", "expected"), [(0.1, 0.0327839), (1.0, 0.2834687)])
+def test_vector_b6_the_wishart_event_has_this_probability(epsilon, expected):
+    assert distinguishing_probability(epsilon) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.statistical
+def test_wishart_noise_tells_two_neighbours_apart():
+    """Under A + x x^T the answer dominates it always; under A not, with probability 1 - exp(-eps/3)."""
+    epsilon, draws = 1.0, 3000
+    noise, axis = NoiseSource.seeded_not_private(0), np.eye(5)[0]
+    mechanism = WishartNotPrivate().at(1.5 / epsilon)
+    seen = {0.0: 0, 1.0: 0}
+    for extra in seen:
+        for _ in range(draws):
+            answer = mechanism.privatise(extra * np.outer(axis, axis), 1.0, noise)
+            seen[extra] += np.linalg.eigvalsh(answer - np.outer(axis, axis))[0] < 0
+    assert seen[1.0] == 0
+    expected = distinguishing_probability(epsilon)
+    assert stats.binomtest(seen[0.0], draws, expected).pvalue > 1e-4
+    for wrong in (2 / 3 * expected, 3 / 2 * expected):
+        assert stats.binomtest(seen[0.0], draws, wrong).pvalue < 1e-4
+    assert math.isinf(certify(mechanism.event(Relation.ADD_REMOVE), 1e-3, Relation.ADD_REMOVE).epsilon)
+    assert math.isinf(mechanism.rho())
