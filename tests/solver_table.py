@@ -46,8 +46,10 @@ from sordino.kernel import (
 from sordino.problems.covariance import PcaProblem
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
+from sordino.problems.robust import Truncation
 from sordino.solvers.coordinate import Coordinate
 from sordino.solvers.frank_wolfe import FrankWolfe
+from sordino.solvers.heavy import HeavyTailedSparse, ProjectedGradient, Scaling
 from sordino.solvers.ight import Ight
 from sordino.solvers.momentum import Momentum
 from sordino.solvers.pca.gauss import Gauss
@@ -365,7 +367,7 @@ CASES += [
         "scsg-ht-multinomial",
         _corrected(ScsgHt, row_bound=math.inf, difference_clip=0.05),
         _problem("multinomial", outputs=3, intercept=0.5),
-        tight=_ONE_SIDED,
+        tight={**_ONE_SIDED, ("snapshot", Relation.REPLACE_ONE): 0.95},  # softmax residuals are no axis
     ),
     SolverCase(
         "transfer-parameters",
@@ -445,6 +447,57 @@ CASES += [
         _problem("multinomial", outputs=3, intercept=0.5),
         # the residuals of a record sum to zero, so not all of its entries are extreme at once
         tight={("derivative", Relation.ADD_REMOVE): 0.9, ("derivative", Relation.REPLACE_ONE): 0.76},
+    ),
+]
+
+# ------------------------------------------------------------- heavy tails: rows have no norm bound
+
+
+def unbounded_executor(problem: Any, matrix: Any, targets: Any) -> LocalExecutor:
+    """Return an executor that leaves the rows as they are: the queries truncate."""
+    return LocalExecutor(matrix, targets, None, problem.intercept)
+
+
+_GIVEN = Scaling(fixed=0.6, step=0.3)
+
+CASES += [
+    SolverCase(
+        "heavy-sco-learned",
+        lambda problem: ProjectedGradient(3, Scaling(columns=True)),
+        _problem("squared", intercept=0.8, ridge=0.05),
+        executor=unbounded_executor,
+    ),
+    SolverCase(
+        "heavy-sco-coordinates-replace",
+        lambda problem: ProjectedGradient(3, _GIVEN, "all", truncation=Truncation()),
+        _problem("squared", "replace-one", intercept=0.8),
+        executor=unbounded_executor,
+    ),
+    SolverCase(
+        "heavy-sco-split-joint-csr",
+        lambda problem: ProjectedGradient(3, _GIVEN, "last", True, Truncation(joint=1.4)),
+        _problem("logistic", features=20, ridge=0.05),
+        data=csr_data,
+        executor=unbounded_executor,
+    ),
+    SolverCase(
+        "heavy-sparse-gumbel",
+        lambda problem: HeavyTailedSparse(2, 3, replace(_GIVEN, fixed=None)),
+        _problem("squared", "replace-one", intercept=0.8, ridge=0.05),
+        executor=unbounded_executor,
+    ),
+    SolverCase(
+        "heavy-sparse-peeling-csr",
+        lambda problem: HeavyTailedSparse(3, 3, _GIVEN, selection="peeling"),
+        _problem("logistic", features=20, intercept=0.8),
+        data=csr_data,
+        executor=unbounded_executor,
+    ),
+    SolverCase(
+        "heavy-sparse-split-multinomial",
+        lambda problem: HeavyTailedSparse(4, 3, replace(_GIVEN, fixed=0.1), True),
+        _problem("multinomial", outputs=3, intercept=0.5),
+        executor=unbounded_executor,
     ),
 ]
 

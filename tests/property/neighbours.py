@@ -121,7 +121,7 @@ def bad_records(case: SolverCase, params: Any) -> list[tuple[np.ndarray, float]]
     features = case.problem.features
     axis = np.eye(1, features)[0]
     points = params if isinstance(params, tuple) else (params,)
-    directions = [axis, np.eye(1, features, 1)[0] if features > 1 else axis]
+    directions = [axis, np.eye(1, features, 1)[0] if features > 1 else axis, np.ones(features)]
     for point in points:
         if hasattr(point, "to_dense") or (isinstance(point, np.ndarray) and point.dtype.kind == "f"):
             rows = np.atleast_2d(point.to_dense() if hasattr(point, "to_dense") else point)
@@ -129,8 +129,8 @@ def bad_records(case: SolverCase, params: Any) -> list[tuple[np.ndarray, float]]
         if isinstance(point, np.ndarray) and point.dtype.kind == "i":  # along released coordinates
             chosen = np.isin(np.arange(features), point % case.problem.columns)
             directions += [chosen.astype(float)]
-    if len(points) == 2 and len(directions) == 4:  # a difference: its bound is attained along it
-        directions.append(directions[2] - directions[3])
+    if len(points) == 2 and len(directions) == 5:  # a difference: its bound is attained along it
+        directions.append(directions[3] - directions[4])
     units = [v / np.linalg.norm(v) for v in directions if np.linalg.norm(v) > 0]
     large = 2 * (case.problem.data_norm or 1e6)
     sizes = [s * large * v for v in units for s in (1.0, -1.0)]

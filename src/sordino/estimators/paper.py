@@ -19,7 +19,7 @@ def paper_noise(name: str, solver: Any, problem: Problem, budget: Budget) -> Pap
     """Return the published multipliers of a solver; which epsilon they give is for the accountant to say."""
     if name not in _FORMULAS:
         raise InvalidInputError(
-            f"Expected a solver with a published formula for noise='paper' ({sorted(_FORMULAS)}), got {name!r}."
+            f"noise='paper' needs a solver with a published formula ({sorted(_FORMULAS)}), got {name!r}."
         )
     if not math.isfinite(budget.epsilon):
         raise InvalidInputError("noise='paper' needs a finite epsilon; epsilon=inf runs without noise.")
@@ -64,8 +64,11 @@ def _frank_wolfe(solver: Any, problem: Problem, budget: Budget) -> PaperNoise:
 
 def _peeled(solver: Any, problem: Problem, budget: Budget) -> PaperNoise:
     _needs_laplace(solver)
-    if problem.kept:
-        raise InvalidInputError("The published Peeling has no intercept. Set fit_intercept=False.")
+    if problem.kept or not solver.split:
+        raise InvalidInputError(
+            "The published Peeling has no intercept and gives each step its own records. "
+            "Set fit_intercept=False and solver_options={'selection': 'laplace', 'split': True}."
+        )
     noise = paper.peeling(budget.epsilon, budget.delta, sparsity=solver.sparsity)
     return _noise(problem, "Peeling, Laplace", support=noise)
 

@@ -132,13 +132,15 @@ class RestrictedGradient(ClippedSum):
 
 
 def peak_clipped(loss: Loss, records: Any, w: Any, clip: float) -> Floats:
-    """Return residuals scaled so that no entry of a record's gradient exceeds ``clip``.
-
-    Several residuals per record are bounded jointly in L2, which is a little more than needed.
-    """
+    """Return residuals scaled so that no entry of a record's gradient exceeds ``clip``."""
     residual = loss.residual(records.margins(w), records.targets)
     peaks = np.where(np.isfinite(records.norms), records.peaks, np.nan)  # a record that is no number counts 0
-    return clip_residuals(residual, peaks, clip)
+    if residual.ndim == 1:
+        return clip_residuals(residual, peaks, clip)
+    largest = np.abs(residual).max(axis=1)
+    factor = np.zeros_like(largest)
+    np.divide(clip_residuals(largest, peaks, clip), largest, out=factor, where=largest > 0)
+    return np.where(np.isfinite(residual), residual, 0.0) * factor[:, None]
 
 
 def pick(vector: Any, coordinates: Indices) -> Floats:
