@@ -383,7 +383,6 @@ CASES += [
         "transfer-logistic",
         lambda problem: Transfer(3, 0.2, 2.0),
         _problem("logistic", ridge=0.05),
-        converged=lambda problem: Transfer(None, 50.0, problem.ridge),
     ),
     SolverCase(
         "frank-wolfe",

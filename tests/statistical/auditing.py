@@ -11,7 +11,7 @@ from scipy import sparse, stats
 from sordino.accounting import certify
 from sordino.kernel import FixedSize, NoiseSource, Plan, Poisson, Release
 from tests.property.neighbours import answers, stored, worst_pair
-from tests.solver_table import Asked, SolverCase, as_array
+from tests.solver_table import Asked, SolverCase, as_array, scaled
 
 ERROR = 1e-4
 RUNS = 1200
@@ -51,17 +51,24 @@ class Attack:
     origin: np.ndarray
 
     @classmethod
-    def on(cls, case: SolverCase, question: Asked) -> Attack:
-        """Return the attack by the worst pair of records, all other records being absent."""
-        release, relation = question.release, case.problem.relation
-        _, one, other = worst_pair(case, release, relation, question.params)
+    def on(cls, case: SolverCase, questions: list[Asked]) -> Attack:
+        """Return the attack by the worst pair of records, all other records being absent.
+
+        The release is attacked at that of the asked points (or a multiple) where it moves most.
+        """
+        release, relation = questions[0].release, case.problem.relation
+        tried = [scaled(q.params, s) for q in questions for s in case.param_scales]
+        tried = [p for p in tried if release.query.sensitivity(relation, p) > 0]
+        pairs = [worst_pair(case, release, relation, p) for p in tried]
+        best = max(range(len(tried)), key=lambda i: pairs[i][0])
+        params, (_, one, other) = tried[best], pairs[best]
         pair = [cls._filled(case, record) for record in (one, other)]
-        exact = [answers(case, release, question.params, d, "dense")[0] for d in pair]
+        exact = [answers(case, release, params, d, "dense")[0] for d in pair]
         away = exact[0] - exact[1]
         kind = "csr" if sparse.issparse(case.data(case.problem, 0)[0]) else "dense"
         executors = tuple(case.executor(case.problem, stored(d[0], kind), d[1]) for d in pair)
         release = replace(release, mechanism=release.mechanism.at(MULTIPLIER))
-        return cls(case, release, question.params, executors, away / (away @ away), exact[1])
+        return cls(case, release, params, executors, away / (away @ away), exact[1])
 
     @staticmethod
     def _filled(case: SolverCase, record: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -19,8 +19,9 @@ pytestmark = pytest.mark.statistical
 def attacks(name: str) -> list[Attack]:
     """Return one attack on each release that adds noise to a vector."""
     case = CASES[IDS.index(name)]
-    last = {q.name: q for q in case.run(seed=5).asked}
-    return [Attack.on(case, q) for q in last.values() if isinstance(q.release.mechanism, ADDITIVE)]
+    asked = [q for q in case.run(seed=5).asked if isinstance(q.release.mechanism, ADDITIVE)]
+    names = dict.fromkeys(q.name for q in asked)
+    return [Attack.on(case, [q for q in asked if q.name == name]) for name in names]
 
 
 @dataclass(frozen=True)

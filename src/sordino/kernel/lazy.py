@@ -188,7 +188,9 @@ class LazyVector:
         values = known.values.copy()
         np.add.at(values, at_safe[shared], other.values[shared])
         new = ~shared
-        drawn = other.values[new] + self._std * self._noise.normal(int(new.sum()))
+        drawn = other.values[new]
+        if self._std:  # without noise a run draws the same batches, lazy or dense
+            drawn = drawn + self._std * self._noise.normal(drawn.size)
         indices = np.concatenate([known.indices, other.indices[new]])
         return SparseVector(indices, np.concatenate([values, drawn]), known.size)
 
