@@ -72,7 +72,8 @@ class GhostEngine:
         """Return the gradients, one row per record."""
         rows = _Rows(self.network, len(x))
         for call in self._calls(vector, x, y):
-            rows.add(call)
+            rule: Any = rule_of(call.layer)
+            rows.add(call, rule.gradients(call))
         return rows.all()
 
     def clipped_sum(
@@ -103,11 +104,12 @@ class GhostEngine:
         for call in calls:
             rule: Any = rule_of(call.layer)
             # A layer used twice adds up its gradients before the norm is taken.
-            ghost = rule.ghost(call) if uses[call.name] == 1 and _all_trained(self, call) else None
-            if ghost is None:
-                rows.add(call)
+            alone = uses[call.name] == 1 and _all_trained(self, call)
+            found = rule.cheapest(call) if alone else rule.gradients(call)
+            if isinstance(found, Ghost):
+                ghosts.append((call, found))
             else:
-                ghosts.append((call, ghost))
+                rows.add(call, found)
         return ghosts, rows
 
     def _calls(self, vector: Tensor, x: Tensor, y: Tensor) -> list[Call]:
@@ -127,9 +129,8 @@ class _Rows:
         self._network, self._batch = network, batch
         self._parts: dict[str, Tensor] = {}
 
-    def add(self, call: Call) -> None:
-        rule: Any = rule_of(call.layer)
-        for key, value in rule.gradients(call).items():
+    def add(self, call: Call, gradients: dict[str, Tensor]) -> None:
+        for key, value in gradients.items():
             name = f"{call.name}{key}"
             if name in self._network.names:
                 value = value.reshape(self._batch, -1)

@@ -34,8 +34,8 @@ class LayerRule(Protocol):
     def gradients(self, call: Call) -> dict[str, Tensor]:
         """Return the gradient of each record, one row each."""
 
-    def ghost(self, call: Call) -> Any:
-        """Return a :class:`Ghost` when norms are cheaper than gradients, else None."""
+    def cheapest(self, call: Call) -> Ghost | dict[str, Tensor]:
+        """Return norms where they are cheaper than gradients, else the gradients."""
 
 
 @dataclass
@@ -65,9 +65,9 @@ class LinearRule:
         """Return one matrix per record."""
         return _dense_gradients(*_linear_positions(call), call.layer)
 
-    def ghost(self, call: Call) -> Ghost | None:
-        """Return the norms, from the positions."""
-        return _ghost(*_linear_positions(call), call.layer)
+    def cheapest(self, call: Call) -> Ghost | dict[str, Tensor]:
+        """Return norms from the positions, or one matrix per record."""
+        return _cheapest(*_linear_positions(call), call.layer)
 
 
 class ConvRule:
@@ -77,10 +77,9 @@ class ConvRule:
         """Return one kernel per record."""
         return _dense_gradients(*_conv_positions(call), call.layer)
 
-    def ghost(self, call: Call) -> Ghost | None:
-        """Return the norms, from the unfolded input."""
-        positions, slopes = _conv_positions(call)
-        return _ghost(positions, slopes, call.layer)
+    def cheapest(self, call: Call) -> Ghost | dict[str, Tensor]:
+        """Return norms from the unfolded input, or one kernel per record."""
+        return _cheapest(*_conv_positions(call), call.layer)
 
 
 def _linear_positions(call: Call) -> tuple[Tensor, Tensor]:
@@ -119,20 +118,20 @@ def _dense_gradients(positions: Tensor, slopes: Tensor, layer: Any) -> dict[str,
     return out
 
 
-def _ghost(positions: Tensor, slopes: Tensor, layer: Any) -> Ghost | None:
+def _cheapest(positions: Tensor, slopes: Tensor, layer: Any) -> Ghost | dict[str, Tensor]:
+    single = positions.shape[2] == 1
+    if not single and _direct_pays(positions, slopes):
+        return _dense_gradients(positions, slopes, layer)
     bias = layer.bias is not None
     a, g = positions.square().sum(dim=3), slopes.square().sum(dim=3)
-    if positions.shape[2] == 1:
-        squared = (g * (a + 1) if bias else g * a).sum(dim=(1, 2))
+    a = a + 1 if bias else a  # the bias is one more input, always one
+    if single:
+        squared = (g * a).sum(dim=(1, 2))
         return Ghost(squared, squared.sqrt(), positions, slopes, bias)
-    if _direct_pays(positions, slopes):
-        return None
     squared = _gram(positions, slopes)
     if bias:
         squared = squared + slopes.sum(dim=2).square().sum(dim=(1, 2))
-        a = a + 1
-    reach = (a * g).sqrt().sum(dim=(1, 2))
-    return Ghost(squared, reach, positions, slopes, bias)
+    return Ghost(squared, (a * g).sqrt().sum(dim=(1, 2)), positions, slopes, bias)
 
 
 def _gram(positions: Tensor, slopes: Tensor) -> Tensor:
