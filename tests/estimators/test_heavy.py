@@ -196,11 +196,11 @@ def test_too_few_records_for_the_blocks_are_refused():
 
 def test_a_mean_is_booked_in_the_ledger_and_refused_beyond_the_budget(tmp_path):
     ledger = sordino.Ledger.open(tmp_path / "ledger.db")
-    ledger.add_dataset("incomes", sordino.BudgetPolicy(epsilon=1.0, delta=1e-5))
+    ledger.create("incomes", sordino.BudgetPolicy(epsilon=1.0, delta=1e-5))
     x = np.random.default_rng(0).pareto(3, 2000)
-    sordino.mean(x, 0.7, 1e-6, ledger=ledger, dataset_id="incomes")
+    sordino.mean(x, 0.9, 1e-6, ledger=ledger, dataset_id="incomes")
     with pytest.raises(BudgetExceededError):
-        sordino.mean(x, 0.7, 1e-6, ledger=ledger, dataset_id="incomes")
+        sordino.mean(x, 0.9, 1e-6, ledger=ledger, dataset_id="incomes")
 
 
 # ------------------------------------------------------------------------------------------- learners

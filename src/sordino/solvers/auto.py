@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.errors import UnsupportedError
 from sordino.kernel import Curator, Full, Plan, Release
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeCounts
 from sordino.problems.problem import Problem
-from sordino.solvers.base import Options
+from sordino.solvers.base import Options, Solver
 from sordino.solvers.descent import Noise, NoisyDescent, masked, noise_limited_step
+from sordino.solvers.ight import Ight
 
 Floats = NDArray[np.float64]
 
@@ -34,9 +34,10 @@ TYPICAL = 0.6
 class Auto:
     r"""Private column means and scales, noisy Nesterov descent, thresholding, descent on the support.
 
-    1. The sums of the columns and of their absolute values are released (a small share). Columns are centred
-       and divided by a power of their mean absolute value, floored at the noise; a released histogram of row sizes sets
-       the scale. Without centring, one direction would hold all of the curvature.
+    1. The sums of the columns and of their absolute values are released (a small share). Columns are
+       centred and divided by a power of their mean absolute value, floored at the noise; a released
+       histogram of row sizes sets the scale. Without centring, one direction would hold all of the
+       curvature.
     2. ``steps`` noisy gradients drive Nesterov descent. The step is the largest at which the noise of the
        margins stays below a constant, so it grows with n and epsilon.
     3. With a sparsity, the largest coefficients are kept, the sizes of the restricted rows are released
@@ -54,14 +55,11 @@ class Auto:
     center: bool
 
     @classmethod
-    def configured(cls, problem: Problem, options: Options) -> Auto:
+    def configured(cls, problem: Problem, options: Options) -> Solver:
         """Choose from public facts."""
         options.chosen()
-        if problem.secure_noise:
-            raise UnsupportedError(
-                "secure_noise=True is not proven for solver='auto' (centred rows are dense). "
-                "Use solver='ight' or solver='sgd-ht' with secure_noise=True."
-            )
+        if problem.secure_noise:  # centred rows are dense: no exact integer sums
+            return Ight.configured(problem, options)
         k = options.n_nonzero_coefs
         sparse = k is not None and k < problem.features * problem.outputs
         steps = options.max_iter or (30 if sparse else 50)
@@ -93,12 +91,12 @@ class Auto:
         """Yield the iterates; the last one is on the original columns."""
         affine = self._mapped(curator, problem)
         view = (affine, None, self._target_unit(curator, problem))
-        w = np.zeros(problem.shape)
-        for w in self._descent(curator, problem, "gradient", view).path(w, self.steps):
+        w = start = np.zeros(problem.shape)
+        for w in self._descent(curator, problem, "gradient", view).path(start, self.steps):
             yield w
         if self.sparsity is not None:
-            view, w = self._narrowed(curator, problem, view, w)
-            for w in self._descent(curator, problem, "polish", view).path(w, self.polish_steps):
+            view, start = self._narrowed(curator, problem, view, w)
+            for w in self._descent(curator, problem, "polish", view).path(start, self.polish_steps):
                 yield w
         affine, _, unit = view
         yield affine.coefficients(w, problem.intercept) * unit

@@ -69,7 +69,7 @@ def _curvature(moved: Floats, changed: Floats, step: float, noise: Noise) -> flo
 def noise_limited_step(budget: float, steps: int, noise: Noise, limit: float = 1e4) -> float:
     """Return the step at which the noise of the last margin has about the std ``budget``.
 
-    ``steps`` Nesterov steps of size h add up noise of std about ``h sqrt(steps) std / (1 - momentum)`` in each
+    ``steps`` Nesterov steps of size h add up noise of about ``h sqrt(steps) std / (1 - momentum)`` in each
     coordinate, and rows have norm at most one.
     """
     if noise.std == 0:
