@@ -4,10 +4,11 @@ import pickle
 
 import numpy as np
 import pytest
-import sordino
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
+
+import sordino
 from sordino import HeavyTailedClassifier, HeavyTailedRegressor, SparseLinearRegression
 from sordino.errors import BudgetExceededError, InvalidInputError
 from sordino.solvers.constraints import L1Ball, L2Ball

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
+
 from sordino.errors import InvalidInputError
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
@@ -36,9 +37,7 @@ TRUNCATIONS = [
 ]
 
 special = [0.0, 1.0, -1.0, 0.3, 1e-3, -1e-170, 5e-324, 40.0, -1e8, 1e155, -1e300]
-numbers = st.one_of(
-    st.sampled_from([*special, math.nan, math.inf, -math.inf]), st.floats(allow_nan=False)
-)
+numbers = st.one_of(st.sampled_from([*special, math.nan, math.inf, -math.inf]), st.floats(allow_nan=False))
 
 
 @st.composite

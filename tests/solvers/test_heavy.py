@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
 from scipy.optimize import minimize
+
 from sordino.accounting import (
     calibrate,
     certify,

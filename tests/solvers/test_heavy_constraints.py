@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from sordino.errors import InvalidInputError
 from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, NoiseSource, Relation

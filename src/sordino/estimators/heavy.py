@@ -150,9 +150,7 @@ class _HeavyTailed(BaseEstimator):
         split = bool(self.split)
         average = "all" if self.method == "convex" else "last" if split else "tail"
         scaling = self._scaling(problem)
-        return ProjectedGradient(
-            steps, scaling, average, split, truncation, blocks, self.constraint
-        )
+        return ProjectedGradient(steps, scaling, average, split, truncation, blocks, self.constraint)
 
     def _scaling(self, problem: Problem) -> Scaling:
         return Scaling(
@@ -284,15 +282,18 @@ class HeavyTailedRegressor(RegressorMixin, _HeavyTailed):
         self.loss = loss
         self.huber_threshold = huber_threshold
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # a few dozen rows cannot be learnt from privately
+        return tags
+
     def fit(self, X: Any, y: Any) -> HeavyTailedRegressor:
         """Fit the model; the budget is spent here."""
         X, y = check_data(self, X, y, y_numeric=True)
         _among("loss", self.loss, ("squared", "huber"))
         loss: Loss = LOSSES["squared"]
         if self.loss == "huber":
-            loss = Huber(
-                check_positive("huber_threshold", self.huber_threshold, "Pass a public number.")
-            )
+            loss = Huber(check_positive("huber_threshold", self.huber_threshold, "Pass a public number."))
         w = self._fit(X, y.astype(float), loss, 1, ())
         self.coef_ = w[: X.shape[1]].copy()
         self.intercept_ = float(w[-1]) if self.fit_intercept else 0.0
@@ -373,6 +374,11 @@ class HeavyTailedClassifier(ClassifierMixin, _HeavyTailed):
             verbose,
         )
         self.classes = classes
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # a few dozen rows cannot be learnt from privately
+        return tags
 
     def fit(self, X: Any, y: Any) -> HeavyTailedClassifier:
         """Fit the model; the budget is spent here."""

@@ -122,9 +122,7 @@ def variance(
 
     **Privacy.** (epsilon, delta)-DP for one record. A record is in one pair, by position.
     """
-    return _moments(
-        x, False, epsilon, delta, moment_order, confidence, relation, ledger, dataset_id
-    )
+    return _moments(x, False, epsilon, delta, moment_order, confidence, relation, ledger, dataset_id)
 
 
 def covariance(

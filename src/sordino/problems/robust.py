@@ -96,9 +96,7 @@ class RobustSum(ClippedSum):
     def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> NDArray[np.int64]:
         """Return the sum of contributions truncated towards zero to multiples of ``spacing``."""
         if self.blocks > 1:
-            raise InvalidInputError(
-                "secure_noise=True is not proven for medians. Use estimator='truncated'."
-            )
+            raise InvalidInputError("secure_noise=True is not proven for medians. Use estimator='truncated'.")
         out = np.zeros(self.columns, dtype=np.int64)
         for rows, block in records.scaled_rows(np.ones(records.count)):
             block = self._truncated(records, params, rows, block)
@@ -185,9 +183,7 @@ def scaled_norms(records: Any, point: Point) -> Floats:
     return out
 
 
-def gradient_blocks(
-    records: Any, residual: Floats, point: Point
-) -> Iterator[tuple[slice, list[Any]]]:
+def gradient_blocks(records: Any, residual: Floats, point: Point) -> Iterator[tuple[slice, list[Any]]]:
     """Yield blocks of gradients ``r_i x_i / scales``, one part per output."""
     columns = residual[:, None] if residual.ndim == 1 else residual
     with np.errstate(over="ignore", invalid="ignore"):

@@ -114,8 +114,7 @@ class RobustMean:
         zero = self.truncation.zero
         if tails is not None:
             pairs = [
-                (tail.bias(t, n, 1, zero), tail.moment(t, n, 2))
-                for tail, t in zip(tails, cut, strict=True)
+                (tail.bias(t, n, 1, zero), tail.moment(t, n, 2)) for tail, t in zip(tails, cut, strict=True)
             ]
             bias, second = np.array(pairs).T
         elif self.bound is not None:
@@ -194,9 +193,7 @@ def noise_of(curator: Curator, name: str, params: Any) -> float:
     return multiplier * release.sensitivity(curator.plan.relation, params)
 
 
-def sampling_error(
-    second: Floats, bound: Floats, n: float, blocks: int, failure: float
-) -> Floats:
+def sampling_error(second: Floats, bound: Floats, n: float, blocks: int, failure: float) -> Floats:
     r"""Bound the deviation of the truncated (median of block) mean with half of the failure probability.
 
     Mean: Bernstein's ``sqrt(2 V L / n) + 2 b L / (3 n)``, L = ln(4 / failure), for values in [-b, b]. Median of m

@@ -79,9 +79,7 @@ def consistent(nodes: Floats, depth: int, total: float) -> Floats:
     return parents
 
 
-def read_ranks(
-    below: Floats, ranks: Floats, edges: Floats, bounds: tuple[float, float] | None
-) -> Floats:
+def read_ranks(below: Floats, ranks: Floats, edges: Floats, bounds: tuple[float, float] | None) -> Floats:
     """Return the values at the ranks; linear within a cell, the finite border in an outermost one."""
     low, high = bounds if bounds is not None else (edges[0], edges[-1])
     left, right = np.concatenate([[low], edges]), np.concatenate([edges, [high]])

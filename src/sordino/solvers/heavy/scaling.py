@@ -110,4 +110,3 @@ def learned_scales(curator: Curator, problem: Problem) -> Floats:
 def _mean_square(curator: Curator, problem: Problem) -> float:
     tail = Tail.read(curator.release("features")[0], noise_of(curator, "features", None), 2.0)
     return tail.moment(tail.edge, problem.population, 2) / 2.0  # upper edges are too far by about 1.4
-
