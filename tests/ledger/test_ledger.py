@@ -7,6 +7,7 @@ import pickle
 import threading
 
 import pytest
+from dp_accounting.dp_event import SelfComposedDpEvent
 from tests.ledger.helpers import AR, gaussian, reserve
 
 from sordino.accounting.accountants import certify
@@ -24,6 +25,14 @@ from sordino.errors import (
 )
 from sordino.kernel.events import pure_event
 from sordino.ledger import BudgetPolicy, Ledger, Mode, Status
+
+
+def nested(depth):
+    """Return an event tree that the codec would write but not read."""
+    event = gaussian()
+    for _ in range(depth):
+        event = SelfComposedDpEvent(event, 1)
+    return event
 
 
 def exhaust(ledger, event, **arguments):
@@ -200,6 +209,8 @@ def test_a_bad_name_is_a_typed_error(ledger, bad):
         {"event": object()},
         {"event": gaussian(math.inf), "certificate": (math.nan, 1e-6)},
         {"certificate": (1.0, 2.0)},
+        {"certificate": ([0.1, 0.2], 1e-6)},
+        {"event": nested(40)},
         {"relation": "swap"},
         {"unit": None},
         {"description": 5},

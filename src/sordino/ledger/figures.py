@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sordino.accounting.accountants import Certificate, certify
 from sordino.accounting.conversions import gaussian_epsilon
 from sordino.kernel.events import composed
-from sordino.ledger.account import Account, Mode
+from sordino.ledger.account import Account, Mode, exact
 from sordino.ledger.charge import pure_epsilon
 from sordino.ledger.policy import BudgetPolicy, number
 from sordino.ledger.records import Entry
@@ -75,8 +75,8 @@ def remaining_of(account: Account) -> Remaining:
     if account.mode is Mode.UNDECIDED:
         return Remaining(policy.epsilon, policy.delta, left)
     if account.mode is Mode.BASIC:
-        epsilon = policy.epsilon - float(account.epsilon)
-        return Remaining(epsilon, policy.delta - float(account.delta), left)
+        epsilon = float(exact(policy.epsilon) - account.epsilon)
+        return Remaining(epsilon, float(exact(policy.delta) - account.delta), left)
     return Remaining(_largest_gaussian(account), policy.delta, left)
 
 

@@ -76,9 +76,13 @@ class BudgetPolicy:
 
 def number(value: object, what: str) -> float:
     """Return a real number that is not NaN, or refuse it."""
-    if isinstance(value, bool) or not hasattr(value, "__float__"):
-        raise InvalidInputError(f"Expected {what} to be a number, got a {type(value).__name__}.")
-    result = float(value)
+    try:
+        if isinstance(value, bool) or not hasattr(value, "__float__"):
+            raise TypeError
+        result = float(value)
+    except (TypeError, ValueError, OverflowError):
+        kind = type(value).__name__
+        raise InvalidInputError(f"Expected {what} to be a number, got a {kind}.") from None
     if math.isnan(result):
         raise InvalidInputError(f"Expected {what} to be a number, got NaN.")
     return result

@@ -1,4 +1,4 @@
-"""A ledger in PostgreSQL, for a team: rows locked by ``SELECT ... FOR UPDATE``."""
+"""A ledger in PostgreSQL, for a team: a booking holds the row lock of its data set."""
 
 from __future__ import annotations
 

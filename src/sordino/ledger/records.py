@@ -147,8 +147,10 @@ def damaged(what: str) -> LedgerCorruptError:
 
 
 def encode_event(event: dp.DpEvent) -> str:
-    """Return an event as canonical JSON."""
-    return canonical(event)
+    """Return an event as canonical JSON that :func:`decode_event` will read."""
+    line = canonical(event)
+    decode(json.loads(line))  # it refuses trees that are too large; better now than when spent
+    return line
 
 
 def decode_event(line: str) -> dp.DpEvent:
