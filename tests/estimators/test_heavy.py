@@ -90,7 +90,8 @@ def test_rows_give_one_mean_per_column_whatever_their_scales():
     with seeded_noise_not_private(1):
         found = sordino.mean(x, 2.0)
     np.testing.assert_allclose((found - x.mean(axis=0)) / x.std(axis=0), 0, atol=0.05)
-    assert found.shape == (3,) and found.threshold.shape == (3,)
+    assert found.shape == (3,)
+    assert found.threshold.shape == (3,)
 
 
 def test_a_joint_clip_lowers_the_noise_of_many_columns():
@@ -108,7 +109,8 @@ def test_the_variance_needs_no_location_and_the_covariance_is_psd():
     np.testing.assert_allclose(spread, np.var(x, axis=0), rtol=0.1)
     np.testing.assert_allclose(both, np.cov(x.T), rtol=0.2)
     assert (np.linalg.eigvalsh(both) >= -1e-9).all()
-    assert (both.interval[0] <= np.cov(x.T)).all() and (np.cov(x.T) <= both.interval[1]).all()
+    assert (both.interval[0] <= np.cov(x.T)).all()
+    assert (np.cov(x.T) <= both.interval[1]).all()
     assert (spread.interval[0] <= np.var(x, axis=0)).all()
 
 
@@ -146,11 +148,14 @@ def test_without_privacy_the_statistics_are_exact():
 def test_a_released_number_is_a_number_and_survives_a_pickle():
     x = np.random.default_rng(0).normal(size=(100, 2))
     number, array = sordino.mean(x[:, 0]), sordino.mean(x)
-    assert isinstance(number, float) and number + 1 == float(number) + 1
-    assert isinstance(array, np.ndarray) and (array * 2).privacy is None
+    assert isinstance(number, float)
+    assert number + 1 == float(number) + 1
+    assert isinstance(array, np.ndarray)
+    assert (array * 2).privacy is None
     for value in (number, array):
         again = pickle.loads(pickle.dumps(value))
-        assert again.privacy == value.privacy and np.all(again == value)
+        assert again.privacy == value.privacy
+        assert np.all(again == value)
 
 
 def test_secure_noise_gives_multiples_of_the_lattice():
@@ -251,7 +256,8 @@ def test_the_sparse_estimators_know_the_solver():
     )
     with seeded_noise_not_private(4):
         fitted = clone(model).fit(X, y)
-    assert np.count_nonzero(fitted.coef_) == 2 and fitted.privacy_.epsilon <= 2.0
+    assert np.count_nonzero(fitted.coef_) == 2
+    assert fitted.privacy_.epsilon <= 2.0
 
 
 @pytest.mark.parametrize("classes", [2, 3])

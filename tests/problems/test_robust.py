@@ -1,5 +1,6 @@
 """Truncated sums, medians, histograms and pair moments stay within their sensitivity on any data."""
 
+import itertools
 import math
 
 import numpy as np
@@ -61,7 +62,8 @@ def records(data, intercept=0.0, kind=np.asarray):
 
 def moved(query, params, one, other, **how):
     ours, theirs = (query.evaluate(records(d, **how), params) for d in (one, other))
-    assert np.isfinite(ours).all() and np.isfinite(theirs).all()
+    assert np.isfinite(ours).all()
+    assert np.isfinite(theirs).all()
     order = np.inf if query.norm.value == "Linf" else 2
     return np.linalg.norm(np.ravel(ours - theirs), order)
 
@@ -158,7 +160,8 @@ def _sums(rows, blocks):
 
 def test_every_record_belongs_to_one_block_and_blocks_are_equal_up_to_one():
     sizes = _sums(np.ones((23, 1)), 5).ravel()
-    assert sizes.sum() == 23 and set(sizes) <= {4.0, 5.0}
+    assert sizes.sum() == 23
+    assert set(sizes) <= {4.0, 5.0}
 
 
 def test_the_joint_clip_removes_the_root_of_the_dimension():
@@ -264,8 +267,12 @@ def test_outer_products_attain_their_sensitivity_by_orthogonal_differences():
 def test_an_octave_holds_the_numbers_below_its_edge():
     values = np.array([0.0, 1.0, 1.5, -2.0, 1e-300, 1e300, math.nan])
     bins = octaves(values)
-    assert bins[-1] == bins[0] == -1 and bins[4] == 0 and bins[5] == BINS - 1
-    assert EDGES[bins[1]] == 2.0 and EDGES[bins[2]] == 2.0 and EDGES[bins[3]] == 4.0
+    assert bins[-1] == bins[0] == -1
+    assert bins[4] == 0
+    assert bins[5] == BINS - 1
+    assert EDGES[bins[1]] == 2.0
+    assert EDGES[bins[2]] == 2.0
+    assert EDGES[bins[3]] == 4.0
 
 
 def test_sparse_and_dense_columns_have_the_same_histogram_which_leaves_out_zeros():
@@ -282,5 +289,5 @@ def test_every_level_of_the_tree_counts_every_record():
     rows = np.random.default_rng(0).standard_cauchy((40, D))
     counts = RankTree(D, 4).evaluate(records((rows, np.zeros(40))), None)
     edges = np.cumsum([0, 2, 4, 8, 16])
-    for a, b in zip(edges[:-1], edges[1:], strict=True):
+    for a, b in itertools.pairwise(edges):
         np.testing.assert_array_equal(counts[:, a:b].sum(axis=1), 40)

@@ -98,7 +98,8 @@ def test_vector_q2_gumbel_and_gaussian_noise_are_equal_and_a_third_of_peeling():
     solver = HeavyTailedSparse(s, 1, Scaling(fixed=0.7, step=0.1))
     plan = solver.plan(problem(d=50)).at(1.0)
     select, values = (plan.releases[name].mechanism for name in ("select", "values"))
-    assert isinstance(select, GumbelTopK) and isinstance(values, Gaussian)
+    assert isinstance(select, GumbelTopK)
+    assert isinstance(values, Gaussian)
     # In units of lam: the Gumbel scale is its multiplier, the Gaussian std sqrt(s) times its own.
     assert select.relative == pytest.approx(math.sqrt(s) * values.relative)
     unit = math.sqrt((select.rho() / select.relative**2 + values.rho() / values.relative**2) / rho)
@@ -239,7 +240,9 @@ def test_the_sparse_learner_gives_every_class_its_intercept_and_s_coefficients_i
     task = problem("multinomial", n=1000, outputs=3, intercept=1.0)
     classes = np.digitize(y, [-1, 1]).astype(float)
     got = run(HeavyTailedSparse(4, 5, Scaling(step=0.2)), task, X, classes, 0.5)
-    assert got.shape == (3, 7) and np.count_nonzero(got[:, :-1]) == 4 and (got[:, -1] != 0).all()
+    assert got.shape == (3, 7)
+    assert np.count_nonzero(got[:, :-1]) == 4
+    assert (got[:, -1] != 0).all()
 
 
 def test_a_chunk_is_used_once_by_the_split_learner():
@@ -255,8 +258,10 @@ def test_a_chunk_is_used_once_by_the_split_learner():
 def test_a_row_of_the_table_makes_the_sparse_solver():
     task = problem()
     solver = make_solver("heavy-tailed", task, Options(n_nonzero_coefs=2, clip_norm=0.4))
-    assert isinstance(solver, HeavyTailedSparse) and "heavy-tailed" in SOLVERS
-    assert solver.scaling.fixed == 0.4 and solver.sparsity == 2
+    assert isinstance(solver, HeavyTailedSparse)
+    assert "heavy-tailed" in SOLVERS
+    assert solver.scaling.fixed == 0.4
+    assert solver.sparsity == 2
 
 
 def test_learned_scales_are_the_same_up_to_the_units_of_the_data():

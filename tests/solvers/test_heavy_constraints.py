@@ -59,4 +59,5 @@ def test_a_constrained_learner_stays_inside_and_leaves_the_intercept_alone(kind)
         LocalExecutor(X, y, None, 1.0), solver.plan(task).at(0.2), NoiseSource.seeded_not_private(1)
     )
     *_, w = solver.run(curator, task)
-    assert inside(kind, w[:4]) and w[-1] > 15
+    assert inside(kind, w[:4])
+    assert w[-1] > 15

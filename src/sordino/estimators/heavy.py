@@ -2,190 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 from scipy.special import expit, softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import ClassifierMixin, RegressorMixin
 
-from sordino.errors import InvalidInputError
-from sordino.estimators.checks import check_count, check_data, check_positive, encode_labels
-from sordino.estimators.fitting import Budget, run_privately
-from sordino.estimators.statistics import _among, _bound, _order
-from sordino.execute import LocalExecutor
-from sordino.kernel import Relation
+from sordino.estimators.checks import check_data, check_positive, encode_labels
+from sordino.estimators.heavy_base import HeavyTailedModel
+from sordino.estimators.statistics import among
 from sordino.problems.losses import LOSSES, Huber, Loss
-from sordino.problems.problem import Problem
-from sordino.problems.robust import Truncation
-from sordino.solvers.heavy import HeavyTailedSparse, ProjectedGradient, Scaling
-
-_GRADIENTS = ("norm", "truncated", "median-of-means")
-_METHODS = ("strongly-convex", "convex")
-_SELECTIONS = ("gumbel", "peeling")
-_DEFAULT_STEPS, _SPLIT_STEPS = 25, 10
 
 
-class _HeavyTailed(BaseEstimator):
-    """What the two models share: no bound on the data, only a moment."""
-
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        method: str = "strongly-convex",
-        split: bool = False,
-        gradient: str = "norm",
-        truncation: str = "clip",
-        joint_clip: float | None = None,
-        moment_order: float = 1.0,
-        moment_bound: float | str = "auto",
-        threshold: float | None = None,
-        n_nonzero_coefs: int | None = None,
-        selection: str = "gumbel",
-        constraint: Any = None,
-        scale_columns: bool | str = "auto",
-        fit_intercept: bool = True,
-        ridge: float = 0.0,
-        relation: str = "add-remove",
-        ledger: Any = None,
-        dataset_id: str | None = None,
-        max_iter: int | None = None,
-        step_size: float | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.method = method
-        self.split = split
-        self.gradient = gradient
-        self.truncation = truncation
-        self.joint_clip = joint_clip
-        self.moment_order = moment_order
-        self.moment_bound = moment_bound
-        self.threshold = threshold
-        self.n_nonzero_coefs = n_nonzero_coefs
-        self.selection = selection
-        self.constraint = constraint
-        self.scale_columns = scale_columns
-        self.fit_intercept = fit_intercept
-        self.ridge = ridge
-        self.relation = relation
-        self.ledger = ledger
-        self.dataset_id = dataset_id
-        self.max_iter = max_iter
-        self.step_size = step_size
-        self.random_state = random_state
-        self.verbose = verbose
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.non_deterministic = True
-        return tags
-
-    def _fit(
-        self, X: Any, targets: np.ndarray, loss: Loss, outputs: int, public: tuple[str, ...]
-    ) -> np.ndarray:
-        problem = self._problem(X, loss, outputs)
-        n = problem.population
-        budget = Budget.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
-        fitted = run_privately(
-            self._solver(problem),
-            problem,
-            LocalExecutor(X, targets, data_norm=None, intercept=problem.intercept),
-            budget,
-            public=(f"number of records: {n}", f"number of features: {problem.features}", *public),
-            verbose=self.verbose,
-            description=type(self).__name__,
-        )
-        self.privacy_, self.n_iter_ = fitted.report, fitted.steps
-        return np.asarray(fitted.result)
-
-    def _problem(self, X: Any, loss: Loss, outputs: int) -> Problem:
-        if not 0 <= self.ridge < np.inf:
-            raise InvalidInputError(f"Expected ridge >= 0, got {self.ridge}.")
-        n, d = X.shape
-        checked = Budget.checked(self.epsilon, self.delta, n)
-        return Problem(
-            loss,
-            n,
-            d,
-            Relation.parse(self.relation),
-            checked.epsilon,
-            checked.delta,
-            outputs=outputs,
-            intercept=1.0 if self.fit_intercept else 0.0,
-            ridge=float(self.ridge),
-        )
-
-    def _solver(self, problem: Problem) -> ProjectedGradient | HeavyTailedSparse:
-        for name, allowed in (
-            ("method", _METHODS),
-            ("gradient", _GRADIENTS),
-            ("selection", _SELECTIONS),
-            ("truncation", ("clip", "zero")),
-        ):
-            _among(name, getattr(self, name), allowed)
-        free = problem.features * problem.outputs
-        count = check_count("n_nonzero_coefs", self.n_nonzero_coefs, 1, free, "None keeps all.")
-        default = _SPLIT_STEPS if self.split else _DEFAULT_STEPS
-        asked = check_count("max_iter", self.max_iter, 1, None, "Each one is a paid release.")
-        steps = min(default, problem.population) if asked is None else asked
-        if count is not None:
-            zero, split = self.truncation == "zero", bool(self.split)
-            return HeavyTailedSparse(count, steps, self._scaling(problem), split, self.selection, zero)
-        return self._dense(problem, steps)
-
-    def _dense(self, problem: Problem, steps: int) -> ProjectedGradient:
-        by = "norm" if self.gradient == "norm" else "coordinate"
-        truncation = Truncation(by, self.truncation == "zero", self.joint_clip)
-        blocks = 1
-        if self.gradient == "median-of-means":
-            size = problem.columns * problem.outputs
-            wanted = math.ceil(4.0 * math.log(2.0 * size / 0.05)) | 1
-            blocks = max(1, min(wanted, problem.population // (steps if self.split else 1)))
-        split = bool(self.split)
-        average = "all" if self.method == "convex" else "last" if split else "tail"
-        scaling = self._scaling(problem)
-        return ProjectedGradient(steps, scaling, average, split, truncation, blocks, self.constraint)
-
-    def _scaling(self, problem: Problem) -> Scaling:
-        return Scaling(
-            order=_order(self.moment_order),
-            bound=_bound(self.moment_bound),
-            fixed=self._public("threshold"),
-            step=self._public("step_size"),
-            columns=self._scales_columns(problem),
-        )
-
-    def _scales_columns(self, problem: Problem) -> bool:
-        """Learn column scales where the histograms of all columns stand well out of their noise."""
-        if self.scale_columns != "auto":
-            return bool(self.scale_columns)
-        given = self.constraint is not None or self.step_size is not None
-        reach = problem.population * min(problem.epsilon, 10.0) / 1000.0
-        return not given and problem.features <= reach**2
-
-    def _public(self, name: str) -> float | None:
-        value = getattr(self, name)
-        if value is None:
-            return None
-        return check_positive(name, value, "Pass a public number; from the data it would leak.")
-
-    def _decision(self, X: Any) -> np.ndarray:
-        check_is_fitted(self)
-        X = check_data(self, X, reset=False)
-        return np.asarray(X @ np.atleast_2d(self.coef_).T) + self.intercept_
-
-
-class HeavyTailedRegressor(RegressorMixin, _HeavyTailed):
+class HeavyTailedRegressor(RegressorMixin, HeavyTailedModel):
     r"""Linear regression on features and targets without bounds, under differential privacy.
 
-    Projected gradient descent on ``mean_i loss(x_i . w + b - y_i) + ridge ||w||^2 / 2`` with a robust private mean
-    of the gradients; with ``n_nonzero_coefs`` the sparse Algorithm 5 instead.
+    Projected gradient descent on ``mean_i loss(x_i . w + b - y_i) + ridge ||w||^2 / 2`` with a robust private
+    mean of the gradients; with ``n_nonzero_coefs`` the sparse Algorithm 5 instead.
 
     Parameters
     ----------
@@ -205,8 +38,8 @@ class HeavyTailedRegressor(RegressorMixin, _HeavyTailed):
     n_nonzero_coefs : how many coefficients survive; None keeps all and needs no selection.
     selection : "gumbel" or "peeling" (paper), for sparse models.
     constraint : a set of :mod:`sordino.solvers.constraints` for the coefficients.
-    scale_columns : divide columns by scales learned from noisy histograms; "auto" does so where there are enough
-        records for the number of columns, and neither a constraint nor a step size is given.
+    scale_columns : divide columns by scales learned from noisy histograms; "auto" does so where there are
+        enough records for the number of columns, and neither a constraint nor a step size is given.
     fit_intercept, ridge, relation, ledger, dataset_id, max_iter, random_state, verbose : as elsewhere.
     step_size : None learns it from a noisy histogram of row norms and shortens it when gradients grow.
 
@@ -290,7 +123,7 @@ class HeavyTailedRegressor(RegressorMixin, _HeavyTailed):
     def fit(self, X: Any, y: Any) -> HeavyTailedRegressor:
         """Fit the model; the budget is spent here."""
         X, y = check_data(self, X, y, y_numeric=True)
-        _among("loss", self.loss, ("squared", "huber"))
+        among("loss", self.loss, ("squared", "huber"))
         loss: Loss = LOSSES["squared"]
         if self.loss == "huber":
             loss = Huber(check_positive("huber_threshold", self.huber_threshold, "Pass a public number."))
@@ -304,11 +137,11 @@ class HeavyTailedRegressor(RegressorMixin, _HeavyTailed):
         return self._decision(X)[:, 0]
 
 
-class HeavyTailedClassifier(ClassifierMixin, _HeavyTailed):
+class HeavyTailedClassifier(ClassifierMixin, HeavyTailedModel):
     r"""Logistic regression on features without bounds, under differential privacy.
 
-    Several classes by softmax. ``classes`` are the class labels; None takes those seen, which the report lists as
-    assumed public. Other parameters and attributes as in :class:`HeavyTailedRegressor`, with ``classes_``.
+    Several classes by softmax. ``classes`` are the class labels; None takes those seen, which the report lists
+    as assumed public. Other parameters and attributes as in :class:`HeavyTailedRegressor`, with ``classes_``.
 
     **Privacy.** ``coef_`` and ``intercept_`` are (epsilon, delta)-DP for one record, whatever the data.
 

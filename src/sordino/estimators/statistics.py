@@ -40,38 +40,28 @@ def mean(
     ledger: Any = None,
     dataset_id: str | None = None,
 ) -> PrivateFloat | PrivateArray:
-    r"""Return the private mean of numbers that need no bound, only a moment of order 1 + v.
+    r"""Return the private mean, a float or array with ``privacy``, ``interval`` and ``threshold``.
 
-    ``mean_i truncate(x_i - center, t) + center + noise`` with the threshold t where the bias of truncation and
-    the noise balance; error ``O(u^(1/(1+v)) (z / n)^(v/(1+v)))``, which no private estimator can beat.
+    The data need no bound, only a moment of order 1 + v:
+    ``mean_i truncate(x_i - center, t) + center + noise`` with the threshold t where the bias of truncation
+    and the noise balance; error ``O(u^(1/(1+v)) (z / n)^(v/(1+v)))``, which no private estimator can beat.
 
     Parameters
     ----------
     x : n numbers, or n rows of d numbers (one record per row).
     epsilon, delta : the budget; ``delta=None`` means ``min(1e-5, 1 / (10 n))``.
     moment_order : v in (0, 1]; 1 for a finite variance, less for heavier tails.
-    moment_bound : u with ``E|x - center|^(1+v) <= u``, or "auto": a noisy histogram over powers of two finds the
-        scale, for a tenth of the budget.
-    estimator : "truncated", or "median-of-means" (the coordinate-wise median of ``4 ln(2 d / xi)`` block means,
-        with that many times the noise).
+    moment_bound : u with ``E|x - center|^(1+v) <= u``, or "auto": a noisy histogram over powers of two finds
+        the scale, for a tenth of the budget.
+    estimator : "truncated", or "median-of-means" (of ``4 ln(2 d / xi)`` blocks, with that many times the noise).
     truncation : "clip", or "zero" as in the paper (more bias).
     joint_clip : clip truncated rows to this Euclidean norm in units of the threshold; removes sqrt(d).
-    threshold : a public threshold instead of a chosen one.
-    center : a public guess of the mean, far from zero data need one.
+    threshold : a public threshold instead of a chosen one; its bias is unknown, so the interval is infinite.
+    center : a public guess of the mean; data far from zero need one.
     failure_probability : xi in the threshold of a given moment bound and in the number of blocks.
-    confidence : of ``.interval``.
+    confidence : of ``.interval``, which adds noise, sampling error and the bias of truncation. It holds if
+        ``moment_bound`` does; for "auto", if past the last octave seen the tail falls at least like t^-(1+v).
     relation, secure_noise, ledger, dataset_id : as in the estimators.
-
-    Returns
-    -------
-    A float (an array for rows) with ``privacy``, ``interval`` and ``threshold``.
-
-    Notes
-    -----
-    The interval adds the noise (its law is known), the sampling error (Bernstein; Chebyshev for medians) and
-    the bias of truncation. It holds if ``moment_bound`` is true; with "auto", if beyond the last octave that
-    stands out of the noise the tail falls at least like ``t^-(1+v)``. With a fixed ``threshold`` nothing is known
-    about the bias, and the interval is infinite.
 
     **Privacy.** (epsilon, delta)-DP for one record, whatever the data: the moment matters for accuracy only.
 
@@ -84,24 +74,20 @@ def mean(
     True
     """
     data, flat = _numbers(x)
-    v, u = _order(moment_order), _bound(moment_bound)
     xi = _between("failure_probability", failure_probability)
-    blocks = _blocks(estimator, data.shape, xi)
-    _among("truncation", truncation, ("clip", "zero"))
-    fixed = None if threshold is None else check_positive("threshold", threshold, _PUBLIC)
+    among("truncation", truncation, ("clip", "zero"))
     solver = RobustMean(
-        v,
-        u,
+        moment_order_of(moment_order),
+        moment_bound_of(moment_bound),
         np.broadcast_to(np.asarray(center, dtype=float), data.shape[1:]),
         Truncation(zero=truncation == "zero", joint=joint_clip),
-        blocks,
-        fixed,
+        _blocks(estimator, data.shape, xi),
+        None if threshold is None else check_positive("threshold", threshold, _PUBLIC),
         xi,
         _between("confidence", confidence),
     )
-    sample = _sample(data, relation, secure_noise)
     budget = Budget.checked(epsilon, delta, len(data), ledger, dataset_id)
-    return _estimate(solver, sample, data, budget, flat, "mean")
+    return _estimate(solver, _sample(data, relation, secure_noise), data, budget, flat, "mean")
 
 
 def variance(
@@ -135,7 +121,7 @@ def covariance(
     relation: str = "add-remove",
     ledger: Any = None,
     dataset_id: str | None = None,
-) -> PrivateArray:
+) -> PrivateFloat | PrivateArray:
     r"""Return the private covariance matrix of rows, from truncated outer products of pair differences.
 
     Positive semidefinite. Columns may have different scales, which are learned. Parameters as in
@@ -143,8 +129,7 @@ def covariance(
 
     **Privacy.** (epsilon, delta)-DP for one record.
     """
-    out = _moments(x, True, epsilon, delta, moment_order, confidence, relation, ledger, dataset_id)
-    return out  # type: ignore[return-value]
+    return _moments(x, True, epsilon, delta, moment_order, confidence, relation, ledger, dataset_id)
 
 
 def quantiles(
@@ -208,7 +193,7 @@ def _moments(
     dataset_id: str | None,
 ) -> PrivateFloat | PrivateArray:
     data, flat = _numbers(x, least=2)
-    solver = Moments(_order(order), products, _between("confidence", confidence))
+    solver = Moments(moment_order_of(order), products, _between("confidence", confidence))
     budget = Budget.checked(epsilon, delta, len(data), ledger, dataset_id)
     name = "covariance" if products else "variance"
     sample = _sample(data, relation, False)
@@ -266,7 +251,8 @@ def _numbers(x: Any, least: int = 1) -> tuple[np.ndarray, bool]:
     return (data[:, None], True) if data.ndim == 1 else (data, False)
 
 
-def _order(value: Any) -> float:
+def moment_order_of(value: Any) -> float:
+    """Return v, checked."""
     number = check_positive("moment_order", value, "It is v: a moment of order 1 + v exists.")
     if number > 1:
         raise InvalidInputError(
@@ -275,9 +261,10 @@ def _order(value: Any) -> float:
     return number
 
 
-def _bound(value: Any) -> float | None:
+def moment_bound_of(value: Any) -> float | None:
+    """Return u, checked; None for "auto"."""
     if isinstance(value, str):
-        _among("moment_bound", value, ("auto",))
+        among("moment_bound", value, ("auto",))
         return None
     return check_positive("moment_bound", value, "Pass 'auto' to learn the scale privately.")
 
@@ -300,7 +287,7 @@ def _limits(bounds: Any) -> tuple[float, float] | None:
 
 def _blocks(estimator: str, shape: tuple[int, ...], xi: float) -> int:
     """Return the number of blocks: an odd number about ``4 ln(2 d / xi)``."""
-    _among("estimator", estimator, ESTIMATORS)
+    among("estimator", estimator, ESTIMATORS)
     if estimator == "truncated":
         return 1
     blocks = math.ceil(4.0 * math.log(2.0 * shape[1] / xi)) | 1
@@ -312,6 +299,7 @@ def _blocks(estimator: str, shape: tuple[int, ...], xi: float) -> int:
     return blocks
 
 
-def _among(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+def among(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    """Refuse a value that is not one of the allowed words."""
     if value not in allowed:
         raise InvalidInputError(f"Expected {name} in {allowed}, got {value!r}.")

@@ -18,6 +18,7 @@ from sordino.problems.scales import ColumnScales, PairMoments, PairScales
 from sordino.solvers.heavy.threshold import Tail, known_bias, moment_threshold
 
 Floats = NDArray[np.float64]
+_CLIP = Truncation()
 SCALE_SHARE = 0.1  # of the budget, for the histogram of scales: it costs 5 % more noise
 
 
@@ -25,8 +26,8 @@ SCALE_SHARE = 0.1  # of the budget, for the histogram of scales: it costs 5 % mo
 class Estimate:
     """A released value with the sizes of its three errors; all of it is post-processing.
 
-    ``noise`` is a standard deviation; ``sampling`` and ``bias`` are bounds, the first with half of the allowed
-    failure probability, the second under the moment condition.
+    ``noise`` is a standard deviation; ``sampling`` and ``bias`` are bounds, the first with half of the
+    allowed failure probability, the second under the moment condition.
     """
 
     value: Floats
@@ -63,7 +64,7 @@ class RobustMean:
     order: float
     bound: float | None
     center: Floats
-    truncation: Truncation = Truncation()
+    truncation: Truncation = _CLIP
     blocks: int = 1
     fixed: float | None = None
     failure: float = 0.05
@@ -196,8 +197,8 @@ def noise_of(curator: Curator, name: str, params: Any) -> float:
 def sampling_error(second: Floats, bound: Floats, n: float, blocks: int, failure: float) -> Floats:
     r"""Bound the deviation of the truncated (median of block) mean with half of the failure probability.
 
-    Mean: Bernstein's ``sqrt(2 V L / n) + 2 b L / (3 n)``, L = ln(4 / failure), for values in [-b, b]. Median of m
-    block means: each deviates by at most ``sqrt(V m / (n p))`` with probability 1 - p (Chebyshev), and p is
+    Mean: Bernstein's ``sqrt(2 V L / n) + 2 b L / (3 n)``, L = ln(4 / failure), for values in [-b, b]. Median of
+    m block means: each deviates by at most ``sqrt(V m / (n p))`` with probability 1 - p (Chebyshev), and p is
     such that half of the blocks fail with probability at most failure / 2.
     """
     if blocks == 1:

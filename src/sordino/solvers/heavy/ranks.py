@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -67,7 +68,7 @@ class RankQuantiles:
 def consistent(nodes: Floats, depth: int, total: float) -> Floats:
     r"""Return leaf counts that agree with all levels in the least-squares sense and sum to ``total``."""
     starts = np.cumsum([0, *(2**level for level in range(1, depth + 1))])
-    levels = [nodes[a:b] for a, b in zip(starts[:-1], starts[1:], strict=True)]
+    levels = [nodes[a:b] for a, b in itertools.pairwise(starts)]
     best = [levels[-1]]
     for height, level in enumerate(levels[-2::-1], start=2):  # upwards: own count and children's sum
         own = 2.0 ** (height - 1) / (2.0**height - 1.0)

@@ -17,6 +17,7 @@ from sordino.solvers.heavy.mean import noise_of
 from sordino.solvers.heavy.scaling import Scaling
 
 Floats = NDArray[np.float64]
+_LEARNED, _BY_NORM = Scaling(), Truncation(by="norm")
 
 
 @dataclass(frozen=True)
@@ -40,10 +41,10 @@ class ProjectedGradient:
     """
 
     steps: int
-    scaling: Scaling = Scaling()
+    scaling: Scaling = _LEARNED
     average: str = "tail"
     split: bool = False
-    truncation: Truncation = Truncation(by="norm")
+    truncation: Truncation = _BY_NORM
     blocks: int = 1
     constraint: Constraint | None = None
 

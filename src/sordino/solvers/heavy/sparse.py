@@ -29,6 +29,7 @@ from sordino.solvers.heavy.mean import share_relative
 from sordino.solvers.heavy.scaling import Scaling
 
 Floats = NDArray[np.float64]
+_LEARNED = Scaling()
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +45,8 @@ class Step:
 class GradientStep(ClippedSum):
     r"""``w - length (sum of truncated gradients / records + ridge w)`` on the coordinates of a :class:`Step`.
 
-    **Privacy.** One record moves each coordinate by at most ``lam = length * threshold / records`` (twice when
-    replaced): lam in Linf, ``sqrt(coordinates) lam`` in L2. ``records`` is a public constant.
+    **Privacy.** One record moves each coordinate by at most ``lam = length * threshold / records`` (twice
+    when replaced): lam in Linf, ``sqrt(coordinates) lam`` in L2. ``records`` is a public constant.
     """
 
     loss: Loss
@@ -80,13 +81,13 @@ class HeavyTailedSparse:
     selection : ``"gumbel"`` (one-shot Gumbel top-s, Gaussian values) or ``"peeling"`` (paper, Laplace).
     zero : set truncated entries to zero (paper) instead of clipping them.
 
-    **Privacy.** Per step one selection (``s lam^2 / (2 beta^2)`` zCDP) and one Gaussian release of the s values,
-    with equal shares; or one peeling. The intercept gets a Gaussian release and is never selected.
+    **Privacy.** Per step one selection (``s lam^2 / (2 beta^2)`` zCDP) and one Gaussian release of the s
+    values, with equal shares; or one peeling. The intercept gets a Gaussian release and is never selected.
     """
 
     sparsity: int | None
     steps: int
-    scaling: Scaling = Scaling()
+    scaling: Scaling = _LEARNED
     split: bool = False
     selection: str = "gumbel"
     zero: bool = False

@@ -87,7 +87,8 @@ class Tail:
 def known_bias(bound: float, order: float, threshold: float, zero: bool) -> float:
     r"""Return the largest bias of truncation at t when ``E|x|^(1+v) <= u``.
 
-    ``u t^-v`` for setting to zero; clipping hides at most ``(|x| - t)_+ <= |x|^(1+v) t^-v v^v / (1+v)^(1+v)``.
+    ``u t^-v`` for setting to zero; clipping hides at most
+    ``(|x| - t)_+ <= |x|^(1+v) t^-v v^v / (1+v)^(1+v)``.
     """
     worst = 1.0 if zero else order**order / (1.0 + order) ** (1.0 + order)
     return bound * worst * threshold**-order
