@@ -32,7 +32,7 @@ class AffineView:
     def margins(self, w: Floats) -> Floats:
         """Return ``z_i . w``, one column per output."""
         weights = w[..., :-1] if self._affine.intercept else w
-        out = self._products(weights * self._affine.scale) - weights @ self._offset
+        out = self._products(weights * self._affine.scale) - (weights * self._offset).sum(axis=-1)
         out = out * (self._clip if out.ndim == 1 else self._clip[:, None])
         return out + self._affine.intercept * w[..., -1] if self._affine.intercept else out
 
