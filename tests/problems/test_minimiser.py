@@ -11,7 +11,7 @@ from sordino.accounting import gaussian_multiplier
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
-from sordino.problems.minimiser import CertifiedMinimiser, _descend, minimise
+from sordino.problems.minimiser import CertifiedMinimiser, Descent, TiltedMinimiser, _descend, minimise
 
 
 def records_of(problem, x, y):
@@ -86,16 +86,16 @@ def test_plain_descent_certifies_within_the_number_of_steps_known_in_advance():
 
 
 def test_descent_takes_over_when_the_fast_steps_are_not_certified():
-    query = CertifiedMinimiser.of(made_problem(n=10), 1.0, 0.25)
+    plan = Descent(curvature=1.0, strength=0.25, limit=1e-4, first=0.7)
     seen = []
 
     def flat(t):  # never certified: what rounding could do at worst
         seen.append(t)
         return np.ones(2)
 
-    decades = math.log(2 / query.tolerance)
+    decades = math.log(0.7 / 1e-4)
     fast = math.ceil(2 * 2 * (2 * decades + math.log(8))) + 1
-    last = minimise(flat, np.zeros(2), 1.0, query)
+    last = minimise(flat, np.zeros(2), plan)
     slow = math.ceil(4 * decades) + 1
     assert len(seen) == fast + slow
     np.testing.assert_array_equal(seen[fast], np.zeros(2))  # a start that does not depend on the data
@@ -115,3 +115,24 @@ def test_clipping_several_outputs_is_refused_and_so_is_a_loss_without_curvature(
 def test_a_regulariser_without_strength_is_refused(strength):
     with pytest.raises(InvalidInputError):
         CertifiedMinimiser.of(made_problem(), 1.0, strength)
+
+
+def test_noise_inside_the_objective_is_refused_for_several_outputs():
+    several = made_problem("multinomial", outputs=3)
+    with pytest.raises(UnsupportedError, match="one output"):
+        TiltedMinimiser(CertifiedMinimiser.of(several, several.gradient_bound, 0.1))
+
+
+def test_a_tilted_minimiser_solves_the_tilted_problem():
+    problem = made_problem(ridge=0.1)
+    x, y = made_data(problem)
+    at, tilt = np.array([5, 1, 2]), np.array([30.0, -4.0, 2.0])
+    query = TiltedMinimiser(CertifiedMinimiser.of(problem, 1.5, 0.1))
+    task = query.evaluate(records_of(problem, x, y), at)
+    w = np.zeros(9)
+    w[at] = task.minimised(tilt)
+    slope = gradient(problem, x, y, w)[at] + tilt / 120
+    assert np.linalg.norm(slope) <= task.tolerance
+    assert task.output_sensitivity == pytest.approx(2 * task.tolerance / 0.1)
+    assert query.sensitivity(Relation.REPLACE_ONE) == 2 * query.contribution() == 3.0
+    assert query.jacobian == pytest.approx(math.log(1 + 0.25 * 1.5**2 / 12))

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 from tests.solvers.plain import gradient, made_data, made_problem, run, top
 
-from sordino.accounting import calibrate
+from sordino.accounting import calibrate, certify
 from sordino.errors import InvalidInputError
 from sordino.execute import LocalExecutor
 from sordino.kernel import Disjoint
@@ -95,6 +95,26 @@ def test_votes_find_the_support_and_the_fit_is_the_restricted_minimiser(kind):
     assert set(np.flatnonzero(w)) == {0, 1, 2, 12}
     restricted = gradient(made_problem(n=2000, d=12, intercept=0.6, ridge=0.02), x, y, w)[[0, 1, 2, 12]]
     assert np.linalg.norm(restricted) < 1e-5
+
+
+def test_noise_inside_the_objective_is_calibrated_and_finds_the_same_fit():
+    problem = made_problem(n=2000, d=12, intercept=0.6)
+    x, y = made_data(problem)
+    options = Options(3, step_size=2.0, extra={"stage2": "objective", "blocks": 10, "strength": 0.02})
+    solver = make_solver("two-stage", problem, options)
+    output = TwoStage(3, problem.row_bound, 0.02, 10, 2.0)
+    ours, theirs = (run(s, problem, x, y)[-1] for s in (solver, output))
+    np.testing.assert_allclose(ours, theirs, atol=1e-3)
+    plan = calibrate(solver.plan(problem), 1.0, 1e-5)
+    assert 0.99 < certify(plan.event(), 1e-5, problem.relation).epsilon <= 1.0
+
+
+def test_the_default_strength_leaves_most_of_epsilon_to_the_noise_inside_the_objective():
+    problem = made_problem(n=20, d=12)
+    solver = make_solver("two-stage", problem, Options(3, extra={"stage2": "objective"}))
+    jacobian = solver.plan(problem).releases["fit"].mechanism.jacobian
+    assert jacobian == pytest.approx(0.25)
+    calibrate(solver.plan(problem), 1.0, 1e-5)
 
 
 @KINDS

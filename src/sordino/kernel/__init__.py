@@ -5,6 +5,7 @@ from sordino.kernel.lazy import LazyVector, SparseVector
 from sordino.kernel.matrix import SymmetricGaussian
 from sordino.kernel.mechanism import Gaussian, Laplace, Mechanism, NormGamma
 from sordino.kernel.noise import NoiseSource, public_generator
+from sordino.kernel.objective import TiltedObjective
 from sordino.kernel.query import ClippedSum, Norm, Query
 from sordino.kernel.relation import Relation
 from sordino.kernel.release import Plan, Release
@@ -36,5 +37,6 @@ __all__ = [
     "Sampling",
     "SparseVector",
     "SymmetricGaussian",
+    "TiltedObjective",
     "public_generator",
 ]

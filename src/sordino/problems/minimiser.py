@@ -88,7 +88,8 @@ class CertifiedMinimiser:
         size = math.prod(self.shape)
         at = slice(None) if params is None else np.asarray(params)
         start = np.zeros(size)[at]
-        found = minimise(lambda t: self._gradient(records, t, at), start, self._curvature, self)
+        plan = Descent(self._curvature, self.strength, self.tolerance / 2, self.clip)
+        found = minimise(lambda t: self._gradient(records, t, at), start, plan)
         return found.reshape(self.shape) if params is None else found
 
     @property
@@ -104,18 +105,25 @@ class CertifiedMinimiser:
         return picked
 
 
-def minimise(
-    gradient: Callable[[Floats], Floats], start: Floats, curvature: float, query: CertifiedMinimiser
-) -> Floats:
-    """Return a point whose gradient is certified below ``query.tolerance``.
+@dataclass(frozen=True)
+class Descent:
+    """Public bounds that fix the number of steps: largest and smallest curvature, target and first slope."""
+
+    curvature: float
+    strength: float
+    limit: float  # half of the tolerance: the other half is for the rounding of the gradient itself
+    first: float
+
+
+def minimise(gradient: Callable[[Floats], Floats], start: Floats, plan: Descent) -> Floats:
+    """Return a point whose gradient is certified below ``plan.limit``.
 
     Accelerated steps first; in exact arithmetic they are certified within a number of steps that is known
     in advance. Should rounding prevent that, plain gradient descent from zero shrinks the gradient by
     ``1 - lam / curvature`` each step, so its last point is certified by arithmetic alone.
     """
-    limit = query.tolerance / 2  # the other half is for the rounding of the gradient itself
-    condition = curvature / query.strength
-    decades = math.log(query.clip / limit)
+    condition, limit = plan.curvature / plan.strength, plan.limit
+    decades = math.log(max(plan.first / limit, 1.0))
     beta = (math.sqrt(condition) - 1) / (math.sqrt(condition) + 1)
     point = previous = start
     for _ in range(math.ceil(2 * math.sqrt(condition) * (2 * decades + math.log(2 * condition))) + 1):
@@ -123,8 +131,8 @@ def minimise(
         slope = gradient(ahead)
         if np.linalg.norm(slope) <= limit:
             return ahead
-        point, previous = ahead - slope / curvature, point
-    return _descend(gradient, start, curvature, limit, math.ceil(condition * decades) + 1)
+        point, previous = ahead - slope / plan.curvature, point
+    return _descend(gradient, start, plan.curvature, limit, math.ceil(condition * decades) + 1)
 
 
 def _descend(
@@ -164,3 +172,74 @@ class MinimiserResponses:
     def evaluate(self, records: Any, params: Any = None) -> Floats:
         """Return the responses."""
         return self.responses(self.minimiser.evaluate(records))
+
+
+@dataclass(frozen=True)
+class TiltedMinimiser:
+    r"""The objective of a :class:`CertifiedMinimiser` for noise inside it; ``params`` = flat coordinates.
+
+    **Privacy.** A record's gradient is at most ``clip`` (one output only), see
+    :class:`sordino.kernel.TiltedObjective`; its curvature is at most ``c = curvature * row_bound^2``, so the
+    determinants of neighbours differ by a factor of at most ``1 + c / (n lam)``.
+    """
+
+    minimiser: CertifiedMinimiser
+
+    norm = Norm.L2
+
+    def __post_init__(self) -> None:
+        if len(self.minimiser.shape) > 1:
+            raise UnsupportedError("Noise inside the objective is proven for one output, not for several.")
+
+    @property
+    def jacobian(self) -> float:
+        """The bound on the log of the ratio of determinants."""
+        inner = self.minimiser
+        curvature = inner.loss.curvature * inner.row_bound**2
+        return math.log1p(curvature / (inner.population * inner.strength))
+
+    def contribution(self, params: Any = None) -> float:
+        """Return the bound on one record's gradient."""
+        return self.minimiser.clip
+
+    def sensitivity(self, relation: Relation, params: Any = None) -> float:
+        """Return how far the gradients of neighbours are apart."""
+        return relation.contributions * self.minimiser.clip
+
+    def evaluate(self, records: Any, params: Any) -> Tilted:
+        """Return the objective on these coordinates; it is not an answer before it is tilted."""
+        return Tilted(self.minimiser, records, np.asarray(params))
+
+
+@dataclass(frozen=True, eq=False)
+class Tilted:
+    """An objective on some records and coordinates, for the mechanism only."""
+
+    minimiser: CertifiedMinimiser
+    records: Any
+    at: NDArray[np.int64]
+
+    @property
+    def size(self) -> int:
+        """The number of coordinates."""
+        return len(self.at)
+
+    @property
+    def tolerance(self) -> float:
+        """A hundredth of the usual tolerance: the noise that covers it should not be seen."""
+        rounding = 4 * self.minimiser.population * float(np.finfo(float).eps)
+        return self.minimiser.clip * max(0.01 * _RELATIVE / self.minimiser.population, rounding)
+
+    @property
+    def output_sensitivity(self) -> float:
+        """How far two approximate minimisers with the same exact one are apart."""
+        return 2 * self.tolerance / self.minimiser.strength
+
+    def minimised(self, tilt: Floats) -> Floats:
+        """Return a certified minimiser of the mean objective plus ``tilt . theta / n``."""
+        inner = self.minimiser
+        slope = tilt / inner.population
+        first = inner.clip + float(np.linalg.norm(slope))
+        plan = Descent(inner._curvature, inner.strength, self.tolerance / 2, first)
+        start = np.zeros(self.size)
+        return minimise(lambda t: inner._gradient(self.records, t, self.at) + slope, start, plan)

@@ -9,9 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from sordino.kernel import Curator, Full, GumbelTopK, Norm, Plan, Relation, Release, SparseVector
+from sordino.kernel import (
+    Curator,
+    Full,
+    GumbelTopK,
+    Norm,
+    Plan,
+    Relation,
+    Release,
+    SparseVector,
+    TiltedObjective,
+)
 from sordino.problems.glm import GlmGradient
-from sordino.problems.minimiser import CertifiedMinimiser
+from sordino.problems.minimiser import CertifiedMinimiser, TiltedMinimiser
 from sordino.problems.problem import Problem
 from sordino.problems.scores import flat_coordinates, intercept_coordinates, without_intercept
 from sordino.solvers.base import Options, among, count, float_only, positive
@@ -68,7 +78,8 @@ class TwoStage:
     r"""Support by private votes, coefficients by a certified minimiser on it with Gaussian noise.
 
     **Privacy.** A Gumbel top-k of votes (``k / (2 z^2)`` zCDP) and one Gaussian release in k dimensions, at
-    equal cost. Stage 2 sees the released support only.
+    equal cost. Stage 2 sees the released support only. ``stage2="objective"`` puts the noise inside the
+    objective instead (:class:`sordino.kernel.TiltedObjective`), for one output.
 
     References: Kifer, Smith, Thakurta 2012. Departures: votes of about sqrt(n) blocks instead of the
     exponential mechanism over all supports; the minimiser carries a certificate instead of being assumed
@@ -80,21 +91,23 @@ class TwoStage:
     strength: float
     blocks: int
     step: float
+    stage2: str = "output"
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> TwoStage:
         """Fill what the user left open from public facts."""
         extra = options.chosen(blocks=None, stage2="output", strength=None)
-        among("stage2", extra["stage2"], ("output",))
+        stage2 = among("stage2", extra["stage2"], ("output", "objective"))
         n, free = problem.population, problem.features * problem.outputs
         blocks = max(1, math.isqrt(n)) if extra["blocks"] is None else extra["blocks"]
-        strength = (problem.ridge or STRENGTH) if extra["strength"] is None else extra["strength"]
+        strength = _strength(problem, stage2) if extra["strength"] is None else extra["strength"]
         return cls(
             min(free, 10) if options.n_nonzero_coefs is None else options.n_nonzero_coefs,
             options.clip(problem),
             positive("strength", strength),
             count("blocks", blocks, n),
             options.step(problem),
+            stage2,
         )
 
     def plan(self, problem: Problem) -> Plan:
@@ -106,9 +119,14 @@ class TwoStage:
         select = GumbelTopK(relative=math.sqrt(self.sparsity), count=self.sparsity)
         fit = CertifiedMinimiser.of(problem, self.clip, self.strength)
         return problem.planned(
-            support=Release(votes, select, Full(), mean=False),
-            fit=Release(fit, problem.gaussian(), Full(), mean=False),
+            support=Release(votes, select, Full(), mean=False), fit=self._fit(problem, fit)
         )
+
+    def _fit(self, problem: Problem, fit: CertifiedMinimiser) -> Release:
+        if self.stage2 == "output":
+            return Release(fit, problem.gaussian(), Full(), mean=False)
+        tilted = TiltedMinimiser(fit)
+        return Release(tilted, TiltedObjective(jacobian=tilted.jacobian), Full(), mean=False)
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
         """Yield the coefficients."""
@@ -118,3 +136,12 @@ class TwoStage:
         w = np.zeros(math.prod(problem.shape))
         w[at] = curator.release("fit", at)
         yield w.reshape(problem.shape)
+
+
+def _strength(problem: Problem, stage2: str) -> float:
+    """Return the ridge, or a public default that leaves three quarters of epsilon to the noise inside."""
+    strength = problem.ridge or STRENGTH
+    if stage2 == "output" or not math.isfinite(problem.loss.curvature):
+        return strength
+    curvature = problem.loss.curvature * problem.row_bound**2
+    return max(strength, curvature / (problem.population * math.expm1(min(problem.epsilon, 8.0) / 4)))

@@ -1,0 +1,109 @@
+"""Noise inside an objective: its law, its price, and an attack on it."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event as dp
+from scipy import stats
+from tests.statistical.auditing import lower_bound
+
+from sordino.accounting import certify
+from sordino.errors import InvalidInputError, PlanError
+from sordino.kernel import NoiseSource, Relation, TiltedObjective
+from sordino.kernel.objective import OUTPUT_MULTIPLE
+
+
+@dataclass
+class Quadratic:
+    """``(a/2) theta^2 - c theta``, minimised exactly under a tilt."""
+
+    a: float
+    c: float
+    output_sensitivity: float = 0.0
+    size: int = 1
+
+    def minimised(self, tilt):
+        return (self.c - tilt) / self.a
+
+
+def drawn(mechanism, task, sensitivity, count=4000, seed=0):
+    noise = NoiseSource.seeded_not_private(seed)
+    return np.array([mechanism.privatise(task, sensitivity, noise)[0] for _ in range(count)])
+
+
+@pytest.mark.statistical
+def test_the_minimiser_of_a_quadratic_is_gaussian_with_the_noise_of_the_tilt():
+    found = drawn(TiltedObjective(1.7, jacobian=0.1), Quadratic(2.5, 0.8), 0.6)
+    std = 1.7 * 0.6 / 2.5
+    assert stats.kstest(found, stats.norm(0.8 / 2.5, std).cdf).pvalue > 1e-4
+    for wrong in (2 / 3, 3 / 2):
+        assert stats.kstest(found, stats.norm(0.8 / 2.5, wrong * std).cdf).pvalue < 1e-4
+
+
+@pytest.mark.statistical
+def test_the_error_of_the_minimiser_is_covered_by_output_noise():
+    found = drawn(TiltedObjective(1.7), Quadratic(1e12, 0.0, 0.4), 0.6)
+    std = OUTPUT_MULTIPLE * 1.7 * 0.4
+    assert stats.kstest(found, stats.norm(0, std).cdf).pvalue > 1e-4
+    for wrong in (2 / 3, 3 / 2):
+        assert stats.kstest(found, stats.norm(0, wrong * std).cdf).pvalue < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("relation", "mean"),
+    [(Relation.ADD_REMOVE, math.sqrt(2 / math.pi)), (Relation.REPLACE_ONE, math.sqrt(math.pi / 2))],
+)
+def test_the_event_is_the_line_of_the_proof_and_a_little_gaussian(relation, mean):
+    tilt, output = TiltedObjective(4.0, jacobian=0.3).event(relation).events
+    assert tilt == dp.ZCDpEvent(rho=0.5 / 16, xi=0.3 + mean / 4)
+    assert output == dp.GaussianDpEvent(4.0 * OUTPUT_MULTIPLE * relation.contributions)
+    assert TiltedObjective(4.0).rho() == 0.5
+
+
+@pytest.mark.parametrize(
+    ("law", "mean"), [(stats.halfnorm, math.sqrt(2 / math.pi)), (stats.rayleigh, math.sqrt(math.pi / 2))]
+)
+def test_the_moments_of_the_loss_stay_below_the_line(law, mean):
+    """log E exp(tR) <= t E R + t^2 / 2, the step of the proof that needs log-concavity."""
+    assert law.mean() == pytest.approx(mean)
+    for t in (0.01, 0.3, 1.0, 4.0, 12.0):
+        moment = law.expect(lambda r, t=t: np.exp(t * r - t * t / 2), lb=0, ub=60, limit=200)
+        assert math.log(moment) <= t * mean + 1e-9
+        assert math.log(moment) > 0
+
+
+def test_vector_b2_the_tail_bound_of_the_notes_is_a_little_below_our_line():
+    jacobian = math.log(1 + 0.25 / 5)
+    assert jacobian == pytest.approx(0.0487902, rel=1e-5)
+    left, s = 0.5 - jacobian, 9.90154
+    assert 2 * stats.norm.cdf(-left * s + 1 / (2 * s)) == pytest.approx(1e-5, rel=1e-3)
+    s2 = 21.4760
+    assert math.exp(-((left * s2 / 2 - 1 / s2) ** 2) / 2) == pytest.approx(1e-5, rel=1e-3)
+    for multiplier, relation in ((s, Relation.ADD_REMOVE), (s2 / 2, Relation.REPLACE_ONE)):
+        event = TiltedObjective(multiplier, jacobian=jacobian).event(relation)
+        assert 0.5 < certify(event, 1e-5, relation).epsilon < 0.5 * 1.12
+
+
+@pytest.mark.statistical
+def test_an_attack_on_the_tilt_stays_below_the_claim_and_convicts_a_third_of_the_noise():
+    """Neighbours: one record with gradient 0.6 everywhere (a linear loss), present or not."""
+
+    def proven(multiplier):
+        mechanism = TiltedObjective(multiplier)
+        pair = [drawn(mechanism, Quadratic(2.5, c), 0.6, seed=seed) for c, seed in ((0.6, 1), (0.0, 2))]
+        return lower_bound(*pair, 0.1)
+
+    claim = certify(TiltedObjective(1.5).event(Relation.ADD_REMOVE), 0.1, Relation.ADD_REMOVE).epsilon
+    assert 0 < proven(1.5) <= claim
+    assert proven(0.5) > claim
+
+
+def test_no_noise_is_not_private_and_a_bad_bound_is_refused():
+    assert TiltedObjective(0.0).event(Relation.ADD_REMOVE) == dp.NonPrivateDpEvent()
+    with pytest.raises(PlanError):
+        TiltedObjective().event(Relation.ADD_REMOVE)
+    for bound in (-0.1, math.inf, math.nan):
+        with pytest.raises(InvalidInputError):
+            TiltedObjective(jacobian=bound)
