@@ -36,14 +36,14 @@ class Tiltable(Protocol):
 class TiltedObjective(Additive):
     r"""Minimise ``sum_i l_i(theta) + (Lam/2) ||theta||^2 + b . theta`` with a Gaussian tilt b.
 
-    The std of b is ``multiplier * sensitivity``, the sensitivity being that of the sum of gradients. For
-    linear predictors with one output, where a record's curvature is at most ``Lam (e^jacobian - 1)``, the
-    privacy loss is at most ``jacobian + mu R + mu^2 / 2`` with ``mu = 1 / multiplier``: the determinants of
-    the map from theta to b differ by a factor of at most ``e^jacobian``, and the gradient of a record stays on
-    the line of its features, so R = |N(0,1)|; when a record is replaced, in the plane of two such lines, so
-    R is chi with 2 degrees of freedom. ``log E e^{tR} - t^2/2`` is concave in t (a log-concave function convolved
-    with a Gaussian), so it is at most ``t E R``, and the Renyi divergence of order a is at most
-    ``(jacobian + mu E R) + a mu^2 / 2``.
+    The std of b is ``multiplier * sensitivity``, the sensitivity being that of the sum of gradients.
+    For linear predictors with one output, where a record's curvature is at most ``Lam (e^jacobian -
+    1)``, the privacy loss is at most ``jacobian + mu R + mu^2 / 2`` with ``mu = 1 / multiplier``: the
+    determinants of the map from theta to b differ by a factor of at most ``e^jacobian``, and the
+    gradient of a record stays on the line of its features, so R = |N(0,1)|; when a record is replaced,
+    in the plane of two such lines, so R is chi with 2 degrees of freedom. ``log E e^{tR} - t^2/2`` is
+    concave in t (a log-concave function convolved with a Gaussian), so it is at most ``t E R``, and the
+    Renyi divergence of order a is at most ``(jacobian + mu E R) + a mu^2 / 2``.
 
     The minimiser is approximate, so a little Gaussian noise is added to it as well; given the exact
     minimiser the rest is a function of bounded sensitivity, so the two compose.
