@@ -6,7 +6,7 @@ import pytest
 from dp_accounting import dp_event as dp
 from tests.accounting.helpers import ADD, REPLACE, gaussian, laplace, mixture, poisson, pure, together, zcdp
 
-from sordino.accounting.leaves import Leaf, flatten, gaussian_mu, is_non_private
+from sordino.accounting.leaves import Leaf, flatten, gaussian_mu, is_non_private, unsupported
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel.events import PureDpEvent
 
@@ -87,7 +87,8 @@ def test_what_costs_nothing_leaves_nothing(free):
 )
 def test_missing_noise_is_never_private(open_event):
     assert is_non_private(flatten(together(gaussian(1.0), open_event)))
-    assert not is_non_private(flatten(gaussian(1e-99)))
+    assert not is_non_private(flatten(gaussian(1e-100)))
+    assert not is_non_private(flatten(laplace(1.2e-100)))
 
 
 def test_one_release_without_noise_spoils_a_sampled_pair():
@@ -101,6 +102,16 @@ def test_private_tuning_is_normalised_inside_and_can_be_hashed():
     assert [(p.event, p.count) for p in parts] == [(dp.GaussianDpEvent(1.0), 1), (dp.ZCDpEvent(0.1), 3)]
     assert (leaf.event.mean, leaf.event.shape) == (5, 1.0)
     assert hash(leaf) == hash(leaf)
+
+
+def test_a_mixture_that_is_sometimes_absent_is_not_free():
+    (leaf,) = flatten(mixture(2.0, [0.0, 1.0], [0.75, 0.25]))
+    assert leaf.event.sensitivities == (0.0, 1.0)
+
+
+def test_a_single_record_is_a_population():
+    event = dp.SampledWithoutReplacementDpEvent(1, 1, dp.GaussianDpEvent(2.0))
+    assert flatten(event) == [Leaf(dp.GaussianDpEvent(2.0), 1)]
 
 
 def test_mixtures_can_be_hashed_and_keep_their_numbers():
@@ -127,6 +138,7 @@ def test_mixtures_can_be_hashed_and_keep_their_numbers():
         dp.SampledWithoutReplacementDpEvent(0, 0, dp.GaussianDpEvent(1.0)),
         mixture(1.0, [1.0, 2.0], [1.0]),
         mixture(1.0, [1.0], [0.5]),
+        mixture(1.0, [1.0], [1 + 1.2e-9]),
         mixture(1.0, [-1.0], [1.0]),
         mixture(-1.0, [1.0], [1.0]),
         mixture(1.0, [1.0, 1.0], [1.5, -0.5]),
@@ -146,3 +158,12 @@ def test_replacing_a_record_moves_a_gaussian_twice_as_far():
     leaf = Leaf(dp.GaussianDpEvent(5.0), 9)
     assert gaussian_mu(leaf, ADD) == pytest.approx(3 / 5)
     assert gaussian_mu(leaf, REPLACE) == pytest.approx(6 / 5)
+
+
+def test_a_missing_proof_is_named_with_relation_accountant_and_remedy():
+    error = unsupported(dp.PoissonSampledDpEvent(0.1, dp.LaplaceDpEvent(2.0)), REPLACE, "PLD")
+    assert isinstance(error, UnsupportedError)
+    assert str(error).startswith(
+        "No PLD accounting is proven for PoissonSampledDpEvent(LaplaceDpEvent) under relation 'replace-one'."
+    )
+    assert "for ZCDpEvent under" in str(unsupported(dp.ZCDpEvent(0.1), ADD, "PLD"))

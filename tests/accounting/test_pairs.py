@@ -179,3 +179,24 @@ def test_one_shifted_coordinate_is_the_worst_laplace_vector(split, total):
     for epsilon in np.linspace(-0.9 * total, 0.9 * total, 7):
         both = np.dot(mass, np.maximum(hockey_stick(outer, epsilon - losses), 0))
         assert both <= hockey_stick(laplace_pair(total), epsilon) + 2 * (grid[1] - grid[0])
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.4])
+@pytest.mark.parametrize("std", [0.6, 1.5])
+def test_replacing_plus_by_minus_is_the_worst_replacement(rate, std):
+    """No two contributions of norm at most 1, in the plane, leak more than +1 replaced by -1."""
+    axis = np.linspace(-1 - 6 * std, 1 + 6 * std, 241)
+    x, y = np.meshgrid(axis, axis, indexing="ij")
+    cell = (axis[1] - axis[0]) ** 2
+
+    def law(shift):
+        at = [np.exp(-((x - a) ** 2 + (y - b) ** 2) / (2 * std**2)) for a, b in ((0, 0), shift)]
+        return ((1 - rate) * at[0] + rate * at[1]) / (2 * math.pi * std**2)
+
+    p = law((1.0, 0.0))
+    for angle in np.linspace(0.2, math.pi, 6):
+        for size in (0.3, 1.0):
+            q = law((size * math.cos(angle), size * math.sin(angle)))
+            for epsilon in (-0.4, 0.0, 0.3, 1.0):
+                leaked = cell * np.maximum(p - math.exp(epsilon) * q, 0).sum()
+                assert leaked <= hockey_stick(replaced(rate, std), epsilon) + 1e-4  # quadrature
