@@ -71,6 +71,10 @@ MODELS = {
         IMAGE,
     ),
     "conv1d": (lambda: nn.Sequential(nn.Conv1d(4, 6, 3, stride=2), Tail(6, 2)), SERIES),
+    "conv3d": (
+        lambda: nn.Sequential(nn.Conv3d(2, 5, 2, dilation=(1, 2, 1)), Tail(5, (2, 3, 4))),
+        (2, 3, 5, 4),
+    ),
     "conv-transpose": (lambda: nn.Sequential(nn.ConvTranspose2d(4, 6, 3), Tail(6, (2, 3))), IMAGE),
     "group-norm": (
         lambda: nn.Sequential(nn.Conv2d(4, 6, 3), nn.GroupNorm(2, 6), Tail(6, (2, 3))),

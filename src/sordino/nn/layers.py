@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 # Writing and reading one entry of a gradient costs about as much as this many products.
-_ENTRY_COST = 64
+_ENTRY_COST = {"cpu": 16, "cuda": 64}
 
 
 @dataclass
@@ -71,7 +71,7 @@ class LinearRule:
 
 
 class ConvRule:
-    """``nn.Conv1d`` and ``nn.Conv2d``, any stride, dilation, groups and padding."""
+    """``nn.Conv1d``, ``nn.Conv2d`` and ``nn.Conv3d``, any stride, dilation, groups and padding."""
 
     def gradients(self, call: Call) -> dict[str, Tensor]:
         """Return one kernel per record."""
@@ -91,15 +91,21 @@ def _linear_positions(call: Call) -> tuple[Tensor, Tensor]:
 def _conv_positions(call: Call) -> tuple[Tensor, Tensor]:
     """Return (batch, groups, positions, kernel entries) and (batch, groups, positions, outputs)."""
     layer: Any = call.layer
-    a, g = call.inputs.float(), call.gradient.float()
+    a, g = _padded(layer, call.inputs.float()), call.gradient.float()
     batch, groups = len(a), layer.groups
-    a = _padded(layer, a)
-    kernel, dilation, stride = layer.kernel_size, layer.dilation, layer.stride
-    if a.dim() == 3:  # a convolution in one dimension is one in two with a single row
-        a, kernel, dilation, stride = a[:, :, None], (1, *kernel), (1, *dilation), (1, *stride)
-    columns = F.unfold(a, kernel, dilation=dilation, stride=stride)
-    columns = columns.reshape(batch, groups, -1, columns.shape[-1]).transpose(2, 3)
+    columns = _windows(a, layer.kernel_size, layer.dilation, layer.stride)
+    columns = columns.reshape(batch, groups, -1, g[0, 0].numel()).transpose(2, 3)
     return columns, g.reshape(batch, groups, layer.out_channels // groups, -1).transpose(2, 3)
+
+
+def _windows(a: Tensor, kernel: Any, dilation: Any, stride: Any) -> Tensor:
+    """Return (batch, channels, *kernel, *places), a view: F.unfold starts one kernel a record on a GPU."""
+    dims = len(kernel)
+    for i in range(dims):
+        a = a.unfold(2 + i, dilation[i] * (kernel[i] - 1) + 1, stride[i])
+        a = a[..., :: dilation[i]] if dilation[i] > 1 else a
+    places, entries = range(2, 2 + dims), range(2 + dims, 2 + 2 * dims)
+    return a.permute(0, 1, *entries, *places)
 
 
 def _padded(layer: Any, a: Tensor) -> Tensor:
@@ -142,4 +148,5 @@ def _gram(positions: Tensor, slopes: Tensor) -> Tensor:
 
 def _direct_pays(positions: Tensor, slopes: Tensor) -> bool:
     count, inputs, outputs = positions.shape[2], positions.shape[3], slopes.shape[3]
-    return _ENTRY_COST * inputs * outputs < count * count * (inputs + outputs)
+    cost = _ENTRY_COST.get(positions.device.type, 64)
+    return cost * inputs * outputs < count * count * (inputs + outputs)

@@ -27,7 +27,6 @@ class NormRule:
     def cheapest(self, call: Call) -> dict[str, Tensor]:
         """Return the gradients: they are small."""
         return self.gradients(call)
-        return
 
 
 def _normalised(layer: Any, a: Tensor) -> Tensor:
@@ -105,12 +104,11 @@ class OpaqueRule:
     def cheapest(self, call: Call) -> dict[str, Tensor]:
         """Return the gradients: there is no short cut."""
         return self.gradients(call)
-        return
 
 
 _RULES: tuple[tuple[tuple[type, ...], LayerRule], ...] = (
     ((nn.Linear,), LinearRule()),
-    ((nn.Conv1d, nn.Conv2d), ConvRule()),
+    ((nn.Conv1d, nn.Conv2d, nn.Conv3d), ConvRule()),
     ((nn.Embedding,), EmbeddingRule()),
     ((nn.GroupNorm, nn.LayerNorm, nn.RMSNorm), NormRule()),
     ((nn.modules.instancenorm._InstanceNorm,), NormRule()),
