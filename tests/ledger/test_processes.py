@@ -107,7 +107,7 @@ def test_kill_9_at_random_moments_leaves_everything_released_spent(context, ledg
         assert len(released) == len(set(released))
         # At most the one in flight at each kill was reserved and not released.
         assert len(history) - len(released) <= times
-    assert len(released) > times
+    assert len(released) >= times  # each of them was inside its loop when it was killed
     assert ledger.verify().reservations == len(history)
     assert ledger.spent("survey").fraction <= 1
     open_ones = sum(status is Status.RESERVED for status in history.values())
