@@ -1,4 +1,4 @@
-"""The demonstration: private beside non-private learning on data that is made or shipped with scikit-learn."""
+"""The demonstration: private beside non-private learning, on data made on the spot or part of scikit-learn."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _sparse_regression() -> Task:
         ).fit(X, y)
         return error(model.coef_), model.privacy_
 
-    return Task("sparse regression, n = d = 5000, 30 of 5000", "relative error", error(plain.coef_), private)
+    return Task("sparse regression", "relative error", error(plain.coef_), private)
 
 
 def _digits() -> Task:
@@ -93,7 +93,7 @@ def _digits() -> Task:
         model = SparseLogisticRegression(epsilon=epsilon, delta=1e-5, classes=[0, 1]).fit(X, y)
         return float(model.score(Xt, yt)), model.privacy_
 
-    return Task("digits, 0-4 against 5-9", "test accuracy", float(plain), private)
+    return Task("digits 0-4 or 5-9", "test accuracy", float(plain), private)
 
 
 def _digits_pca() -> Task:
@@ -110,7 +110,7 @@ def _digits_pca() -> Task:
         model = PCA(n_components=10, epsilon=epsilon, delta=1e-5, center=False).fit(X)
         return captured(model.components_), model.privacy_
 
-    return Task("digits PCA, 10 components", "captured variance", plain, private)
+    return Task("digits PCA, k = 10", "captured variance", plain, private)
 
 
 def _split_digits() -> Any:
