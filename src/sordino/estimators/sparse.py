@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
@@ -86,8 +85,8 @@ class _SparseLinear(BaseEstimator):
     def _fit(
         self, X: Any, targets: np.ndarray, loss: str, outputs: int, public: tuple[str, ...]
     ) -> np.ndarray:
-        problem = self._problem(X, loss, outputs)
-        budget = Budget.checked(self.epsilon, self.delta, problem.population, self.ledger, self.dataset_id)
+        budget = Budget.checked(self.epsilon, self.delta, X.shape[0], self.ledger, self.dataset_id)
+        problem = self._problem(X.shape, loss, outputs, budget)
         solver = make_solver(self.solver, problem, self._options(problem))
         executor = LocalExecutor(X, targets, self.data_norm, problem.intercept)
         paper = paper_noise(self.solver, solver, problem, budget) if self.noise == "paper" else None
@@ -105,7 +104,7 @@ class _SparseLinear(BaseEstimator):
         w = fitted.result
         return w.to_dense() if isinstance(w, SparseVector) else w
 
-    def _problem(self, X: Any, loss: str, outputs: int) -> Problem:
+    def _problem(self, shape: tuple[int, int], loss: str, outputs: int, budget: Budget) -> Problem:
         relation = Relation.parse(self.relation)
         _among("sampling", self.sampling, _SAMPLINGS)
         _among("noise", self.noise, _NOISES)
@@ -116,22 +115,18 @@ class _SparseLinear(BaseEstimator):
         )
         if not 0 <= self.ridge < np.inf:
             raise InvalidInputError(f"Expected ridge >= 0, got {self.ridge}.")
-        n, d = X.shape
-        checked = Budget.checked(self.epsilon, self.delta, n)
         return Problem(
             LOSSES[loss],
-            n,
-            d,
+            *shape,
             relation,
-            checked.epsilon,
-            checked.delta,
+            budget.epsilon,
+            budget.delta,
             outputs=outputs,
             data_norm=data_norm,
             intercept=1.0 if self.fit_intercept else 0.0,
             ridge=float(self.ridge),
             target_bound=float(getattr(self, "target_bound", 1.0)),
             secure_noise=bool(self.secure_noise),
-            row_nonzeros=X.nnz / n if sparse.issparse(X) else float(d),
         )
 
     def _options(self, problem: Problem) -> Options:

@@ -22,7 +22,6 @@ class Problem:
     data_norm : the norm to which rows are clipped.
     intercept : the constant of the intercept column, 0 for none.
     ridge : the weight of ``||w||^2 / 2``, added outside the clip.
-    row_nonzeros : a public guess of the non-zeros of a row, used only to choose a code path.
     """
 
     loss: Loss
@@ -38,7 +37,6 @@ class Problem:
     target_bound: float = 1.0
     unit: str = "record"
     secure_noise: bool = False
-    row_nonzeros: float | None = None
 
     @property
     def columns(self) -> int:
