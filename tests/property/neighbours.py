@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 from scipy import sparse
+from tests.solver_table import Asked, SolverCase, as_array, scaled
+
 from sordino.execute.records import CsrRecords, LazyRecords
 from sordino.kernel import Norm, Relation, Release
-from tests.solver_table import Asked, SolverCase, as_array, scaled
 
 SPECIAL = [0.0, 1.0, -1.0, 0.3, 1e-3, -1e-170, 5e-324, 40.0, -1e8, 1e30, 1e155, -1e300]
 NOT_FINITE = [math.nan, math.inf, -math.inf]
@@ -105,7 +106,8 @@ def assert_within(release: Release, relation: Relation, params: Any, one: list, 
     declared = release.query.sensitivity(relation, params)
     assert declared <= release.sensitivity(relation, params) * (1 + 1e-12)
     for a, b in zip(one, other, strict=True):
-        assert np.isfinite(a).all() and np.isfinite(b).all()
+        assert np.isfinite(a).all(), "an answer is not finite"
+        assert np.isfinite(b).all(), "an answer is not finite"
         moved = norm_of(a - b, release.query.norm)
         assert moved <= declared * (1 + 1e-9), f"moved {moved}, declared {declared}"
 

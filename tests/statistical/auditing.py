@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse, stats
-from sordino.accounting import certify
-from sordino.kernel import FixedSize, NoiseSource, Plan, Poisson, Release
 from tests.property.neighbours import answers, stored, worst_pair
 from tests.solver_table import Asked, SolverCase, as_array, scaled
+
+from sordino.accounting import certify
+from sordino.kernel import FixedSize, NoiseSource, Plan, Poisson, Release
 
 ERROR = 1e-4
 RUNS = 1200
@@ -94,12 +95,12 @@ class Attack:
     def proven(self, release: Release | None = None) -> float:
         """Return the epsilon that the attack proves against the release, or against a twin of it."""
         sensitivity = self.release.sensitivity(self.case.problem.relation, self.params)
-        noise, sampled = NoiseSource.seeded_not_private(20), []
-        for executor in self.pair:
-            sampled.append(
-                [self._statistic(executor, release or self.release, sensitivity, noise) for _ in range(RUNS)]
-            )
-        return lower_bound(np.array(sampled[0]), np.array(sampled[1]), self.delta)
+        noise, release = NoiseSource.seeded_not_private(20), release or self.release
+        ours, theirs = (
+            np.array([self._statistic(executor, release, sensitivity, noise) for _ in range(RUNS)])
+            for executor in self.pair
+        )
+        return lower_bound(ours, theirs, self.delta)
 
     def _statistic(self, executor: Any, release: Release, sensitivity: float, noise: NoiseSource) -> float:
         answer = executor.answer(release, self.params, sensitivity, 0, noise)

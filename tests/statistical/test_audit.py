@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sordino.accounting import certify, gaussian_epsilon
-from sordino.kernel import ClippedSum, Gaussian, Laplace, NormGamma, SymmetricGaussian
 from tests.solver_table import CASES, IDS
 from tests.statistical.auditing import MULTIPLIER, RUNS, Attack, lower_bound
+
+from sordino.accounting import certify, gaussian_epsilon
+from sordino.kernel import ClippedSum, Gaussian, Laplace, NormGamma, SymmetricGaussian
 
 ADDITIVE = (Gaussian, Laplace, NormGamma, SymmetricGaussian)
 pytestmark = pytest.mark.statistical

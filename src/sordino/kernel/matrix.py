@@ -42,4 +42,4 @@ class SymmetricGaussian(Additive):
             raise InvalidInputError(f"Expected a square matrix, got shape {value.shape}.")
         half = self.scale(sensitivity) / 2 * noise.normal(value.shape)
         # (G + G^T)/2 with G of std s has variance s^2 on the diagonal and s^2/2 off it.
-        return value + half + half.T
+        return value + (half + half.T)  # in this order it is symmetric to the last bit

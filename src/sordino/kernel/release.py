@@ -15,7 +15,7 @@ from sordino.kernel.mechanism import Mechanism
 from sordino.kernel.query import Query
 from sordino.kernel.relation import Relation
 from sordino.kernel.sampling import Full, Poisson, Sampling
-from sordino.kernel.selection import GumbelTopK
+from sordino.kernel.selection import GumbelTopK, LaplaceMax
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Release:
                 f"{type(self.mechanism).__name__} needs a sensitivity in {allowed}, "
                 f"the query {type(self.query).__name__} has one in {self.query.norm.value}."
             )
-        if self.mean and isinstance(self.mechanism, GumbelTopK):
+        if self.mean and isinstance(self.mechanism, (GumbelTopK, LaplaceMax)):
             raise InvalidInputError("A selection answers with indices, which have no mean. Pass mean=False.")
 
     def sensitivity(self, relation: Relation, params: Any = None) -> float:

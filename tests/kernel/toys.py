@@ -1,0 +1,50 @@
+"""Small queries and executors for the tests of the kernel; no sensitivity here is 1."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sordino.kernel import ClippedSum, NoiseSource, Norm, Release
+
+
+def source(seed=21):
+    return NoiseSource.seeded_not_private(seed)
+
+
+@dataclass(frozen=True)
+class Total(ClippedSum):
+    """The sum of records that are clipped to norm 2.7; ``params`` multiplies everything."""
+
+    bound: float = 2.7
+    norm: Norm = Norm.L2
+
+    def contribution(self, params):
+        return self.bound * (1.0 if params is None else params)
+
+    def evaluate(self, records, params):
+        factor = 1.0 if params is None else params
+        clipped = [
+            r * min(1.0, self.bound / np.linalg.norm(r)) for r in records if np.isfinite(r).all() and r.any()
+        ]
+        return factor * np.sum(clipped, axis=0) if clipped else np.zeros(records.shape[1])
+
+
+@dataclass
+class Memory:
+    """An executor on an array in memory that keeps what it was asked."""
+
+    matrix: Any
+
+    def __post_init__(self):
+        self.log = []
+
+    @property
+    def population(self):
+        return len(self.matrix)
+
+    def answer(self, release: Release, params, sensitivity, position, noise):
+        self.log.append((release, params, sensitivity, position))
+        rows = release.sampling.draw(self.population, position, noise)
+        records = self.matrix if rows is None else self.matrix[rows]
+        return release.mechanism.privatise(release.query.evaluate(records, params), sensitivity, noise)
