@@ -269,7 +269,7 @@ def test_learned_scales_are_the_same_up_to_the_units_of_the_data():
     units = np.array([4.0, 1 / 16, 1, 1, 8, 1])  # powers of two keep the octaves
     solver, task = ProjectedGradient(20, Scaling(columns=True)), problem()
     ours, theirs = run(solver, task, X, y, 3.0), run(solver, task, X * units, y, 3.0)
-    np.testing.assert_allclose(ours, theirs * units, atol=1e-3)  # the noise of a bin stays with its octave
+    np.testing.assert_allclose(ours, theirs * units, atol=5e-3)  # the noise of a bin stays with its octave
 
 
 def test_the_plan_of_a_learner_is_gaussian_and_so_accounted_exactly():

@@ -140,8 +140,9 @@ class HeavyTailedRegressor(RegressorMixin, HeavyTailedModel):
 class HeavyTailedClassifier(ClassifierMixin, HeavyTailedModel):
     r"""Logistic regression on features without bounds, under differential privacy.
 
-    Several classes by softmax. ``classes`` are the class labels; None takes those seen, which the report lists
-    as assumed public. Other parameters and attributes as in :class:`HeavyTailedRegressor`, with ``classes_``.
+    Several classes by softmax. ``classes`` are the class labels; None takes those seen, which the report
+    lists as assumed public. Other parameters and attributes as in :class:`HeavyTailedRegressor`,
+    with ``classes_``.
 
     **Privacy.** ``coef_`` and ``intercept_`` are (epsilon, delta)-DP for one record, whatever the data.
 

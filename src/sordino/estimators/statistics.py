@@ -53,7 +53,7 @@ def mean(
     moment_order : v in (0, 1]; 1 for a finite variance, less for heavier tails.
     moment_bound : u with ``E|x - center|^(1+v) <= u``, or "auto": a noisy histogram over powers of two finds
         the scale, for a tenth of the budget.
-    estimator : "truncated", or "median-of-means" (of ``4 ln(2 d / xi)`` blocks, with that many times the noise).
+    estimator : "truncated", or "median-of-means" (of ``4 ln(2 d / xi)`` blocks, that many times the noise).
     truncation : "clip", or "zero" as in the paper (more bias).
     joint_clip : clip truncated rows to this Euclidean norm in units of the threshold; removes sqrt(d).
     threshold : a public threshold instead of a chosen one; its bias is unknown, so the interval is infinite.

@@ -197,9 +197,9 @@ def noise_of(curator: Curator, name: str, params: Any) -> float:
 def sampling_error(second: Floats, bound: Floats, n: float, blocks: int, failure: float) -> Floats:
     r"""Bound the deviation of the truncated (median of block) mean with half of the failure probability.
 
-    Mean: Bernstein's ``sqrt(2 V L / n) + 2 b L / (3 n)``, L = ln(4 / failure), for values in [-b, b]. Median of
-    m block means: each deviates by at most ``sqrt(V m / (n p))`` with probability 1 - p (Chebyshev), and p is
-    such that half of the blocks fail with probability at most failure / 2.
+    Mean: Bernstein's ``sqrt(2 V L / n) + 2 b L / (3 n)``, L = ln(4 / failure), for values in [-b, b].
+    Median of m block means: each deviates by at most ``sqrt(V m / (n p))`` with probability 1 - p
+    (Chebyshev), and p is such that half of the blocks fail with probability at most failure / 2.
     """
     if blocks == 1:
         log = math.log(4.0 / failure)

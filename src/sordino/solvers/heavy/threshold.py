@@ -17,7 +17,8 @@ from sordino.problems.scales import BINS, EDGES
 
 Floats = NDArray[np.float64]
 LARGEST = 2.0**250  # stands for "no truncation": far beyond any data, and its fourth power is finite
-SURE = 4.0  # a bin is seen when it stands this many noise widths above zero
+SURE = 6.0  # noise alone lifts one of 129 bins this many widths above zero once in ten million runs
+_LIKELY = 2.5  # enough for a bin next to one that is seen: a mistake costs a factor of two
 
 
 def moment_threshold(bound: float, order: float, count: float, noise: float, log: float) -> float:
@@ -36,7 +37,8 @@ class Tail:
     """What a noisy histogram of magnitudes tells.
 
     ``edge`` is the end of the last octave that stands out of the noise, ``beyond`` the number of values
-    past it if the tail falls like ``t^-index`` from there on, ``counts`` the histogram up to the edge.
+    past it if the tail falls like ``t^-index`` from there on, ``counts`` the histogram up to the edge. Where no
+    octave stands out (too few records), the edge is a guess, ``sure`` is False and the bias unknown.
     """
 
     edge: float
@@ -44,15 +46,15 @@ class Tail:
     counts: Floats
     noise: float
     index: float
+    sure: bool = True
 
     @classmethod
     def read(cls, counts: Floats, noise: float, index: float) -> Tail:
         """Find the last octave that is seen and extrapolate from it with the declared tail index."""
-        seen = np.flatnonzero(counts > max(SURE * noise, 0.5))
-        last = int(seen[-1]) if seen.size else int(np.argmax(counts))
+        last, sure = last_octave(counts, noise)
         inside = np.where(np.arange(BINS) <= last, np.maximum(counts, 0.0), 0.0)
         beyond = float(inside[last] / (2.0**index - 1.0))
-        return cls(float(EDGES[last]), beyond, inside, noise, index)
+        return cls(float(EDGES[last]), beyond, inside, noise, index, sure)
 
     def threshold(self, noise: float) -> float:
         """Return the point with about ``noise`` values beyond it, at least the edge."""
@@ -65,6 +67,8 @@ class Tail:
 
         Clipping hides ``P(|x| > t) t^p / (a/p - 1)``; setting to zero hides ``P(|x| > t) t^p`` more.
         """
+        if not self.sure:
+            return math.inf
         share = self.beyond / count * (self.edge / threshold) ** self.index
         return float(share * threshold**power * (power / (self.index - power) + zero))
 
@@ -82,6 +86,18 @@ class Tail:
             return float(self.edge**a * (1.0 + a * math.log(top / self.edge)))
         at_top = self.edge**a * top ** (power - a)
         return float(at_top + a / (power - a) * (at_top - self.edge**power))
+
+
+def last_octave(counts: Floats, noise: float) -> tuple[int, bool]:
+    """Return the last octave that stands out of the noise, and whether any does."""
+    seen = np.flatnonzero(counts > max(SURE * noise, 0.5))
+    if not seen.size:  # the most crowded place is the best guess
+        crowd = np.convolve(counts, np.ones(3), mode="same")
+        return min(int(np.argmax(crowd)) + 1, BINS - 1), False
+    last = int(seen[-1])
+    while last + 1 < BINS and counts[last + 1] > max(_LIKELY * noise, 0.5):
+        last += 1
+    return last, True
 
 
 def known_bias(bound: float, order: float, threshold: float, zero: bool) -> float:
