@@ -1,4 +1,4 @@
-"""Objective against data passes of four hard-thresholding solvers at the same true epsilon.
+"""Objective against data passes of hard-thresholding solvers at the same true epsilon.
 
 Command: SORDINO_DATA=... python -m benchmarks.sparse_solvers [--plot curve.png]
 
@@ -26,13 +26,17 @@ from sordino.kernel import Curator, Full, NoiseSource, Poisson, Relation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.solvers.ight import Ight
+from sordino.solvers.momentum import Momentum
 from sordino.solvers.scsg_ht import ScsgHt
 from sordino.solvers.sgd_ht import SgdHt
 
 EPSILON, DELTA, SEEDS = 2.0, 1e-5, 2
 PASSES = (1, 3, 10, 30)
-STEPS = (3.0, 10.0, 30.0)
+LONG = (1.0, 3.0, 10.0, 30.0, 100.0)  # few steps have to be long
+STEPS = {"ight": LONG, "ight+nesterov": LONG}
+OTHER_STEPS = (3.0, 10.0, 30.0)
 CLIP = 1.0
+KINDS = ("ight", "ight+nesterov", "sgd-ht", "svrg-ht", "scsg-ht")
 SNAPSHOTS = {"svrg-ht": ((1.0, 0.1), (1.0, 0.02)), "scsg-ht": ((0.2, 0.02), (0.5, 0.05))}
 
 
@@ -66,8 +70,9 @@ class Task:
 
 def solvers(kind: str, task: Task, passes: int, step: float) -> list[Any]:
     """Return the solvers of one kind that read the data about this often."""
-    if kind == "ight":
-        return [Ight(task.keep, passes, step, CLIP)]
+    if kind.startswith("ight"):
+        momentum = Momentum("nesterov" if kind == "ight+nesterov" else "none")
+        return [Ight(task.keep, passes, step, CLIP, momentum)]
     if kind == "sgd-ht":
         return [SgdHt(task.keep, passes * m, step, CLIP, Poisson(1 / m)) for m in (10, 50)]
     made = []
@@ -97,12 +102,20 @@ def reached(task: Task, solver: Any) -> float:
     return float(np.mean(found))
 
 
-def curve(task: Task, kind: str) -> list[float]:
-    """Return the best objective by number of passes."""
-    return [
-        min((reached(task, s) for step in STEPS for s in solvers(kind, task, p, step)), default=np.nan)
-        for p in PASSES
-    ]
+def curve(task: Task, kind: str) -> list[tuple[float, str]]:
+    """Return the best objective by number of passes, and what reached it."""
+    best = []
+    for passes in PASSES:
+        made = [s for step in STEPS.get(kind, OTHER_STEPS) for s in solvers(kind, task, passes, step)]
+        best.append(min(((reached(task, s), _name(s)) for s in made), default=(np.nan, "")))
+    return best
+
+
+def _name(solver: Any) -> str:
+    rate = getattr(getattr(solver, "sampling", getattr(solver, "minibatches", None)), "rate", 1.0)
+    lengths = getattr(solver, "lengths", None)
+    epochs = f" {len(lengths)}x{lengths[0]}" if lengths else ""
+    return f"step {solver.step:g} b/n {rate:g}{epochs}"
 
 
 def tasks() -> list[Task]:
@@ -135,9 +148,10 @@ def main() -> None:
     curves: dict[str, dict[str, list[float]]] = {}
     for task in tasks():
         print(f"{task.name} {task.x.shape}, k = {task.keep}: objective by passes {PASSES}", flush=True)
-        for kind in ("ight", "sgd-ht", "svrg-ht", "scsg-ht"):
-            curves.setdefault(task.name, {})[kind] = curve(task, kind)
-            print(f"  {kind:8s}", " ".join(f"{v:.4f}" for v in curves[task.name][kind]), flush=True)
+        for kind in KINDS:
+            found = curve(task, kind)
+            curves.setdefault(task.name, {})[kind] = [value for value, _ in found]
+            print(f"  {kind:13s}", " | ".join(f"{v:.4f} ({how})" for v, how in found), flush=True)
     if asked.plot:
         draw(curves, asked.plot)
 

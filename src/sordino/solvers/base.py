@@ -57,14 +57,14 @@ class Options:
         curvature = min(problem.loss.curvature, 1.0) * problem.row_bound**2 + problem.ridge
         return 1.0 / curvature
 
-    def batch(self, problem: Problem) -> int:
-        """Return the (expected) batch size."""
-        wanted = max(64, problem.population // 200) if self.batch_size is None else self.batch_size
+    def batch(self, problem: Problem, share: int = 200) -> int:
+        """Return the (expected) batch size: the asked one, or n / ``share``."""
+        wanted = max(64, problem.population // share) if self.batch_size is None else self.batch_size
         return min(wanted, problem.population)
 
-    def minibatches(self, problem: Problem) -> Sampling:
+    def minibatches(self, problem: Problem, share: int = 200) -> Sampling:
         """Return how mini-batches are drawn."""
-        size = self.batch(problem)
+        size = self.batch(problem, share)
         if size >= problem.population:
             return Full()
         if self.sampling == "fixed":

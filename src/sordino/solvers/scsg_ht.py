@@ -14,6 +14,7 @@ from sordino.solvers.base import Options, among, count, positive
 from sordino.solvers.project import added, as_sparse, hard_threshold, starting_point
 
 EPOCHS = 10
+SHARE = 50  # corrections of small batches are unstable: their noise grows with the distance from the snapshot
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,13 @@ class ScsgHt:
     def configured(cls, problem: Problem, options: Options) -> ScsgHt:
         """Fill what the user left open from public facts."""
         extra = _extra(options, snapshot_batch=None, option="II")
-        small, n = options.batch(problem), problem.population
-        wanted = max(small, n // 10) if extra["snapshot_batch"] is None else extra["snapshot_batch"]
+        small, n = options.batch(problem, SHARE), problem.population
+        wanted = max(small, n // 5) if extra["snapshot_batch"] is None else extra["snapshot_batch"]
         big = count("snapshot_batch", wanted, n)
         option = among("option", extra["option"], ("I", "II"))
         lengths = _lengths(extra, options, option, big / small)
-        return _assembled(cls, problem, options, extra, _batches(big, n, options), lengths)
+        batches = _batches(big, n, options), options.minibatches(problem, SHARE)
+        return _assembled(cls, problem, options, extra, batches, lengths)
 
     def plan(self, problem: Problem) -> Plan:
         """Declare the snapshots and the corrections."""
@@ -110,7 +112,12 @@ def _extra(options: Options, **defaults: Any) -> dict[str, Any]:
 
 
 def _assembled(
-    kind: Any, problem: Problem, options: Options, extra: dict[str, Any], snapshots: Sampling, lengths: Any
+    kind: Any,
+    problem: Problem,
+    options: Options,
+    extra: dict[str, Any],
+    batches: tuple[Sampling, Sampling],
+    lengths: tuple[int, ...],
 ) -> Any:
     clip = options.clip(problem)
     keep, bound = extra["snapshot_keep"], extra["difference_clip"]
@@ -121,8 +128,7 @@ def _assembled(
         2 * clip if bound is None else positive("difference_clip", bound, 2 * clip),
         # an infinite row bound leaves the constant bound of the paper
         problem.row_bound if among("shrinking_bound", extra["shrinking_bound"], (True, False)) else math.inf,
-        snapshots,
-        options.minibatches(problem),
+        *batches,
         lengths,
         None if keep is None else count("snapshot_keep", keep),
         positive("snapshot_noise", extra["snapshot_noise"]),

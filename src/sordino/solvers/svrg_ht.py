@@ -9,6 +9,8 @@ from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, among
 from sordino.solvers.scsg_ht import ScsgHt, _assembled, _extra, _lengths
 
+SHARE = 10
+
 
 @dataclass(frozen=True)
 class SvrgHt(ScsgHt):
@@ -25,7 +27,8 @@ class SvrgHt(ScsgHt):
     def configured(cls, problem: Problem, options: Options) -> SvrgHt:
         """Fill what the user left open from public facts."""
         extra = _extra(options, option="II")
-        mean = problem.population / options.batch(problem)
+        mean = problem.population / options.batch(problem, SHARE)
         lengths = _lengths(extra, options, among("option", extra["option"], ("I", "II")), mean)
-        solver: SvrgHt = _assembled(cls, problem, options, extra, Full(), lengths)
+        batches = Full(), options.minibatches(problem, SHARE)
+        solver: SvrgHt = _assembled(cls, problem, options, extra, batches, lengths)
         return solver
