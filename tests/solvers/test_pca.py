@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import sparse, stats
 
 from sordino.accounting import certify, gaussian_multiplier
 from sordino.errors import InvalidInputError, PlanError
@@ -69,7 +69,7 @@ def captured(axes, matrix):
 
 
 @pytest.mark.parametrize("center", [True, False])
-@pytest.mark.parametrize("name", ["gauss", "mod-sulq", "power"])
+@pytest.mark.parametrize("name", ["gauss", "mod-sulq", "power", "screen"])
 def test_without_noise_the_full_solvers_are_plain_pca(name, center):
     rows = spiked()
     problem = problem_of(rows, center=center)
@@ -146,6 +146,8 @@ def test_more_steps_of_the_power_method_share_one_budget():
 def test_auto_takes_the_matrix_while_it_fits():
     assert automatic(784) == automatic(3072) == "gauss"
     assert automatic(26_000) == "power"
+    assert automatic(26_000, sparse=True) == "screen"
+    assert automatic(784, sparse=True) == "gauss"
     wide = PcaProblem(50, 5000, 2, Relation.ADD_REMOVE, 1.0, 1e-5)
     assert isinstance(make_pca_solver("auto", wide, PcaOptions()), Power)
     with pytest.raises(InvalidInputError, match="power"):
@@ -209,6 +211,35 @@ def test_averaging_released_products_beats_the_plain_power_method():
         for momentum in (0.0, 1.0)
     }
     assert score[1.0] > score[0.0] + 0.02
+
+
+def test_screening_finds_the_columns_that_matter_where_nothing_else_learns():
+    public = np.random.default_rng(0)
+    n, d, busy = 3000, 5000, public.permutation(5000)[:6]
+    rows = sparse.lil_matrix((n, d))
+    for i in range(n):
+        rows[i, busy[(np.arange(3) + 3 * (i % 2))]] = 0.5 + 0.1 * public.random(3)
+        rows[i, public.integers(0, d, 5)] = 0.1
+    rows = rows.tocsr()
+    dense = rows.toarray() - np.asarray(rows.mean(axis=0))
+    problem = problem_of(rows, components=1, sparse=True)
+    best = np.linalg.norm(dense, 2) ** 2
+    scores = {}
+    for name in ("auto", "power"):
+        solver = make_pca_solver(name, problem, PcaOptions())
+        axis = run(solver, rows, problem, scale=15.0)[-1].axes[0]
+        scores[name] = np.square(dense @ axis).sum() / best
+    assert scores["auto"] > 0.9
+    assert scores["power"] < 0.5
+
+
+def test_screening_keeps_as_many_columns_as_axes_need():
+    rows = spiked(n=50)
+    problem = problem_of(rows)
+    found = run(make_pca_solver("screen", problem, PcaOptions()), rows, problem, scale=1e4)[-1]
+    assert found.axes.shape == (3, 8)
+    np.testing.assert_allclose(found.axes @ found.axes.T, np.eye(3), atol=1e-9)
+    assert (found.axes.any(axis=0)).sum() == 6
 
 
 # ----------------------------------------------------------------------------------------- spectra

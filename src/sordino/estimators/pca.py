@@ -6,6 +6,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -37,9 +38,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         choose it from released eigenvalues; None keeps all.
     epsilon : the privacy loss; ``float("inf")`` runs without noise.
     delta : the probability of a larger loss; None means ``min(1e-5, 1 / (10 n))``.
-    solver : ``"auto"``, ``"gauss"`` (one noisy matrix), ``"power"`` (products, for many features),
-        ``"spca"``, ``"vrpca"`` (mini-batches), ``"mod-sulq"`` (independent entries), or ``"wishart"``, which
-        is not private and runs only with ``noise="paper"``.
+    solver : ``"auto"``, ``"gauss"`` (one noisy matrix), ``"screen"`` (the same on the columns that matter,
+        for sparse rows), ``"power"`` (products, for many features), ``"spca"``, ``"vrpca"`` (mini-batches),
+        ``"mod-sulq"`` (independent entries), or ``"wishart"``, which is not private and runs only with
+        ``noise="paper"``.
     data_norm : rows are clipped to this Euclidean norm; a public bound, never the data's own maximum.
     center : subtract the released mean; False gives the axes of the second moment about zero.
     whiten : scale the components to unit (private) variance.
@@ -135,7 +137,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         X = check_data(self, X, ensure_min_samples=2)
         self.__dict__.pop("_stream", None)
         budget = self._budget(X.shape[0])
-        problem, options = self._problem(*X.shape, budget), checked_options(self)
+        problem, options = self._problem(*X.shape, budget, issparse(X)), checked_options(self)
         solver, paper = make_pca_solver(self.solver, problem, options), None
         if self.noise == "paper":
             solver, paper = published(solver, problem, options, budget)
@@ -213,7 +215,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _budget(self, n: int) -> Budget:
         return Budget.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
 
-    def _problem(self, n: int, d: int, budget: Budget) -> PcaProblem:
+    def _problem(self, n: int, d: int, budget: Budget, sparse: bool = False) -> PcaProblem:
         if self.noise not in _NOISES:
             raise InvalidInputError(f"Expected noise in {_NOISES}, got {self.noise!r}.")
         if self.noise == "paper" and self.center:
@@ -240,6 +242,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             data_norm,
             bool(self.center),
             self.noise == "sound",
+            sparse=sparse,
             random_state=self.random_state,
         )
 

@@ -6,11 +6,14 @@ Everything is accumulated in double precision. ``records.scale`` clips the store
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from sordino.execute.csr import row_norms
 
 Floats = NDArray[np.float64]
 _CHUNK = 1 << 21  # entries of a dense block
@@ -70,6 +73,14 @@ def dense_moments(records: Any, ball: Any) -> tuple[Floats, float]:
     return total, squares
 
 
+def dense_squares(records: Any, ball: Any) -> Floats:
+    """Return ``sum y_j^2`` for each column."""
+    out = np.zeros(records.features)
+    for block in dense_rows(records, ball):
+        out += np.einsum("ij,ij->j", block, block)
+    return out
+
+
 # ------------------------------------------------------------------------------------------ sparse
 
 
@@ -117,6 +128,35 @@ def csr_moments(records: Any, ball: Any) -> tuple[Floats, float]:
     total = records.transposed_products(factors[:, None])[:, 0]
     norms = np.where(factors > 0, records.row_norms, 0.0) * factors
     return total, float(norms @ norms)
+
+
+def csr_squares(records: Any, ball: Any) -> Floats:
+    """Return ``sum y_j^2`` for each column, for a ball about the origin."""
+    out, x = np.zeros(records.features), records.matrix
+    factors = csr_factors(records, ball) * records.scale
+    add_squares(x.indptr, x.indices, x.data, records.rows, factors, out)
+    return out
+
+
+def restricted(records: Any, columns: NDArray[np.int64]) -> Any:
+    """Return the same records with some of their columns; a record that is not finite stays so."""
+    part = records.matrix[:, columns]
+    kept = np.isfinite(records.norms)
+    if hasattr(records, "rows"):
+        norms = row_norms(part.indptr, part.data)[records.rows]
+    else:
+        norms = np.linalg.norm(part.astype(np.float64, copy=False), axis=1)
+    norms = np.where(kept, norms * records.scale, np.nan)
+    return replace(records, matrix=part, norms=norms, features=len(columns), intercept=0.0)
+
+
+@numba.njit(cache=True, nogil=True)
+def add_squares(indptr: Any, indices: Any, data: Any, rows: Any, scale: Floats, out: Floats) -> None:
+    """Add the squared entries of ``scale_i x_i`` to their columns."""
+    for i in range(rows.size):
+        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            value = scale[i] * data[p]
+            out[indices[p]] += value * value
 
 
 @numba.njit(cache=True, nogil=True)

@@ -107,6 +107,10 @@ class Records:
     def _scaled(self, rows: slice, coefficients: Floats) -> Any:
         raise UnsupportedError("This kind of data has no rows.")  # pragma: no cover
 
+    def restricted(self, columns: NDArray[np.int64]) -> Any:
+        """Return these records with only some columns, and without the intercept."""
+        return gram.restricted(self, columns)
+
     @property
     def row_norms(self) -> Floats:
         """The norms of the clipped rows without the intercept."""
@@ -197,6 +201,10 @@ class DenseRecords(Records):
         """Return ``sum_i y_i`` and ``sum_i ||y_i||^2``."""
         return gram.dense_moments(self, ball)
 
+    def squared_columns(self, ball: Any) -> Floats:
+        """Return ``sum_i y_ij^2`` for each column j."""
+        return gram.dense_squares(self, ball)
+
     def _row_peaks(self) -> Floats:
         parts = [np.abs(self._block(rows)).max(axis=1, initial=0.0) for rows in self._blocks()]
         return np.concatenate(parts) if parts else np.empty(0)
@@ -271,6 +279,10 @@ class CsrRecords(Records):
         """Return ``sum_i y_i`` and ``sum_i ||y_i||^2``."""
         return gram.csr_moments(self, ball)
 
+    def squared_columns(self, ball: Any) -> Floats:
+        """Return ``sum_i y_ij^2`` for each column j."""
+        return gram.csr_squares(self, ball)
+
     def products(self, block: Floats) -> Floats:
         """Return ``X block`` of the clipped rows, without the intercept."""
         x, out = self.matrix, np.zeros((self.rows.size, block.shape[1]))
@@ -284,7 +296,6 @@ class CsrRecords(Records):
         coef = np.ascontiguousarray(coef)
         gram.multiply_transposed(x.indptr, x.indices, x.data, self.rows, self.scale, coef, out)
         return out
-
 
     def _row_entries(self) -> int:
         return int(self.matrix.nnz // max(1, self.matrix.shape[0])) + 1
@@ -356,6 +367,8 @@ def as_rows(matrix: Any) -> Any:
     if not sparse.issparse(matrix):
         return np.ascontiguousarray(matrix)
     rows = matrix.tocsr()
+    if rows.dtype not in (np.float32, np.float64):  # counts and flags: the compiled passes know floats
+        rows = rows.astype(np.float64)
     if not rows.has_canonical_format:  # a column stored twice in a row would falsify the row's norm
         rows = rows.copy()
         rows.sum_duplicates()

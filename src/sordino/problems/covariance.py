@@ -38,6 +38,7 @@ class PcaProblem:
     data_norm : the norm to which rows are clipped.
     center : variances about the mean, or about zero.
     adaptive : spend a part of the budget on the mean first, and measure the rest about it.
+    sparse : the rows are stored as a sparse matrix: the user's choice, so public.
     random_state : seeds public starting points only.
     """
 
@@ -51,6 +52,7 @@ class PcaProblem:
     center: bool = True
     adaptive: bool = True
     unit: str = "record"
+    sparse: bool = False
     random_state: Any = None
 
     def start(self, columns: int) -> Floats:
@@ -79,11 +81,17 @@ class PcaProblem:
 class Ball:
     """Where rows are measured from, and how far a row may be: both public or released.
 
-    A record enters as ``y = clip_radius(x - center)``; ``center=None`` is the origin.
+    A record enters as ``y = clip_radius(x - center)``; ``center=None`` is the origin. With ``columns`` only
+    those entries of x are looked at.
     """
 
     radius: float
     center: Floats | None = None
+    columns: NDArray[np.int64] | None = None
+
+    def view(self, records: Any) -> Any:
+        """Return the records with only the columns that are looked at."""
+        return records if self.columns is None else records.restricted(self.columns)
 
     def __post_init__(self) -> None:
         if not 0 < self.radius < math.inf:
@@ -95,6 +103,8 @@ class Ball:
 @dataclass(frozen=True)
 class Moments(ClippedSum):
     r"""``sum_i (x_i, w ||x_i||^2 / R)``: the mean and, in the last entry, the mean squared norm.
+
+    With the columns of a :class:`Ball` as ``params``, only those of the mean are looked at.
 
     **Privacy.** ``||x|| <= R`` (clipped), so a record adds at most ``R sqrt(1 + w^2)``. Replacing x by
     y moves the answer by at most ``2 R`` for ``w <= 1``: opposite rows of norm R are the worst pair,
@@ -120,7 +130,9 @@ class Moments(ClippedSum):
 
     def evaluate(self, records: Any, params: Any) -> Floats:
         """Return the sums."""
+        ball = _ball(self.row_norm, params)
         total, squares = records.moments(Ball(self.row_norm))
+        total = total if ball.columns is None else total[ball.columns]
         return np.append(total, self.weight / self.row_norm * squares)
 
     def read(self, answer: Floats) -> tuple[Floats, float]:
@@ -158,7 +170,27 @@ class GramMatrix(_Quadratic):
 
     def evaluate(self, records: Any, params: Any) -> Floats:
         """Return the symmetric matrix."""
-        return records.gram(_ball(self.row_norm, params))
+        ball = _ball(self.row_norm, params)
+        return ball.view(records).gram(ball)
+
+
+@dataclass(frozen=True)
+class SquaredColumns(_Quadratic):
+    r"""``sum_i (x_i1^2, ..., x_id^2)``: the diagonal of the Gram matrix, for any number of columns.
+
+    **Privacy.** ``||(x_j^2)||_2 <= ||x||^2 <= R^2``; such vectors are not negative, so replacing a record
+    moves the sum by at most sqrt 2 of them.
+    """
+
+    row_norm: float
+
+    def contribution(self, params: Any) -> float:
+        """Return the squared row norm."""
+        return self.row_norm**2
+
+    def evaluate(self, records: Any, params: Any) -> Floats:
+        """Return the sums of squares."""
+        return records.squared_columns(Ball(self.row_norm))
 
 
 @dataclass(frozen=True)
@@ -190,8 +222,8 @@ class GramProduct(_Quadratic):
 
     def evaluate(self, records: Any, params: Any) -> Floats:
         """Return the block."""
-        block, ball = params
-        return records.gram_product(np.asarray(block, float), _ball(self.row_norm, ball))
+        block, ball = params[0], _ball(self.row_norm, params[1])
+        return ball.view(records).gram_product(np.asarray(block, float), ball)
 
 
 @dataclass(frozen=True)
