@@ -24,6 +24,7 @@ class CompiledEngine:
     inner: Engine
     chunk: int
     backend: str = "inductor"
+    mode: str | None = None
     _graphs: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -51,14 +52,15 @@ class CompiledEngine:
         key = (clip, x.shape, x.dtype, y.shape)
         if key not in self._graphs:
             self._graphs[key] = self._traced(vector, x, y, clip, present)
-        return self._graphs[key](vector, x, y, present)
+        total = self._graphs[key](vector, x, y, present)
+        return total.clone() if self.mode else total  # a CUDA graph overwrites its output next time
 
     def _traced(self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor) -> Any:
         def whole(v: Tensor, a: Tensor, b: Tensor, p: Tensor) -> Tensor:
             return self.inner.clipped_sum(v, a, b, clip, p)
 
         graph = make_fx(whole)(vector, x, y, present)
-        return torch.compile(graph, backend=self.backend, dynamic=False)
+        return torch.compile(graph, backend=self.backend, mode=self.mode, dynamic=False)
 
 
 def _filled(rows: Tensor, count: int) -> Tensor:
