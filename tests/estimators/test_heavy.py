@@ -9,7 +9,13 @@ from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
 import sordino
-from sordino import HeavyTailedClassifier, HeavyTailedRegressor, SparseLinearRegression
+from sordino import (
+    HeavyTailedClassifier,
+    HeavyTailedRegressor,
+    MedianOfMeans,
+    SparseLinearRegression,
+    TruncatedMean,
+)
 from sordino.errors import BudgetExceededError, InvalidInputError
 from sordino.solvers.constraints import L1Ball, L2Ball
 from sordino.testing import seeded_noise_not_private
@@ -19,6 +25,8 @@ LEARNERS = [
     pytest.param(HeavyTailedRegressor(loss="huber", gradient="truncated", split=True), id="huber"),
     pytest.param(HeavyTailedRegressor(n_nonzero_coefs=1), id="sparse"),
     pytest.param(HeavyTailedClassifier(), id="classifier"),
+    pytest.param(TruncatedMean(), id="truncated-mean"),
+    pytest.param(MedianOfMeans(), id="median-of-means"),
     pytest.param(HeavyTailedClassifier(gradient="median-of-means", method="convex"), id="medians"),
 ]
 
@@ -64,6 +72,17 @@ def test_an_interval_is_not_infinitely_wide():
     assert high - low < 0.5
 
 
+@pytest.mark.parametrize("options", [{"threshold": 3.0}, {"joint_clip": 0.5}])
+def test_an_interval_is_infinite_where_the_bias_is_unknown(options):
+    x = np.random.default_rng(0).lognormal(size=(2000, 2))
+    assert np.isinf(sordino.mean(x, 1.0, **options).interval).all()
+
+
+def test_too_few_records_to_see_a_scale_give_an_infinite_interval():
+    with seeded_noise_not_private(0):
+        assert np.isinf(sordino.mean(np.arange(20.0), 0.1).interval).all()
+
+
 def test_a_known_moment_gives_the_threshold_of_the_theory():
     x = np.random.default_rng(0).pareto(2.5, 5000)
     found = sordino.mean(x, 1.0, 1e-5, moment_order=0.5, moment_bound=4.0, failure_probability=0.1)
@@ -92,6 +111,17 @@ def test_rows_give_one_mean_per_column_whatever_their_scales():
     np.testing.assert_allclose((found - x.mean(axis=0)) / x.std(axis=0), 0, atol=0.05)
     assert found.shape == (3,)
     assert found.threshold.shape == (3,)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(TruncatedMean, "truncated"), (MedianOfMeans, "median-of-means")])
+def test_the_classes_and_the_function_agree(kind, name):
+    x = np.random.default_rng(0).standard_t(3, size=(500, 2))
+    with seeded_noise_not_private(1, same_for_every_fit=True):
+        model = kind(0.7, moment_order=0.5, confidence=0.9).fit(x)
+        found = sordino.mean(x, 0.7, moment_order=0.5, confidence=0.9, estimator=name)
+    np.testing.assert_array_equal(model.location_, found)
+    np.testing.assert_array_equal(model.interval_, found.interval)
+    assert model.privacy_ == found.privacy
 
 
 def test_a_joint_clip_lowers_the_noise_of_many_columns():
@@ -195,9 +225,10 @@ def test_what_is_not_finite_numbers_is_refused(x):
         sordino.mean(x)
 
 
-def test_too_few_records_for_the_blocks_are_refused():
-    with pytest.raises(InvalidInputError, match="blocks"):
-        sordino.mean(np.ones(10), estimator="median-of-means")
+@pytest.mark.parametrize("n", [1, 2, 10, 11])
+def test_few_records_make_few_blocks(n):
+    found = sordino.mean(np.arange(n, dtype=float), np.inf, estimator="median-of-means")
+    assert found == pytest.approx((n - 1) / 2, abs=1.0)
 
 
 def test_a_mean_is_booked_in_the_ledger_and_refused_beyond_the_budget(tmp_path):

@@ -26,7 +26,7 @@ _ALLOWED = {
     "selection": ("gumbel", "peeling"),
     "truncation": ("clip", "zero"),
 }
-_DEFAULT_STEPS, _SPLIT_STEPS = 25, 10
+_DEFAULT_STEPS, _SPLIT_STEPS = 50, 10
 
 
 class HeavyTailedModel(BaseEstimator):

@@ -56,7 +56,7 @@ def mean(
     estimator : "truncated", or "median-of-means" (of ``4 ln(2 d / xi)`` blocks, that many times the noise).
     truncation : "clip", or "zero" as in the paper (more bias).
     joint_clip : clip truncated rows to this Euclidean norm in units of the threshold; removes sqrt(d).
-    threshold : a public threshold instead of a chosen one; its bias is unknown, so the interval is infinite.
+    threshold : a public threshold instead of a chosen one. The bias of these two is unknown: no finite interval.
     center : a public guess of the mean; data far from zero need one.
     failure_probability : xi in the threshold of a given moment bound and in the number of blocks.
     confidence : of ``.interval``, which adds noise, sampling error and the bias of truncation. It holds if
@@ -286,17 +286,12 @@ def _limits(bounds: Any) -> tuple[float, float] | None:
 
 
 def _blocks(estimator: str, shape: tuple[int, ...], xi: float) -> int:
-    """Return the number of blocks: an odd number about ``4 ln(2 d / xi)``."""
+    """Return the number of blocks: an odd number about ``4 ln(2 d / xi)``, at most that of the records."""
     among("estimator", estimator, ESTIMATORS)
     if estimator == "truncated":
         return 1
-    blocks = math.ceil(4.0 * math.log(2.0 * shape[1] / xi)) | 1
-    if blocks > shape[0]:
-        raise InvalidInputError(
-            f"Expected at least {blocks} records for {blocks} blocks, got {shape[0]}. "
-            "Use estimator='truncated'."
-        )
-    return blocks
+    wanted = math.ceil(4.0 * math.log(2.0 * shape[1] / xi))
+    return min(wanted, shape[0] - 1) | 1 if shape[0] > 1 else 1
 
 
 def among(name: str, value: Any, allowed: tuple[str, ...]) -> None:

@@ -122,8 +122,10 @@ class RobustMean:
             v, u = self.order, self.bound
             bias = np.array([known_bias(u, v, t, zero) for t in cut])
             second = u * cut ** (1.0 - v)
-        else:  # a fixed threshold without a moment: nothing is known about what it hides
+        else:
             bias, second = np.full(cut.shape, math.inf), cut**2
+        if self.fixed is not None or self.truncation.joint is not None:
+            bias = np.full(cut.shape, math.inf)  # no moment of one column tells what these hide
         return bias, np.minimum(second, cut**2)
 
 

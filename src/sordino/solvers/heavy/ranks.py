@@ -12,7 +12,7 @@ from scipy import special
 
 from sordino.kernel import Curator, Plan, Release
 from sordino.problems.sample import Sample
-from sordino.problems.scales import RankTree
+from sordino.problems.scales import REACH, RankTree
 from sordino.solvers.heavy.mean import noise_of
 
 Floats = NDArray[np.float64]
@@ -87,4 +87,6 @@ def read_ranks(below: Floats, ranks: Floats, edges: Floats, bounds: tuple[float,
     cell = np.minimum(np.searchsorted(below, ranks, side="left"), below.size - 1)
     before = np.where(cell > 0, below[cell - 1], 0.0)
     inside = np.clip((ranks - before) / np.maximum(below[cell] - before, 1e-9), 0.0, 1.0)
-    return left[cell] + inside * (right[cell] - left[cell])
+    value = left[cell] + inside * (right[cell] - left[cell])
+    # Without bounds the two cells next to zero hold the zeros.
+    return value if bounds is not None else np.where(np.abs(value) < np.exp2(-REACH), 0.0, value)
