@@ -11,8 +11,9 @@ from typing import Any
 
 from sordino.accounting import Certificate, PaperClaim, PrivacyReport, calibrate, certify
 from sordino.errors import InvalidInputError, NotPrivateWarning, PrivacyWarning
+from sordino.estimators.outer_search import search_notes
 from sordino.estimators.progress import track
-from sordino.kernel import Curator, Executor, Plan
+from sordino.kernel import Curator, Executor, Plan, Relation
 from sordino.kernel.noise import fresh_noise
 from sordino.ledger import Ledger
 
@@ -101,7 +102,7 @@ def run_privately(
         certificate,
         noise,
         public=public,
-        notes=notes,
+        notes=(*notes, *search_notes()),
         paper_claim=None if paper is None else PaperClaim(budget.epsilon, paper.formula),
     )
     reservation = reserve_budget(plan, certificate, budget, description)
@@ -147,15 +148,22 @@ def calibrated_plan(plan: Plan, budget: Budget, paper: PaperNoise | None = None)
 
 def reserve_budget(plan: Plan, certificate: Certificate, budget: Budget, description: str) -> Any:
     """Book the plan on the ledger, if there is one; on disk when this returns."""
+    return reserve_event(plan.event(), plan.relation, plan.unit, certificate, budget, description)
+
+
+def reserve_event(
+    event: Any, relation: Relation, unit: str, certificate: Certificate, budget: Budget, description: str
+) -> Any:
+    """Book an event on the ledger, if there is one; on disk when this returns."""
     if budget.ledger is None:
         return None
     path = isinstance(budget.ledger, (str, os.PathLike))
     ledger = Ledger.open(budget.ledger) if path else budget.ledger
     return ledger.reserve(
         budget.dataset_id,
-        plan.event(),
-        relation=plan.relation,
-        unit=plan.unit,
+        event,
+        relation=relation,
+        unit=unit,
         certificate=(certificate.epsilon, certificate.delta),
         description=description,
     )
@@ -173,4 +181,12 @@ def _number(name: str, value: Any) -> float:
     return number
 
 
-__all__ = ["Budget", "Fitted", "PaperNoise", "calibrated_plan", "reserve_budget", "run_privately"]
+__all__ = [
+    "Budget",
+    "Fitted",
+    "PaperNoise",
+    "calibrated_plan",
+    "reserve_budget",
+    "reserve_event",
+    "run_privately",
+]

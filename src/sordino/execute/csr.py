@@ -149,9 +149,11 @@ def square_margins(indptr: Any, indices: Any, data: Any, rows: Any, weights: Flo
 
 
 @numba.njit(cache=True, nogil=True)
-def absolute_scatter(indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, out: Floats) -> None:
-    """Add ``coef_i |x_i|`` to ``out``."""
+def size_scatter(
+    indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, square: bool, out: Floats
+) -> None:
+    """Add ``|coef_i x_i|``, or its square, to ``out``."""
     for i in range(rows.size):
-        if coef[i] != 0.0:
-            for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
-                out[indices[p]] += coef[i] * abs(float(data[p]))
+        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            size = abs(coef[i] * float(data[p])) if coef[i] != 0.0 else 0.0
+            out[indices[p]] += size * size if square else size

@@ -82,9 +82,9 @@ class Records:
             object.__setattr__(self, "_view", known)
         return known[1]
 
-    def column_moments(self) -> tuple[Floats, Floats]:
-        """Return the sums of the columns and of their absolute values."""
-        return column_moments(self)
+    def column_moments(self, square: bool = False) -> tuple[Floats, Floats]:
+        """Return the sums of the columns and of their absolute values, or squares."""
+        return column_moments(self, square)
 
     def scaled_rows(self, coefficients: Floats) -> Iterator[tuple[slice, Any]]:
         """Yield ``c_i x_i`` in blocks of rows, intercept included: arrays, or CSR for sparse data."""

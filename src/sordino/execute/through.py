@@ -73,19 +73,20 @@ def square_products(base: Any, weights: Floats) -> Floats:
     return out * base.scale**2
 
 
-def column_moments(base: Any) -> tuple[Floats, Floats]:
-    """Return the sums of the columns and of their absolute values, over clipped rows."""
+def column_moments(base: Any, square: bool = False) -> tuple[Floats, Floats]:
+    """Return the sums of the columns and of their absolute values (or squares), over clipped rows."""
     usable = np.isfinite(base.norms).astype(float)
     first = base.weighted_sum(usable)[: base.features]
     x, coefficients = base.matrix, usable * base.scale
     second = np.zeros(base.features)
     if sparse.issparse(x):
-        csr.absolute_scatter(x.indptr, x.indices, x.data, base.rows, coefficients, second)
-    else:
-        start = 0
-        for block in _blocks(base):
-            second += coefficients[start : start + len(block)] @ np.abs(block)
-            start += len(block)
+        csr.size_scatter(x.indptr, x.indices, x.data, base.rows, coefficients, square, second)
+        return first, second
+    start = 0
+    for block in _blocks(base):
+        sizes = np.abs(block) * coefficients[start : start + len(block), None]
+        second += (np.square(sizes) if square else sizes).sum(axis=0)
+        start += len(block)
     return first, second
 
 

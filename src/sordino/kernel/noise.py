@@ -127,6 +127,19 @@ class NoiseSource:
         """Draw ``size`` distinct positions in uniform random order."""
         return self._generator().choice(population, size=size, replace=False)
 
+    def trials(self, mean: float, shape: float) -> int:
+        """Draw a number of trials: Poisson for shape inf, else truncated negative binomial."""
+        generator = self._generator()
+        if math.isinf(shape):
+            return int(generator.poisson(mean))
+        if shape == 1.0:
+            return int(generator.geometric(1.0 / mean))
+        success = halting_probability(mean, shape)
+        while True:  # a truncated law: zero is drawn again
+            draw = int(generator.negative_binomial(shape, success))
+            if draw:
+                return draw
+
     def rounded_gaussian(self, std: float, shape: Shape) -> NDArray[np.int64]:
         r"""Draw ``round(std * Z)``, Z standard normal, exactly (no floating-point artefacts).
 
@@ -155,6 +168,19 @@ class NoiseSource:
 
     def __reduce__(self) -> NoReturn:
         raise PlanError("A noise source cannot be copied or pickled: noise used twice cancels.")
+
+
+def halting_probability(mean: float, shape: float) -> float:
+    """Return the success probability p of a truncated negative binomial law with this mean.
+
+    Its mean is ``shape (1 - p) / (p (1 - p^shape))``, which falls from infinity to 1 as p grows to 1.
+    """
+    low, high = 1e-12, 1.0 - 1e-12
+    for _ in range(200):
+        middle = math.sqrt(low * high)
+        value = shape * (1 - middle) / (middle * -math.expm1(shape * math.log(middle)))
+        low, high = (middle, high) if value > mean else (low, middle)
+    return high
 
 
 _test_seed: ContextVar[Iterator[int] | None] = ContextVar("sordino_test_seed", default=None)

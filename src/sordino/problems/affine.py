@@ -52,10 +52,12 @@ class ColumnMoments(ClippedSum):
     r"""``sum_i (x_i, |x_i|) / R``: the sums of the columns and of their absolute values.
 
     With ``||x_i|| <= R`` both halves have norm at most 1, together at most sqrt 2. On sparse rows the
-    absolute values stand out of the noise where squares would drown in it.
+    absolute values stand out of the noise where squares would drown in it; ``square`` asks for
+    ``x_i^2 / R^2`` in their place, which has norm at most 1 too.
     """
 
     data_norm: float
+    square: bool = False
 
     def contribution(self, params: Any) -> float:
         """Return sqrt 2."""
@@ -63,8 +65,9 @@ class ColumnMoments(ClippedSum):
 
     def evaluate(self, records: Any, params: Any) -> Floats:
         """Return the two sums behind each other."""
-        first, second = records.column_moments()
-        return np.concatenate([first / self.data_norm, second / self.data_norm])
+        first, second = records.column_moments(self.square)
+        unit = self.data_norm**2 if self.square else self.data_norm
+        return np.concatenate([first / self.data_norm, second / unit])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,166 @@
+"""Preprocessing with its own guarantee: free where it looks at one row at a time, paid for elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from sordino.estimators.checks import check_data, check_positive
+from sordino.estimators.fitting import Budget, run_privately
+from sordino.execute import LocalExecutor
+from sordino.kernel import Curator, Full, Gaussian, Plan, Relation, Release
+from sordino.problems.affine import ColumnMoments
+
+
+class RowClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Scale rows down to a Euclidean norm of at most ``norm``.
+
+    **Privacy.** Free: each row is changed by itself, with a public constant.
+    """
+
+    def __init__(self, norm: float = 1.0) -> None:
+        self.norm = norm
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> RowClipper:
+        """Check the input; nothing is learnt."""
+        check_data(self, X)
+        self.norm_ = check_positive("norm", self.norm, "It is a public constant.")
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the clipped rows."""
+        check_is_fitted(self)
+        X = check_data(self, X, reset=False)
+        squares = X.multiply(X).sum(axis=1) if sparse.issparse(X) else np.square(X).sum(axis=1)
+        norms = np.sqrt(np.asarray(squares, dtype=float)).reshape(-1)
+        factors = np.ones_like(norms)
+        np.divide(self.norm_, norms, out=factors, where=norms > self.norm_)
+        factors = factors.astype(X.dtype)
+        return sparse.diags(factors).dot(X).tocsr() if sparse.issparse(X) else X * factors[:, None]
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """The solver behind the scalers: one release of column moments."""
+
+    data_norm: float
+    square: bool
+    relation: Relation
+
+    def plan(self, population: int) -> Plan:
+        query = ColumnMoments(self.data_norm, self.square)
+        return Plan({"moments": Release(query, Gaussian(), Full())}, self.relation, population)
+
+    def run(self, curator: Curator, population: int) -> Iterator[Any]:
+        yield curator.release("moments")
+
+
+class _Scaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """What the scalers share: one paid release, then a public affine map."""
+
+    _square = True
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        data_norm: float = 1.0,
+        with_mean: bool = True,
+        relation: str = "add-remove",
+        ledger: Any = None,
+        dataset_id: str | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.data_norm = data_norm
+        self.with_mean = with_mean
+        self.relation = relation
+        self.ledger = ledger
+        self.dataset_id = dataset_id
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.non_deterministic = True
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> Any:
+        """Release the moments of the columns; the budget is spent here."""
+        X = check_data(self, X)
+        bound = check_positive(
+            "data_norm", self.data_norm, "Pass a public bound on the row norms (rows are clipped to it)."
+        )
+        budget = Budget.checked(self.epsilon, self.delta, X.shape[0], self.ledger, self.dataset_id)
+        solver = _Moments(bound, self._square, Relation.parse(self.relation))
+        public = (f"number of records: {X.shape[0]}", f"data_norm = {bound:g} (rows are clipped to it)")
+        fitted = run_privately(
+            solver,
+            X.shape[0],
+            LocalExecutor(X, None, bound),
+            budget,
+            public=public,
+            description=type(self).__name__,
+        )
+        self.privacy_ = fitted.report
+        multiplier = fitted.report.releases[0].noise_multiplier
+        noise = multiplier * np.sqrt(2.0) * solver.relation.contributions / X.shape[0]
+        d = X.shape[1]
+        self.mean_ = fitted.result[:d] * bound if self.with_mean and not sparse.issparse(X) else np.zeros(d)
+        self.scale_ = self._scale(fitted.result[d:], fitted.result[:d], max(2 * noise, 1e-12)) * bound
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Return the scaled columns; sparse data are not centred."""
+        check_is_fitted(self)
+        X = check_data(self, X, reset=False)
+        if sparse.issparse(X):
+            return X.dot(sparse.diags(1.0 / self.scale_)).tocsr()
+        return (X - self.mean_) / self.scale_
+
+
+class PrivateStandardScaler(_Scaler):
+    """Centre columns and divide them by their standard deviation, both released with noise.
+
+    **Privacy.** One Gaussian release of sums and sums of squares over rows clipped to ``data_norm``.
+    Deviations below the noise are floored at it.
+    """
+
+    def _scale(self, second: np.ndarray, first: np.ndarray, floor: float) -> np.ndarray:
+        centre = first if np.any(self.mean_) else 0.0
+        return np.sqrt(np.maximum(second - np.square(centre), floor))
+
+
+class PrivateColumnWeights(_Scaler):
+    """Divide columns by the root of their mean absolute value, released with noise; never centres.
+
+    On sparse rows, absolute values stand out of the noise where squares drown in it.
+
+    **Privacy.** One Gaussian release over rows clipped to ``data_norm``.
+    """
+
+    _square = False
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        data_norm: float = 1.0,
+        relation: str = "add-remove",
+        ledger: Any = None,
+        dataset_id: str | None = None,
+    ) -> None:
+        super().__init__(epsilon, delta, data_norm, False, relation, ledger, dataset_id)
+
+    def _scale(self, second: np.ndarray, first: np.ndarray, floor: float) -> np.ndarray:
+        return np.sqrt(np.maximum(second, floor))
