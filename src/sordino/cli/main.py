@@ -4,7 +4,9 @@ from importlib import metadata
 
 import click
 
+from sordino.cli.consortium import consortium
 from sordino.cli.ledger import ledger
+from sordino.cli.party import party
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -34,3 +36,5 @@ def demo(report: str) -> None:
 
 
 main.add_command(ledger)
+main.add_command(party)
+main.add_command(consortium)

@@ -1,0 +1,109 @@
+"""What every engine for sums with noise offers, and the noise a party brings along."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.errors import InvalidInputError
+from sordino.execute.parties.lattice import Lattice
+from sordino.execute.parties.law import CoarseLaw, lattice_ripple
+from sordino.kernel import NoiseSource
+
+
+class Mode(str, Enum):
+    """Where the noise comes from.
+
+    ``INSIDE``: one copy, drawn inside the computation from the randomness of all parties.
+    ``AGGREGATION``: every party adds a share of the noise, larger by m / (m - t) against t colluders;
+    nothing but additions, for long vectors.
+    """
+
+    INSIDE = "noise-inside"
+    AGGREGATION = "secure-aggregation"
+
+    @classmethod
+    def parse(cls, value: Mode | str) -> Mode:
+        """Read a mode from its name."""
+        try:
+            return cls(value)
+        except ValueError:
+            names = ", ".join(repr(m.value) for m in cls)
+            raise InvalidInputError(f"Expected mode in {{{names}}}, got {value!r}.") from None
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What a party contributes to the noise of one release beside what is in its values.
+
+    ``step`` is 0 in aggregation mode: there is no coarse part.
+    """
+
+    field_bits: int
+    step: int
+    signs: Any
+    law: CoarseLaw
+
+
+class Engine(Protocol):
+    """One party's end of a computation that opens noised sums only."""
+
+    def sum(self, values: NDArray[np.int64], draw: Draw) -> NDArray[Any]:
+        """Open the noised sum."""
+
+
+@dataclass(frozen=True)
+class NoiseShare:
+    """How m parties make the noise of a release when t of them may collude.
+
+    **Privacy.** Any t parties are left with rounded Gaussian noise of the full standard deviation, but for
+    a total variation distance of :meth:`distance` per coordinate.
+    """
+
+    mode: Mode
+    parties: int
+    threshold: int
+    law: CoarseLaw = field(default_factory=CoarseLaw)
+
+    @property
+    def copies(self) -> float:
+        """The variance of the opened noise over the variance that is needed."""
+        if self.mode is Mode.AGGREGATION:
+            return self.parties / (self.parties - self.threshold)
+        return 1 + self.threshold * self.law.fine / self.law.total
+
+    @property
+    def distance(self) -> float:
+        """The distance of one coordinate from an exactly rounded Gaussian, an upper bound."""
+        if self.mode is Mode.AGGREGATION:
+            # Each share has a std of at least 16 lattice points: see the proof.
+            return self.parties * lattice_ripple(128.0)
+        return self.law.distance
+
+    def draw(
+        self, values: NDArray[np.int64], lattice: Lattice, party: int, noise: NoiseSource
+    ) -> tuple[NDArray[np.int64], Draw]:
+        """Return this party's values with its fine noise, and its contribution to the coarse part."""
+        if self.mode is Mode.AGGREGATION:
+            std = lattice.std / math.sqrt(self.parties - self.threshold)
+            if std < 16:
+                raise InvalidInputError(f"Expected a noise share of at least 16 grid points, got {std:g}.")
+            fine = noise.rounded_gaussian(std, values.shape)
+            return values + fine, Draw(lattice.field_bits(self.parties), 0, None, self.law)
+        step = math.floor(lattice.std / math.sqrt(self.law.total))
+        if party <= self.threshold:  # t + 1 fine parts: one of them is not known to the t colluders
+            std = math.sqrt(lattice.std**2 - self.law.variance * step**2)
+            values = values + noise.rounded_gaussian(std, values.shape)
+        signs = noise.signs((self.law.bits + 1, values.size)).astype(np.int64).astype(object)
+        return values, Draw(lattice.field_bits(1 + self.threshold), step, signs, self.law)
+
+
+def centred(values: Any, modulus: int) -> NDArray[Any]:
+    """Return representatives between minus and plus half the modulus."""
+    out: NDArray[Any] = np.where(values > modulus // 2, values - modulus, values)
+    return out

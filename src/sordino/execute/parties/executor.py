@@ -1,0 +1,142 @@
+"""The same solvers over parties who do not show each other their records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.execute.local import LocalExecutor
+from sordino.execute.parties.engine import Engine, Mode, NoiseShare, centred
+from sordino.execute.parties.lattice import Lattice, Quantised, gaussian_of, quantise
+from sordino.kernel import Disjoint, FixedSize, NoiseSource, Release
+
+
+@dataclass(frozen=True, eq=False)
+class PartiesExecutor:
+    """One party's records, and an engine that adds them to those of the others.
+
+    Every party runs the same solver in its own process; each answer is opened to all of them at once, so
+    they walk through the same iterates.
+
+    Parameters
+    ----------
+    local : this party's records.
+    engine : its end of the secure computation.
+    share : how the noise is made.
+    party : its index.
+    population : the public number of records of all parties together.
+    agree : is told what is about to be asked (bytes that all parties must have in common).
+    opened : is told what was opened, for the transcript.
+
+    **Privacy.** The answer of a release is the exact sum over all records with rounded Gaussian noise; no
+    party and no coalition of ``share.threshold`` parties sees anything else of the others.
+    """
+
+    local: LocalExecutor = field(repr=False)
+    engine: Engine
+    share: NoiseShare
+    party: int
+    population: int
+    agree: Callable[[Lattice, Release, Any, int], None] | None = None
+    opened: Callable[[Any], None] | None = None
+
+    def answer(
+        self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
+    ) -> Any:
+        """Contribute to one release and return its opened answer."""
+        found = local_answer(self.local, release, params, sensitivity, position, self.population, noise)
+        if found is None:
+            return _nothing(self.local, release, params)
+        if self.agree is not None:
+            self.agree(found.lattice, release, params, position)
+        values, draw = self.share.draw(found.values, found.lattice, self.party, noise)
+        total = self.engine.sum(values, draw)
+        if self.opened is not None:
+            self.opened(total)
+        return np.asarray(total, dtype=float) * found.lattice.spacing
+
+
+@dataclass(frozen=True, eq=False)
+class SimulatedParties:
+    """Many parties in one process, with the arithmetic and the noise of the real ones but no secrets.
+
+    For experiments: the same integers, the same field, the same law of the noise. It is as private
+    towards whoever reads the answers as a central curator, and not at all towards whoever runs it.
+    """
+
+    members: Sequence[LocalExecutor] = field(repr=False)
+    share: NoiseShare
+
+    def __post_init__(self) -> None:
+        if len(self.members) != self.share.parties:
+            raise InvalidInputError(
+                f"Expected data for {self.share.parties} parties, got {len(self.members)}."
+            )
+
+    @property
+    def population(self) -> int:
+        """The public number of records of all parties together."""
+        return sum(member.population for member in self.members)
+
+    def answer(
+        self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
+    ) -> Any:
+        """Add up what the parties would contribute."""
+        total, modulus, first = 0, 1, None
+        for party, member in enumerate(self.members):
+            found = local_answer(member, release, params, sensitivity, position, self.population, noise)
+            if found is None:
+                return _nothing(member, release, params)
+            values, draw = self._contribution(found, party, noise)
+            modulus, first = 2**draw.field_bits - 1, found if first is None else first
+            total = (total + values.astype(object)) % modulus
+        total = total + self._coarse(first, noise)
+        return np.asarray(centred(total % modulus, modulus), dtype=float) * first.lattice.spacing
+
+    def _contribution(self, found: Quantised, party: int, noise: NoiseSource) -> Any:
+        return self.share.draw(found.values, found.lattice, party, noise)
+
+    def _coarse(self, found: Any, noise: NoiseSource) -> Any:
+        """Return what the circuit makes of everybody's signs, in the clear."""
+        if self.share.mode is Mode.AGGREGATION:
+            return 0
+        law, shape = self.share.law, found.values.shape
+        step = int(found.lattice.std / np.sqrt(law.total))
+        uniforms = noise.integers(2**law.bits, shape)
+        signs = noise.signs(shape).astype(np.int64)
+        return (step * signs * law.magnitude(uniforms)).astype(object)
+
+
+def local_answer(
+    local: LocalExecutor,
+    release: Release,
+    params: Any,
+    sensitivity: float,
+    position: int,
+    population: int,
+    noise: NoiseSource,
+) -> Quantised | None:
+    """Return one party's integers, or None where nothing can move (sensitivity 0)."""
+    check_release(release)
+    if sensitivity == 0:
+        return None
+    rows = release.sampling.draw(local.population, position, noise)
+    return quantise(release, local.records(rows), params, sensitivity, population)
+
+
+def check_release(release: Release) -> None:
+    """Refuse what cannot be run between parties."""
+    gaussian_of(release)
+    if isinstance(release.sampling, (FixedSize, Disjoint)):
+        raise UnsupportedError(
+            f"{type(release.sampling).__name__} batches depend on records of all parties at once. Use "
+            "Poisson or full batches between parties."
+        )
+
+
+def _nothing(local: LocalExecutor, release: Release, params: Any) -> Any:
+    return np.zeros_like(np.asarray(release.query.evaluate(local.records(None), params), dtype=float))

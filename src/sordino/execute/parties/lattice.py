@@ -1,0 +1,110 @@
+r"""Real answers as integers: how fine, how large, and what rounding adds to the sensitivity."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.errors import UnsupportedError
+from sordino.kernel import Gaussian, NoiseSource, Release
+
+# Mersenne primes: the smallest one that holds every sum is the field of a release.
+FIELDS = (61, 89, 107, 127)
+_TAIL = 16  # a fine part beyond this many deviations has a probability below 2^-180
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """The grid of one release.
+
+    Parameters
+    ----------
+    spacing : the real number that 1 stands for, a power of two.
+    std : the noise that every coalition must be left with, in units of ``spacing``.
+    bound : no coordinate of the exact sum of all parties is larger, in units of ``spacing``.
+    """
+
+    spacing: float
+    std: float
+    bound: int
+
+    def field_bits(self, copies: float) -> int:
+        """Return the exponent of a Mersenne prime that holds the sum with noise of ``copies`` variances."""
+        # 46 / sqrt(32) < 9 deviations is the most that the coarse part can reach.
+        largest = self.bound + math.ceil((9 + _TAIL) * self.std * math.sqrt(max(1.0, copies)) * copies)
+        for bits in FIELDS:
+            if 2 * largest + 1 < 2**bits - 1:
+                return bits
+        raise UnsupportedError(
+            f"The sum needs {largest.bit_length() + 1} bits, the largest field has {FIELDS[-1]}. "
+            "Use fewer records or a smaller clip norm."
+        )
+
+
+@dataclass(frozen=True)
+class Quantised:
+    """One party's answer on the grid."""
+
+    values: NDArray[np.int64]
+    lattice: Lattice
+
+
+def quantise(release: Release, records: Any, params: Any, sensitivity: float, population: int) -> Quantised:
+    r"""Return this party's integers.
+
+    A query with an exact integer path truncates what each record adds towards zero, so its norm does not
+    grow and the sensitivity is the declared one. Any other query is evaluated in floating point and then
+    rounded: neighbours move by at most ``sqrt(D)`` grid points more, and by the error of a sum of n numbers
+    in doubles, ``2 n^2 2^-53`` contributions for each of the two. Both are added to the sensitivity.
+    """
+    mechanism = gaussian_of(release)
+    exact = getattr(release.query, "evaluate_on_lattice", None)
+    if exact is not None:
+        lattice = _lattice(mechanism, sensitivity, release, params, population, slack=0)
+        return Quantised(exact(records, params, lattice.spacing), lattice)
+    answer = np.asarray(release.query.evaluate(records, params), dtype=float)
+    spacing = mechanism.lattice(sensitivity)
+    rounding = math.sqrt(answer.size) * spacing
+    floating = 4 * population**2 * 2.0**-53 * release.query.contribution(params)
+    widened = sensitivity + rounding + floating
+    lattice = _lattice(mechanism, widened, release, params, population, slack=1, spacing=spacing)
+    return Quantised(np.rint(answer / spacing).astype(np.int64), lattice)
+
+
+def _lattice(
+    mechanism: Gaussian,
+    sensitivity: float,
+    release: Release,
+    params: Any,
+    population: int,
+    slack: int,
+    spacing: float | None = None,
+) -> Lattice:
+    spacing = mechanism.lattice(sensitivity) if spacing is None else spacing
+    # Every coordinate of a record is at most its norm; ``slack`` is for the rounding of each party.
+    each = release.query.contribution(params) / spacing + slack
+    bound = math.ceil(population * each * (1 + 2.0**-30)) + 1
+    if bound >= 2**62:
+        raise UnsupportedError(
+            f"{population} records of clip norm {release.query.contribution(params):g} overflow 64-bit sums."
+        )
+    return Lattice(spacing, mechanism.scale(sensitivity) / spacing * (1 + 2.0**-30), bound)
+
+
+def gaussian_of(release: Release) -> Gaussian:
+    """Return the Gaussian mechanism of a release, or say that it cannot be run between parties."""
+    if type(release.mechanism) is not Gaussian:
+        raise UnsupportedError(
+            f"{type(release.mechanism).__name__} cannot be drawn between parties: only sums with independent "
+            "Gaussian noise can. Choose a solver that asks for such sums, for example 'ight'."
+        )
+    return release.mechanism
+
+
+def fine_noise(std: float, shape: tuple[int, ...], noise: NoiseSource) -> NDArray[np.int64]:
+    """Draw one party's exactly rounded Gaussian."""
+    return noise.rounded_gaussian(std, shape)

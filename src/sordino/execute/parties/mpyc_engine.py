@@ -1,0 +1,236 @@
+"""MPyC as the engine: Shamir sharing among three or more parties, secure against a curious minority.
+
+MPyC keeps one runtime per process in module globals and unpickles what peers send. Here a runtime is
+made for given members over our own links, and shares travel as fixed-width integers that are checked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.errors import InvalidInputError, require_extra
+from sordino.execute.parties.circuit import noised_sum, plain_sum
+from sordino.execute.parties.engine import Draw, centred
+from sordino.execute.parties.links import Credentials, Member, Mesh, PartyError, connect
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How many seconds to wait for the others."""
+
+    connect: float = 30.0
+    message: float = 30.0
+
+
+class MpycEngine:
+    """One party's end of the computation.
+
+    Parameters
+    ----------
+    members : all parties, in the order of their indices.
+    index : which of them this is.
+    threshold : how many may put their shares together without learning anything; a minority.
+    credentials : for mutual TLS; None only for tests on one machine.
+    limits : time-outs.
+    listen : the address to listen on, where it is not the public one.
+
+    **Privacy.** Semi-honest members, at most ``threshold`` of whom collude. Only noised sums are opened.
+    """
+
+    def __init__(
+        self,
+        members: tuple[Member, ...],
+        index: int,
+        threshold: int,
+        credentials: Credentials | None,
+        limits: Limits | None = None,
+        listen: str | None = None,
+    ) -> None:
+        check_threshold(len(members), threshold)
+        self.members, self.index, self.threshold = tuple(members), index, threshold
+        self.limits = limits or Limits()
+        self._loop = asyncio.new_event_loop()
+        self._mesh = Mesh(self.members, index, self._loop)
+        self._runtime, self._wire = _runtime(self._mesh, threshold)
+        self._credentials, self._listen = credentials, listen
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes of messages sent so far, without the frames of TLS."""
+        return sum(link.nbytes_sent for link in self._mesh.links.values())
+
+    def connect(self) -> None:
+        """Find all the others."""
+        self._run(connect(self._mesh, self._credentials, self._listen), self.limits.connect, "Connecting")
+        for peer, link in self._mesh.links.items():
+            self._runtime.parties[peer].protocol = link
+
+    def exchange(self, payload: bytes, what: str) -> list[bytes]:
+        """Send bytes to everybody and return everybody's, by index."""
+        return self._run(self._exchange(payload), self.limits.message, what)
+
+    def sum(self, values: NDArray[np.int64], draw: Draw) -> NDArray[Any]:
+        """Open the noised sum of everybody's values."""
+        self._wire.bits = draw.field_bits
+        flat = values.reshape(-1).astype(object)
+        arithmetic = _Shamir(self, draw.field_bits)
+        if draw.step:
+            work = noised_sum(arithmetic, flat, draw.signs, draw.law, draw.step)
+        else:
+            work = plain_sum(arithmetic, flat)
+        opened = self._run(work, self.limits.message, "Release")
+        return centred(opened, arithmetic.modulus).reshape(values.shape)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._mesh.close()
+        self._loop.run_until_complete(asyncio.sleep(0.05))
+        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+        self._loop.close()
+
+    def _run(self, work: Any, seconds: float, what: str) -> Any:
+        try:
+            return self._loop.run_until_complete(self._mesh.guard(work, seconds, what))
+        except PartyError:
+            raise
+        except Exception as error:  # MPyC stops the loop when one of its tasks fails
+            raise self._mesh.failure or PartyError(f"{what} failed: {type(error).__name__}.") from None
+
+    async def _exchange(self, payload: bytes) -> list[bytes]:
+        runtime = self._runtime
+        runtime._program_counter[0] += 1
+        for peer in self._mesh.links:
+            runtime._send_message(peer, payload)
+        waiting = {peer: runtime._receive_message(peer) for peer in self._mesh.links}
+        received = {peer: await w if isinstance(w, asyncio.Future) else w for peer, w in waiting.items()}
+        return [bytes(received.get(peer, payload)) for peer in range(len(self.members))]
+
+
+class _Shamir:
+    """The arithmetic of the circuit on MPyC's runtime."""
+
+    def __init__(self, engine: MpycEngine, bits: int) -> None:
+        from mpyc.finfields import GF
+
+        self._engine, self._runtime = engine, engine._runtime
+        self._field = GF(2**bits - 1)
+        self.modulus = 2**bits - 1
+
+    async def share(self, mine: Any) -> list[Any]:
+        shared = await self._runtime.input(self._field.array(np.asarray(mine, dtype=object)))
+        return [array.value for (array,) in shared]
+
+    async def reduce(self, product: Any) -> Any:
+        return (await self._runtime._reshare(self._field.array(product, check=False))).value
+
+    async def reveal(self, secret: Any) -> Any:
+        from mpyc.thresha import np_recombine
+
+        wire, engine = self._engine._wire, self._engine
+        received = await engine._exchange(wire.dumps(secret.reshape(-1)))
+        shares = [wire.loads(_tagged(raw, peer)) for peer, raw in enumerate(received)]
+        points = list(enumerate(shares, start=1))
+        quorum = engine.threshold + 1
+        opened = np_recombine(self._field, points[:quorum])
+        for extra in points[quorum:]:  # all shares must lie on one polynomial of that degree
+            predicted = np_recombine(self._field, points[:quorum], [extra[0]])[0]
+            if not np.array_equal(predicted.value, extra[1]):
+                raise PartyError("The opened shares do not fit together: a party sent a wrong share.")
+        return opened.value.reshape(secret.shape)
+
+
+class _Wire:
+    """Shares on the wire: fixed-width integers below the modulus. It stands in for pickle in MPyC."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self.mesh, self.bits = mesh, 61
+
+    @property
+    def _width(self) -> int:
+        return (self.bits + 7) // 8
+
+    def dumps(self, values: Any) -> bytes:
+        if self._width == 8:
+            return values.astype(np.uint64).tobytes()
+        return b"".join(int(v).to_bytes(self._width, "little") for v in values)
+
+    def loads(self, payload: bytes) -> Any:
+        width, modulus = self._width, 2**self.bits - 1
+        if len(payload) % width:
+            raise self._wrong(payload, "of a broken length")
+        if width == 8:
+            words = np.frombuffer(payload, dtype=np.uint64)
+            if words.size and int(words.max()) >= modulus:
+                raise self._wrong(payload, "out of range")
+            return words.astype(object)
+        values = [int.from_bytes(payload[i : i + width], "little") for i in range(0, len(payload), width)]
+        if any(v >= modulus for v in values):
+            raise self._wrong(payload, "out of range")
+        return np.array(values, dtype=object)
+
+    def _wrong(self, payload: bytes, what: str) -> PartyError:
+        sender = getattr(payload, "sender", None)
+        self.mesh.fail(f"{self.mesh.who(sender)} sent shares {what}.", sender)
+        return self.mesh.failure or PartyError(f"Shares {what}.")
+
+
+def _tagged(raw: bytes, sender: int) -> Any:
+    from sordino.execute.parties.links import Tagged
+
+    out = Tagged(raw)
+    out.sender = sender
+    return out
+
+
+def check_threshold(members: int, threshold: int) -> None:
+    """Refuse a number of colluders that Shamir sharing with products cannot bear."""
+    if members < 3:
+        raise InvalidInputError(
+            f"Expected at least 3 parties, got {members}: two parties have no honest majority."
+        )
+    if not threshold >= 1 or 2 * threshold >= members:
+        raise InvalidInputError(
+            f"Expected a threshold in [1, {(members - 1) // 2}] for {members} parties, got {threshold}."
+        )
+
+
+def _runtime(mesh: Mesh, threshold: int) -> tuple[Any, _Wire]:
+    """Return an MPyC runtime for these members; it becomes the runtime of this process."""
+    modules = _import_mpyc()
+    main = modules["mpyc.runtime"]
+    asyncio.set_event_loop(mesh.loop)
+    options = modules["mpyc"]._get_arg_parser().parse_args(["--no-prss", "--no-log"])
+    options.threshold = threshold
+    parties = [main.Party(i, m.host, m.port) for i, m in enumerate(mesh.members)]
+    runtime = main.Runtime(mesh.index, parties, options)
+    mesh.loop.set_exception_handler(lambda _, context: _note(mesh, context))
+    for name in ("sectypes", "asyncoro", "mpctools", "seclists", "secgroups", "random", "statistics"):
+        modules[f"mpyc.{name}"].runtime = runtime
+    main.pickle = wire = _Wire(mesh)
+    return runtime, wire
+
+
+def _note(mesh: Mesh, context: dict[str, Any]) -> None:
+    error = context.get("exception")
+    if isinstance(error, PartyError):
+        mesh.fail(str(error))
+    elif error is not None and not isinstance(error, (asyncio.CancelledError, ConnectionError)):
+        mesh.fail(f"The computation failed: {type(error).__name__}. A message of a peer was not understood.")
+
+
+def _import_mpyc() -> dict[str, Any]:
+    """Import MPyC without letting it read our command line."""
+    kept, sys.argv = sys.argv, ["sordino", "--no-log"]
+    try:
+        import mpyc.runtime
+    except ImportError:
+        raise require_extra("mpyc", "mpc") from None
+    finally:
+        sys.argv = kept
+    return {name: module for name, module in sys.modules.items() if name.split(".")[0] == "mpyc"}

@@ -1,0 +1,1 @@
+"""Learning between parties who do not show each other their data."""

@@ -1,0 +1,244 @@
+"""One member's part of a joint run: check, agree, reserve, contribute, settle, and write it all down."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sordino.accounting import Certificate
+from sordino.errors import SordinoError
+from sordino.execute import LocalExecutor
+from sordino.execute.parties import PartiesExecutor, PartyError
+from sordino.execute.parties.lattice import Lattice
+from sordino.execute.parties.mpyc_engine import MpycEngine
+from sordino.kernel import Curator, NoiseSource
+from sordino.kernel.noise import fresh_noise
+from sordino.ledger import Ledger
+from sordino.parties.mpc_plan import JointPlan
+from sordino.parties.party_config import PartyConfig, load_records
+from sordino.parties.policy import PlanRefusedError, check_budget, check_fresh, check_plan
+from sordino.parties.transcript import Transcript, commitment, digest_of, read_transcript
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The released arrays and where the transcript is."""
+
+    result: dict[str, Any]
+    certificate: Certificate
+    transcript: Path
+    bytes_sent: int
+
+
+@dataclass
+class PartyRun:
+    """One run of a plan at one member."""
+
+    config: PartyConfig
+    plan: JointPlan
+    say: Callable[[str], None] = print
+    noise: NoiseSource = field(default_factory=fresh_noise)
+
+    def run(self) -> Outcome:
+        """Take part; raise ``PlanRefusedError`` or ``PartyError`` with who and what.
+
+        The order is the guarantee: nothing is shared before every party's ledger holds the reservation of the
+        whole plan, and a reservation is never taken back.
+        """
+        verdict, checked = self._judge()
+        index = self._index()
+        transcript = Transcript(check_fresh(self.config.state, self.plan))
+        transcript.write("plan", digest=self.plan.digest, durable=True)
+        engine = MpycEngine(
+            self.plan.members,
+            index,
+            self.plan.share.threshold,
+            self.config.credentials,
+            self.config.limits,
+            self.config.listen,
+        )
+        try:
+            engine.connect()
+            self.say(f"Connected with {len(self.plan.members) - 1} parties.")
+            return self._together(engine, index, transcript, verdict, checked)
+        except BaseException as error:
+            kind = "refused" if isinstance(error, PlanRefusedError) else "failed"
+            transcript.write(kind, durable=True, reason=_reason(error))
+            raise
+        finally:
+            engine.close()
+            transcript.close()
+
+    def _judge(self) -> tuple[str, _Checked | None]:
+        """Return the reason to refuse, or nothing and what was checked."""
+        try:
+            certificate = check_plan(self.plan, self.config.policy, spent_slack(self.config.state))
+            with Ledger.open(self.config.ledger, create=False) as ledger:
+                check_budget(ledger, self.config.dataset, self.plan, certificate)
+            return "", _Checked(
+                certificate, self._local(), self.noise.integers(256, 32).astype(np.uint8).tobytes()
+            )
+        except SordinoError as error:
+            return str(error), None
+
+    def _index(self) -> int:
+        names = [m.name for m in self.plan.members]
+        if self.config.name not in names:
+            raise PlanRefusedError(f"{self.config.name!r} is not among the plan's parties {names}.")
+        index = names.index(self.config.name)
+        if self.plan.members[index].fingerprint != self.config.fingerprint:
+            raise PlanRefusedError(f"The plan pins another certificate for {self.config.name!r} than mine.")
+        return index
+
+    def _local(self) -> LocalExecutor:
+        matrix, targets = load_records(self.config.data)
+        task, expected = self.plan.text["task"], self.plan.records[self._index()]
+        if matrix.shape != (expected, int(task["features"])):
+            raise PlanRefusedError(
+                f"The plan counts on {expected} records of {task['features']} columns here; mine have another "
+                "shape. Make a plan with the right public numbers."
+            )
+        bounds = float(task.get("data_norm", 1.0)), float(task.get("intercept", 0.0))
+        return LocalExecutor(matrix, targets, *bounds)
+
+    def _together(
+        self, engine: MpycEngine, index: int, transcript: Transcript, verdict: str, checked: _Checked | None
+    ) -> Outcome:
+        committed = "" if checked is None else commitment(checked.arrays, checked.salt)
+        self._session(engine, transcript, verdict, committed)
+        assert checked is not None  # a refusal has raised by now
+        transcript.write("commitment", digest=committed, salt=checked.salt.hex())
+        with self._reserved(engine, transcript, checked.certificate):
+            result = self._learn(engine, index, transcript, checked)
+            _same(engine, transcript.shared_digest.encode(), "Comparing transcripts")
+            transcript.write("finished", result=digest_of(_bits(result)))
+            _same(engine, transcript.shared_digest.encode(), "Comparing results")
+        transcript.write("settled", durable=True, slack=self.plan.slack())
+        np.savez(transcript.path.parent / "result.npz", **result)
+        return Outcome(result, checked.certificate, transcript.path, engine.bytes_sent)
+
+    def _session(self, engine: MpycEngine, transcript: Transcript, verdict: str, committed: str) -> None:
+        """Hear everybody's verdict on the plan; one refusal ends it before anything is reserved."""
+        hello = {"plan": self.plan.digest, "refusal": verdict, "commitment": committed}
+        heard = [_parse(raw) for raw in engine.exchange(json.dumps(hello).encode(), "Agreeing on the plan")]
+        for member, said in zip(self.plan.members, heard):
+            if said.get("plan") != self.plan.digest:
+                raise PartyError(f"{member.name} has another plan than {self.plan.digest[:12]}.", member.name)
+            if said.get("refusal"):
+                raise PlanRefusedError(f"{member.name} refuses the plan: {said['refusal']}")
+        commitments = [str(said.get("commitment")) for said in heard]
+        names = [m.name for m in self.plan.members]
+        transcript.write("session", parties=names, commitments=commitments)
+
+    @contextlib.contextmanager
+    def _reserved(self, engine: MpycEngine, transcript: Transcript, found: Certificate) -> Iterator[None]:
+        """Book the whole plan here, and go on only when everybody has."""
+        with Ledger.open(self.config.ledger, create=False) as ledger:
+            refusal, booked = "", None
+            try:
+                booked = ledger.reserve(
+                    self.config.dataset,
+                    self.plan.kernel_plan().event(),
+                    relation=self.plan.public.relation,
+                    unit=self.plan.public.unit,
+                    certificate=(found.epsilon, found.delta),
+                    description=f"joint plan {self.plan.digest[:12]} of {self.plan.text['consortium']}"[:200],
+                    plan_digest=self.plan.digest,
+                )
+                transcript.write("reserved", durable=True, sequence=booked.sequence, slack=self.plan.slack())
+            except SordinoError as error:
+                refusal = str(error)
+            with booked if booked is not None else contextlib.nullcontext():
+                self._all_reserved(engine, refusal)
+                yield
+
+    def _all_reserved(self, engine: MpycEngine, refusal: str) -> None:
+        message = json.dumps({"refusal": refusal}).encode()
+        for member, raw in zip(self.plan.members, engine.exchange(message, "Waiting for reservations")):
+            said = _parse(raw)
+            if said.get("refusal") != "":
+                raise PlanRefusedError(f"{member.name} could not reserve: {said.get('refusal')}")
+
+    def _learn(
+        self, engine: MpycEngine, index: int, transcript: Transcript, checked: _Checked
+    ) -> dict[str, Any]:
+        task, plan = self.plan.task(), self.plan.kernel_plan()
+
+        def agree(lattice: Lattice, release: Any, params: Any, position: int) -> None:
+            header = (
+                f"{lattice}|{type(release.query).__name__}|{position}|".encode() + _bits(params).tobytes()
+            )
+            _same(engine, hashlib.sha256(header).digest(), f"Release {position} of {plan.population} records")
+
+        def opened(values: Any) -> None:
+            transcript.write("release", opened=digest_of(values))
+
+        executor = PartiesExecutor(
+            checked.local, engine, self.plan.share, index, plan.population, agree, opened
+        )
+        last = None
+        for last in task.solver.run(Curator(executor, plan, self.noise), task.problem):
+            pass
+        return task.result(last)
+
+
+@dataclass(frozen=True)
+class _Checked:
+    certificate: Certificate
+    local: LocalExecutor
+    salt: bytes
+
+    @property
+    def arrays(self) -> tuple[Any, Any]:
+        return self.local.matrix, self.local.targets
+
+
+def spent_slack(state: Path) -> float:
+    """Return what the runs of this member have added to delta so far, failed ones included."""
+    found = [read_transcript(path).find("reserved") for path in state.glob("*/transcript.jsonl")]
+    return sum(float(line.get("slack", 0.0)) for line in found)
+
+
+def _same(engine: MpycEngine, mine: bytes, what: str) -> None:
+    for member, theirs in zip(engine.members, engine.exchange(mine, what)):
+        if theirs != mine:
+            raise PartyError(
+                f"{what}: {member.name} is at another point of the run than this party.", member.name
+            )
+
+
+def _bits(values: Any) -> Any:
+    """Return the numbers in public parameters or results as integers, for a hash."""
+    if isinstance(values, dict):
+        values = tuple(values[k] for k in sorted(values))
+    if isinstance(values, tuple):
+        return np.concatenate([_bits(v) for v in values]) if values else np.zeros(0, np.int64)
+    if values is None:
+        return np.zeros(0, np.int64)
+    if hasattr(values, "to_dense"):
+        values = values.to_dense()
+    if hasattr(values, "radius"):
+        return _bits((values.radius, values.center))
+    return np.ascontiguousarray(values, dtype=np.float64).reshape(-1).view(np.int64)
+
+
+def _parse(raw: bytes) -> dict[str, Any]:
+    try:
+        said = json.loads(raw)
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        raise PartyError("A party sent a message that is not understood.")
+    return said
+
+
+def _reason(error: BaseException) -> str:
+    """Return words for the transcript; only our own errors are known to quote no data."""
+    return str(error) if isinstance(error, SordinoError) else type(error).__name__

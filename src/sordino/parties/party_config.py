@@ -1,0 +1,101 @@
+"""`party.toml`: everything that one member decides for itself."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sordino.errors import InvalidInputError
+from sordino.execute.parties import Credentials
+from sordino.execute.parties.links import fingerprint_of
+from sordino.execute.parties.mpyc_engine import Limits
+from sordino.parties.policy import Policy
+
+SECTIONS = {
+    "party": {"name", "state", "listen", "control"},
+    "tls": {"certificate", "key", "authorities"},
+    "data": {"path", "dataset"},
+    "ledger": {"path"},
+    "policy": {"max_epsilon", "max_delta", "slack_delta", "min_parties", "min_threshold", "modes"},
+    "limits": {"connect", "message"},
+}
+OPTIONAL = {"limits"}
+
+
+@dataclass(frozen=True)
+class PartyConfig:
+    """A member's own settings; paths are relative to the file."""
+
+    name: str
+    state: Path
+    data: Path
+    dataset: str
+    ledger: str
+    policy: Policy
+    credentials: Credentials
+    limits: Limits
+    listen: str | None = None
+    control: str | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of this member's certificate."""
+        return fingerprint_of(self.credentials.certificate)
+
+    @classmethod
+    def load(cls, path: Path) -> PartyConfig:
+        """Read and check a file."""
+        try:
+            text = tomllib.loads(path.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise InvalidInputError(f"Expected a party's settings at {path}: {error}") from None
+        _check_words(path, text)
+        party, data, tls, base = text["party"], text["data"], text["tls"], path.parent
+        ledger = str(text["ledger"]["path"])
+        modes = text["policy"].get("modes")
+        policy = {**text["policy"], **({} if modes is None else {"modes": tuple(modes)})}
+        return cls(
+            name=str(party["name"]),
+            state=base / party["state"],
+            data=base / data["path"],
+            dataset=str(data["dataset"]),
+            ledger=ledger if "://" in ledger else str(base / ledger),
+            policy=Policy(**policy),
+            credentials=Credentials(*(base / tls[k] for k in ("certificate", "key", "authorities"))),
+            limits=Limits(**text.get("limits", {})),
+            listen=party.get("listen"),
+            control=party.get("control"),
+        )
+
+
+def _check_words(path: Path, text: Mapping[str, Any]) -> None:
+    missing = sorted(set(SECTIONS) - set(text) - OPTIONAL)
+    unknown = sorted(set(text) - set(SECTIONS))
+    unknown += [f"{s}.{w}" for s, words in SECTIONS.items() for w in sorted(set(text.get(s, ())) - words)]
+    if missing or unknown:
+        raise InvalidInputError(f"{path}: missing sections {missing}, unknown words {unknown}.")
+    required = {"party": ("name", "state"), "tls": SECTIONS["tls"], "data": SECTIONS["data"]}
+    required |= {"ledger": ("path",), "policy": ("max_epsilon", "max_delta")}
+    for section, words in required.items():
+        absent = sorted(w for w in words if w not in text[section])
+        if absent:
+            raise InvalidInputError(f"{path}: the section [{section}] needs {absent}.")
+
+
+def load_records(path: Path) -> tuple[Any, Any]:
+    """Return a matrix and its targets: an ``.npz`` with X and y, or a CSV whose last column is y."""
+    try:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as arrays:
+                return arrays["X"], (arrays["y"] if "y" in arrays else None)
+        table = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
+    except (OSError, ValueError, KeyError) as error:
+        raise InvalidInputError(
+            f"Expected an .npz with X and y, or a CSV with a header, at {path}: {type(error).__name__}."
+        ) from None
+    return table[:, :-1], table[:, -1]

@@ -1,0 +1,108 @@
+"""What a party checks by itself before it contributes anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sordino.accounting import Certificate
+from sordino.accounting.codec import canonical as canonical_event
+from sordino.accounting.codec import decode
+from sordino.errors import BudgetExceededError, SordinoError
+from sordino.execute.parties import Mode
+from sordino.execute.parties.mpyc_engine import check_threshold
+from sordino.ledger import Ledger
+from sordino.ledger.charge import charge_of
+from sordino.parties.mpc_plan import JointPlan
+from sordino.parties.transcript import read_transcript
+
+
+class PlanRefusedError(SordinoError, RuntimeError):
+    """A party does not take part; the message says why."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The limits of one party, from its own configuration.
+
+    Parameters
+    ----------
+    max_epsilon, max_delta : of one plan.
+    slack_delta : what all plans together may add to delta by the distance of their noise from a Gaussian;
+        it is beside the delta of the ledger.
+    min_parties, min_threshold : how many must take part, and how many colluders must learn nothing.
+    modes : where the noise may come from.
+    """
+
+    max_epsilon: float
+    max_delta: float
+    slack_delta: float = 1e-6
+    min_parties: int = 3
+    min_threshold: int = 1
+    modes: tuple[str, ...] = ("noise-inside", "secure-aggregation")
+
+
+def check_plan(plan: JointPlan, policy: Policy, spent_slack: float) -> Certificate:
+    """Return the certificate of a plan, computed here, or refuse.
+
+    Nothing that the plan says about its own privacy is believed: the releases are rebuilt from the task, the
+    event and its epsilon are computed again.
+    """
+    check_threshold(len(plan.members), plan.share.threshold)
+    _at_least("parties", len(plan.members), policy.min_parties)
+    _at_least("threshold", plan.share.threshold, policy.min_threshold)
+    if Mode.parse(plan.text["mode"]).value not in policy.modes:
+        raise PlanRefusedError(f"The plan's mode {plan.text['mode']!r} is not among {list(policy.modes)}.")
+    if len({m.fingerprint for m in plan.members}) < len(plan.members) and plan.members[0].fingerprint:
+        raise PlanRefusedError("Two parties of the plan have the same certificate.")
+    event = plan.kernel_plan().event()
+    if canonical_event(event) != canonical_event(decode(plan.text["noise"]["event"])):
+        raise PlanRefusedError("The event that the plan states is not the one of its task and its noise.")
+    slack = plan.slack()
+    if spent_slack + slack > policy.slack_delta:
+        raise PlanRefusedError(
+            f"The noise of all plans would be {spent_slack + slack:.3g} from the ideal one, above "
+            f"slack_delta = {policy.slack_delta:g}."
+        )
+    found = plan.certificate()
+    _at_most("epsilon", found.epsilon, plan.public.epsilon, "what the plan claims")
+    _at_most("epsilon", found.epsilon, policy.max_epsilon, "max_epsilon")
+    _at_most("delta", plan.public.delta, policy.max_delta, "max_delta")
+    return found
+
+
+def check_budget(ledger: Ledger, dataset_id: str, plan: JointPlan, found: Certificate) -> None:
+    """Refuse a plan that the ledger would refuse, without booking it."""
+    account, event = ledger.account(dataset_id), plan.kernel_plan().event()
+    account.policy.require(plan.public.relation, plan.public.unit)
+    charge = charge_of(event, plan.public.relation, account.filter.orders, (found.epsilon, found.delta))
+    try:
+        account.book(charge)
+    except BudgetExceededError as error:
+        raise PlanRefusedError(str(error)) from None
+
+
+def check_fresh(state: Path, plan: JointPlan) -> Path:
+    """Return the place of the transcript, or refuse a plan that was reserved here before.
+
+    A replay would open the same questions with new noise. An attempt that ended before anything was
+    reserved opened nothing and may be repeated; its transcript is kept beside the new one.
+    """
+    path = state / plan.digest / "transcript.jsonl"
+    if path.exists():
+        if read_transcript(path).find("reserved"):
+            raise PlanRefusedError(
+                f"The plan {plan.digest[:12]} was run here before. Make a new plan: its nonce differs."
+            )
+        path.rename(path.with_name(f"attempt-{len(list(path.parent.glob('attempt-*')))}.jsonl"))
+    return path
+
+
+def _at_least(what: str, value: int, bound: int) -> None:
+    if value < bound:
+        raise PlanRefusedError(f"Expected {what} >= {bound} by the policy, the plan has {value}.")
+
+
+def _at_most(what: str, value: float, bound: float, name: str) -> None:
+    if not value <= bound * (1 + 1e-9):
+        raise PlanRefusedError(f"Expected {what} <= {bound:g} ({name}), the plan has {value:.6g}.")

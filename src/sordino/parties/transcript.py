@@ -1,0 +1,140 @@
+"""What happened in a run, kept by every party, chained by hashes and comparable afterwards."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sordino.errors import InvalidInputError, SordinoError
+
+# What is the same at all parties; the rest (times, salts, reservations) is each party's own.
+SHARED = ("plan", "session", "release", "finished")
+
+
+class TranscriptError(SordinoError, RuntimeError):
+    """A transcript was changed, or two of them tell different stories."""
+
+
+class Transcript:
+    """An append-only file of JSON lines; each line holds the hash of the one before.
+
+    **Privacy.** It holds hashes of opened values and commitments, never records. The salt of this party's
+    commitment is in it: keep the file as you keep the data.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = path.open("xb")
+        self._last = "0" * 64
+        self._shared = hashlib.sha256(b"sordino transcript")
+
+    @property
+    def shared_digest(self) -> str:
+        """The hash of everything that all parties must have seen alike."""
+        return self._shared.hexdigest()
+
+    def write(self, kind: str, durable: bool = False, **facts: Any) -> None:
+        """Add a line; ``durable`` lines are on disk when this returns."""
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = _encode({"kind": kind, "at": now, "previous": self._last, **facts})
+        self._last = hashlib.sha256(line).hexdigest()
+        if kind in SHARED:
+            self._shared.update(_encode({"kind": kind, **facts}))
+        self._file.write(line + b"\n")
+        self._file.flush()
+        if durable:
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+@dataclass(frozen=True)
+class Story:
+    """A transcript that was read back and whose chain holds."""
+
+    lines: tuple[dict[str, Any], ...]
+
+    @property
+    def status(self) -> str:
+        """How it ended: "settled", "failed", "refused", or "unfinished"."""
+        last = self.lines[-1]["kind"] if self.lines else ""
+        return last if last in ("settled", "failed", "refused") else "unfinished"
+
+    @property
+    def releases(self) -> int:
+        """How many answers were opened."""
+        return sum(line["kind"] == "release" for line in self.lines)
+
+    def shared(self) -> list[dict[str, Any]]:
+        """Return what all parties must have in common."""
+        private = ("at", "previous")
+        return [{k: v for k, v in x.items() if k not in private} for x in self.lines if x["kind"] in SHARED]
+
+    def find(self, kind: str) -> dict[str, Any]:
+        """Return the first line of a kind, or an empty one."""
+        return next((line for line in self.lines if line["kind"] == kind), {})
+
+
+def read_transcript(path: Path) -> Story:
+    """Read a transcript and check its chain of hashes; a torn last line of a crash is left out."""
+    previous, lines = "0" * 64, []
+    try:
+        raw = path.read_bytes().split(b"\n")
+    except OSError as error:
+        raise InvalidInputError(f"Expected a transcript at {path}: {type(error).__name__}.") from None
+    for number, text in enumerate(raw[:-1], start=1):
+        try:
+            line = json.loads(text)
+        except ValueError:
+            raise TranscriptError(f"Line {number} of {path} is not JSON: the file was changed.") from None
+        if not isinstance(line, dict) or line.get("previous") != previous:
+            raise TranscriptError(f"Line {number} of {path} does not follow the line before: it was changed.")
+        previous = hashlib.sha256(text).hexdigest()
+        lines.append(line)
+    return Story(tuple(lines))
+
+
+def compare(stories: Sequence[Story]) -> int:
+    """Check that transcripts of several parties tell the same story; return the number of releases.
+
+    A party that stopped earlier may know less, but nothing else.
+    """
+    longest = max((story.shared() for story in stories), key=len)
+    for number, story in enumerate(stories, start=1):
+        mine = story.shared()
+        if mine != longest[: len(mine)]:
+            raise TranscriptError(f"Transcript {number} disagrees with the others on what was released.")
+        own, session = story.find("commitment"), story.find("session")
+        if own and session and own["digest"] not in session["commitments"]:
+            raise TranscriptError(f"Transcript {number} holds a commitment that the others never saw.")
+    return sum(line["kind"] == "release" for line in longest)
+
+
+def commitment(arrays: Sequence[Any], salt: bytes) -> str:
+    """Return a salted hash of the data that a party brings: binding, and it tells nothing without the salt."""
+    found = hashlib.sha256(salt)
+    for array in arrays:
+        plain = np.ascontiguousarray(array)
+        found.update(f"{plain.dtype.str}{plain.shape}".encode())
+        found.update(plain.tobytes())
+    return found.hexdigest()
+
+
+def digest_of(values: Any) -> str:
+    """Return the hash of opened integers."""
+    return hashlib.sha256(",".join(str(int(v)) for v in np.ravel(values)).encode()).hexdigest()
+
+
+def _encode(facts: dict[str, Any]) -> bytes:
+    return json.dumps(facts, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()

@@ -1,0 +1,168 @@
+"""A consortium of three on this machine: certificates, data, ledgers, settings, processes."""
+
+import datetime
+import os
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import tomli_w
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from sordino.ledger import BudgetPolicy, Ledger
+from sordino.parties.consortium import plan_from
+
+NAMES = ("north", "south", "west")
+COMMAND = [sys.executable, "-c", "from sordino.cli import main; main()"]
+
+
+def free_ports(count):
+    held = [socket.socket() for _ in range(count)]
+    for s in held:
+        s.bind(("127.0.0.1", 0))
+    ports = [s.getsockname()[1] for s in held]
+    for s in held:
+        s.close()
+    return ports
+
+
+def authority():
+    """Return the key and the certificate of a new authority."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    return key, _certificate("authority", key, None, key, ca=True)
+
+
+def _certificate(name, key, issuer, signer, ca=False):
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject if issuer is None else issuer.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=2))
+        .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
+        .sign(signer, hashes.SHA256())
+    )
+
+
+def write_credentials(folder, name, issuer_key, issuer):
+    """Write key, certificate and authority as PEM files."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    certificate = _certificate(name, key, issuer, issuer_key)
+    plain = serialization.NoEncryption()
+    pem = serialization.Encoding.PEM
+    (folder / "key.pem").write_bytes(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
+    (folder / "certificate.pem").write_bytes(certificate.public_bytes(pem))
+    (folder / "authority.pem").write_bytes(issuer.public_bytes(pem))
+
+
+@dataclass
+class Consortium:
+    """Three members in folders of their own."""
+
+    folder: Path
+    records: int = 60
+    features: int = 4
+    task: dict = field(default_factory=dict)
+    epsilon: float = 1.0
+    budget: float = 4.0
+    mode: str = "noise-inside"
+    message: float = 10.0
+    control: bool = False
+
+    def __post_init__(self):
+        self.key, self.certificate = authority()
+        self.ports = free_ports(6)
+        public = np.random.default_rng(5)
+        weights = public.standard_normal(self.features)
+        for i, name in enumerate(NAMES):
+            home = self.folder / name
+            home.mkdir(parents=True)
+            write_credentials(home, name, self.key, self.certificate)
+            x = public.standard_normal((self.records, self.features)) / np.sqrt(self.features)
+            np.savez(home / "data.npz", X=x, y=np.where(x @ weights > 0, 1.0, -1.0))
+            with Ledger.open(home / "ledger.sqlite") as ledger:
+                ledger.create("patients", BudgetPolicy(epsilon=self.budget, delta=1e-5))
+            self.write_config(i)
+        self.plan_path = self.replan()
+
+    def write_config(self, i, **policy):
+        home = self.folder / NAMES[i]
+        text = {
+            "party": {"name": NAMES[i], "state": "state", "control": f"127.0.0.1:{self.ports[3 + i]}"},
+            "tls": {"certificate": "certificate.pem", "key": "key.pem", "authorities": "authority.pem"},
+            "data": {"path": "data.npz", "dataset": "patients"},
+            "ledger": {"path": "ledger.sqlite"},
+            "policy": {"max_epsilon": 2.0, "max_delta": 1e-5, **policy},
+            "limits": {"connect": 20.0, "message": self.message},
+        }
+        (home / "party.toml").write_text(tomli_w.dumps(text))
+
+    def replan(self, name="plan.json", **changes):
+        """Make a plan of its own nonce and return its path."""
+        text = {
+            "name": "three hospitals",
+            "mode": self.mode,
+            "threshold": 1,
+            "budget": {"epsilon": self.epsilon, "delta": 1e-6},
+            "task": {
+                "kind": "gradient",
+                "loss": "logistic",
+                "features": self.features,
+                "solver": "ight",
+                "options": {"max_iter": 3, "step_size": 2.0},
+                **self.task,
+            },
+            "members": [
+                {
+                    "name": member,
+                    "host": "127.0.0.1",
+                    "port": self.ports[i],
+                    "control": f"127.0.0.1:{self.ports[3 + i]}",
+                    "records": self.records,
+                    "certificate": f"{member}/certificate.pem",
+                }
+                for i, member in enumerate(NAMES)
+            ],
+            **changes,
+        }
+        (self.folder / "consortium.toml").write_text(tomli_w.dumps(text))
+        path = self.folder / name
+        plan_from(self.folder / "consortium.toml").save(path)
+        return path
+
+    def start(self, i, plan=None, **environment):
+        """Start one member as a process of its own."""
+        config = self.folder / NAMES[i] / "party.toml"
+        command = [*COMMAND, "party", "--config", str(config), "--plan", str(plan or self.plan_path)]
+        return subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        )
+
+    def run(self, plan=None):
+        """Run all members to the end; return their exit codes and what they said."""
+        processes = [self.start(i, plan) for i in range(3)]
+        said = [p.communicate(timeout=120)[0] for p in processes]
+        return [p.returncode for p in processes], said
+
+    def state(self, i, plan=None):
+        from sordino.parties.mpc_plan import JointPlan
+
+        return self.folder / NAMES[i] / "state" / JointPlan.load(plan or self.plan_path).digest
+
+    def history(self, i):
+        with Ledger.open(self.folder / NAMES[i] / "ledger.sqlite") as ledger:
+            return ledger.history("patients")
