@@ -97,3 +97,18 @@ def _codes_of(y: Any, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             "Add them to classes= or drop those rows by a public rule."
         )
     return known, codes
+
+
+def class_weights(declared: Any, classes: np.ndarray) -> np.ndarray | None:
+    """Return the declared weight of each class; "balanced" would read the class counts from the data."""
+    if declared is None:
+        return None
+    if not isinstance(declared, Mapping):
+        raise InvalidInputError(
+            "Expected class_weight as a dict of declared constants. 'balanced' would be computed from "
+            "the data: declare the class shares you believe in."
+        )
+    weights = np.array([float(declared.get(label, 1.0)) for label in classes.tolist()])
+    if not np.all((weights > 0) & np.isfinite(weights)):
+        raise InvalidInputError("Expected every class_weight to be a positive number.")
+    return weights / weights.max()  # a weight above one would only be clipped away again

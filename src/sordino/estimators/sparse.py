@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,17 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.errors import InvalidInputError
-from sordino.estimators.checks import check_count, check_data, check_mapping, check_positive, encode_labels
+from sordino.estimators.checks import (
+    check_count,
+    check_data,
+    check_mapping,
+    check_positive,
+    class_weights,
+    encode_labels,
+)
 from sordino.estimators.fitting import Budget, run_privately
 from sordino.estimators.paper import paper_noise
-from sordino.execute import LocalExecutor
+from sordino.execute import GroupedExecutor, LocalExecutor
 from sordino.kernel import Relation, SparseVector
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
@@ -21,6 +29,8 @@ from sordino.solvers import Options, make_solver
 
 _SAMPLINGS = ("poisson", "fixed")
 _NOISES = ("sound", "paper")
+_WEIGHTED = ("auto", "ight", "sgd-ht", "svrg-ht", "scsg-ht")
+_PER_PERSON = _WEIGHTED
 
 
 class _SparseLinear(BaseEstimator):
@@ -83,12 +93,27 @@ class _SparseLinear(BaseEstimator):
         return np.flatnonzero(np.any(np.atleast_2d(self.coef_) != 0, axis=0))
 
     def _fit(
-        self, X: Any, targets: np.ndarray, loss: str, outputs: int, public: tuple[str, ...]
+        self,
+        X: Any,
+        targets: np.ndarray,
+        loss: str,
+        outputs: int,
+        public: tuple[str, ...],
+        weights: np.ndarray | None = None,
+        groups: Any = None,
     ) -> np.ndarray:
-        budget = Budget.checked(self.epsilon, self.delta, X.shape[0], self.ledger, self.dataset_id)
-        problem = self._problem(X.shape, loss, outputs, budget)
-        solver = make_solver(self.solver, problem, self._options(problem))
-        executor = LocalExecutor(X, targets, self.data_norm, problem.intercept)
+        executor: Any = LocalExecutor(
+            X, targets, _data_norm(self.data_norm), 1.0 if self.fit_intercept else 0.0, weights
+        )
+        if groups is not None:
+            executor = GroupedExecutor(executor, groups)
+        n = executor.population
+        budget = Budget.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
+        problem = self._problem((n, X.shape[1]), loss, outputs, budget)
+        if groups is not None:
+            problem = replace(problem, unit="person")
+        self._check_weighting(weights is not None, groups is not None)
+        solver = make_solver(self._solver_name(groups is not None), problem, self._options(problem))
         paper = paper_noise(self.solver, solver, problem, budget) if self.noise == "paper" else None
         fitted = run_privately(
             solver,
@@ -108,11 +133,6 @@ class _SparseLinear(BaseEstimator):
         relation = Relation.parse(self.relation)
         _among("sampling", self.sampling, _SAMPLINGS)
         _among("noise", self.noise, _NOISES)
-        data_norm = check_positive(
-            "data_norm",
-            self.data_norm,
-            "Pass a public bound on the row norms (rows are clipped to it); computing it from X would leak.",
-        )
         if not 0 <= self.ridge < np.inf:
             raise InvalidInputError(f"Expected ridge >= 0, got {self.ridge}.")
         return Problem(
@@ -122,12 +142,22 @@ class _SparseLinear(BaseEstimator):
             budget.epsilon,
             budget.delta,
             outputs=outputs,
-            data_norm=data_norm,
+            data_norm=_data_norm(self.data_norm),
             intercept=1.0 if self.fit_intercept else 0.0,
             ridge=float(self.ridge),
             target_bound=float(getattr(self, "target_bound", 1.0)),
             secure_noise=bool(self.secure_noise),
         )
+
+    def _solver_name(self, grouped: bool) -> str:
+        """Return the solver; per person, the automatic one is full-batch thresholding."""
+        return "ight" if grouped and self.solver == "auto" else self.solver
+
+    def _check_weighting(self, weighted: bool, grouped: bool) -> None:
+        allowed = _PER_PERSON if grouped else _WEIGHTED
+        if (weighted or grouped) and self.solver not in allowed:
+            what = "groups" if grouped else "weights"
+            raise InvalidInputError(f"Expected a solver in {allowed} with {what}, got {self.solver!r}.")
 
     def _options(self, problem: Problem) -> Options:
         free = problem.features * problem.outputs
@@ -167,6 +197,7 @@ class SparseLogisticRegression(ClassifierMixin, _SparseLinear):
         ``"sgd-ht"`` (mini-batches); the documentation has a page on each.
     data_norm : rows are clipped to this Euclidean norm; a public bound, never the data's own maximum.
     classes : the class labels; None takes those seen, which the report lists as assumed public.
+    class_weight : declared weights of the classes, a dict; they scale the losses before the clip.
     fit_intercept : add a coefficient that is never thresholded.
     ridge : weight of the squared norm, outside the clip and so free.
     relation : ``"add-remove"`` (n is public) or ``"replace-one"``.
@@ -205,6 +236,7 @@ class SparseLogisticRegression(ClassifierMixin, _SparseLinear):
         solver: str = "auto",
         data_norm: float = 1.0,
         classes: Any = None,
+        class_weight: Any = None,
         fit_intercept: bool = True,
         ridge: float = 0.0,
         relation: str = "add-remove",
@@ -244,20 +276,27 @@ class SparseLogisticRegression(ClassifierMixin, _SparseLinear):
             verbose,
         )
         self.classes = classes
+        self.class_weight = class_weight
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # a few dozen rows cannot be learnt from privately
         return tags
 
-    def fit(self, X: Any, y: Any) -> SparseLogisticRegression:
-        """Fit the model; the budget is spent here."""
+    def fit(self, X: Any, y: Any, *, groups: Any = None) -> SparseLogisticRegression:
+        """Fit the model; the budget is spent here.
+
+        With ``groups``, the owner of each row, the unit of privacy is a person: the summed contribution of
+        a person is clipped, persons are sampled, and the number of persons is public.
+        """
         X, y = check_data(self, X, y)
         codes, self.classes_, said = encode_labels(y, self.classes)
+        weights = class_weights(self.class_weight, self.classes_)
         two = self.classes_.size == 2
         targets = 2.0 * codes - 1.0 if two else codes.astype(float)
         loss, outputs = ("logistic", 1) if two else ("multinomial", self.classes_.size)
-        w = np.atleast_2d(self._fit(X, targets, loss, outputs, (said,)))
+        rows = None if weights is None else weights[codes]
+        w = np.atleast_2d(self._fit(X, targets, loss, outputs, (said,), rows, groups))
         self.coef_ = np.ascontiguousarray(w[:, : X.shape[1]])
         self.intercept_ = w[:, -1].copy() if self.fit_intercept else np.zeros(len(w))
         return self
@@ -358,8 +397,8 @@ class SparseLinearRegression(RegressorMixin, _SparseLinear):
         tags.regressor_tags.poor_score = True  # a few dozen rows cannot be learnt from privately
         return tags
 
-    def fit(self, X: Any, y: Any) -> SparseLinearRegression:
-        """Fit the model; the budget is spent here."""
+    def fit(self, X: Any, y: Any, *, groups: Any = None) -> SparseLinearRegression:
+        """Fit the model; the budget is spent here. ``groups`` as for the classifier."""
         X, y = check_data(self, X, y, y_numeric=True)
         bound = check_positive(
             "target_bound",
@@ -378,9 +417,17 @@ class SparseLinearRegression(RegressorMixin, _SparseLinear):
         return self._decision(X)[:, 0]
 
 
+def _data_norm(value: Any) -> float:
+    return check_positive(
+        "data_norm",
+        value,
+        "Pass a public bound on the row norms (rows are clipped to it); computing it from X would leak.",
+    )
+
+
 def _public_facts(problem: Problem) -> tuple[str, ...]:
     return (
-        f"number of records: {problem.population}",
+        f"number of {problem.unit}s: {problem.population}",
         f"number of features: {problem.features}",
         f"data_norm = {problem.data_norm:g} (rows are clipped to it)",
     )

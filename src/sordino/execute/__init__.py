@@ -1,5 +1,6 @@
 """Where the data lives."""
 
+from sordino.execute.grouped import GroupedExecutor
 from sordino.execute.local import LocalExecutor
 
-__all__ = ["LocalExecutor"]
+__all__ = ["GroupedExecutor", "LocalExecutor"]

@@ -28,12 +28,14 @@ class LocalExecutor:
     targets : one number per row; None when there is nothing to predict.
     data_norm : rows are clipped to this Euclidean norm; None when the query bounds rows itself.
     intercept : the constant of the intercept column, 0 for none.
+    weights : of the records' losses, applied before the clip, so they do not change the sensitivity.
     """
 
     matrix: Any = field(repr=False)
     targets: NDArray[np.float64] | None = field(repr=False, default=None)
     data_norm: float | None = 1.0
     intercept: float = 0.0
+    weights: NDArray[np.float64] | None = field(repr=False, default=None)
     _norms: Any = field(init=False, repr=False)
     _scale: Any = field(init=False, repr=False)
     _all: Any = field(init=False, repr=False, default=None)
@@ -49,10 +51,10 @@ class LocalExecutor:
         targets = _as_targets(self.targets, len(raw))
         good = np.isfinite(raw) & np.isfinite(targets)
         scale = _clip_factors(np.where(good, raw, 0.0), self.data_norm)
-        # A record that is not finite becomes a zero row whose norm is nan: queries let it contribute zero.
+        # A record that is not finite becomes a zero row, norm and target nan: it contributes zero.
         norms = np.where(good, np.hypot(np.where(good, raw, 0.0) * scale, self.intercept), np.nan)
         object.__setattr__(self, "matrix", matrix if good.all() else _zeroed(matrix, good))
-        object.__setattr__(self, "targets", targets)
+        object.__setattr__(self, "targets", np.where(good, targets, np.nan))
         object.__setattr__(self, "_scale", scale)
         object.__setattr__(self, "_norms", norms)
 
@@ -98,6 +100,7 @@ class LocalExecutor:
             self._scale[pick],
             self.intercept,
             int(self.matrix.shape[1]),
+            weights=None if self.weights is None else self.weights[pick],
             **more,
         )
 

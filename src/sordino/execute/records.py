@@ -7,7 +7,7 @@ column that is never stored.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,7 @@ class Records:
     scale: Floats
     intercept: float
     features: int
+    weights: Floats | None = field(default=None, kw_only=True)
 
     @property
     def columns(self) -> int:
@@ -313,7 +314,7 @@ class LazyRecords:
 
     def __init__(self, base: CsrRecords) -> None:
         self._base = base
-        self.targets, self.norms = base.targets, base.norms
+        self.targets, self.norms, self.weights = base.targets, base.norms, base.weights
 
     @property
     def peaks(self) -> Floats:

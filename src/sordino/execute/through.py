@@ -23,7 +23,7 @@ class AffineView:
     def __init__(self, base: Any, affine: Any) -> None:
         self._base, self._affine = base, affine
         self._offset = affine.scale * affine.shift
-        self.targets = base.targets
+        self.targets, self.weights = base.targets, base.weights
         self.sizes = self._sizes()
         with np.errstate(divide="ignore"):
             self._clip = np.where(self.sizes > 1.0, 1.0 / self.sizes, 1.0)

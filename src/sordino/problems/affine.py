@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.kernel import ClippedSum, Relation
-from sordino.problems.glm import check_clip, clip_residuals
+from sordino.problems.glm import check_clip, clip_residuals, weighted
 from sordino.problems.losses import Loss
 
 Floats = NDArray[np.float64]
@@ -131,6 +131,6 @@ class AffineGradient(ClippedSum):
         """Return the clipped sum, or its entries on the mask."""
         w, affine, mask, target_scale = params
         view = records.through(affine)
-        residual = self.loss.residual(view.margins(w), view.targets / target_scale)
+        residual = weighted(self.loss.residual(view.margins(w), view.targets / target_scale), view.weights)
         value = view.weighted_sum(clip_residuals(residual, view.norms, self.clip))
         return value if mask is None else value[mask]

@@ -39,7 +39,7 @@ class GlmGradient(ClippedSum):
 
     def evaluate(self, records: Any, params: Any) -> Any:
         """Return the clipped sum at the point ``params``."""
-        return records.weighted_sum(self._coefficients(records, params))
+        return unit_sum(records, self._coefficients(records, params), self.clip)
 
     def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> NDArray[np.int64]:
         """Return the sum of contributions truncated towards zero to multiples of ``spacing``."""
@@ -74,7 +74,7 @@ class GlmDifference(ClippedSum):
 
     def evaluate(self, records: Any, params: Any) -> Any:
         """Return the clipped sum of differences."""
-        return records.weighted_sum(self._coefficients(records, params))
+        return unit_sum(records, self._coefficients(records, params), self.contribution(params))
 
     def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> NDArray[np.int64]:
         """Return the sum of differences truncated towards zero to multiples of ``spacing``."""
@@ -89,10 +89,24 @@ class GlmDifference(ClippedSum):
         return clip_residuals(difference, records.norms, self.contribution(params))
 
 
+def unit_sum(records: Any, coefficients: Floats, bound: float) -> Any:
+    """Return the sum of clipped records; where a person owns several, the person's sum is clipped too."""
+    if hasattr(type(records), "clipped_unit_sum"):
+        return records.clipped_unit_sum(coefficients, bound)
+    return records.weighted_sum(coefficients)
+
+
 def residuals(loss: Loss, records: Any, w: Any) -> Floats:
     """Return the residual of each record; what is not a number is dealt with by the clip."""
     with np.errstate(over="ignore", invalid="ignore"):
-        return loss.residual(records.margins(w), records.targets)
+        return weighted(loss.residual(records.margins(w), records.targets), records.weights)
+
+
+def weighted(residual: Floats, weights: Floats | None) -> Floats:
+    """Weigh residuals before they are clipped, so that weights leave the sensitivity as it is."""
+    if weights is None:
+        return residual
+    return residual * (weights if residual.ndim == 1 else weights[:, None])
 
 
 def clip_residuals(residual: Floats, norms: Floats, clip: float) -> Floats:

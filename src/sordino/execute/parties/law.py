@@ -1,9 +1,9 @@
 r"""The noise that is drawn inside the computation, and how far it is from a Gaussian.
 
 The noise of a coordinate is ``step * G + V_1 + ... + V_h``. G has almost the discrete Gaussian law of
-variance 30 and is drawn from the secret random signs of all parties, so nobody knows it; each ``V_j`` is an exactly
-rounded Gaussian that one party draws, with a variance of ``2 step^2``. Whoever knows all but one of the
-``V_j`` is left with ``step * G + V``, which is a rounded Gaussian of variance ``32 step^2`` but for
+variance 30 and is drawn from the secret random signs of all parties, so nobody knows it; each ``V_j`` is
+an exactly rounded Gaussian that one party draws, with a variance of ``2 step^2``. Whoever knows all but one
+of the ``V_j`` is left with ``step * G + V``, which is a rounded Gaussian of variance ``32 step^2`` but for
 :meth:`CoarseLaw.distance`: one copy of noise and a sixteenth for each further ``V_j``.
 
 The proof is in ``docs/parties/noise-proof.md``.

@@ -92,6 +92,7 @@ class Mesh:
         self.ready: asyncio.Future[None] = loop.create_future()
         self.failure: PartyError | None = None
         self.closing = False
+        self.notes: list[str] = []  # of callers who were turned away: they cannot stop a run
         self._failed: asyncio.Future[None] = loop.create_future()
 
     def who(self, peer: int | None) -> str:
@@ -133,7 +134,8 @@ class Mesh:
         return (missing or silent or [None])[0]
 
     def _overdue(self, seconds: float, what: str) -> str:
-        return f"{what}: no message from {self.who(self._slow())} for {seconds:g} s. Nothing more is opened."
+        seen = "".join(f" {note}" for note in dict.fromkeys(self.notes))
+        return f"{what}: no message from {self.who(self._slow())} for {seconds:g} s.{seen}"
 
     def close(self) -> None:
         """Close every link."""
@@ -172,10 +174,18 @@ class Link(asyncio.Protocol):
                 f"Refused a connection that claims to be party {peer}, which cannot call.", None
             )
         if self.encrypted and peer_fingerprint(self.transport) != members[peer].fingerprint:
-            return self._refuse(
+            return self._turn_away(
                 f"Refused {self.mesh.who(peer)}: its certificate is not the one that the plan pins.", peer
             )
         return True
+
+    def _turn_away(self, message: str, peer: int | None) -> bool:
+        """Refuse whom we called for good; of callers only make a note, the right one may still come."""
+        if self.peer_pid is not None:
+            return self._refuse(message, peer)
+        self.mesh.notes.append(message)
+        self.transport.abort()
+        return False
 
     def _refuse(self, message: str, peer: int | None) -> bool:
         self.transport.abort()
@@ -206,9 +216,7 @@ class Link(asyncio.Protocol):
         while len(self._raw) >= _HEADER.size:
             label, length = _HEADER.unpack_from(self._raw)
             if length > MAX_PAYLOAD:
-                self._refuse(
-                    f"{self.mesh.who(self.peer_pid)} announced a message of {length} bytes.", self.peer_pid
-                )
+                self._blame(f"announced a message of {length} bytes")
                 return
             if len(self._raw) < _HEADER.size + length:
                 return
@@ -224,9 +232,7 @@ class Link(asyncio.Protocol):
             if not waiting.done():
                 waiting.set_result(payload)
         elif waiting is not None or len(self._buffers) >= MAX_WAITING:
-            self._refuse(
-                f"{self.mesh.who(self.peer_pid)} repeated a message or sent too many.", self.peer_pid
-            )
+            self._blame("repeated a message or sent too many")
         else:
             self._buffers[label] = payload
 
@@ -246,7 +252,10 @@ class Link(asyncio.Protocol):
             self._gone()
 
     def _gone(self) -> None:
-        self.mesh.fail(f"{self.mesh.who(self.peer_pid)} closed its connection.", self.peer_pid)
+        self._blame("closed its connection")
+
+    def _blame(self, what: str) -> None:
+        self._refuse(f"{self.mesh.who(self.peer_pid)} {what}.", self.peer_pid)
 
     def close_connection(self) -> None:
         """Close the connection."""
@@ -265,9 +274,8 @@ async def connect(mesh: Mesh, credentials: Credentials | None, listen: str | Non
         )
     try:
         context = credentials.context(server=False) if credentials else None
-        await asyncio.gather(
-            *(_call(mesh, peer, context) for peer in range(mesh.index + 1, len(mesh.members)))
-        )
+        larger = range(mesh.index + 1, len(mesh.members))
+        await asyncio.gather(*(_call(mesh, peer, context) for peer in larger))
         await mesh.ready
     finally:
         if server is not None:

@@ -7,6 +7,8 @@ made for given members over our own links, and shares travel as fixed-width inte
 from __future__ import annotations
 
 import asyncio
+import importlib
+import ssl
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -218,7 +220,9 @@ def _runtime(mesh: Mesh, threshold: int) -> tuple[Any, _Wire]:
 
 def _note(mesh: Mesh, context: dict[str, Any]) -> None:
     error = context.get("exception")
-    if isinstance(error, PartyError):
+    if isinstance(error, ssl.SSLError) and not mesh.ready.done():
+        mesh.notes.append(f"A caller failed the TLS handshake ({error.reason}).")
+    elif isinstance(error, PartyError):
         mesh.fail(str(error))
     elif error is not None and not isinstance(error, (asyncio.CancelledError, ConnectionError)):
         mesh.fail(f"The computation failed: {type(error).__name__}. A message of a peer was not understood.")
@@ -228,7 +232,7 @@ def _import_mpyc() -> dict[str, Any]:
     """Import MPyC without letting it read our command line."""
     kept, sys.argv = sys.argv, ["sordino", "--no-log"]
     try:
-        import mpyc.runtime
+        importlib.import_module("mpyc.runtime")
     except ImportError:
         raise require_extra("mpyc", "mpc") from None
     finally:

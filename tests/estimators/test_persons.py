@@ -1,0 +1,137 @@
+"""One person, many rows: the unit of privacy is the person."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import sparse
+
+from sordino import SparseLinearRegression, SparseLogisticRegression
+from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.execute import GroupedExecutor, LocalExecutor
+from sordino.problems.glm import GlmDifference, GlmGradient
+from sordino.problems.losses import Logistic, Multinomial
+from sordino.testing import seeded_noise_not_private
+
+
+def rows(n=60, d=4, persons=9, seed=0):
+    public = np.random.default_rng(seed)
+    X = public.normal(size=(n, d)) * public.choice([0.01, 1, 100], size=(n, 1))
+    return X, public.choice([-1.0, 1.0], n), public.integers(0, persons, n)
+
+
+def gradient(X, y, groups, w, clip, kind, intercept=0.5):
+    executor = GroupedExecutor(LocalExecutor(kind(X), y, 3.0, intercept), groups)
+    return GlmGradient(Logistic(), clip).evaluate(executor.records(None), w)
+
+
+@given(seed=st.integers(0, 10_000), clip=st.sampled_from([0.3, 2.0]), sparse_rows=st.booleans())
+def test_a_person_with_any_number_of_rows_moves_the_sum_at_most_by_the_clip(seed, clip, sparse_rows):
+    X, y, groups = rows(seed=seed)
+    w = np.random.default_rng(seed + 1).normal(size=5)
+    kind = sparse.csr_matrix if sparse_rows else np.array
+    whole = gradient(X, y, groups, w, clip, kind)
+    left = groups != groups[0]
+    without = gradient(X[left], y[left], groups[left], w, clip, kind)
+    assert np.linalg.norm(whole - without) <= clip * (1 + 1e-9)
+
+
+def test_a_person_of_many_equal_rows_attains_the_clip():
+    X, y, groups = np.ones((50, 2)), np.ones(50), np.zeros(50)
+    moved = gradient(X, y, groups, np.zeros(3), 0.7, np.array)
+    assert np.linalg.norm(moved) == pytest.approx(0.7)
+
+
+def test_the_sum_is_clipped_and_not_each_row():
+    X, y, groups = np.array([[2.0, 0.0], [-2.0, 0.0]]), np.ones(2), np.zeros(2)
+    moved = gradient(X, y, groups, np.zeros(2), 0.4, np.array, intercept=0.0)
+    np.testing.assert_allclose(moved, 0, atol=1e-12)  # the two rows cancel within the person
+
+
+@pytest.mark.parametrize("block", [7, 1 << 18])
+def test_persons_that_straddle_blocks_are_clipped_as_one(block, monkeypatch):
+    monkeypatch.setattr("sordino.execute.records._BLOCK", block)
+    X, y, groups = rows()
+    executor = GroupedExecutor(LocalExecutor(X, y, 3.0, 0.5), groups)
+    records = executor.records(None)
+    coefficients = np.random.default_rng(3).normal(size=60)
+    order = np.argsort(groups, kind="stable")
+    scaled = np.hstack([X * np.minimum(1, 3 / np.linalg.norm(X, axis=1))[:, None], np.full((60, 1), 0.5)])
+    sums = np.zeros((9, 5))
+    np.add.at(sums, groups[order], coefficients[:, None] * scaled[order])
+    np.testing.assert_allclose(records._squares(coefficients), np.square(sums).sum(axis=1))
+
+
+def test_several_outputs_of_a_person_are_clipped_together():
+    X, _, groups = rows()
+    codes = np.random.default_rng(2).integers(0, 3, 60).astype(float)
+    executor = GroupedExecutor(LocalExecutor(X, codes, 3.0, 0.5), groups)
+    one = executor.records(np.array([2]))
+    value = GlmGradient(Multinomial(), 0.6).evaluate(one, np.zeros((3, 5)))
+    assert np.linalg.norm(value) == pytest.approx(0.6, rel=1e-6)
+
+
+def test_differences_of_a_person_are_clipped_at_their_own_bound():
+    X, y, groups = rows()
+    executor = GroupedExecutor(LocalExecutor(X, y, 3.0, 0.5), groups)
+    query, points = GlmDifference(Logistic(), 0.8, 3.05), (np.full(5, 0.01), np.zeros(5))
+    value = query.evaluate(executor.records(np.array([1])), points)
+    assert np.linalg.norm(value) <= query.contribution(points) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("solver", ["auto", "ight", "sgd-ht", "svrg-ht", "scsg-ht"])
+def test_the_report_says_person_and_the_number_of_persons(solver):
+    public = np.random.default_rng(0)
+    X = public.normal(size=(900, 3))
+    y, groups = (X[:, 0] > 0).astype(int), np.arange(900) // 3
+    model = SparseLogisticRegression(epsilon=20.0, solver=solver).fit(X, y, groups=groups)
+    assert model.privacy_.unit == "person"
+    assert "number of persons: 300" in model.privacy_.public
+    assert model.score(X, y) > 0.6
+
+
+def test_one_row_a_person_is_the_ordinary_fit():
+    public = np.random.default_rng(0)
+    X, y = public.normal(size=(200, 3)), public.normal(size=200)
+    coefs = []
+    for groups in (None, np.arange(200)):
+        with seeded_noise_not_private(4):
+            coefs.append(SparseLinearRegression(solver="ight").fit(X, y, groups=groups).coef_)
+    np.testing.assert_allclose(*coefs, rtol=1e-9)
+
+
+def test_solvers_without_a_proof_for_persons_are_refused():
+    X, y, groups = rows()
+    with pytest.raises(InvalidInputError, match="with groups"):
+        SparseLogisticRegression(solver="frank-wolfe").fit(X, y, groups=groups)
+    with pytest.raises(UnsupportedError, match="not proven for groups"):
+        _ = GroupedExecutor(LocalExecutor(X, y), groups).records(None).weighted_sum
+    with pytest.raises(InvalidInputError, match="one group per record"):
+        SparseLogisticRegression(solver="ight").fit(X, y, groups=groups[:-1])
+
+
+def test_class_weights_scale_before_the_clip():
+    X, y, _ = rows()
+    weights = np.where(y > 0, 50.0, 1.0)
+    weighted = LocalExecutor(X, y, 3.0, 0.5, weights).records(None)
+    query = GlmGradient(Logistic(), 0.2)
+    coefficients = query._coefficients(weighted, np.zeros(5))
+    assert np.max(np.abs(coefficients) * weighted.norms) <= 0.2
+    plain = query._coefficients(LocalExecutor(X, y, 3.0, 0.5).records(None), np.zeros(5))
+    small = np.abs(plain) * weighted.norms < 0.2 / 60
+    np.testing.assert_allclose(coefficients[small], (weights * plain)[small])
+
+
+def test_class_weights_move_the_decision_and_balanced_is_refused():
+    public = np.random.default_rng(0)
+    X = public.normal(size=(4000, 3)) / 3
+    y = (X[:, 0] + public.normal(size=4000) > 1.2).astype(int)
+    shares = [
+        SparseLogisticRegression(epsilon=20.0, class_weight=w).fit(X, y).predict(X).mean()
+        for w in (None, {0: 1.0, 1: 8.0})
+    ]
+    assert shares[1] > shares[0] + 0.1
+    with pytest.raises(InvalidInputError, match="declared constants"):
+        SparseLogisticRegression(class_weight="balanced").fit(X, y)
