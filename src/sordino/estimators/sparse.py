@@ -26,6 +26,7 @@ from sordino.kernel import Relation, SparseVector
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.solvers import Options, make_solver
+from sordino.solvers.base import Estimate
 
 _SAMPLINGS = ("poisson", "fixed")
 _NOISES = ("sound", "paper")
@@ -126,7 +127,10 @@ class _SparseLinear(BaseEstimator):
             description=f"{type(self).__name__} ({self.solver})",
         )
         self.privacy_, self.n_iter_ = fitted.report, fitted.steps
-        w = fitted.result
+        w, noise = fitted.result, None
+        if isinstance(w, Estimate):
+            w, noise = w.value, w.noise
+        self.coef_noise_ = noise
         return w.to_dense() if isinstance(w, SparseVector) else w
 
     def _problem(self, shape: tuple[int, int], loss: str, outputs: int, budget: Budget) -> Problem:
@@ -214,6 +218,8 @@ class SparseLogisticRegression(ClassifierMixin, _SparseLinear):
     ----------
     coef_, intercept_, classes_, n_iter_, n_features_in_, feature_names_in_, support_
     privacy_ : the :class:`sordino.PrivacyReport` of the fit.
+    coef_noise_ : the standard deviation of the noise in each coefficient, None where the solver does not
+        know it; public, because it is computed from the plan and from released numbers.
 
     **Privacy.** ``coef_`` and ``intercept_`` are (epsilon, delta)-DP for one record; see ``privacy_``.
 

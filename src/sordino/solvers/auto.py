@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sordino.kernel import Curator, Full, Plan, Release
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeCounts
 from sordino.problems.problem import Problem
-from sordino.solvers.base import Options, Solver
+from sordino.solvers.base import Estimate, Options, Solver
 from sordino.solvers.descent import Noise, NoisyDescent, masked, noise_limited_step
 from sordino.solvers.ight import Ight
 
@@ -92,14 +92,18 @@ class Auto:
         affine = self._mapped(curator, problem)
         view = (affine, None, self._target_unit(curator, problem))
         w = start = np.zeros(problem.shape)
-        for w in self._descent(curator, problem, "gradient", view).path(start, self.steps):
+        descent = self._descent(curator, problem, "gradient", view)
+        for w in descent.path(start, self.steps):
             yield w
+        noise = descent.noise_std * affine.scale
         if self.sparsity is not None:
             view, start = self._narrowed(curator, problem, view, w)
-            for w in self._descent(curator, problem, "polish", view).path(start, self.polish_steps):
+            descent = self._descent(curator, problem, "polish", view)
+            for w in descent.path(start, self.polish_steps):
                 yield w
+            noise = np.where(view[0].scale > 0, np.hypot(noise, descent.noise_std * view[0].scale), 0.0)
         affine, _, unit = view
-        yield affine.coefficients(w, problem.intercept) * unit
+        yield Estimate(affine.coefficients(w, problem.intercept) * unit, noise * unit)
 
     def _narrowed(self, curator: Curator, problem: Problem, view: Any, w: Floats) -> tuple[Any, Floats]:
         """Keep the largest coefficients; restricted rows are smaller, so measure them again."""

@@ -21,6 +21,14 @@ class Solver(Protocol):
         """Yield the iterates; the last one is the result."""
 
 
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """A result with the public standard deviation of the noise in each of its numbers."""
+
+    value: Any
+    noise: Any
+
+
 @dataclass(frozen=True)
 class Options:
     """What a user may fix; None means: by a rule that looks at public facts only.

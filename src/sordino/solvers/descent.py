@@ -59,6 +59,13 @@ class NoisyDescent:
             w = w + velocity
             yield w
 
+    @property
+    def noise_std(self) -> float:
+        """The noise that the taken steps put into a coordinate, but for what curvature took away again."""
+        left = len(self.taken) - np.arange(len(self.taken))
+        weights = np.array(self.taken) * (1 - MOMENTUM**left) / (1 - MOMENTUM)
+        return self.noise.std * float(np.sqrt(np.square(weights).sum()))
+
 
 def _curvature(moved: Floats, changed: Floats, step: float, noise: Noise) -> float:
     length = float(np.square(moved).sum())  # not vdot: BLAS threads cost more than they save here

@@ -1,0 +1,40 @@
+"""Plots of private PCA; everything drawn was released."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from sordino.estimators.pca import PCA
+
+
+def scree_plot(pca: PCA, ax: Any = None, deviations: float = 2.0) -> Any:
+    """Draw the released eigenvalues with their noise, and what the axes capture.
+
+    The grey area is what noise alone would show: an eigenvalue inside it says nothing. The band is
+    ``deviations`` standard deviations of the noise of an eigenvalue.
+
+    Parameters
+    ----------
+    pca : a fitted :class:`sordino.PCA`.
+    ax : Matplotlib axes; None makes new ones.
+    deviations : the half width of the band.
+
+    **Privacy.** Only attributes of the fitted model are read, so the plot is as private as the model.
+    """
+    if ax is None:
+        from matplotlib.figure import Figure
+
+        ax = Figure(figsize=(6, 3.5), layout="constrained").add_subplot()
+    values = np.asarray(pca.noisy_eigenvalues_)
+    number = np.arange(1, values.size + 1)
+    width = deviations * pca.eigenvalue_noise_
+    ax.axhspan(0.0, pca.noise_edge_, color="0.9", label="noise alone")
+    ax.fill_between(number, values - width, values + width, alpha=0.3, label=f"released ± {deviations:g} sd")
+    ax.plot(number, values, ".-", label="released eigenvalue")
+    kept = np.arange(1, pca.n_components_ + 1)
+    ax.plot(kept, pca.explained_variance_, "k_", label="captured variance")
+    ax.set(xlabel="axis", ylabel="variance")
+    ax.legend()
+    return ax
