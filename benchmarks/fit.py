@@ -46,8 +46,8 @@ def main() -> None:
         cpu, extra = time.process_time() - start, peak() - before
         floor = STEPS * 2 * size / 1024
         print(
-            f"{solver:>5}: {ROWS:,} x {COLUMNS:,}, {NONZEROS} non-zeros a row, {STEPS} steps: {cpu:.2f} s CPU "
-            f"(bar 3), memory beyond the data's {size:.0f} MB: {extra:.0f} MB (bar 150); "
+            f"{solver:>5}: {ROWS:,} x {COLUMNS:,}, {NONZEROS} non-zeros a row, {STEPS} steps: {cpu:.2f} s CPU"
+            f" (bar 3), memory beyond the data's {size:.0f} MB: {extra:.0f} MB (bar 150); "
             f"floor: {floor:.1f} GB to read twice a step"
         )
 

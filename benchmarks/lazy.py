@@ -83,7 +83,8 @@ def main() -> None:
         dense = time_steps(executor, features, False, 40 if features < 10**7 else 8)
         lazies[features] = lazy
         print(
-            f"{features:>12,} {floor:>8.0f} {lazy:>8.0f} {dense:>10.0f} {lazy / floor:>10.1f} {dense / lazy:>11.1f}"
+            f"{features:>12,} {floor:>8.0f} {lazy:>8.0f} {dense:>10.0f} {lazy / floor:>10.1f}"
+            f" {dense / lazy:>11.1f}"
         )
     print(f"lazy at 20M / lazy at 47k: {lazies[20_000_000] / lazies[47_000]:.2f} (bar: at most 2.5)")
 
