@@ -30,8 +30,8 @@ from sordino.solvers.base import Estimate
 
 _SAMPLINGS = ("poisson", "fixed")
 _NOISES = ("sound", "paper")
-_WEIGHTED = ("auto", "ight", "sgd-ht", "svrg-ht", "scsg-ht")
-_PER_PERSON = _WEIGHTED
+_PER_PERSON = ("auto", "ight", "sgd-ht", "svrg-ht", "scsg-ht")
+_WEIGHTED = (*_PER_PERSON, "transfer", "frank-wolfe", "two-stage", "peeled", "coordinate")
 
 
 class _SparseLinear(BaseEstimator):
@@ -102,6 +102,7 @@ class _SparseLinear(BaseEstimator):
         public: tuple[str, ...],
         weights: np.ndarray | None = None,
         groups: Any = None,
+        weight_bound: float = 1.0,
     ) -> np.ndarray:
         executor: Any = LocalExecutor(
             X, targets, _data_norm(self.data_norm), 1.0 if self.fit_intercept else 0.0, weights
@@ -110,7 +111,7 @@ class _SparseLinear(BaseEstimator):
             executor = GroupedExecutor(executor, groups)
         n = executor.population
         budget = Budget.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
-        problem = self._problem((n, X.shape[1]), loss, outputs, budget)
+        problem = replace(self._problem((n, X.shape[1]), loss, outputs, budget), weight_bound=weight_bound)
         if groups is not None:
             problem = replace(problem, unit="person")
         self._check_weighting(weights is not None, groups is not None)
@@ -302,7 +303,8 @@ class SparseLogisticRegression(ClassifierMixin, _SparseLinear):
         targets = 2.0 * codes - 1.0 if two else codes.astype(float)
         loss, outputs = ("logistic", 1) if two else ("multinomial", self.classes_.size)
         rows = None if weights is None else weights[codes]
-        w = np.atleast_2d(self._fit(X, targets, loss, outputs, (said,), rows, groups))
+        bound = 1.0 if weights is None else float(weights.max())  # of the declared ones, not of the rows
+        w = np.atleast_2d(self._fit(X, targets, loss, outputs, (said,), rows, groups, bound))
         self.coef_ = np.ascontiguousarray(w[:, : X.shape[1]])
         self.intercept_ = w[:, -1].copy() if self.fit_intercept else np.zeros(len(w))
         return self

@@ -130,6 +130,9 @@ class Records:
         edge = np.linspace(0, self.count, parts + 1).astype(np.int64)
         return self._sliced(slice(int(edge[index]), int(edge[index + 1])))
 
+    def _weights(self, rows: slice) -> Floats | None:
+        return None if self.weights is None else self.weights[rows]
+
     def _row_peaks(self) -> Floats:
         raise UnsupportedError("This kind of data has no largest entries.")  # pragma: no cover
 
@@ -212,7 +215,7 @@ class DenseRecords(Records):
 
     def _sliced(self, rows: slice) -> Records:
         picked = (self.matrix[rows], self.targets[rows], self.norms[rows], self.scale[rows])
-        return DenseRecords(*picked, self.intercept, self.features)
+        return DenseRecords(*picked, self.intercept, self.features, weights=self._weights(rows))
 
     def _blocks(self) -> list[slice]:
         n = len(self.matrix)
@@ -266,7 +269,9 @@ class CsrRecords(Records):
 
     def _sliced(self, rows: slice) -> Records:
         picked = (self.matrix, self.targets[rows], self.norms[rows], self.scale[rows])
-        return CsrRecords(*picked, self.intercept, self.features, rows=self.rows[rows])
+        return CsrRecords(
+            *picked, self.intercept, self.features, weights=self._weights(rows), rows=self.rows[rows]
+        )
 
     def gram(self, ball: Any) -> Floats:
         """Return ``sum_i y_i y_i^T`` of the rows measured in a ball, without the intercept."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel import Norm, Relation
-from sordino.problems.glm import check_clip, clip_residuals
+from sordino.problems.glm import check_clip, clip_residuals, residuals
 from sordino.problems.losses import Loss
 from sordino.problems.problem import Problem
 
@@ -45,6 +45,7 @@ class CertifiedMinimiser:
     population: int
     shape: tuple[int, ...]
     row_bound: float
+    weight_bound: float = 1.0
 
     norm = Norm.L2
 
@@ -57,16 +58,18 @@ class CertifiedMinimiser:
                 f"No certified minimiser for the {self.loss.name} loss: its curvature has no bound. "
                 "Use a solver that asks for gradients, for example 'ight'."
             )
-        if len(self.shape) > 1 and self.clip < self.loss.lipschitz * self.row_bound:
+        largest = self.loss.lipschitz * self.row_bound * self.weight_bound
+        if len(self.shape) > 1 and self.clip < largest:
             raise UnsupportedError(
-                f"Expected clip_norm >= {self.loss.lipschitz * self.row_bound:.4g} for several outputs, got "
-                f"{self.clip:g}: clipped gradients of several outputs are not those of a convex loss."
+                f"Expected clip_norm >= {largest:.4g} for several outputs, got {self.clip:g}: clipped "
+                "gradients of several outputs are not those of a convex loss."
             )
 
     @classmethod
     def of(cls, problem: Problem, clip: float, strength: float) -> CertifiedMinimiser:
         """Return the query of a task."""
-        return cls(problem.loss, clip, strength, problem.population, problem.shape, problem.row_bound)
+        facts = problem.population, problem.shape, problem.row_bound, problem.weight_bound
+        return cls(problem.loss, clip, strength, *facts)
 
     @property
     def tolerance(self) -> float:
@@ -93,13 +96,18 @@ class CertifiedMinimiser:
         return found.reshape(self.shape) if params is None else found
 
     @property
+    def record_curvature(self) -> float:
+        """The largest curvature of one record's loss; declared weights multiply it."""
+        return self.loss.curvature * self.weight_bound * self.row_bound**2
+
+    @property
     def _curvature(self) -> float:
-        return self.loss.curvature * self.row_bound**2 + self.strength
+        return self.record_curvature + self.strength
 
     def _gradient(self, records: Any, point: Floats, at: Any) -> Floats:
         w = np.zeros(math.prod(self.shape))
         w[at] = point
-        residual = self.loss.residual(records.margins(w.reshape(self.shape)), records.targets)
+        residual = residuals(self.loss, records, w.reshape(self.shape))
         total = records.weighted_sum(clip_residuals(residual, records.norms, self.clip))
         picked: Floats = total.reshape(-1)[at] / self.population + self.strength * point
         return picked
@@ -179,7 +187,7 @@ class TiltedMinimiser:
     r"""The objective of a :class:`CertifiedMinimiser` for noise inside it; ``params`` = flat coordinates.
 
     **Privacy.** A record's gradient is at most ``clip`` (one output only), see
-    :class:`sordino.kernel.TiltedObjective`; its curvature is at most ``c = curvature * row_bound^2``, so the
+    :class:`sordino.kernel.TiltedObjective`; its curvature is at most c, so the
     determinants of neighbours differ by a factor of at most ``1 + c / (n lam)``.
     """
 
@@ -195,8 +203,7 @@ class TiltedMinimiser:
     def jacobian(self) -> float:
         """The bound on the log of the ratio of determinants."""
         inner = self.minimiser
-        curvature = inner.loss.curvature * inner.row_bound**2
-        return math.log1p(curvature / (inner.population * inner.strength))
+        return math.log1p(inner.record_curvature / (inner.population * inner.strength))
 
     def contribution(self, params: Any = None) -> float:
         """Return the bound on one record's gradient."""
@@ -243,3 +250,10 @@ class Tilted:
         plan = Descent(inner._curvature, inner.strength, self.tolerance / 2, first)
         start = np.zeros(self.size)
         return minimise(lambda t: inner._gradient(self.records, t, self.at) + slope, start, plan)
+
+
+def convex_clip(problem: Problem, clip_norm: float | None) -> float:
+    """Return the asked clip norm, or a bound of the gradient that leaves several outputs unclipped."""
+    if clip_norm is not None:
+        return clip_norm
+    return problem.gradient_bound * (problem.weight_bound if problem.outputs > 1 else 1.0)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from sordino.kernel import Gaussian, Plan, Relation, Release
 from sordino.problems.losses import Loss
+from sordino.problems.penalties import Penalty, Ridge
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,8 @@ class Problem:
     data_norm : the norm to which rows are clipped.
     intercept : the constant of the intercept column, 0 for none.
     ridge : the weight of ``||w||^2 / 2``, added outside the clip.
+    penalty : one more function of the coefficients outside the clip; for the dense solvers.
+    weight_bound : the largest declared weight of a record's loss.
     """
 
     loss: Loss
@@ -37,6 +43,8 @@ class Problem:
     target_bound: float = 1.0
     unit: str = "record"
     secure_noise: bool = False
+    weight_bound: float = 1.0
+    penalty: Penalty | None = None
 
     @property
     def columns(self) -> int:
@@ -64,6 +72,21 @@ class Problem:
         if math.isfinite(self.loss.lipschitz):
             return self.loss.lipschitz * self.row_bound
         return max(self.target_bound, 1e-12) * self.row_bound
+
+    @property
+    def penalties(self) -> tuple[Penalty, ...]:
+        """The functions of the coefficients that are added to the mean loss."""
+        ridge = (Ridge(self.ridge),) if self.ridge else ()
+        return ridge if self.penalty is None else (*ridge, self.penalty)
+
+    @property
+    def penalty_curvature(self) -> float:
+        """The largest second derivative of the penalties."""
+        return sum(p.curvature for p in self.penalties)
+
+    def penalty_gradient(self, w: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the gradient of the penalties: free, ``w`` is released."""
+        return sum((p.gradient(w) for p in self.penalties), np.zeros_like(w))
 
     def gaussian(self, relative: float = 1.0) -> Gaussian:
         """Return the noise of a vector release, not yet calibrated."""

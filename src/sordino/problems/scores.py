@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.kernel import ClippedSum, Norm, Relation, SparseVector
-from sordino.problems.glm import check_clip, clip_residuals
+from sordino.problems.glm import check_clip, clip_residuals, residuals
 from sordino.problems.losses import Loss
 
 Floats = NDArray[np.float64]
@@ -133,7 +133,7 @@ class RestrictedGradient(ClippedSum):
 
 def peak_clipped(loss: Loss, records: Any, w: Any, clip: float) -> Floats:
     """Return residuals scaled so that no entry of a record's gradient exceeds ``clip``."""
-    residual = loss.residual(records.margins(w), records.targets)
+    residual = residuals(loss, records, w)
     peaks = np.where(np.isfinite(records.norms), records.peaks, np.nan)  # a record that is no number counts 0
     if residual.ndim == 1:
         return clip_residuals(residual, peaks, clip)

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from sordino.errors import InvalidInputError
 from sordino.kernel import Curator, Full, Plan, Release, public_generator
-from sordino.problems.minimiser import CertifiedMinimiser, MinimiserResponses
+from sordino.problems.minimiser import CertifiedMinimiser, MinimiserResponses, convex_clip
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, among, count, float_only, positive
 from sordino.solvers.project import hard_threshold
@@ -60,7 +60,7 @@ class Transfer:
         steps = count("student_steps", options.max_iter or extra["student_steps"])
         return cls(
             options.n_nonzero_coefs,
-            options.clip(problem),
+            convex_clip(problem, options.clip_norm),
             positive("strength", strength),
             mode,
             features,

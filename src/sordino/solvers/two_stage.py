@@ -21,7 +21,7 @@ from sordino.kernel import (
     TiltedObjective,
 )
 from sordino.problems.glm import GlmGradient
-from sordino.problems.minimiser import CertifiedMinimiser, TiltedMinimiser
+from sordino.problems.minimiser import CertifiedMinimiser, TiltedMinimiser, convex_clip
 from sordino.problems.problem import Problem
 from sordino.problems.scores import flat_coordinates, intercept_coordinates, without_intercept
 from sordino.solvers.base import Options, among, count, float_only, positive
@@ -103,7 +103,7 @@ class TwoStage:
         strength = _strength(problem, stage2) if extra["strength"] is None else extra["strength"]
         return cls(
             min(free, 10) if options.n_nonzero_coefs is None else options.n_nonzero_coefs,
-            options.clip(problem),
+            convex_clip(problem, options.clip_norm),
             positive("strength", strength),
             count("blocks", blocks, n),
             options.step(problem),
@@ -143,5 +143,5 @@ def _strength(problem: Problem, stage2: str) -> float:
     strength = problem.ridge or STRENGTH
     if stage2 == "output" or not math.isfinite(problem.loss.curvature):
         return strength
-    curvature = problem.loss.curvature * problem.row_bound**2
+    curvature = problem.loss.curvature * problem.weight_bound * problem.row_bound**2
     return max(strength, curvature / (problem.population * math.expm1(min(problem.epsilon, 8.0) / 4)))
