@@ -6,28 +6,42 @@ from collections.abc import Callable
 
 from sordino.errors import InvalidInputError
 from sordino.problems.problem import Problem
+from sordino.solvers.adam import Adam
+from sordino.solvers.agd import Agd
 from sordino.solvers.auto import Auto
 from sordino.solvers.base import Options, Solver
 from sordino.solvers.coordinate import Coordinate
 from sordino.solvers.frank_wolfe import FrankWolfe
+from sordino.solvers.gd import Gd
 from sordino.solvers.heavy.sparse import HeavyTailedSparse
 from sordino.solvers.ight import Ight
 from sordino.solvers.peeled import Peeled
+from sordino.solvers.rrp_sgd import RrpSgd
 from sordino.solvers.scsg_ht import ScsgHt
+from sordino.solvers.sgd import Sgd
 from sordino.solvers.sgd_ht import SgdHt
+from sordino.solvers.srm import Srm
 from sordino.solvers.svrg_ht import SvrgHt
 from sordino.solvers.transfer import Transfer
 from sordino.solvers.two_stage import TwoStage
 
 SOLVERS: dict[str, Callable[[Problem, Options], Solver]] = {
+    "adam": Adam.configured,
+    "agd": Agd.configured,
     "auto": Auto.configured,
     "coordinate": Coordinate.configured,
     "frank-wolfe": FrankWolfe.configured,
+    "gd": Gd.configured,
     "heavy-tailed": HeavyTailedSparse.configured,
     "ight": Ight.configured,
+    "ls-adam": Adam.smooth,
+    "ls-sgd": Sgd.smooth,
     "peeled": Peeled.configured,
+    "rrp-sgd": RrpSgd.configured,
     "scsg-ht": ScsgHt.configured,
+    "sgd": Sgd.configured,
     "sgd-ht": SgdHt.configured,
+    "srm": Srm.configured,
     "svrg-ht": SvrgHt.configured,
     "transfer": Transfer.configured,
     "two-stage": TwoStage.configured,

@@ -62,7 +62,7 @@ class Options:
         """Return the step size: the asked one, or one over the largest curvature."""
         if self.step_size is not None:
             return self.step_size
-        curvature = min(problem.loss.curvature, 1.0) * problem.row_bound**2 + problem.ridge
+        curvature = min(problem.loss.curvature, 1.0) * problem.row_bound**2 + problem.penalty_curvature
         return 1.0 / curvature
 
     def batch(self, problem: Problem, share: int = 200) -> int:
@@ -102,6 +102,15 @@ def count(name: str, value: Any, most: int | None = None) -> int:
         bound = ">= 1" if most is None else f"in [1, {most}]"
         raise InvalidInputError(f"Expected {name} to be a whole number {bound}, got {value!r}.")
     return int(value)
+
+
+def dense_only(options: Options, solver: str) -> None:
+    """Refuse a sparsity that the solver would not keep."""
+    if options.n_nonzero_coefs is not None:
+        raise UnsupportedError(
+            f"Expected n_nonzero_coefs=None, got {options.n_nonzero_coefs}: solver {solver!r} fits dense "
+            "models. Use 'auto' or one of the thresholding solvers, for example 'sgd-ht'."
+        )
 
 
 def float_only(problem: Problem, solver: str) -> None:

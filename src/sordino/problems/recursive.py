@@ -1,0 +1,69 @@
+"""What DP-SRM asks: a little of the gradient and the rest of its change, in one contribution."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.errors import InvalidInputError
+from sordino.kernel import ClippedSum
+from sordino.problems.glm import check_clip, clip_residuals, distance, residuals, unit_sum
+from sordino.problems.losses import Loss
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RecursiveGradient(ClippedSum):
+    r"""``sum_i gamma clip_C1(grad f_i(w)) + (1 - gamma) clip_C2(grad f_i(w) - grad f_i(a))``, params (w, a).
+
+    Gradient and difference are clipped apart, so a record adds at most
+    ``Cbar = gamma C1 + (1 - gamma) C2``. With a finite ``row_bound`` R the second clip shrinks with the
+    step: ``C2,t = min(C2, curvature R^2 ||w - a||)``, which looks at released points only. Both vectors are
+    multiples of the row, so one weighted sum does.
+
+    **Privacy.** Sensitivity Cbar (add-remove) or 2 Cbar (replace-one) in L2, whatever the data.
+    """
+
+    loss: Loss
+    gradient_clip: float
+    difference_clip: float
+    gamma: float
+    row_bound: float = np.inf
+
+    def __post_init__(self) -> None:
+        check_clip(self.gradient_clip)
+        check_clip(self.difference_clip)
+        if not 0 <= self.gamma <= 1:
+            raise InvalidInputError(f"Expected gamma in [0, 1], got {self.gamma}. It is a public constant.")
+
+    def difference_bound(self, params: Any) -> float:
+        """Return C2,t at two released points."""
+        w, anchor = params
+        with np.errstate(invalid="ignore"):
+            reach = self.loss.curvature * self.row_bound**2 * distance(w, anchor)
+        return float(min(self.difference_clip, reach)) if np.isfinite(reach) else self.difference_clip
+
+    def contribution(self, params: Any) -> float:
+        """Return Cbar at two released points."""
+        return self.gamma * self.gradient_clip + (1 - self.gamma) * self.difference_bound(params)
+
+    def evaluate(self, records: Any, params: Any) -> Any:
+        """Return the sum."""
+        return unit_sum(records, self._coefficients(records, params), self.contribution(params))
+
+    def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> NDArray[np.int64]:
+        """Return the sum of contributions truncated towards zero to multiples of ``spacing``."""
+        return records.weighted_integer_sum(self._coefficients(records, params), spacing)
+
+    def _coefficients(self, records: Any, params: Any) -> Floats:
+        w, anchor = params
+        at_anchor, at_w = residuals(self.loss, records, anchor), residuals(self.loss, records, w)
+        with np.errstate(over="ignore", invalid="ignore"):
+            difference = at_w - at_anchor
+        change = clip_residuals(difference, records.norms, self.difference_bound(params))
+        level = clip_residuals(at_w, records.norms, self.gradient_clip)
+        return self.gamma * level + (1 - self.gamma) * change

@@ -1,0 +1,120 @@
+"""DP-AGD: noisy gradient descent that spends more on a gradient only where less does not help."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.kernel import Curator, Full, GumbelTopK, Plan, Release
+from sordino.problems.glm import GlmGradient
+from sordino.problems.line_search import StepScores
+from sordino.problems.problem import Problem
+from sordino.solvers.base import Options, count, dense_only, float_only, positive
+from sordino.solvers.smoothing import checked_strength, smoothed
+
+Floats = NDArray[np.float64]
+GRADIENTS, SEARCHES = 60, 40
+SEARCH_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Agd:
+    r"""Noisy gradients with a private line search; where no step helps, the gradient is asked again.
+
+    A portion is one noisy gradient of fixed price. At a point, portions are averaged; a noisy minimum over
+    ``{0, step sizes}`` of the clipped objective picks the move. Where 0 wins, the number of portions per
+    point grows by ``1 + growth``, the missing ones are asked at the same point and averaged in (the price of
+    the difference), and the search is repeated. The run ends when portions or searches are spent.
+
+    **Privacy.** This is a zCDP filter in whole portions: ``portions`` Gaussian releases and ``searches``
+    Gumbel selections of fixed prices are planned and paid for. Where they are asked depends on released
+    values only, which adaptive composition allows; what is left over at the end stays spent.
+
+    References: Lee and Kifer 2018. Departures: budgets rise in whole portions; Gumbel noise and, under
+    add-remove, its monotone price for the search.
+    """
+
+    portions: int
+    searches: int
+    steps: tuple[float, ...]
+    clip: float
+    objective_clip: float
+    growth: float = 0.5
+    search_share: float = SEARCH_SHARE
+    smoothing: float = 0.0
+
+    @classmethod
+    def configured(cls, problem: Problem, options: Options) -> Agd:
+        """Fill what the user left open from public facts."""
+        dense_only(options, "agd")
+        float_only(problem, "agd")
+        extra = options.chosen(
+            searches=None, step_count=12, objective_clip=None, growth=0.5, search_share=0.1, smoothing=0.0
+        )
+        portions = GRADIENTS if options.max_iter is None else options.max_iter
+        searches = max(1, 2 * portions // 3) if extra["searches"] is None else extra["searches"]
+        wanted = extra["objective_clip"]
+        return cls(
+            portions,
+            count("searches", searches),
+            _grid(16 * options.step(problem), count("step_count", extra["step_count"])),
+            options.clip(problem),
+            _typical_loss(problem) if wanted is None else positive("objective_clip", wanted),
+            positive("growth", extra["growth"]),
+            positive("search_share", extra["search_share"], 0.9),
+            checked_strength(extra["smoothing"]),
+        )
+
+    def plan(self, problem: Problem) -> Plan:
+        """Declare the portions and the searches."""
+        gradient = GlmGradient(problem.loss, self.clip)
+        scores = StepScores(
+            problem.loss, self.objective_clip, (0.0, *self.steps), problem.penalties, problem.population
+        )
+        search = GumbelTopK(monotone=True)
+        # a release of relative size r and price rho/r^2 at multiplier 1 gets the share times * rho / r^2
+        spread = math.sqrt(self.portions * 0.5 / (1 - self.search_share))
+        finest = math.sqrt(self.searches * search.rho() / self.search_share)
+        return problem.planned(
+            gradient=Release(gradient, problem.gaussian(spread), Full(), self.portions),
+            search=Release(
+                scores, GumbelTopK(monotone=True, relative=finest), Full(), self.searches, mean=False
+            ),
+        )
+
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
+        """Yield the iterates; a search that finds no better point yields the same one again."""
+        w, level, left = np.zeros(problem.shape), 1.0, self.portions
+        total, asked = np.zeros(problem.shape), 0
+        for _ in range(self.searches):
+            missing = min(math.ceil(level) - asked, left)
+            if missing <= 0 and left == 0:
+                return
+            for _ in range(missing):
+                total, asked = total + curator.release("gradient", w), asked + 1
+            left -= missing
+            d = smoothed(total / asked + problem.penalty_gradient(w), self.smoothing, problem.kept)
+            best = int(curator.release("search", (w, d))[0])
+            if best == 0:
+                level = math.ceil(level) * (1 + self.growth)
+            else:
+                w = w - (0.0, *self.steps)[best] * d
+                total, asked = np.zeros(problem.shape), 0
+            yield w
+
+
+def _grid(largest: float, points: int) -> tuple[float, ...]:
+    """Return step sizes that halve from the largest."""
+    return tuple(largest * 2.0**-i for i in range(points))
+
+
+def _typical_loss(problem: Problem) -> float:
+    """Return twice the largest loss of the model that knows nothing: a public bound to clip losses at."""
+    shape = (1,) if problem.outputs == 1 else (1, problem.outputs)
+    target = np.array([problem.target_bound if problem.loss.name in ("squared", "huber") else 1.0])
+    return max(2.0 * float(problem.loss.value(np.zeros(shape), target)[0]), 1e-12)

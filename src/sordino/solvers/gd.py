@@ -1,0 +1,28 @@
+"""DP-GD for dense models."""
+
+from __future__ import annotations
+
+from sordino.kernel import Full
+from sordino.problems.problem import Problem
+from sordino.solvers.base import Options, dense_only
+from sordino.solvers.momentum import chosen_momentum
+from sordino.solvers.sgd import Sgd, update_of
+
+STEPS = 20
+
+
+class Gd(Sgd):
+    r"""``w <- w - step A^{-1}(mean clipped gradient + noise + penalty'(w))`` over all records.
+
+    **Privacy.** ``steps`` Gaussian releases of a clipped sum: exactly one Gaussian release of the same sum
+    with ``sqrt(steps)`` less noise.
+    """
+
+    @classmethod
+    def configured(cls, problem: Problem, options: Options, smoothing: float = 0.0) -> Gd:
+        """Fill what the user left open from public facts."""
+        dense_only(options, "gd")
+        momentum, extra = chosen_momentum(options, smoothing=smoothing, schedule="constant", output="last")
+        steps = STEPS if options.max_iter is None else options.max_iter
+        update = {**update_of(problem, options, extra), "sampling": Full()}
+        return cls(steps, **update, momentum=momentum)

@@ -1,0 +1,96 @@
+"""DP-SGD and DP-LSSGD for dense models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sordino.kernel import Curator, Plan, Release, Sampling
+from sordino.problems.glm import GlmGradient
+from sordino.problems.problem import Problem
+from sordino.solvers.base import Options, among, count, dense_only
+from sordino.solvers.momentum import Momentum, chosen_momentum
+from sordino.solvers.smoothing import checked_strength, smoothed
+
+EPOCHS = 20
+SCHEDULES = ("constant", "inverse", "inverse-root")
+OUTPUTS = ("last", "average")
+
+
+@dataclass(frozen=True)
+class Sgd:
+    r"""``w <- w - step_t A^{-1}(batch gradient / expected batch size + noise + penalty'(w))``.
+
+    ``A = I - smoothing * Laplacian`` is the identity without smoothing. ``schedule`` divides the step of
+    number t by 1, t or sqrt t; the output is the last iterate or the average of all.
+
+    **Privacy.** ``steps`` Poisson-sampled Gaussian releases of clipped sums. The penalty, momentum,
+    smoothing and averaging are post-processing.
+
+    References: Wang, dissertation, chapter 5 (DP-LSSGD). Departures: Poisson batches divided by the
+    expected size; the penalty is outside the clip; each output is smoothed apart, without its intercept.
+    """
+
+    steps: int
+    step: float
+    clip: float
+    sampling: Sampling
+    momentum: Momentum = field(default_factory=Momentum)
+    smoothing: float = 0.0
+    schedule: str = "constant"
+    output: str = "last"
+
+    @classmethod
+    def configured(cls, problem: Problem, options: Options, smoothing: float = 0.0) -> Sgd:
+        """Fill what the user left open from public facts."""
+        dense_only(options, "sgd")
+        momentum, extra = chosen_momentum(
+            options, epochs=EPOCHS, smoothing=smoothing, schedule="constant", output="last"
+        )
+        steps = epochs_of(extra["epochs"], problem, options)
+        return cls(steps, **update_of(problem, options, extra), momentum=momentum)
+
+    @classmethod
+    def smooth(cls, problem: Problem, options: Options) -> Sgd:
+        """Return the same with smoothing 1 where the user left it open."""
+        return cls.configured(problem, options, 1.0)
+
+    def plan(self, problem: Problem) -> Plan:
+        """Declare the gradients."""
+        query = GlmGradient(problem.loss, self.clip)
+        return problem.planned(gradient=Release(query, problem.gaussian(), self.sampling, self.steps))
+
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
+        """Yield the iterates, or their running averages."""
+        w = previous = mean = np.zeros(problem.shape)
+        for t in range(1, self.steps + 1):
+            asked, start = self.momentum.asked_at(w, previous), self.momentum.moved_from(w, previous)
+            g = curator.release("gradient", asked) + problem.penalty_gradient(asked)
+            w, previous = start - self._step(t) * smoothed(g, self.smoothing, problem.kept), w
+            mean = mean + (w - mean) / t
+            yield w if self.output == "last" else mean
+
+    def _step(self, t: int) -> float:
+        return self.step / {"constant": 1.0, "inverse": float(t), "inverse-root": t**0.5}[self.schedule]
+
+
+def epochs_of(epochs: Any, problem: Problem, options: Options) -> int:
+    """Return the number of steps: the asked one, or that of so many passes."""
+    if options.max_iter is not None:
+        return options.max_iter
+    return count("epochs", epochs) * max(1, problem.population // options.batch(problem))
+
+
+def update_of(problem: Problem, options: Options, extra: dict[str, Any]) -> dict[str, Any]:
+    """Return what the gradient solvers have in common, checked."""
+    return {
+        "step": options.step(problem),
+        "clip": options.clip(problem),
+        "sampling": options.minibatches(problem),
+        "smoothing": checked_strength(extra["smoothing"]),
+        "schedule": among("schedule", extra["schedule"], SCHEDULES),
+        "output": among("output", extra["output"], OUTPUTS),
+    }

@@ -1,0 +1,131 @@
+"""DP-SRM: stochastic recursive momentum for nonconvex problems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.kernel import Curator, Full, Plan, Poisson, Release, Sampling, public_generator
+from sordino.kernel.sampling import FixedSize
+from sordino.problems.glm import GlmGradient
+from sordino.problems.problem import Problem
+from sordino.problems.recursive import RecursiveGradient
+from sordino.solvers.base import Options, among, count, dense_only, positive
+from sordino.solvers.sgd import epochs_of
+from sordino.solvers.smoothing import checked_strength, smoothed
+
+EPOCHS = 4
+RULES = ("constant", "adaptive")
+OUTPUTS = ("last", "random")
+
+
+@dataclass(frozen=True)
+class Srm:
+    r"""Steps along a recursive estimate v of the gradient: a little new gradient, the rest its change.
+
+    ``v_0`` is a noisy batch gradient; then ``w_{t+1} = w_t - step_t (v_t + penalty'(w_t))`` and
+    ``v_{t+1} = (1 - gamma) v_t + mean_batch[gamma clip_C1(grad(w_{t+1})) + (1 - gamma)
+    clip_C2(grad(w_{t+1}) - grad(w_t))] + noise``. The rule ``"adaptive"`` cuts a step to the length
+    ``C2 / curvature``, where the difference is never clipped: ``min(C2 / (curvature ||v||), step)``.
+
+    **Privacy.** One sampled Gaussian release of the first gradient, one of each recursion. A record adds at
+    most ``Cbar = gamma C1 + (1 - gamma) C2,t`` to it; ``C2,t = min(C2, curvature R^2 ||w_{t+1} - w_t||)``
+    is a function of released points. ``"random"`` output draws its index before the plan is made, from a
+    public generator; later steps are neither taken nor paid for.
+
+    References: Wang, dissertation, chapter 4 (DP-SRM). Departures: Cbar as in its section 4.5 (4.7 swaps
+    the clips); Poisson batches divided by expected sizes; the penalty is outside v and the clips.
+    """
+
+    steps: int
+    step: float
+    gradient_clip: float
+    difference_clip: float
+    gamma: float
+    row_bound: float
+    first: Sampling
+    minibatches: Sampling
+    rule: str = "constant"
+    smoothing: float = 0.0
+    first_noise: float = 1.0
+
+    @classmethod
+    def configured(cls, problem: Problem, options: Options) -> Srm:
+        """Fill what the user left open from public facts."""
+        dense_only(options, "srm")
+        extra = options.chosen(
+            epochs=EPOCHS,
+            gamma=0.1,
+            difference_clip=None,
+            first_batch=None,
+            first_noise=1.0,
+            shrinking_bound=True,
+            step_rule="constant",
+            output="last",
+            smoothing=0.0,
+        )
+        clip, wanted = options.clip(problem), extra["difference_clip"]
+        shrinking = among("shrinking_bound", extra["shrinking_bound"], (True, False))
+        return cls(
+            _drawn(epochs_of(extra["epochs"], problem, options), extra["output"], options),
+            options.step(problem),
+            clip,
+            2 * clip if wanted is None else positive("difference_clip", wanted, 2 * clip),
+            positive("gamma", extra["gamma"], 1.0),
+            problem.row_bound if shrinking else np.inf,
+            _first(extra["first_batch"], problem, options),
+            options.minibatches(problem),
+            among("step_rule", extra["step_rule"], RULES),
+            checked_strength(extra["smoothing"]),
+            positive("first_noise", extra["first_noise"]),
+        )
+
+    def plan(self, problem: Problem) -> Plan:
+        """Declare the first gradient and the recursions."""
+        first = GlmGradient(problem.loss, self.gradient_clip)
+        releases = {"first": Release(first, problem.gaussian(self.first_noise), self.first)}
+        if self.steps > 1:
+            query = RecursiveGradient(
+                problem.loss, self.gradient_clip, self.difference_clip, self.gamma, self.row_bound
+            )
+            releases["recursion"] = Release(query, problem.gaussian(), self.minibatches, self.steps - 1)
+        return problem.planned(**releases)
+
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
+        """Yield the iterates."""
+        w = previous = np.zeros(problem.shape)
+        v = curator.release("first", w)
+        for t in range(self.steps):
+            if t > 0:
+                v = (1 - self.gamma) * v + curator.release("recursion", (w, previous))
+            d = smoothed(v + problem.penalty_gradient(w), self.smoothing, problem.kept)
+            w, previous = w - self._step(d, problem) * d, w
+            yield w
+
+    def _step(self, direction: NDArray[np.float64], problem: Problem) -> float:
+        length = float(np.linalg.norm(direction))
+        if self.rule == "constant" or length == 0:
+            return self.step
+        curvature = min(problem.loss.curvature, 1.0) * problem.row_bound**2
+        return min(self.step, self.difference_clip / (curvature * length))
+
+
+def _drawn(steps: int, output: str, options: Options) -> int:
+    """Return how many steps are taken: all, or up to an iterate drawn before anything is planned."""
+    if among("output", output, OUTPUTS) == "last":
+        return steps
+    public = public_generator(options.random_state)
+    return int(public.integers(1, steps + 1))
+
+
+def _first(wanted: Any, problem: Problem, options: Options) -> Sampling:
+    """Return how the first batch is drawn: four times a mini-batch if the user left it open."""
+    n = problem.population
+    size = min(n, 4 * options.batch(problem)) if wanted is None else count("first_batch", wanted, n)
+    if size >= n:
+        return Full()
+    return FixedSize(size) if options.sampling == "fixed" else Poisson(size / n)
