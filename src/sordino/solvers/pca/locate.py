@@ -18,7 +18,7 @@ SHARE = 0.1
 # Rows are clipped a little below their root mean square distance while the noise is strong, and less and
 # less once it is below this level (the spectral norm of the noise over the squared radius): clipping
 # shortens far rows, which costs little against strong noise and would be a bias against weak noise.
-LEVEL, SHORTEST = 0.004, 0.85
+LEVEL, SHORTEST = 0.008, 0.85
 
 
 @dataclass(frozen=True)
