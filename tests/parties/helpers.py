@@ -1,6 +1,7 @@
 """A consortium of three on this machine: certificates, data, ledgers, settings, processes."""
 
 import datetime
+import multiprocessing
 import os
 import socket
 import subprocess
@@ -15,8 +16,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from sordino.cli import main
 from sordino.ledger import BudgetPolicy, Ledger
+from sordino.parties import party  # noqa: F401 - imported once, before the members are forked
 from sordino.parties.consortium import plan_from
+from sordino.parties.mpc_plan import JointPlan
+from sordino.parties.transcript import compare, read_transcript
 
 NAMES = ("north", "south", "west")
 COMMAND = [sys.executable, "-c", "from sordino.cli import main; main()"]
@@ -65,6 +70,20 @@ def write_credentials(folder, name, issuer_key, issuer):
     (folder / "authority.pem").write_bytes(issuer.public_bytes(pem))
 
 
+_FORK = multiprocessing.get_context("fork")
+
+
+def _child(arguments, log, sabotage):
+    """Be one member: say everything into a file."""
+    sys.stdout = sys.stderr = log.open("w", buffering=1)
+    if sabotage is not None:
+        sabotage()
+    try:
+        main(arguments, standalone_mode=True)
+    finally:
+        sys.stdout.flush()
+
+
 @dataclass
 class Consortium:
     """Three members in folders of their own."""
@@ -77,6 +96,7 @@ class Consortium:
     budget: float = 4.0
     mode: str = "noise-inside"
     message: float = 10.0
+    connect: float = 20.0
     control: bool = False
 
     def __post_init__(self):
@@ -103,7 +123,7 @@ class Consortium:
             "data": {"path": "data.npz", "dataset": "patients"},
             "ledger": {"path": "ledger.sqlite"},
             "policy": {"max_epsilon": 2.0, "max_delta": 1e-5, **policy},
-            "limits": {"connect": 20.0, "message": self.message},
+            "limits": {"connect": self.connect, "message": self.message},
         }
         (home / "party.toml").write_text(tomli_w.dumps(text))
 
@@ -152,15 +172,50 @@ class Consortium:
             env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
         )
 
-    def run(self, plan=None):
+    def fork(self, i, plan=None, sabotage=None):
+        """Start one member as a fork of this process, which has imported everything already."""
+        config = self.folder / NAMES[i] / "party.toml"
+        arguments = ["party", "--config", str(config), "--plan", str(plan or self.plan_path)]
+        log = self.folder / NAMES[i] / "log.txt"
+        process = _FORK.Process(target=_child, args=(arguments, log, sabotage), daemon=True)
+        process.start()
+        return process
+
+    def run(self, plans=(None, None, None), sabotage=(None, None, None), limit=60):
         """Run all members to the end; return their exit codes and what they said."""
-        processes = [self.start(i, plan) for i in range(3)]
-        said = [p.communicate(timeout=120)[0] for p in processes]
-        return [p.returncode for p in processes], said
+        processes = [self.fork(i, plans[i], sabotage[i]) for i in range(3)]
+        for process in processes:
+            process.join(limit)
+        late = [p.is_alive() for p in processes]
+        for process in processes:
+            if process.is_alive():
+                process.kill()
+                process.join()
+        assert not any(late), f"members still running after {limit} s: {late}"
+        said = [(self.folder / name / "log.txt").read_text() for name in NAMES]
+        return [p.exitcode for p in processes], said
+
+    def story(self, i, plan=None):
+        path = self.state(i, plan) / "transcript.jsonl"
+        return read_transcript(path) if path.exists() else None
+
+    def check_books(self, plan=None):
+        """Assert that no ledger disagrees with what was opened; return the number of releases."""
+        digest = JointPlan.load(plan or self.plan_path).digest
+        stories = [self.story(i, plan) for i in range(3)]
+        booked = [[e for e in self.history(i) if e.plan_digest == digest] for i in range(3)]
+        opened = compare([s for s in stories if s is not None]) if any(stories) else 0
+        if opened:
+            assert all(len(entries) == 1 for entries in booked), "opened without everybody's reservation"
+        for story, entries in zip(stories, booked):
+            assert len(entries) <= 1
+            if story is not None and story.status == "settled":
+                assert entries[0].status.value == "settled"
+            if entries and entries[0].status.value == "settled":
+                assert story.releases == 3
+        return opened
 
     def state(self, i, plan=None):
-        from sordino.parties.mpc_plan import JointPlan
-
         return self.folder / NAMES[i] / "state" / JointPlan.load(plan or self.plan_path).digest
 
     def history(self, i):

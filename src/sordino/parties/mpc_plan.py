@@ -134,7 +134,8 @@ def make_plan(
     The noise is the smallest with which the whole run is (epsilon, delta)-DP towards every coalition of
     ``threshold`` parties and everybody outside; see :func:`noise_slack` for the part of delta it costs.
     """
-    nonce = "".join(f"{word:016x}" for word in NoiseSource.from_os().integers(2**62, 2))
+    noise = NoiseSource.from_os()
+    nonce = "".join(f"{word:016x}" for word in noise.integers(2**62, 2))
     text: dict[str, Any] = {
         "format": FORMAT,
         "consortium": consortium,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -102,8 +103,8 @@ class PartyRun:
         task, expected = self.plan.text["task"], self.plan.records[self._index()]
         if matrix.shape != (expected, int(task["features"])):
             raise PlanRefusedError(
-                f"The plan counts on {expected} records of {task['features']} columns here; mine have another "
-                "shape. Make a plan with the right public numbers."
+                f"The plan counts on {expected} records of {task['features']} columns here; mine have "
+                "another shape. Make a plan with the right public numbers."
             )
         bounds = float(task.get("data_norm", 1.0)), float(task.get("intercept", 0.0))
         return LocalExecutor(matrix, targets, *bounds)
@@ -175,7 +176,7 @@ class PartyRun:
             header = (
                 f"{lattice}|{type(release.query).__name__}|{position}|".encode() + _bits(params).tobytes()
             )
-            _same(engine, hashlib.sha256(header).digest(), f"Release {position} of {plan.population} records")
+            _same(engine, hashlib.sha256(header).digest(), f"Agreeing on release {position}")
 
         def opened(values: Any) -> None:
             transcript.write("release", opened=digest_of(values))
@@ -183,9 +184,8 @@ class PartyRun:
         executor = PartiesExecutor(
             checked.local, engine, self.plan.share, index, plan.population, agree, opened
         )
-        last = None
-        for last in task.solver.run(Curator(executor, plan, self.noise), task.problem):
-            pass
+        iterates = task.solver.run(Curator(executor, plan, self.noise), task.problem)
+        (last,) = deque(iterates, maxlen=1)
         return task.result(last)
 
 

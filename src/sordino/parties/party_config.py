@@ -92,7 +92,7 @@ def load_records(path: Path) -> tuple[Any, Any]:
     try:
         if path.suffix == ".npz":
             with np.load(path, allow_pickle=False) as arrays:
-                return arrays["X"], (arrays["y"] if "y" in arrays else None)
+                return arrays["X"], arrays.get("y")
         table = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
     except (OSError, ValueError, KeyError) as error:
         raise InvalidInputError(

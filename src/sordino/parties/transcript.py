@@ -122,7 +122,7 @@ def compare(stories: Sequence[Story]) -> int:
 
 
 def commitment(arrays: Sequence[Any], salt: bytes) -> str:
-    """Return a salted hash of the data that a party brings: binding, and it tells nothing without the salt."""
+    """Return a salted hash of the data of a party: binding, and it tells nothing without the salt."""
     found = hashlib.sha256(salt)
     for array in arrays:
         plain = np.ascontiguousarray(array)

@@ -170,9 +170,7 @@ class Link(asyncio.Protocol):
     def _is(self, peer: int) -> bool:
         members = self.mesh.members
         if not 0 <= peer < len(members) or peer == self.mesh.index or peer in self.mesh.links:
-            return self._refuse(
-                f"Refused a connection that claims to be party {peer}, which cannot call.", None
-            )
+            return self._turn_away(f"Refused a caller that claims to be party {peer}: it cannot be.", None)
         if self.encrypted and peer_fingerprint(self.transport) != members[peer].fingerprint:
             return self._turn_away(
                 f"Refused {self.mesh.who(peer)}: its certificate is not the one that the plan pins.", peer

@@ -1,0 +1,86 @@
+"""What can go wrong at a member: each function breaks the process it is called in, at a chosen moment."""
+
+import os
+import signal
+
+import numpy as np
+
+from sordino.execute.parties import links, mpyc_engine
+from sordino.parties import transcript
+
+STAGES = ("plan", "session", "reserved", "release", "finished")
+
+
+def at(stage, action, count=1):
+    """Do ``action`` when the transcript gets its ``count``-th line of this kind, before it is written."""
+
+    def install():
+        write, seen = transcript.Transcript.write, []
+
+        def spying(self, kind, durable=False, **facts):
+            seen.append(kind)
+            if kind == stage and seen.count(kind) == count:
+                action()
+            write(self, kind, durable, **facts)
+
+        transcript.Transcript.write = spying
+
+    return install
+
+
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stall():
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _links():
+    import gc
+
+    return [x for x in gc.get_objects() if isinstance(x, links.Link) and x.transport is not None]
+
+
+def reset():
+    """Cut all connections."""
+    for link in _links():
+        link.transport.abort()
+
+
+def garbage():
+    """Send bytes that are no message."""
+    for link in _links():
+        link.transport.write(b"\xff" * 64)
+
+
+def replay():
+    """Send a message twice from now on."""
+    send = links.Link.send
+
+    def twice(self, label, payload):
+        send(self, label, payload)
+        send(self, label, payload)
+
+    links.Link.send = twice
+
+
+def out_of_range():
+    """Send shares that are no elements of the field."""
+    mpyc_engine._Wire.dumps = lambda self, values: b"\xff" * (8 * len(values))
+
+
+def truncated():
+    """Send shares of a broken length."""
+    dumps = mpyc_engine._Wire.dumps
+    mpyc_engine._Wire.dumps = lambda self, values: dumps(self, values)[:-3]
+
+
+def wrong_share():
+    """Open another share than the one that was computed."""
+    reveal = mpyc_engine._Shamir.reveal
+
+    async def lying(self, secret):
+        return await reveal(self, (secret + np.array(1, dtype=object)) % self.modulus)
+
+    mpyc_engine._Shamir.reveal = lying

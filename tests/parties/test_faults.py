@@ -1,0 +1,124 @@
+"""Whatever happens to one member: no hang, no release without all reservations, no ledger that is wrong."""
+
+import itertools
+import shutil
+
+import pytest
+from tests.parties import sabotage
+from tests.parties.helpers import NAMES, Consortium, authority, write_credentials
+
+
+@pytest.fixture
+def three(tmp_path):
+    return Consortium(tmp_path, message=2.0, connect=4.0)
+
+
+def _broken(three, victim, damage):
+    plans = [None] * 3
+    plans[victim] = damage
+    codes, said = three.run(sabotage=tuple(plans))
+    opened = three.check_books()
+    healthy = [i for i in range(3) if i != victim]
+    return codes, [said[i] for i in healthy], opened, [codes[i] for i in healthy]
+
+
+def test_a_member_that_is_killed_before_it_reserves_opens_nothing(three):
+    codes, said, opened, others = _broken(three, 1, sabotage.at("reserved", sabotage.kill))
+    assert codes[1] == -9
+    assert others == [1, 1]
+    assert opened == 0
+    assert all("party 1 (south) closed its connection" in text for text in said)
+
+
+def test_a_member_that_is_killed_half_way_is_named_and_its_reservation_stays(three):
+    _, said, opened, others = _broken(three, 2, sabotage.at("release", sabotage.kill, count=2))
+    assert others == [1, 1]
+    assert opened >= 1
+    assert all("party 2 (west) closed its connection" in text for text in said)
+    assert three.history(2)[-1].status.value == "reserved"
+    assert three.history(0)[-1].status.value == "failed"
+
+
+def test_a_member_that_stalls_is_named_after_the_time_out(three):
+    plans = (None, sabotage.at("release", sabotage.stall), None)
+    processes = [three.fork(i, sabotage=plans[i]) for i in range(3)]
+    for i in (0, 2):
+        processes[i].join(40)
+    codes = [processes[0].exitcode, processes[2].exitcode]
+    processes[1].kill()
+    processes[1].join()
+    assert codes == [1, 1]
+    assert "no message from party 1 (south) for 2 s" in (three.folder / "north" / "log.txt").read_text()
+    three.check_books()
+
+
+def test_shares_out_of_range_are_refused_with_the_name_of_the_sender(three):
+    _, said, opened, others = _broken(three, 0, sabotage.out_of_range)
+    assert others == [1, 1]
+    assert opened == 0
+    assert any("party 0 (north) sent shares out of range" in text for text in said)
+
+
+def test_a_wrong_share_at_the_opening_is_noticed_by_everybody(three):
+    _, said, opened, _ = _broken(three, 1, sabotage.wrong_share)
+    assert opened == 0
+    assert any("do not fit together" in text for text in said)
+
+
+def test_a_certificate_of_another_authority_does_not_get_in(three):
+    write_credentials(three.folder / "west", "west", *authority())
+    shutil.copy(three.folder / "north" / "authority.pem", three.folder / "west" / "authority.pem")
+    plan = three.replan("stranger.json")
+    codes, said = three.run(plans=(plan, plan, plan))
+    assert codes == [1, 1, 1]
+    assert three.check_books(plan) == 0
+    assert all(not three.history(i) for i in range(3))
+    assert "(west)" in said[0]
+
+
+def test_another_members_certificate_does_not_pass_for_ones_own(three):
+    for name in ("key.pem", "certificate.pem"):
+        shutil.copy(three.folder / "north" / name, three.folder / "south" / name)
+    codes, said = three.run()
+    assert codes == [1, 1, 1]
+    assert "pins another certificate for 'south'" in said[1]
+    assert three.check_books() == 0
+
+
+def test_a_member_with_another_plan_is_named_and_nothing_is_reserved(three):
+    other = three.replan("other.json")
+    codes, said = three.run(plans=(None, None, other))
+    assert codes == [1, 1, 1]
+    assert "west has another plan" in said[0]
+    assert all(not three.history(i) for i in range(3))
+
+
+def _cases():
+    stages = [(s, 1) for s in sabotage.STAGES] + [("release", 2), ("release", 3)]
+    actions = [sabotage.kill, sabotage.stall, sabotage.reset, sabotage.garbage, sabotage.replay]
+    yield from itertools.product(actions, stages, range(3))
+    yield from itertools.product([sabotage.out_of_range, sabotage.truncated], [("release", 1)], range(3))
+
+
+CASES = list(_cases())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("action", "stage", "victim"), CASES)
+def test_no_fault_leaves_a_ledger_that_disagrees_with_what_was_opened(three, action, stage, victim):
+    plans = [None] * 3
+    plans[victim] = sabotage.at(stage[0], action, stage[1])
+    processes = [three.fork(i, sabotage=plans[i]) for i in range(3)]
+    for i, process in enumerate(processes):
+        if i != victim:
+            process.join(60)
+    late = [NAMES[i] for i in range(3) if i != victim and processes[i].is_alive()]
+    for process in processes:
+        process.kill()
+        process.join()
+    assert not late
+    three.check_books()
+
+
+def test_the_long_suite_has_a_hundred_faults():
+    assert len(CASES) + 8 >= 100

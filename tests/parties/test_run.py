@@ -1,0 +1,138 @@
+"""Three members, three processes, mutual TLS: the run as it is meant to be."""
+
+import subprocess
+import time
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from tests.parties.helpers import COMMAND, NAMES, Consortium
+
+from sordino.cli import main
+from sordino.ledger import BudgetPolicy, Ledger
+from sordino.parties.mpc_plan import JointPlan
+from sordino.parties.transcript import TranscriptError, compare, read_transcript
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    three = Consortium(tmp_path_factory.mktemp("three"), records=400, epsilon=2.0)
+    codes, said = three.run()
+    assert codes == [0, 0, 0], said
+    return three
+
+
+def test_all_members_have_the_same_model_and_it_has_learned(done):
+    found = [np.load(done.state(i) / "result.npz")["coefficients"] for i in range(3)]
+    assert np.array_equal(found[0], found[1])
+    assert np.array_equal(found[0], found[2])
+    with np.load(done.folder / "north" / "data.npz") as data:
+        assert np.mean(np.sign(data["X"] @ found[0]) == data["y"]) > 0.8
+
+
+def test_every_ledger_is_settled_with_the_plan_it_paid_for(done):
+    assert done.check_books() == 3
+    digest = JointPlan.load(done.plan_path).digest
+    for i in range(3):
+        (entry,) = done.history(i)
+        assert (entry.status.value, entry.plan_digest) == ("settled", digest)
+
+
+def test_transcripts_agree_and_verify_says_so(done):
+    paths = [str(done.state(i) / "transcript.jsonl") for i in range(3)]
+    result = CliRunner().invoke(main, ["consortium", "verify", *paths])
+    assert result.exit_code == 0, result.output
+    assert "3 transcript(s) agree on 3 release(s)" in result.output
+
+
+def test_a_changed_transcript_is_noticed(done, tmp_path):
+    text = (done.state(0) / "transcript.jsonl").read_bytes().splitlines(keepends=True)
+    changed = tmp_path / "changed.jsonl"
+    changed.write_bytes(b"".join(text).replace(b'"kind":"session"', b'"kind":"Session"'))
+    with pytest.raises(TranscriptError, match="changed"):
+        read_transcript(changed)
+    stories = [done.story(0), done.story(1)]
+    other = stories[1].lines
+    bent = tuple({**x, "opened": "0" * 64} if x["kind"] == "release" else x for x in other)
+    with pytest.raises(TranscriptError, match="disagrees"):
+        compare([stories[0], type(stories[1])(bent)])
+
+
+def test_a_plan_is_not_run_twice(done):
+    codes, said = done.run()
+    assert codes == [1, 1, 1]
+    assert all("was run here before" in text for text in said)
+    assert all(len(done.history(i)) == 1 for i in range(3))
+
+
+def test_a_member_whose_policy_is_stricter_refuses_and_everybody_hears_why(tmp_path):
+    three = Consortium(tmp_path)
+    three.write_config(1, max_epsilon=0.5)
+    codes, said = three.run()
+    assert codes == [1, 1, 1]
+    assert all("south refuses the plan: Expected epsilon <= 0.5 (max_epsilon)" in text for text in said)
+    assert all(not three.history(i) for i in range(3))
+
+
+def test_a_member_without_budget_refuses_before_anybody_reserves(tmp_path):
+    three = Consortium(tmp_path)
+    place = tmp_path / "west" / "ledger.sqlite"
+    place.unlink()
+    with Ledger.open(place) as ledger:
+        ledger.create("patients", BudgetPolicy(epsilon=0.1, delta=1e-5))
+    codes, said = three.run()
+    assert codes == [1, 1, 1]
+    assert all("west refuses the plan" in text for text in said)
+    assert all(not three.history(i) for i in range(3))
+
+
+@pytest.mark.parametrize(
+    ("task", "mode"),
+    [
+        ({"options": {"max_iter": 3, "n_nonzero_coefs": 2}}, "secure-aggregation"),
+        ({"kind": "output", "ridge": 0.1, "options": {}}, "noise-inside"),
+        ({"kind": "pca", "components": 1, "solver": "power", "options": {"max_iter": 2}}, "noise-inside"),
+    ],
+)
+def test_other_tasks_run_between_the_same_three(tmp_path, task, mode):
+    three = Consortium(tmp_path, task=task, mode=mode)
+    codes, said = three.run()
+    assert codes == [0, 0, 0], said
+    results = [dict(np.load(three.state(i) / "result.npz")) for i in range(3)]
+    assert all(np.array_equal(results[0][k], results[1][k]) for k in results[0])
+
+
+@pytest.mark.long
+def test_the_commands_as_a_coordinator_types_them(tmp_path):
+    three = Consortium(tmp_path, epsilon=1.5)
+    configs = [str(tmp_path / name / "party.toml") for name in NAMES]
+    daemons = [
+        subprocess.Popen([*COMMAND, "party", "--config", c], stdout=subprocess.PIPE, text=True) for c in configs
+    ]
+    try:
+        for daemon in daemons:
+            assert "waits for plans" in daemon.stdout.readline()
+        made = [*COMMAND, "consortium", "plan", "--config", str(tmp_path / "consortium.toml")]
+        made += ["--output", str(three.plan_path)]
+        subprocess.run(made, check=True, timeout=120, capture_output=True)
+        common = ["--plan", str(three.plan_path), "--config", configs[0]]
+        result = CliRunner().invoke(main, ["consortium", "run", *common, "--timeout", "120"])
+        assert result.exit_code == 0, result.output
+        assert result.output.count("settled, 3 release(s)") == 3
+        result = CliRunner().invoke(main, ["consortium", "status", *common])
+        assert "south: settled, 3 release(s)" in result.output
+    finally:
+        for daemon in daemons:
+            daemon.kill()
+            daemon.communicate()
+    assert three.check_books() == 3
+
+
+def test_a_coordinator_is_told_who_does_not_answer(tmp_path):
+    three = Consortium(tmp_path)
+    started = time.monotonic()
+    common = ["--plan", str(three.plan_path), "--config", str(tmp_path / "north" / "party.toml")]
+    result = CliRunner().invoke(main, ["consortium", "run", *common])
+    assert result.exit_code == 1
+    assert "north does not answer" in result.output
+    assert time.monotonic() - started < 30
