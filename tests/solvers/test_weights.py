@@ -42,6 +42,14 @@ def test_the_curvature_of_a_weighted_record_is_bounded_by_the_declared_weight():
     assert np.linalg.norm(query._gradient(records, found, slice(None))) <= query.tolerance
 
 
+def test_weights_beyond_the_declared_bound_are_cut_to_it():
+    problem = made_problem(weight_bound=2.0)
+    x, y = made_data(problem)
+    query = CertifiedMinimiser.of(problem, 0.7, 0.05)
+    found = [query.evaluate(LocalExecutor(x, y, 1.5, 0.0, np.full(120, w)).records(None)) for w in (2.0, 1e9)]
+    np.testing.assert_array_equal(*found)
+
+
 def test_blocks_vote_with_their_weights():
     problem = made_problem(n=40, d=6)
     x, y = made_data(problem)

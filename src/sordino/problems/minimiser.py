@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel import Norm, Relation
-from sordino.problems.glm import check_clip, clip_residuals, residuals
+from sordino.problems.glm import check_clip, clip_residuals, weighted
 from sordino.problems.losses import Loss
 from sordino.problems.problem import Problem
 
@@ -107,7 +107,9 @@ class CertifiedMinimiser:
     def _gradient(self, records: Any, point: Floats, at: Any) -> Floats:
         w = np.zeros(math.prod(self.shape))
         w[at] = point
-        residual = residuals(self.loss, records, w.reshape(self.shape))
+        residual = self.loss.residual(records.margins(w.reshape(self.shape)), records.targets)
+        if records.weights is not None:  # larger weights than declared would bend the curvature bound
+            residual = weighted(residual, np.clip(records.weights, 0.0, self.weight_bound))
         total = records.weighted_sum(clip_residuals(residual, records.norms, self.clip))
         picked: Floats = total.reshape(-1)[at] / self.population + self.strength * point
         return picked
