@@ -23,8 +23,8 @@ from sordino.problems.sample import Sample
 from sordino.problems.scales import EDGES, counts_of
 from sordino.solvers import SOLVERS, Options, make_solver
 from sordino.solvers.heavy import HeavyTailedSparse, ProjectedGradient, RobustMean, Scaling
-from sordino.solvers.heavy.ranks import consistent
 from sordino.solvers.heavy.threshold import Tail, known_bias, moment_threshold
+from sordino.solvers.heavy.trees import consistent
 
 AR, RO = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 DELTA = 1e-5
@@ -145,6 +145,8 @@ def test_a_tail_is_read_up_to_the_last_octave_above_the_noise_and_continued():
     assert 1 <= (x > cut).sum() <= 16
     shown = np.mean(np.minimum(x, cut))
     assert 0.5 < tail.bias(cut, x.size) / (3.0 - shown) < 2.0
+    light = Tail.read(np.where(EDGES == 2.0, 1e5, 0.0), noise=20.0, index=1.5)
+    assert light.beyond < 100  # the empty octaves after it show that little can be there
     assert tail.moment(cut, x.size, 2) >= np.mean(np.minimum(x, cut) ** 2)
 
 
@@ -161,6 +163,15 @@ def test_without_noise_the_truncated_mean_is_the_mean():
     solver = RobustMean(1.0, None, np.zeros(2))
     got = run(solver, Sample(500, 2, AR), x, np.zeros(500), 0.0)
     np.testing.assert_allclose(got.value, x.mean(axis=0))
+
+
+def test_a_learned_centre_is_a_rough_median_and_zero_where_records_are_few():
+    x = 1e5 + np.random.default_rng(1).standard_t(3, size=(8000, 2)) * [1.0, 10.0]
+    solver = RobustMean(1.0, None, None)
+    found = run(solver, Sample(8000, 2, AR), x, np.zeros(8000), 4.0)
+    assert (found.threshold < 3e4).all()
+    few = run(solver, Sample(40, 2, AR), x[:40], np.zeros(40), 0.2)
+    assert (few.threshold > 1e5).all()
 
 
 def test_the_median_of_means_is_the_median_of_block_means():

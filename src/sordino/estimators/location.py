@@ -49,7 +49,7 @@ class TruncatedMean(BaseEstimator):
         truncation: str = "clip",
         joint_clip: float | None = None,
         threshold: float | None = None,
-        center: Any = 0.0,
+        center: Any = "auto",
         failure_probability: float = 0.05,
         confidence: float = 0.95,
         relation: str = "add-remove",

@@ -32,7 +32,7 @@ def mean(
     truncation: str = "clip",
     joint_clip: float | None = None,
     threshold: float | None = None,
-    center: Any = 0.0,
+    center: Any = "auto",
     failure_probability: float = 0.05,
     confidence: float = 0.95,
     relation: str = "add-remove",
@@ -56,8 +56,9 @@ def mean(
     estimator : "truncated", or "median-of-means" (of ``4 ln(2 d / xi)`` blocks, that many times the noise).
     truncation : "clip", or "zero" as in the paper (more bias).
     joint_clip : clip truncated rows to this Euclidean norm in units of the threshold; removes sqrt(d).
-    threshold : a public threshold instead of a chosen one. The bias of these two is unknown: no finite interval.
-    center : a public guess of the mean; data far from zero need one.
+    threshold : a public threshold instead of a chosen one. Both hide an unknown bias: no finite interval.
+    center : values are truncated around it: a public number, or "auto", a rough private median for another
+        tenth of the budget (0 where ``moment_bound`` or ``threshold`` is given).
     failure_probability : xi in the threshold of a given moment bound and in the number of blocks.
     confidence : of ``.interval``, which adds noise, sampling error and the bias of truncation. It holds if
         ``moment_bound`` does; for "auto", if past the last octave seen the tail falls at least like t^-(1+v).
@@ -79,7 +80,7 @@ def mean(
     solver = RobustMean(
         moment_order_of(moment_order),
         moment_bound_of(moment_bound),
-        np.broadcast_to(np.asarray(center, dtype=float), data.shape[1:]),
+        _center(center, data.shape[1:], learns=moment_bound == "auto" and threshold is None),
         Truncation(zero=truncation == "zero", joint=joint_clip),
         _blocks(estimator, data.shape, xi),
         None if threshold is None else check_positive("threshold", threshold, _PUBLIC),
@@ -283,6 +284,13 @@ def _limits(bounds: Any) -> tuple[float, float] | None:
     if not -np.inf < low < high < np.inf:
         raise InvalidInputError(f"Expected finite bounds low < high, got {low:g} and {high:g}.")
     return low, high
+
+
+def _center(center: Any, shape: tuple[int, ...], learns: bool) -> np.ndarray | None:
+    if isinstance(center, str):
+        among("center", center, ("auto",))
+        return None if learns else np.zeros(shape)
+    return np.broadcast_to(np.asarray(center, dtype=float), shape)
 
 
 def _blocks(estimator: str, shape: tuple[int, ...], xi: float) -> int:

@@ -14,11 +14,15 @@ from scipy import special
 from sordino.kernel import Curator, Plan, Release, SymmetricGaussian
 from sordino.problems.robust import RobustSum, Truncation
 from sordino.problems.sample import Sample
-from sordino.problems.scales import ColumnScales, PairMoments, PairScales
+from sordino.problems.scales import ColumnScales, PairMoments, PairScales, RankTree
+from sordino.solvers.heavy.shares import noise_of, share_relative
 from sordino.solvers.heavy.threshold import Tail, known_bias, moment_threshold
+from sordino.solvers.heavy.trees import quantiles_of
 
 Floats = NDArray[np.float64]
 _CLIP = Truncation()
+LOCATION_DEPTH = 12  # cells of 3 % of their value: enough to truncate around
+_CROWD = 40.0  # records per noise width of a count from which a median is found, not made up
 SCALE_SHARE = 0.1  # of the budget, for the histogram of scales: it costs 5 % more noise
 
 
@@ -54,16 +58,17 @@ class RobustMean:
     fixed : a public threshold that replaces the choice.
     truncation : to the edge (default) or to zero (paper), with or without a joint clip.
     blocks : 1 for the truncated mean, m for the median of m block means.
-    center : a public guess of the location; values are truncated around it.
+    center : the public point around which values are truncated; None learns a rough median, for another
+        tenth of the budget.
     failure : xi, in the threshold of a known moment.
     confidence : of the interval.
 
-    **Privacy.** One Gaussian release, and one more for the histogram of scales where ``bound`` is None.
+    **Privacy.** One Gaussian release, and one more each for a learned centre and learned scales.
     """
 
     order: float
     bound: float | None
-    center: Floats
+    center: Floats | None
     truncation: Truncation = _CLIP
     blocks: int = 1
     fixed: float | None = None
@@ -77,27 +82,29 @@ class RobustMean:
     def plan(self, problem: Sample) -> Plan:
         """Declare the histogram, if any, and the mean."""
         query = RobustSum(problem.columns, self.truncation, self.blocks)
-        mean = Release(query, problem.gaussian(), mean=False)
-        if not self._learns:
-            return problem.planned(mean=mean)
-        noise = problem.gaussian(share_relative(SCALE_SHARE))
-        scales = Release(ColumnScales(problem.columns), noise, mean=False)
-        return problem.planned(scales=scales, mean=mean)
+        hint, releases = problem.gaussian(share_relative(SCALE_SHARE)), {}
+        if self.center is None:
+            tree = RankTree(problem.columns, LOCATION_DEPTH)
+            releases["location"] = Release(tree, hint, mean=False)
+        if self._learns:
+            releases["scales"] = Release(ColumnScales(problem.columns), hint, mean=False)
+        releases["mean"] = Release(query, problem.gaussian(), mean=False)
+        return problem.planned(**releases)
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[Estimate]:
         """Yield the estimate."""
         z = self.blocks * noise_of(curator, "mean", None)  # of the mean, in units of threshold / n
-        tails = self._tails(curator) if self._learns else None
+        center = self._location(curator, problem) if self.center is None else self.center
+        tails = self._tails(curator, center) if self._learns else None
         n, width = problem.population, problem.columns
         if tails is not None:
             cut = np.array([tail.threshold(z) for tail in tails])
         else:
             cut = np.full(width, self._known_threshold(z, n))
-        params = (self.center, cut)
-        answer = curator.release("mean", params) * (self.blocks / n)
+        answer = curator.release("mean", (center, cut)) * (self.blocks / n)
         bias, second = self._errors(tails, cut, n)
         sampling = sampling_error(second, cut, n, self.blocks, 1.0 - self.confidence)
-        yield Estimate(self.center + cut * answer, cut, z * cut / n, sampling, bias)
+        yield Estimate(center + cut * answer, cut, z * cut / n, sampling, bias)
 
     def _known_threshold(self, z: float, n: int) -> float:
         if self.fixed is not None:
@@ -105,9 +112,19 @@ class RobustMean:
         log = math.log(1.0 / self.failure)
         return moment_threshold(float(self.bound or 0.0), self.order, n, z, log)
 
-    def _tails(self, curator: Curator) -> list[Tail]:
-        counts = curator.release("scales", self.center)
-        width = noise_of(curator, "scales", self.center)
+    def _location(self, curator: Curator, problem: Sample) -> Floats:
+        """Return a rough median of each column; zero where the records are too few to see one."""
+        n, width = problem.population, noise_of(curator, "location", None)
+        tree: RankTree = curator.plan.releases["location"].query  # type: ignore[assignment]
+        nodes, middle = curator.release("location"), np.array([n / 2.0])
+        if n < _CROWD * width:
+            return np.zeros(problem.columns)
+        found = [quantiles_of(c, tree.depth, n, middle, tree.edges, None)[0] for c in nodes]
+        return np.array(found)
+
+    def _tails(self, curator: Curator, center: Floats) -> list[Tail]:
+        counts = curator.release("scales", center)
+        width = noise_of(curator, "scales", center)
         return [Tail.read(c, width, 1.0 + self.order) for c in counts]
 
     def _errors(self, tails: list[Tail] | None, cut: Floats, n: int) -> tuple[Floats, Floats]:
@@ -182,18 +199,6 @@ class Moments:
         sampling = sampling_error(fourth, np.array([cut**2]), pairs, 1, 1.0 - self.confidence)[0]
         bias = tail.bias(cut, pairs, 2)
         return Estimate(positive(value), typical * cut, noise, sampling * unit, bias * unit)
-
-
-def share_relative(share: float, times: float = 1.0) -> float:
-    """Return the relative noise that gives a Gaussian release this share beside ``times`` others."""
-    return math.sqrt((1.0 - share) / (share * times))
-
-
-def noise_of(curator: Curator, name: str, params: Any) -> float:
-    """Return the public standard deviation of a release's noise."""
-    release = curator.plan.releases[name]
-    multiplier = release.mechanism.multiplier or 0.0
-    return multiplier * release.sensitivity(curator.plan.relation, params)
 
 
 def sampling_error(second: Floats, bound: Floats, n: float, blocks: int, failure: float) -> Floats:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,8 +11,9 @@ from scipy import special
 
 from sordino.kernel import Curator, Plan, Release
 from sordino.problems.sample import Sample
-from sordino.problems.scales import REACH, RankTree
-from sordino.solvers.heavy.mean import noise_of
+from sordino.problems.scales import RankTree
+from sordino.solvers.heavy.shares import noise_of
+from sordino.solvers.heavy.trees import quantiles_of
 
 Floats = NDArray[np.float64]
 
@@ -54,39 +54,10 @@ class RankQuantiles:
         query: RankTree = curator.plan.releases["tree"].query  # type: ignore[assignment]
         q = np.asarray(self.probabilities)
         reach = special.ndtri(1.0 - (1.0 - self.confidence) / 2.0)
-        # A rank is a sum of at most ``depth`` noisy counts before least squares, which only helps.
-        margin = reach * np.hypot(width * np.sqrt(self.depth), np.sqrt(n * q * (1.0 - q)))
+        # A rank, counted from the nearer side, sums at most half the levels; least squares only helps.
+        margin = reach * np.hypot(width * np.sqrt((self.depth + 1) / 2), np.sqrt(n * q * (1.0 - q)))
         ranks = np.stack([q * n, q * n - margin, q * n + margin])
-        out = []
-        for counts in curator.release("tree"):
-            below = np.maximum.accumulate(np.cumsum(consistent(counts, self.depth, n)))
-            out.append(read_ranks(np.maximum(below, 0.0), ranks, query.edges, self.bounds))
+        trees = curator.release("tree")
+        out = [quantiles_of(c, self.depth, n, ranks, query.edges, self.bounds) for c in trees]
         value, low, high = np.stack(out, axis=-1)
         yield Ranks(value, low, high)
-
-
-def consistent(nodes: Floats, depth: int, total: float) -> Floats:
-    r"""Return leaf counts that agree with all levels in the least-squares sense and sum to ``total``."""
-    starts = np.cumsum([0, *(2**level for level in range(1, depth + 1))])
-    levels = [nodes[a:b] for a, b in itertools.pairwise(starts)]
-    best = [levels[-1]]
-    for height, level in enumerate(levels[-2::-1], start=2):  # upwards: own count and children's sum
-        own = 2.0 ** (height - 1) / (2.0**height - 1.0)
-        best.insert(0, own * level + (1.0 - own) * best[0].reshape(-1, 2).sum(axis=1))
-    parents = np.array([float(total)])
-    for level in best:  # downwards: children share what their parent disagrees with
-        pairs = level.reshape(-1, 2)
-        parents = (pairs + (parents - pairs.sum(axis=1))[:, None] / 2.0).reshape(-1)
-    return parents
-
-
-def read_ranks(below: Floats, ranks: Floats, edges: Floats, bounds: tuple[float, float] | None) -> Floats:
-    """Return the values at the ranks; linear within a cell, the finite border in an outermost one."""
-    low, high = bounds if bounds is not None else (edges[0], edges[-1])
-    left, right = np.concatenate([[low], edges]), np.concatenate([edges, [high]])
-    cell = np.minimum(np.searchsorted(below, ranks, side="left"), below.size - 1)
-    before = np.where(cell > 0, below[cell - 1], 0.0)
-    inside = np.clip((ranks - before) / np.maximum(below[cell] - before, 1e-9), 0.0, 1.0)
-    value = left[cell] + inside * (right[cell] - left[cell])
-    # Without bounds the two cells next to zero hold the zeros.
-    return value if bounds is not None else np.where(np.abs(value) < np.exp2(-REACH), 0.0, value)

@@ -12,7 +12,7 @@ from sordino.kernel import Curator, Release
 from sordino.problems.problem import Problem
 from sordino.problems.robust import Point
 from sordino.problems.scales import EDGES, ColumnScales, FeatureScales, GradientScales
-from sordino.solvers.heavy.mean import noise_of, share_relative
+from sordino.solvers.heavy.shares import noise_of, share_relative
 from sordino.solvers.heavy.threshold import SURE, Tail, moment_threshold
 
 Floats = NDArray[np.float64]

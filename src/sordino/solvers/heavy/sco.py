@@ -13,8 +13,8 @@ from sordino.kernel import Curator, Disjoint, Full, Plan, Release
 from sordino.problems.problem import Problem
 from sordino.problems.robust import Point, RobustGradient, Truncation
 from sordino.solvers.constraints import Constraint
-from sordino.solvers.heavy.mean import noise_of
 from sordino.solvers.heavy.scaling import Scaling
+from sordino.solvers.heavy.shares import noise_of
 
 Floats = NDArray[np.float64]
 _LEARNED, _BY_NORM = Scaling(), Truncation(by="norm")

@@ -25,8 +25,8 @@ from sordino.problems.losses import Loss
 from sordino.problems.problem import Problem
 from sordino.problems.robust import Point, RobustGradient, Truncation
 from sordino.solvers.base import Options
-from sordino.solvers.heavy.mean import share_relative
 from sordino.solvers.heavy.scaling import Scaling
+from sordino.solvers.heavy.shares import share_relative
 
 Floats = NDArray[np.float64]
 _LEARNED = Scaling()

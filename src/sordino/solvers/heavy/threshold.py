@@ -18,6 +18,7 @@ from sordino.problems.scales import BINS, EDGES
 Floats = NDArray[np.float64]
 LARGEST = 2.0**250  # stands for "no truncation": far beyond any data, and its fourth power is finite
 SURE = 6.0  # noise alone lifts one of 129 bins this many widths above zero once in ten million runs
+_LOOK = 4  # octaves past the last one that tell how heavy the tail is
 _LIKELY = 2.5  # enough for a bin next to one that is seen: a mistake costs a factor of two
 
 
@@ -37,8 +38,9 @@ class Tail:
     """What a noisy histogram of magnitudes tells.
 
     ``edge`` is the end of the last octave that stands out of the noise, ``beyond`` the number of values
-    past it if the tail falls like ``t^-index`` from there on, ``counts`` the histogram up to the edge. Where no
-    octave stands out (too few records), the edge is a guess, ``sure`` is False and the bias unknown.
+    past it at most, if the tail falls like ``t^-index`` from there on, ``counts`` the histogram up to the
+    edge. Where no octave stands out (too few records), the edge is a guess, ``sure`` is False and the
+    bias unknown.
     """
 
     edge: float
@@ -53,7 +55,7 @@ class Tail:
         """Find the last octave that is seen and extrapolate from it with the declared tail index."""
         last, sure = last_octave(counts, noise)
         inside = np.where(np.arange(BINS) <= last, np.maximum(counts, 0.0), 0.0)
-        beyond = float(inside[last] / (2.0**index - 1.0))
+        beyond = min(float(inside[last]) / (2.0**index - 1.0), _counted(counts, last, noise, index))
         return cls(float(EDGES[last]), beyond, inside, noise, index, sure)
 
     def threshold(self, noise: float) -> float:
@@ -98,6 +100,13 @@ def last_octave(counts: Floats, noise: float) -> tuple[int, bool]:
     while last + 1 < BINS and counts[last + 1] > max(_LIKELY * noise, 0.5):
         last += 1
     return last, True
+
+
+def _counted(counts: Floats, last: int, noise: float, index: float) -> float:
+    """Return the values past an octave that the next ones show, two noise widths up; light tails have few."""
+    after = counts[last + 1 : last + 1 + _LOOK]
+    shown = max(float(after.sum()), 0.0) + 2.0 * noise * math.sqrt(_LOOK)
+    return shown / (1.0 - 2.0 ** (-index * _LOOK))
 
 
 def known_bias(bound: float, order: float, threshold: float, zero: bool) -> float:
