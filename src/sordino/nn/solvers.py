@@ -30,7 +30,7 @@ class NetworkTask:
         """Return the plan of these releases."""
         return Plan(releases, self.relation, self.population, self.unit)
 
-    def poisson(self, batch: int) -> Poisson:
+    def batches(self, batch: int) -> Poisson:
         """Return Poisson batches of this expected size."""
         return Poisson(min(1.0, batch / self.population))
 
@@ -148,7 +148,7 @@ class Descent:
     def plan(self, task: NetworkTask) -> Plan:
         """Declare the gradients."""
         query = TorchGradient(task.engine, self.recipe.clip)
-        sampling = task.poisson(self.recipe.batch)
+        sampling = task.batches(self.recipe.batch)
         return task.planned(gradient=Release(query, Gaussian(), sampling, self.recipe.steps))
 
     def start(self, task: NetworkTask) -> TrainingState:
@@ -192,10 +192,10 @@ class Srm:
         recipe = self.recipe
         first = TorchGradient(task.engine, recipe.clip)
         batch = recipe.batch if self.first_batch is None else self.first_batch
-        releases = {"start": Release(first, Gaussian(), task.poisson(batch))}
+        releases = {"start": Release(first, Gaussian(), task.batches(batch))}
         if recipe.steps > 1:
             query = TorchDifference(task.engine, recipe.clip, self.difference_clip, self.gamma)
-            sampling = task.poisson(recipe.batch)
+            sampling = task.batches(recipe.batch)
             releases["correction"] = Release(query, Gaussian(), sampling, recipe.steps - 1)
         return task.planned(**releases)
 
