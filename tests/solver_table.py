@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+
 from sordino.execute import LocalExecutor
 from sordino.kernel import (
     Curator,
@@ -45,21 +46,31 @@ from sordino.kernel import (
 )
 from sordino.problems.covariance import PcaProblem
 from sordino.problems.losses import LOSSES
+from sordino.problems.penalties import Nonconvex
 from sordino.problems.problem import Problem
 from sordino.problems.robust import Truncation
+from sordino.solvers.adam import Adam
+from sordino.solvers.agd import Agd
+from sordino.solvers.auto import Auto
+from sordino.solvers.base import Estimate
 from sordino.solvers.coordinate import Coordinate
 from sordino.solvers.frank_wolfe import FrankWolfe
+from sordino.solvers.gd import Gd
 from sordino.solvers.heavy import HeavyTailedSparse, ProjectedGradient, Scaling
 from sordino.solvers.ight import Ight
 from sordino.solvers.momentum import Momentum
 from sordino.solvers.pca.gauss import Gauss
 from sordino.solvers.pca.power import Power
+from sordino.solvers.pca.screen import Screen
 from sordino.solvers.pca.spca import Spca
 from sordino.solvers.pca.sulq import ModSulq
 from sordino.solvers.pca.vrpca import Vrpca
 from sordino.solvers.peeled import Peeled
+from sordino.solvers.rrp_sgd import RrpSgd
 from sordino.solvers.scsg_ht import ScsgHt
+from sordino.solvers.sgd import Sgd
 from sordino.solvers.sgd_ht import SgdHt
+from sordino.solvers.srm import Srm
 from sordino.solvers.svrg_ht import SvrgHt
 from sordino.solvers.transfer import Transfer
 from sordino.solvers.two_stage import TwoStage
@@ -104,6 +115,7 @@ class Run:
 
 def as_array(value: Any) -> np.ndarray:
     """Return an iterate or an answer as a flat array."""
+    value = value.value if isinstance(value, Estimate) else value
     dense = value.to_dense() if hasattr(value, "to_dense") else value
     return np.asarray(dense, dtype=float).ravel()
 
@@ -293,6 +305,7 @@ CASES += [
     SolverCase(
         "pca-gauss-replace-csr", lambda problem: Gauss(), _pca("replace-one"), csr_data, tight=_SQUARES
     ),
+    SolverCase("pca-screen-csr", lambda problem: Screen(6), _pca(), csr_data, tight=_SQUARES),
     SolverCase("pca-mod-sulq", lambda problem: ModSulq(), _pca(center=False), tight=_TRIANGLE),
     SolverCase("pca-power", lambda problem: Power(6, 3), _pca(), tight=_SQUARES),
     SolverCase(
@@ -308,6 +321,8 @@ _HALF = Poisson(0.5)
 _PUBLIC = np.eye(5, 6) * np.array([3.0, 1.0, 1.0, 0.5, 0.5, 0.5])
 # The residual grows with the margin, so (r(w) - r(a)) x always points to the side of w - a: replacing a
 # record cannot turn it around, and twice the bound is attained only after sampling.
+# Of gradient and difference, only the gradient turns around with its record.
+_BOTH_WAYS = {("recursion", Relation.REPLACE_ONE): 0.83}
 _ONE_SIDED = {("correction", Relation.REPLACE_ONE): 0.49}
 
 
@@ -501,6 +516,111 @@ CASES += [
         executor=unbounded_executor,
         # the residuals of a record sum to zero, so they cannot all turn around at once
         tight={("values", Relation.REPLACE_ONE): 0.9},
+    ),
+]
+
+# ------------------------------------------------------------------------------------ the default
+
+# A mean turns around with its record, a mean of absolute values does not.
+_MOMENTS = {("moments", Relation.REPLACE_ONE): 0.7}
+
+CASES += [
+    SolverCase(
+        "auto",
+        lambda problem: Auto(3, 3, 2, 0.3, None, True),
+        _problem("logistic", intercept=0.8, ridge=0.05),
+        tight=_MOMENTS,
+    ),
+    SolverCase(
+        "auto-dense-replace-csr",
+        lambda problem: Auto(None, 3, 2, 0.3, None, False),
+        _problem("squared", "replace-one", features=20),
+        data=csr_data,
+        tight=_MOMENTS,
+    ),
+]
+
+# ----------------------------------------------------------------- dense and nonconvex models
+
+
+def _dense(kind: Any, *values: Any, **facts: Any) -> Callable[[Any], Any]:
+    return lambda problem: kind(*values, **facts)
+
+
+_LEVEL = Nonconvex(0.05)
+_ALL = Srm(300, 0.8, 50.0, 100.0, 0.3, math.inf, Full(), Full())
+
+CASES += [
+    SolverCase(
+        "gd-nonconvex",
+        _dense(Gd, 4, 0.5, 0.6, Full(), Momentum("nesterov", 0.8)),
+        _problem("logistic", intercept=0.8, penalty=_LEVEL),
+    ),
+    SolverCase(
+        "gd-smooth",
+        _dense(Gd, 4, 0.5, 0.6, Full(), smoothing=0.7),
+        _problem("logistic", ridge=0.05),
+        converged=_dense(Gd, 600, 1.0, 50.0, Full(), smoothing=0.7),
+    ),
+    SolverCase(
+        "sgd-smooth-multinomial-csr",
+        _dense(Sgd, 4, 0.5, 0.4, Poisson(0.5), smoothing=2.0, schedule="inverse", output="average"),
+        _problem("multinomial", outputs=3, features=20, intercept=0.6, penalty=_LEVEL),
+        data=csr_data,
+    ),
+    SolverCase(
+        "sgd-secure-fixed-size",
+        _dense(Sgd, 3, 0.5, 0.6, FixedSize(28), schedule="inverse-root"),
+        _problem("logistic", "replace-one", secure_noise=True),
+    ),
+    SolverCase(
+        "rrp-sgd",
+        _dense(RrpSgd, 3, 0.2, 2.3, Poisson(0.6)),
+        _problem("squared", intercept=0.8, target_bound=3.0),
+    ),
+    SolverCase(
+        "adam-smooth",
+        _dense(Adam, 4, 0.1, 0.6, Poisson(0.5), 1.0, subtract_noise=True),
+        _problem("logistic", intercept=0.8, penalty=_LEVEL),
+    ),
+    SolverCase(
+        "adam",
+        _dense(Adam, 4, 0.1, 0.6, Full()),
+        _problem("logistic", "replace-one", ridge=0.05),
+        converged=_dense(Adam, 2500, 0.01, 50.0, Full()),
+    ),
+    SolverCase(
+        "srm",
+        lambda problem: Srm(4, 0.5, 0.6, 0.4, 0.3, problem.row_bound, Poisson(0.8), Poisson(0.5)),
+        _problem("logistic", ridge=0.05),
+        converged=lambda problem: _ALL,
+    ),
+    SolverCase(
+        "srm-adaptive-smooth-replace-csr",
+        lambda problem: Srm(4, 0.5, 0.6, 0.05, 0.2, problem.row_bound, Full(), Poisson(0.5), "adaptive", 1.0),
+        _problem("logistic", "replace-one", features=20, penalty=_LEVEL),
+        data=csr_data,
+    ),
+    SolverCase(
+        "srm-secure-constant-bound",
+        lambda problem: Srm(3, 0.5, 0.6, 0.05, 0.3, math.inf, Poisson(0.8), Poisson(0.5)),
+        _problem("logistic", secure_noise=True),
+        data=csr32_data,
+        tight=_BOTH_WAYS,
+    ),
+    SolverCase(
+        "agd",
+        lambda problem: Agd(7, 5, (4.0, 1.0, 0.25), 0.6, 1.3),
+        _problem("logistic", ridge=0.05),
+        converged=lambda problem: Agd(400, 300, (4.0, 1.0, 0.25), 50.0, 1.3),
+        spends_all=False,
+    ),
+    SolverCase(
+        "agd-multinomial-replace",
+        lambda problem: Agd(7, 5, (4.0, 1.0, 0.25), 0.4, 1.3, smoothing=0.5),
+        _problem("multinomial", "replace-one", outputs=3, intercept=0.5, penalty=_LEVEL),
+        spends_all=False,
+        tight={("gradient", Relation.REPLACE_ONE): 0.9},  # softmax residuals are no axis
     ),
 ]
 

@@ -136,6 +136,7 @@ def bad_records(case: SolverCase, params: Any) -> list[tuple[np.ndarray, float]]
     units = [v / np.linalg.norm(v) for v in directions if np.linalg.norm(v) > 0]
     large = 2 * (case.problem.data_norm or 1e6)
     sizes = [s * large * v for v in units for s in (1.0, -1.0)]
+    sizes += [1e-3 * axis]  # a count of sizes moves between large and small
     if getattr(case.problem, "intercept", 0.0):  # all entries as large as that of the intercept
         sizes += [s * case.problem.intercept * np.sign(v) for v in units for s in (1.0, -1.0)]
     return [(row, y) for row in sizes for y in _extreme_targets(case)]

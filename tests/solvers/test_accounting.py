@@ -1,8 +1,9 @@
 """Every solver's plan can be calibrated, and what is certified lands just below the target."""
 
 import pytest
-from sordino.accounting import calibrate, certify
 from tests.solver_table import CASES, IDS
+
+from sordino.accounting import calibrate, certify
 
 every_case = pytest.mark.parametrize("case", CASES, ids=IDS)
 EPSILON, DELTA = 1.7, 1e-5

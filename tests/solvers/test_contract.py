@@ -4,10 +4,11 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 import pytest
+from tests.solver_table import CASES, IDS, Run
+
 from sordino.errors import PlanError, PlanSpentError
 from sordino.kernel import Curator, NoiseSource, Plan
 from sordino.kernel.events import composed
-from tests.solver_table import CASES, IDS, Run
 
 every_case = pytest.mark.parametrize("case", CASES, ids=IDS)
 NOISE = NoiseSource.seeded_not_private(0)

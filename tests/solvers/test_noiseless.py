@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression, Ridge
+from tests.solver_table import CASES, IDS, SolverCase
+
 from sordino.kernel import GumbelTopK, LaplacePeeling
 from sordino.problems.glm import GlmDifference, GlmGradient
 from sordino.problems.problem import Problem
-from tests.solver_table import CASES, IDS, SolverCase
 
 SELECTIONS = (GumbelTopK, LaplacePeeling)
 every_case = pytest.mark.parametrize("case", CASES, ids=IDS)

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from sordino.kernel import NoiseSource
 from tests.solver_table import CASES, IDS
+
+from sordino.kernel import NoiseSource
 
 SCALE = 20.0  # a selection among few has to be noisy to differ
 every_case = pytest.mark.parametrize("case", CASES, ids=IDS)

@@ -50,6 +50,7 @@ class Attack:
     pair: tuple[Any, Any]
     away: np.ndarray
     origin: np.ndarray
+    reach: float
 
     @classmethod
     def on(cls, case: SolverCase, questions: list[Asked]) -> Attack:
@@ -62,14 +63,14 @@ class Attack:
         tried = [p for p in tried if release.query.sensitivity(relation, p) > 0]
         pairs = [worst_pair(case, release, relation, p) for p in tried]
         best = max(range(len(tried)), key=lambda i: pairs[i][0])
-        params, (_, one, other) = tried[best], pairs[best]
+        params, (reach, one, other) = tried[best], pairs[best]
         pair = [cls._filled(case, record) for record in (one, other)]
         exact = [answers(case, release, params, d, "dense")[0] for d in pair]
         away = exact[0] - exact[1]
         kind = "csr" if sparse.issparse(case.data(case.problem, 0)[0]) else "dense"
         executors = tuple(case.executor(case.problem, stored(d[0], kind), d[1]) for d in pair)
         release = replace(release, mechanism=release.mechanism.at(MULTIPLIER))
-        return cls(case, release, params, executors, away / (away @ away), exact[1])
+        return cls(case, release, params, executors, away / (away @ away), exact[1], reach)
 
     @staticmethod
     def _filled(case: SolverCase, record: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -18,11 +18,26 @@ pytestmark = pytest.mark.statistical
 
 @cache
 def attacks(name: str) -> list[Attack]:
-    """Return one attack on each release that adds noise to a vector."""
+    """Return one attack on each release that adds noise to a vector, the strongest first."""
     case = CASES[IDS.index(name)]
     asked = [q for q in case.run(seed=5).asked if isinstance(q.release.mechanism, ADDITIVE)]
     names = dict.fromkeys(q.name for q in asked)
-    return [Attack.on(case, [q for q in asked if q.name == name]) for name in names]
+    found = [Attack.on(case, [q for q in asked if q.name == name]) for name in names]
+    return sorted(found, key=lambda attack: -attack.reach)
+
+
+def _kind(case) -> frozenset:
+    """Return what an attack on a solver sees: its queries, its batches, its noise."""
+    return frozenset(
+        (type(r.query), type(r.sampling), type(r.mechanism), getattr(r.mechanism, "secure", False))
+        for r in case.plan().releases.values()
+    )
+
+
+# One row of each kind is enough to show that the attack would convict a twin.
+DISTINCT = list({_kind(case): case for case in reversed(CASES)}.values())[::-1]
+every_case = pytest.mark.parametrize("case", CASES, ids=IDS)
+every_kind = pytest.mark.parametrize("case", DISTINCT, ids=[case.id for case in DISTINCT])
 
 
 @dataclass(frozen=True)
@@ -41,20 +56,20 @@ class ThreeTimes(ClippedSum):
         return self.inner.evaluate_on_lattice(records, params, spacing) * 3
 
 
-@pytest.mark.parametrize("case", CASES, ids=IDS)
+@every_case
 def test_an_attack_proves_no_more_than_is_claimed(case):
     for attack in attacks(case.id):
         assert attack.proven() <= attack.claim()
 
 
-@pytest.mark.parametrize("case", CASES, ids=IDS)
+@every_kind
 def test_half_the_noise_is_caught(case):
     for attack in attacks(case.id)[:1]:
         half = replace(attack.release, mechanism=attack.release.mechanism.at(MULTIPLIER / 2))
         assert attack.proven(half) > attack.claim()
 
 
-@pytest.mark.parametrize("case", CASES, ids=IDS)
+@every_kind
 def test_a_clip_three_times_too_wide_is_caught(case):
     for attack in attacks(case.id)[:1]:
         assert attack.proven(replace(attack.release, query=ThreeTimes(attack.release.query))) > attack.claim()
