@@ -35,7 +35,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     Parameters
     ----------
     n_components : a number of axes; a share of the variance in (0, 1), ``"gap"`` or ``"broken-stick"``
-        choose it from released eigenvalues; None keeps all.
+        choose it from released eigenvalues; None keeps all, or 50 where no d x d matrix fits.
     epsilon : the privacy loss; ``float("inf")`` runs without noise.
     delta : the probability of a larger loss; None means ``min(1e-5, 1 / (10 n))``.
     solver : ``"auto"``, ``"gauss"`` (one noisy matrix), ``"screen"`` (the same on the columns that matter,
