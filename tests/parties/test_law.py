@@ -21,6 +21,7 @@ def _discrete_gaussian(variance, reach):
 def test_one_coordinate_is_within_two_to_the_minus_51():
     assert CoarseLaw().distance <= 2.0**-51
     assert 104 * CoarseLaw().distance <= 2.0**-44
+    assert max(CoarseLaw.against(t).distance for t in (1, 2, 3, 7)) <= 2.0**-50
 
 
 def test_the_enumerated_table_is_within_its_distance():
@@ -97,6 +98,6 @@ def test_a_colluder_is_left_with_the_full_noise(mode, colluder):
 
 
 def test_noise_inside_costs_a_sixteenth_and_aggregation_a_half_of_the_variance():
-    assert NoiseShare(Mode.INSIDE, 3, 1).copies == 1 + 1 / 16
+    assert NoiseShare(Mode.INSIDE, 3, 1).copies == NoiseShare(Mode.INSIDE, 9, 4).copies == 1 + 1 / 16
     assert NoiseShare(Mode.AGGREGATION, 3, 1).copies == 1.5
     assert NoiseShare(Mode.AGGREGATION, 1000, 1).distance < 2.0**-1000 + 1e-300

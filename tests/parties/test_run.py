@@ -107,7 +107,8 @@ def test_the_commands_as_a_coordinator_types_them(tmp_path):
     three = Consortium(tmp_path, epsilon=1.5)
     configs = [str(tmp_path / name / "party.toml") for name in NAMES]
     daemons = [
-        subprocess.Popen([*COMMAND, "party", "--config", c], stdout=subprocess.PIPE, text=True) for c in configs
+        subprocess.Popen([*COMMAND, "party", "--config", c], stdout=subprocess.PIPE, text=True)
+        for c in configs
     ]
     try:
         for daemon in daemons:

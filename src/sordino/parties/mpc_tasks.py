@@ -11,13 +11,13 @@ import numpy as np
 
 from sordino.errors import InvalidInputError
 from sordino.execute.parties.executor import check_release
-from sordino.kernel import Plan, Relation
+from sordino.kernel import Plan, Relation, SparseVector
 from sordino.parties.mpc_output import OutputPerturbation
 from sordino.problems.covariance import PcaProblem
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.solvers import SOLVERS, Options, make_solver
-from sordino.solvers.pca import PcaOptions, make_pca_solver
+from sordino.solvers.pca import PcaOptions, Principal, make_pca_solver
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,9 @@ class Task:
 
     def result(self, last: Any) -> dict[str, Any]:
         """Return the last iterate as arrays by name."""
-        if hasattr(last, "to_dense"):
-            last = last.to_dense()
-        if isinstance(last, np.ndarray):
-            return {"coefficients": last}
-        return {"components": last.components, "variances": last.variances}
+        if isinstance(last, Principal):
+            return {"components": last.axes, "variances": last.variances, "mean": last.mean}
+        return {"coefficients": last.to_dense() if isinstance(last, SparseVector) else np.asarray(last)}
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
@@ -68,7 +68,11 @@ class NoiseShare:
     mode: Mode
     parties: int
     threshold: int
-    law: CoarseLaw = field(default_factory=CoarseLaw)
+
+    @property
+    def law(self) -> CoarseLaw:
+        """The law of the coarse part: the more fine parts there are, the wider it is."""
+        return CoarseLaw.against(self.threshold)
 
     @property
     def copies(self) -> float:
@@ -89,18 +93,33 @@ class NoiseShare:
         self, values: NDArray[np.int64], lattice: Lattice, party: int, noise: NoiseSource
     ) -> tuple[NDArray[np.int64], Draw]:
         """Return this party's values with its fine noise, and its contribution to the coarse part."""
+        if self.mode is Mode.INSIDE:
+            shape = (self.law.bits + 1, values.size)
+            signs = noise.signs(shape).astype(np.int64).astype(object)
+        else:
+            signs = None
+        ready = self.with_fine_part(values, lattice, party, noise)
+        return ready, Draw(lattice.field_bits(self.parties), self.step(lattice), signs, self.law)
+
+    def step(self, lattice: Lattice) -> int:
+        """Return the spacing of the coarse part in grid points; 0 where there is none."""
+        if self.mode is Mode.AGGREGATION:
+            return 0
+        return math.floor(lattice.std / math.sqrt(self.law.total))
+
+    def with_fine_part(
+        self, values: NDArray[np.int64], lattice: Lattice, party: int, noise: NoiseSource
+    ) -> NDArray[np.int64]:
+        """Return this party's values with the noise that it draws alone."""
         if self.mode is Mode.AGGREGATION:
             std = lattice.std / math.sqrt(self.parties - self.threshold)
-            if std < 16:
-                raise InvalidInputError(f"Expected a noise share of at least 16 grid points, got {std:g}.")
-            fine = noise.rounded_gaussian(std, values.shape)
-            return values + fine, Draw(lattice.field_bits(self.parties), 0, None, self.law)
-        step = math.floor(lattice.std / math.sqrt(self.law.total))
-        if party <= self.threshold:  # t + 1 fine parts: one of them is not known to the t colluders
-            std = math.sqrt(lattice.std**2 - self.law.variance * step**2)
-            values = values + noise.rounded_gaussian(std, values.shape)
-        signs = noise.signs((self.law.bits + 1, values.size)).astype(np.int64).astype(object)
-        return values, Draw(lattice.field_bits(1 + self.threshold), step, signs, self.law)
+        elif party <= self.threshold:  # t + 1 fine parts: one of them is not known to the t colluders
+            std = math.sqrt(lattice.std**2 - self.law.variance * self.step(lattice) ** 2)
+        else:
+            return values
+        if std < 16:
+            raise InvalidInputError(f"Expected a fine part of at least 16 grid points, got {std:g}.")
+        return np.asarray(values + noise.rounded_gaussian(std, values.shape))
 
 
 def centred(values: Any, modulus: int) -> NDArray[Any]:

@@ -66,15 +66,21 @@ class SimulatedParties:
 
     For experiments: the same integers, the same field, the same law of the noise. It is as private
     towards whoever reads the answers as a central curator, and not at all towards whoever runs it.
+
+    Parameters
+    ----------
+    members : the records of each party.
+    share : who makes the noise: ``share.parties`` of the members compute, the others only send shares
+        of their integers to those.
     """
 
     members: Sequence[LocalExecutor] = field(repr=False)
     share: NoiseShare
 
     def __post_init__(self) -> None:
-        if len(self.members) != self.share.parties:
+        if len(self.members) < self.share.parties:
             raise InvalidInputError(
-                f"Expected data for {self.share.parties} parties, got {len(self.members)}."
+                f"Expected data for at least {self.share.parties} parties, got {len(self.members)}."
             )
 
     @property
@@ -86,29 +92,26 @@ class SimulatedParties:
         self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
     ) -> Any:
         """Add up what the parties would contribute."""
-        total, modulus, first = 0, 1, None
-        for party, member in enumerate(self.members):
-            found = local_answer(member, release, params, sensitivity, position, self.population, noise)
-            if found is None:
-                return _nothing(member, release, params)
-            values, draw = self._contribution(found, party, noise)
-            modulus, first = 2**draw.field_bits - 1, found if first is None else first
-            total = (total + values.astype(object)) % modulus
-        total = total + self._coarse(first, noise)
-        return np.asarray(centred(total % modulus, modulus), dtype=float) * first.lattice.spacing
+        asked = (release, params, sensitivity, position, self.population, noise)
+        found = [local_answer(member, *asked) for member in self.members]
+        if found[0] is None:
+            return _nothing(self.members[0], release, params)
+        lattice = found[0].lattice
+        modulus = 2 ** lattice.field_bits(self.share.parties) - 1
+        values = [f.values for f in found]
+        for party in range(self.share.parties):
+            values[party] = self.share.with_fine_part(values[party], lattice, party, noise)
+        total = np.sum(values, axis=0, dtype=object) + self._coarse(lattice, values[0].shape, noise)
+        return np.asarray(centred(total % modulus, modulus), dtype=float) * lattice.spacing
 
-    def _contribution(self, found: Quantised, party: int, noise: NoiseSource) -> Any:
-        return self.share.draw(found.values, found.lattice, party, noise)
-
-    def _coarse(self, found: Any, noise: NoiseSource) -> Any:
+    def _coarse(self, lattice: Lattice, shape: tuple[int, ...], noise: NoiseSource) -> Any:
         """Return what the circuit makes of everybody's signs, in the clear."""
         if self.share.mode is Mode.AGGREGATION:
             return 0
-        law, shape = self.share.law, found.values.shape
-        step = int(found.lattice.std / np.sqrt(law.total))
-        uniforms = noise.integers(2**law.bits, shape)
+        law = self.share.law
         signs = noise.signs(shape).astype(np.int64)
-        return (step * signs * law.magnitude(uniforms)).astype(object)
+        magnitude = law.magnitude(noise.integers(2**law.bits, shape))
+        return (signs * magnitude).astype(object) * self.share.step(lattice)
 
 
 def local_answer(

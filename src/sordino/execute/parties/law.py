@@ -11,6 +11,7 @@ The proof is in ``docs/parties/noise-proof.md``.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from functools import lru_cache
@@ -43,6 +44,12 @@ class CoarseLaw:
     fine: int = 2
     digits: int = 14
     largest: int = 46
+
+    @classmethod
+    def against(cls, colluders: int) -> CoarseLaw:
+        """Return the law with which ``colluders`` superfluous fine parts add a sixteenth to the variance."""
+        variance = 32 * colluders - 2
+        return cls(variance=variance, largest=math.ceil(8.39 * math.sqrt(variance)))
 
     @property
     def bits(self) -> int:
@@ -92,9 +99,10 @@ class Level:
 @lru_cache(maxsize=8)
 def _tails(law: CoarseLaw) -> list[Any]:
     with mpmath.workdps(_PRECISION):
-        weights = [mpmath.exp(-mpmath.mpf(k * k) / (2 * law.variance)) for k in range(40 * law.largest)]
-        mass = weights[0] + 2 * mpmath.fsum(weights[1:])
-        return [2 * mpmath.fsum(weights[k:]) / mass for k in range(1, law.largest + 2)]
+        # Beyond three times the table there is less than 10^-130 of the mass.
+        weights = [mpmath.exp(-mpmath.mpf(k * k) / (2 * law.variance)) for k in range(3 * law.largest)]
+        tails = list(itertools.accumulate(reversed(weights[1:])))[::-1]
+        return [2 * tail / (weights[0] + 2 * tails[0]) for tail in tails[: law.largest + 1]]
 
 
 @lru_cache(maxsize=8)

@@ -1,0 +1,161 @@
+"""Solvers over parties: the same integers as one machine, true sensitivities, sums that fit."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.execute import LocalExecutor
+from sordino.execute.parties import Mode, NoiseShare, SimulatedParties
+from sordino.execute.parties.lattice import Lattice, quantise
+from sordino.kernel import Curator, Disjoint, Gaussian, GumbelTopK, NoiseSource, Relation, Release
+from sordino.parties.mpc_output import WeightedMinimiser
+from sordino.parties.mpc_tasks import Public, make_task
+from sordino.problems.covariance import GramProduct
+from sordino.problems.glm import GlmGradient
+from sordino.problems.losses import LOSSES
+
+PUBLIC = Public(240, 1.0, 1e-5, Relation.ADD_REMOVE, "record")
+
+
+def _data(n=240, d=6, seed=4):
+    public = np.random.default_rng(seed)
+    x = public.standard_normal((n, d)) / math.sqrt(d)
+    return x, np.where(x[:, 0] - x[:, 1] > 0, 1.0, -1.0)
+
+
+def _parties(x, y, count):
+    parts = np.array_split(np.arange(len(x)), count)
+    return [LocalExecutor(x[p], y[p]) for p in parts]
+
+
+def _run(task, executor, seed=9, multiplier=0.5):
+    plan = task.plan().at(multiplier)
+    noise = NoiseSource.seeded_not_private(seed)
+    *_, last = task.solver.run(Curator(executor, plan, noise), task.problem)
+    return task.result(last)
+
+
+def _gradient(**options):
+    return make_task({"kind": "gradient", "loss": "logistic", "features": 6, **options}, PUBLIC)
+
+
+TASKS = {
+    "grad": _gradient(options={"max_iter": 12, "step_size": 2.0}),
+    "hard": _gradient(options={"max_iter": 12, "step_size": 2.0, "n_nonzero_coefs": 2}),
+    "sgd": _gradient(solver="sgd-ht", options={"max_iter": 40, "batch_size": 60, "n_nonzero_coefs": 2}),
+    "out": make_task({"kind": "output", "loss": "logistic", "features": 6, "ridge": 0.05}, PUBLIC),
+}
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("name", TASKS)
+def test_a_solver_learns_between_five_parties_as_on_one_machine(name, mode):
+    x, y = _data()
+    executor = SimulatedParties(_parties(x, y, 5), NoiseShare(mode, 5, 2))
+    found = _run(TASKS[name], executor)["coefficients"]
+    assert np.mean(np.sign(x @ found) == y) > 0.85
+
+
+def test_the_power_method_finds_the_axis_that_one_machine_finds():
+    x, y = _data(2000)
+    x[:, 3] *= 4
+    task = make_task(
+        {"kind": "pca", "features": 6, "components": 1, "data_norm": 4.0, "options": {"max_iter": 3}},
+        Public(2000, 1.0, 1e-5, Relation.ADD_REMOVE, "record"),
+    )
+    found = _run(task, SimulatedParties(_parties(x, y, 3), NoiseShare(Mode.INSIDE, 3, 1)))
+    assert abs(found["components"][0][3]) > 0.95
+
+
+@pytest.mark.parametrize("relation", list(Relation))
+def test_integers_of_parties_add_up_to_those_of_all_records(relation):
+    x, y = _data()
+    release = Release(GlmGradient(LOSSES["logistic"], 0.7), Gaussian(3.0))
+    w = np.arange(6) / 6
+    sensitivity = release.sensitivity(relation, w)
+    whole = quantise(release, LocalExecutor(x, y).records(None), w, sensitivity, 240)
+    parts = [quantise(release, p.records(None), w, sensitivity, 240) for p in _parties(x, y, 7)]
+    assert np.array_equal(sum(p.values for p in parts), whole.values)
+    assert {p.lattice for p in parts} == {whole.lattice}
+    exact = release.query.evaluate(LocalExecutor(x, y).records(None), w)
+    assert (
+        np.abs(whole.values * whole.lattice.spacing - exact).max()
+        < 1e-5 * whole.lattice.std * whole.lattice.spacing
+    )
+
+
+BLOCK = np.linalg.qr(np.arange(16.0).reshape(4, 4) ** 2 + np.eye(4))[0][:, :2]
+QUERIES = {
+    "exact": (GlmGradient(LOSSES["logistic"], 0.7), np.linspace(-2, 2, 4)),
+    "rounded": (
+        GramProduct(1.3),
+        (BLOCK, None),
+    ),
+    "minimiser": (WeightedMinimiser(LOSSES["logistic"], 1.0, 0.2, 12, (4,), 1.3), None),
+}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), scale=st.sampled_from([1e-8, 0.3, 1.0, 50.0]), party=st.integers(0, 2))
+def test_neighbours_on_the_grid_are_as_near_as_the_noise_assumes(name, seed, scale, party):
+    query, params = QUERIES[name]
+    release = Release(query, Gaussian(2.5), mean=False)
+    public = np.random.default_rng(seed)
+    x, y = public.standard_normal((12, 4)) * scale, np.where(public.random(12) < 0.5, 1.0, -1.0)
+    sensitivity = release.sensitivity(Relation.REPLACE_ONE, params)
+    other = x.copy()
+    other[5] = -3 * x[5] + 1
+    rows = np.array_split(np.arange(12), 3)[party]
+    ours, theirs = (
+        quantise(release, LocalExecutor(z[rows], y[rows], 1.3).records(None), params, sensitivity, 12)
+        for z in (x, other)
+    )
+    moved = float(np.linalg.norm((ours.values - theirs.values).astype(float)))
+    assert moved <= ours.lattice.std / 2.5  # std = multiplier x sensitivity
+    assert np.abs(ours.values).max() <= ours.lattice.bound
+
+
+def test_the_weighted_minimiser_does_not_care_how_records_are_spread():
+    query = WeightedMinimiser(LOSSES["logistic"], 0.8, 0.01, 5000, (3,), 1.0)
+    expected = 0.8 / (5000 * 0.01)
+    assert expected < query.sensitivity(Relation.ADD_REMOVE) < expected * 1.01
+    assert query.sensitivity(Relation.REPLACE_ONE) < 2 * expected * 1.01
+
+
+def test_a_field_is_large_enough_for_the_largest_sum_or_refused():
+    assert Lattice(1.0, 2.0**28, 2**45).field_bits(2) == 61
+    assert Lattice(1.0, 2.0**28, 2**60).field_bits(2) == 89
+    with pytest.raises(UnsupportedError, match="bits"):
+        Lattice(1.0, 2.0**28, 2**130).field_bits(2)
+
+
+def test_batches_that_need_all_records_at_once_are_refused():
+    x, y = _data()
+    executor = SimulatedParties(_parties(x, y, 3), NoiseShare(Mode.INSIDE, 3, 1))
+    release = Release(GlmGradient(LOSSES["logistic"], 0.7), Gaussian(1.0), Disjoint(2))
+    with pytest.raises(UnsupportedError, match="Disjoint"):
+        executor.answer(release, np.zeros(6), 0.7, 0, NoiseSource.seeded_not_private(1))
+
+
+def test_sensitivity_zero_opens_zeros_without_noise():
+    x, y = _data()
+    executor = SimulatedParties(_parties(x, y, 3), NoiseShare(Mode.INSIDE, 3, 1))
+    release = Release(GlmGradient(LOSSES["logistic"], 0.7), Gaussian(1.0))
+    assert not executor.answer(release, np.zeros(6), 0.0, 0, NoiseSource.seeded_not_private(1)).any()
+
+
+def test_the_number_of_parties_must_be_the_one_of_the_noise():
+    x, y = _data()
+    with pytest.raises(InvalidInputError, match="at least 5 parties"):
+        SimulatedParties(_parties(x, y, 3), NoiseShare(Mode.INSIDE, 5, 2))
+
+
+def test_selections_cannot_be_planned_between_parties():
+    task = _gradient(solver="frank-wolfe", options={"max_iter": 3})
+    with pytest.raises(UnsupportedError, match=GumbelTopK.__name__):
+        task.plan()
