@@ -19,6 +19,7 @@ Floats = NDArray[np.float64]
 LARGEST = 2.0**250  # stands for "no truncation": far beyond any data, and its fourth power is finite
 SURE = 6.0  # noise alone lifts one of 129 bins this many widths above zero once in ten million runs
 _LOOK = 4  # octaves past the last one that tell how heavy the tail is
+_GUESS = 8.0  # for three bins together: enough to guess, not to be sure
 _LIKELY = 2.5  # enough for a bin next to one that is seen: a mistake costs a factor of two
 
 
@@ -93,9 +94,11 @@ class Tail:
 def last_octave(counts: Floats, noise: float) -> tuple[int, bool]:
     """Return the last octave that stands out of the noise, and whether any does."""
     seen = np.flatnonzero(counts > max(SURE * noise, 0.5))
-    if not seen.size:  # the most crowded place is the best guess
+    if not seen.size:
         crowd = np.convolve(counts, np.ones(3), mode="same")
-        return min(int(np.argmax(crowd)) + 1, BINS - 1), False
+        best = int(np.argmax(crowd))
+        # A wrong guess upwards is noise without bound; downwards the answer is the centre, no worse.
+        return (min(best + 1, BINS - 1) if crowd[best] > _GUESS * noise else 0), False
     last = int(seen[-1])
     while last + 1 < BINS and counts[last + 1] > max(_LIKELY * noise, 0.5):
         last += 1
