@@ -35,6 +35,13 @@ def check_data(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool 
         raise InvalidInputError(text) from None
 
 
+def remember(estimator: Any, parameters: Mapping[str, Any]) -> None:
+    """Store the parameters of ``__init__`` as they are: pass its ``locals()``."""
+    for name, value in parameters.items():
+        if name not in ("self", "__class__"):
+            setattr(estimator, name, value)
+
+
 def check_positive(name: str, value: Any, remedy: str) -> float:
     """Return ``value`` as a positive finite float."""
     try:

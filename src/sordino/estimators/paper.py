@@ -56,6 +56,30 @@ def _scsg_ht(solver: Any, problem: Problem, budget: Budget) -> PaperNoise:
     return _noise(problem, "DP-SCSG-HT, constants as printed", snapshot=snapshot, correction=correction)
 
 
+def _srm(solver: Any, problem: Problem, budget: Budget) -> PaperNoise:
+    n = problem.population
+    first, recursion = (
+        paper.srm(
+            budget.epsilon, budget.delta, population=n, batch_size=_size(sampling, n), steps=solver.steps
+        )
+        for sampling in (solver.first, solver.minibatches)
+    )
+    noises = {"first": first, "recursion": recursion} if solver.steps > 1 else {"first": first}
+    return _noise(problem, "DP-SRM, section 4.5", **noises)
+
+
+def _lssgd(solver: Any, problem: Problem, budget: Budget) -> PaperNoise:
+    n = problem.population
+    noise = paper.lssgd(
+        budget.epsilon,
+        budget.delta,
+        population=n,
+        batch_size=_size(solver.sampling, n),
+        steps=solver.steps,
+    )
+    return _noise(problem, "DP-LSSGD, Theorem 5.3", gradient=noise)
+
+
 def _frank_wolfe(solver: Any, problem: Problem, budget: Budget) -> PaperNoise:
     _needs_laplace(solver)
     noise = paper.frank_wolfe(budget.epsilon, budget.delta, steps=solver.steps)
@@ -116,9 +140,12 @@ def _size(sampling: Sampling, population: int) -> int:
 _FORMULAS: dict[str, Formula] = {
     "frank-wolfe": _frank_wolfe,
     "ight": _ight,
+    "ls-sgd": _lssgd,
     "peeled": _peeled,
     "scsg-ht": _scsg_ht,
     "sgd-ht": _sgd_ht,
+    "sgd": _lssgd,
+    "srm": _srm,
     "svrg-ht": _scsg_ht,
     "transfer": _transfer,
 }

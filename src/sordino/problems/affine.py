@@ -46,6 +46,14 @@ class Affine:
         offset = self.intercept * w[..., -1] - raw @ self.shift
         return np.concatenate([raw, np.asarray(offset / constant)[..., None]], axis=-1)
 
+    def pulled_back(self, gradient: Floats, constant: float) -> Floats:
+        """Return the gradient in mapped weights of a function with this gradient in :meth:`coefficients`."""
+        if not self.intercept:
+            return gradient * self.scale
+        last = gradient[..., -1:] / constant
+        inner = self.scale * (gradient[..., :-1] - last * self.shift)
+        return np.concatenate([inner, self.intercept * last], axis=-1)
+
 
 @dataclass(frozen=True)
 class ColumnMoments(ClippedSum):

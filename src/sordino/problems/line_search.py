@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.errors import UnsupportedError
 from sordino.kernel import Norm, Relation
 from sordino.problems.glm import check_clip, weighted
 from sordino.problems.losses import Loss
@@ -47,6 +48,11 @@ class StepScores:
 
     def evaluate(self, records: Any, params: Any) -> Floats:
         """Return the scores; margins are linear in the step, so two products serve all of them."""
+        if hasattr(type(records), "clipped_unit_sum"):
+            raise UnsupportedError(
+                "Losses are clipped per record, which bounds nothing for a person with several. "
+                "Use solver='gd' or 'sgd' with groups."
+            )
         w, g = params
         at_w, along = records.margins(w), records.margins(g)
         return np.array([-self._objective(records, w - a * g, at_w - a * along) for a in self.steps])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,7 +126,8 @@ class Auto:
         def gradient(w: Floats) -> Floats:
             return curator.release(name, (w, affine, mask, unit)) / n
 
-        return NoisyDescent(gradient if mask is None else masked(gradient, mask), step, noise, problem.ridge)
+        full = gradient if mask is None else masked(gradient, mask)
+        return NoisyDescent(full, step, noise, penalty_through(view, problem))
 
     def _margin_noise(self, name: str) -> float:
         if name == "polish":
@@ -151,6 +152,23 @@ class Auto:
         if "targets" not in curator.plan.releases:
             return 1.0
         return min(self._size(curator, "targets", None), problem.target_bound)
+
+
+def penalty_through(view: Any, problem: Problem) -> Callable[[Floats], Floats] | None:
+    """Return the gradient, in mapped weights, of the penalties on the original coefficients.
+
+    The mapped loss is in units of the squared target unit, and coefficients are in target units.
+    """
+    affine, mask, unit = view
+    if not problem.penalties:
+        return None
+
+    def gradient(w: Floats) -> Floats:
+        coefficients = affine.coefficients(w, problem.intercept) * unit
+        out = affine.pulled_back(problem.penalty_gradient(coefficients), problem.intercept) / unit
+        return out if mask is None else np.where(mask, out, 0.0)
+
+    return gradient
 
 
 def grid_cells(problem: Problem) -> int:

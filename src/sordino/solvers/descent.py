@@ -34,13 +34,13 @@ class NoisyDescent:
 
     The step doubles from a safe one up to ``step``, and is cut to one over the largest curvature seen
     between two released gradients. Both points carry the noise of the earlier gradient, which looks like
-    curvature; its expectation is known and subtracted.
+    curvature; its expectation is known and subtracted. ``penalty`` returns a gradient that is free.
     """
 
     gradient: Callable[[Floats], Floats]
     step: float
     noise: Noise
-    ridge: float = 0.0
+    penalty: Callable[[Floats], Floats] | None = None
     taken: list[float] = field(default_factory=list)
 
     def path(self, start: Floats, steps: int) -> Iterator[Floats]:
@@ -48,7 +48,9 @@ class NoisyDescent:
         w, velocity, earlier, curvature = start, np.zeros_like(start), None, 0.0
         for t in range(steps):
             ahead = w + MOMENTUM * velocity
-            g = self.gradient(ahead) + self.ridge * ahead
+            g = self.gradient(ahead)
+            if self.penalty is not None:
+                g = g + self.penalty(ahead)
             if earlier is not None:
                 moved, changed = ahead - earlier[0], g - earlier[1]
                 curvature = max(curvature, _curvature(moved, changed, self.taken[-1], self.noise))

@@ -48,6 +48,6 @@ class Ight:
         w = previous = starting_point(problem.shape, problem.kept, sparse=False)
         for _ in range(self.steps):
             asked, start = self.momentum.asked_at(w, previous), self.momentum.moved_from(w, previous)
-            g = curator.release("gradient", asked) + problem.ridge * asked
+            g = curator.release("gradient", asked) + problem.penalty_gradient(asked)
             w, previous = hard_threshold(start - self.step * g, self.sparsity, problem.kept), w
             yield w

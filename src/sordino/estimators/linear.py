@@ -1,0 +1,173 @@
+"""Dense linear models, with convex and nonconvex penalties."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sordino.errors import InvalidInputError
+from sordino.estimators.checks import remember
+from sordino.estimators.linear_base import LinearClassifier, LinearModel, LinearRegressor
+from sordino.problems.penalties import Nonconvex
+from sordino.problems.problem import Problem
+
+_GRADIENTS = ("auto", "gd", "sgd", "ls-sgd", "rrp-sgd", "adam", "ls-adam", "srm")
+DENSE_SOLVERS = (*_GRADIENTS, "agd")
+PENALTIES = (None, "ridge", "nonconvex")
+
+
+class _Dense(LinearModel):
+    """What the dense estimators share."""
+
+    person_solvers = _GRADIENTS
+    weighted_solvers = DENSE_SOLVERS
+    person_default = "gd"
+
+    def _penalties(self) -> dict[str, Any]:
+        if self.penalty not in PENALTIES:
+            raise InvalidInputError(f"Expected penalty in {PENALTIES}, got {self.penalty!r}.")
+        alpha = self._at_least_zero("alpha")
+        if self.penalty is None:
+            return {}
+        return {"ridge": alpha} if self.penalty == "ridge" else {"penalty": Nonconvex(alpha)}
+
+    def _sparsity(self, problem: Problem) -> None:
+        if self.solver not in DENSE_SOLVERS:
+            raise InvalidInputError(
+                f"Expected solver in {DENSE_SOLVERS}, got {self.solver!r}. The thresholding solvers belong "
+                "to SparseLogisticRegression and SparseLinearRegression."
+            )
+
+    def _own_options(self) -> dict[str, Any]:
+        options = super()._own_options()
+        if self.smoothing is None:
+            return options
+        if self.solver == "auto":
+            raise InvalidInputError(
+                f"Expected smoothing=None with solver='auto', got {self.smoothing!r}. "
+                "Use solver='ls-sgd' or 'ls-adam', or any solver but 'auto'."
+            )
+        return {**options, "smoothing": self.smoothing}
+
+
+class LogisticRegression(_Dense, LinearClassifier):
+    r"""Logistic regression under differential privacy.
+
+    Minimises ``mean_i log(1 + exp(-y_i (x_i . w + b))) + penalty(w, b)``; several classes by softmax, with
+    one clip for all of them. Penalties are functions of released coefficients, outside the clip and so free.
+
+    Parameters
+    ----------
+    epsilon : the privacy loss; ``float("inf")`` runs the plain algorithm without noise.
+    delta : the probability of a larger loss; None means ``min(1e-5, 1 / (10 n))``.
+    solver : ``"auto"``, ``"gd"``, ``"sgd"``, ``"adam"``, ``"srm"`` (recursive momentum), ``"agd"`` (private
+        line search), ``"rrp-sgd"``, or ``"ls-sgd"`` and ``"ls-adam"`` (smoothed gradients).
+    data_norm : rows are clipped to this Euclidean norm; a public bound, never the data's own maximum.
+    penalty : None, ``"ridge"`` for ``alpha ||w||^2 / 2``, or ``"nonconvex"`` for
+        ``alpha sum_j w_j^2 / (1 + w_j^2)``, which does not shrink large coefficients.
+    alpha : the weight of the penalty.
+    smoothing : the strength of Laplacian smoothing over neighbouring columns; None leaves it to the solver.
+    classes : the class labels; None takes those seen, which the report lists as assumed public.
+    class_weight : declared weights of the classes, a dict; they scale the losses before the clip.
+    fit_intercept : add a constant column.
+    relation : ``"add-remove"`` (n is public) or ``"replace-one"``.
+    sampling : ``"poisson"`` or ``"fixed"`` (replace-one only) mini-batches.
+    noise : ``"sound"``, or ``"paper"`` for the published formula with the epsilon it really gives.
+    secure_noise : noise without floating-point artefacts, on a lattice of integers.
+    ledger, dataset_id : a :class:`sordino.ledger.Ledger` or its path, and the data set to charge.
+    max_iter, batch_size, step_size, clip_norm : None lets a rule on public facts choose.
+    solver_options : options that only the chosen solver has, for example ``{"gamma": 0.1}``.
+    random_state : seeds public choices only, never the noise.
+    verbose : progress on a terminal; never a loss.
+
+    Attributes
+    ----------
+    coef_, intercept_, classes_, n_iter_, n_features_in_, feature_names_in_
+    coef_noise_ : the public standard deviation of the noise of each coefficient, where the solver knows it.
+    privacy_ : the :class:`sordino.PrivacyReport` of the fit.
+
+    **Privacy.** ``coef_`` and ``intercept_`` are (epsilon, delta)-DP for one record; see ``privacy_``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sordino import LogisticRegression
+    >>> X, y = load_digits(return_X_y=True)
+    >>> model = LogisticRegression(epsilon=1.0, data_norm=80.0).fit(X, y)
+    >>> model.coef_.shape
+    (10, 64)
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        solver: str = "auto",
+        data_norm: float = 1.0,
+        penalty: str | None = None,
+        alpha: float = 1e-3,
+        smoothing: float | None = None,
+        classes: Any = None,
+        class_weight: Any = None,
+        fit_intercept: bool = True,
+        relation: str = "add-remove",
+        sampling: str = "poisson",
+        noise: str = "sound",
+        secure_noise: bool = False,
+        ledger: Any = None,
+        dataset_id: str | None = None,
+        max_iter: int | None = None,
+        batch_size: int | None = None,
+        step_size: float | None = None,
+        clip_norm: float | None = None,
+        solver_options: dict[str, Any] | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        remember(self, locals())
+
+
+class LinearRegression(_Dense, LinearRegressor):
+    r"""Least squares under differential privacy.
+
+    Minimises ``mean_i (x_i . w + b - y_i)^2 / 2 + penalty(w, b)`` with clipped gradients. The targets are
+    clipped to ``[-target_bound, target_bound]``, a public bound. Other parameters and attributes as in
+    :class:`LogisticRegression`.
+
+    **Privacy.** ``coef_`` and ``intercept_`` are (epsilon, delta)-DP for one record; see ``privacy_``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sordino import LinearRegression
+    >>> X = np.eye(4)[np.arange(400) % 4]
+    >>> model = LinearRegression(epsilon=2.0, penalty="ridge").fit(X, X[:, 2])
+    >>> model.coef_.shape
+    (4,)
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        solver: str = "auto",
+        data_norm: float = 1.0,
+        target_bound: float = 1.0,
+        penalty: str | None = None,
+        alpha: float = 1e-3,
+        smoothing: float | None = None,
+        fit_intercept: bool = True,
+        relation: str = "add-remove",
+        sampling: str = "poisson",
+        noise: str = "sound",
+        secure_noise: bool = False,
+        ledger: Any = None,
+        dataset_id: str | None = None,
+        max_iter: int | None = None,
+        batch_size: int | None = None,
+        step_size: float | None = None,
+        clip_norm: float | None = None,
+        solver_options: dict[str, Any] | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        remember(self, locals())

@@ -1,0 +1,258 @@
+"""What linear models share, sparse or dense: public facts in, a paid-for model out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from scipy.special import expit, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils.validation import check_is_fitted
+
+from sordino.errors import InvalidInputError
+from sordino.estimators.checks import (
+    check_count,
+    check_data,
+    check_mapping,
+    check_positive,
+    class_weights,
+    encode_labels,
+)
+from sordino.estimators.fitting import Budget, run_privately
+from sordino.estimators.paper import paper_noise
+from sordino.execute import GroupedExecutor, LocalExecutor
+from sordino.kernel import Relation, SparseVector
+from sordino.problems.losses import LOSSES
+from sordino.problems.problem import Problem
+from sordino.solvers import Options, make_solver
+from sordino.solvers.base import Estimate
+
+_SAMPLINGS = ("poisson", "fixed")
+_NOISES = ("sound", "paper")
+
+
+class LinearModel(BaseEstimator):
+    """Public facts in, a paid-for model out; subclasses say what they penalise and how sparse they are.
+
+    ``person_solvers`` can protect persons with many rows, ``weighted_solvers`` know declared weights;
+    ``person_default`` stands for ``"auto"`` where persons are protected.
+    """
+
+    person_solvers: ClassVar[tuple[str, ...]] = ()
+    weighted_solvers: ClassVar[tuple[str, ...]] = ()
+    person_default: ClassVar[str] = "ight"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.non_deterministic = True
+        return tags
+
+    def _penalties(self) -> dict[str, Any]:
+        """Return the fields of the problem that hold penalties."""
+        raise NotImplementedError  # pragma: no cover
+
+    def _sparsity(self, problem: Problem) -> int | None:
+        """Return how many coefficients survive; None keeps all."""
+        raise NotImplementedError  # pragma: no cover
+
+    def _own_options(self) -> dict[str, Any]:
+        """Return the options that only the chosen solver has."""
+        return check_mapping("solver_options", self.solver_options)
+
+    def _fit(
+        self,
+        X: Any,
+        targets: np.ndarray,
+        loss: str,
+        outputs: int,
+        public: tuple[str, ...],
+        weights: np.ndarray | None = None,
+        groups: Any = None,
+        weight_bound: float = 1.0,
+    ) -> np.ndarray:
+        executor: Any = LocalExecutor(
+            X, targets, _data_norm(self.data_norm), 1.0 if self.fit_intercept else 0.0, weights
+        )
+        if groups is not None:
+            executor = GroupedExecutor(executor, groups)
+        n = executor.population
+        budget = Budget.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
+        problem = replace(self._problem((n, X.shape[1]), loss, outputs, budget), weight_bound=weight_bound)
+        if groups is not None:
+            problem = replace(problem, unit="person")
+        self._check_weighting(weights is not None, groups is not None)
+        solver = make_solver(self._solver_name(groups is not None), problem, self._options(problem))
+        paper = paper_noise(self.solver, solver, problem, budget) if self.noise == "paper" else None
+        fitted = run_privately(
+            solver,
+            problem,
+            executor,
+            budget,
+            paper=paper,
+            verbose=self.verbose,
+            public=(*_public_facts(problem), *public),
+            description=f"{type(self).__name__} ({self.solver})",
+        )
+        self.privacy_, self.n_iter_ = fitted.report, fitted.steps
+        w, noise = fitted.result, None
+        if isinstance(w, Estimate):
+            w, noise = w.value, w.noise
+        self.coef_noise_ = noise
+        return w.to_dense() if isinstance(w, SparseVector) else w
+
+    def _problem(self, shape: tuple[int, int], loss: str, outputs: int, budget: Budget) -> Problem:
+        relation = Relation.parse(self.relation)
+        _among("sampling", self.sampling, _SAMPLINGS)
+        _among("noise", self.noise, _NOISES)
+        return Problem(
+            LOSSES[loss],
+            *shape,
+            relation,
+            budget.epsilon,
+            budget.delta,
+            outputs=outputs,
+            data_norm=_data_norm(self.data_norm),
+            intercept=1.0 if self.fit_intercept else 0.0,
+            **self._penalties(),
+            target_bound=float(getattr(self, "target_bound", 1.0)),
+            secure_noise=bool(self.secure_noise),
+        )
+
+    def _solver_name(self, grouped: bool) -> str:
+        """Return the solver; per person, the automatic one asks clipped sums only."""
+        return self.person_default if grouped and self.solver == "auto" else self.solver
+
+    def _check_weighting(self, weighted: bool, grouped: bool) -> None:
+        allowed = self.person_solvers if grouped else self.weighted_solvers
+        if (weighted or grouped) and self.solver not in allowed:
+            what = "groups" if grouped else "weights"
+            raise InvalidInputError(f"Expected a solver in {allowed} with {what}, got {self.solver!r}.")
+
+    def _options(self, problem: Problem) -> Options:
+        step = self.step_size if self.step_size is None else check_positive("step_size", self.step_size, "")
+        clip = self.clip_norm
+        if clip is not None:
+            clip = check_positive("clip_norm", clip, "Pass a public bound on a record's gradient norm.")
+        return Options(
+            self._sparsity(problem),
+            check_count("max_iter", self.max_iter, 1, None, "Each iteration is a paid release."),
+            check_count("batch_size", self.batch_size, 1, None, "It is the expected number of records."),
+            step,
+            clip,
+            self.sampling,
+            self._own_options(),
+            self.random_state,
+        )
+
+    def _decision(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        X = check_data(self, X, reset=False)
+        return np.asarray(X @ np.atleast_2d(self.coef_).T) + self.intercept_
+
+    def _at_least_zero(self, name: str) -> float:
+        value = getattr(self, name)
+        if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < np.inf:
+            raise InvalidInputError(f"Expected {name} in [0, inf), got {value!r}. It is a public constant.")
+        return float(value)
+
+
+class LinearClassifier(ClassifierMixin, LinearModel):
+    """Two classes by the logistic loss, more by softmax."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # a few dozen rows cannot be learnt from privately
+        return tags
+
+    def fit(self, X: Any, y: Any, *, groups: Any = None) -> Self:
+        """Fit the model; the budget is spent here.
+
+        With ``groups``, the owner of each row, the unit of privacy is a person: the summed contribution of
+        a person is clipped, persons are sampled, and the number of persons is public.
+        """
+        X, y = check_data(self, X, y)
+        codes, self.classes_, said = encode_labels(y, self.classes)
+        weights = class_weights(self.class_weight, self.classes_)
+        two = self.classes_.size == 2
+        targets = 2.0 * codes - 1.0 if two else codes.astype(float)
+        loss, outputs = ("logistic", 1) if two else ("multinomial", self.classes_.size)
+        rows = None if weights is None else weights[codes]
+        bound = 1.0 if weights is None else float(weights.max())  # of the declared ones, not of the rows
+        w = np.atleast_2d(self._fit(X, targets, loss, outputs, (said,), rows, groups, bound))
+        self.coef_ = np.ascontiguousarray(w[:, : X.shape[1]])
+        self.intercept_ = w[:, -1].copy() if self.fit_intercept else np.zeros(len(w))
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return the margins, one column per class when there are more than two."""
+        scores = self._decision(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the class probabilities."""
+        scores = self._decision(X)
+        if scores.shape[1] > 1:
+            return softmax(scores, axis=1)
+        positive = expit(scores[:, 0])
+        return np.stack([1 - positive, positive], axis=1)
+
+    def predict_log_proba(self, X: Any) -> np.ndarray:
+        """Return the logarithm of the class probabilities."""
+        return np.log(self.predict_proba(X))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the most likely class."""
+        scores = self._decision(X)
+        best = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else np.argmax(scores, axis=1)
+        return self.classes_[best]
+
+
+class LinearRegressor(RegressorMixin, LinearModel):
+    """Least squares with targets clipped to a public bound."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True  # a few dozen rows cannot be learnt from privately
+        return tags
+
+    def fit(self, X: Any, y: Any, *, groups: Any = None) -> Self:
+        """Fit the model; the budget is spent here. ``groups`` as for the classifier."""
+        X, y = check_data(self, X, y, y_numeric=True)
+        bound = check_positive(
+            "target_bound",
+            self.target_bound,
+            "Pass a public bound on |y| (targets are clipped to it); computing it from y would leak.",
+        )
+        targets = np.clip(y.astype(float), -bound, bound)
+        w = self._fit(X, targets, "squared", 1, (f"target_bound = {bound:g}",), groups=groups)
+        self.coef_ = w[: X.shape[1]].copy()
+        self.intercept_ = float(w[-1]) if self.fit_intercept else 0.0
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the predicted targets."""
+        return self._decision(X)[:, 0]
+
+
+def _data_norm(value: Any) -> float:
+    return check_positive(
+        "data_norm",
+        value,
+        "Pass a public bound on the row norms (rows are clipped to it); computing it from X would leak.",
+    )
+
+
+def _public_facts(problem: Problem) -> tuple[str, ...]:
+    return (
+        f"number of {problem.unit}s: {problem.population}",
+        f"number of features: {problem.features}",
+        f"data_norm = {problem.data_norm:g} (rows are clipped to it)",
+    )
+
+
+def _among(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise InvalidInputError(f"Expected {name} in {allowed}, got {value!r}.")

@@ -1,0 +1,173 @@
+"""The dense estimators from the outside: scikit-learn's rules, penalties, persons, paper noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import sparse
+from scipy.optimize import minimize
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.utils.estimator_checks import check_estimator
+from tests.estimators.test_sparse import NOISE_DIFFERS, classes_apart
+
+from sordino import LinearRegression, LogisticRegression
+from sordino.errors import InvalidInputError, NotPrivateWarning, UnsupportedError
+from sordino.estimators.linear import DENSE_SOLVERS
+from sordino.problems.penalties import Nonconvex, Ridge
+from sordino.testing import seeded_noise_not_private
+
+ESTIMATORS = [
+    pytest.param(estimator(solver=solver), id=f"{estimator.__name__}-{solver}")
+    for estimator in (LogisticRegression, LinearRegression)
+    for solver in ("auto", "srm", "agd", "ls-adam")
+]
+INF = float("inf")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("estimator", ESTIMATORS)
+def test_every_scikit_learn_check_passes_when_the_noise_is_the_same(estimator):
+    with seeded_noise_not_private(1, same_for_every_fit=True):
+        check_estimator(estimator)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("estimator", [LogisticRegression(), LinearRegression()], ids=["classes", "numbers"])
+def test_scikit_learn_checks_pass_with_real_noise_but_for_those_that_compare_two_fits(estimator):
+    results = check_estimator(estimator, on_fail=None)
+    failed = {r["check_name"] for r in results if r["status"] == "failed"}
+    assert failed <= NOISE_DIFFERS.keys()
+
+
+@pytest.mark.parametrize("solver", DENSE_SOLVERS)
+def test_the_report_certifies_just_below_the_target(solver):
+    X, y = classes_apart(n=300)
+    privacy = LogisticRegression(0.7, 1e-6, solver, max_iter=6, random_state=3).fit(X, y).privacy_
+    assert 0.99 * 0.7 < privacy.epsilon <= 0.7
+    assert privacy.delta == 1e-6
+
+
+def objective(X, y, bound, penalty):
+    """Return the penalised logistic loss of rows that are clipped to the bound."""
+    rows = X * np.minimum(1, bound / np.linalg.norm(X, axis=1))[:, None]
+    rows = np.hstack([rows, np.ones((len(X), 1))])
+    return lambda w: np.logaddexp(0, -(2 * y - 1) * (rows @ w)).mean() + penalty.value(w)
+
+
+@pytest.mark.parametrize("solver", ["gd", "srm", "agd", "sgd", "adam"])
+@pytest.mark.parametrize(("name", "penalty"), [("ridge", Ridge(0.05)), ("nonconvex", Nonconvex(0.002))])
+def test_without_noise_the_penalised_objective_is_minimised(solver, name, penalty):
+    X, y = classes_apart()
+    y = np.where(np.arange(600) % 5 == 0, 1 - y, y)  # a separable task has no minimiser
+    value = objective(X, y, 1.4, penalty)
+    model = LogisticRegression(
+        INF, solver=solver, data_norm=1.4, penalty=name, alpha=penalty.alpha, max_iter=1000, batch_size=600
+    ).fit(X, y)
+    found = value(np.append(model.coef_, model.intercept_))
+    best = minimize(value, np.zeros(9), tol=1e-9).fun
+    assert found == pytest.approx(best, rel=2e-3)
+
+
+def test_a_penalty_shrinks_the_automatic_model_on_the_original_columns():
+    X, y = classes_apart()
+    free, tied = (
+        LogisticRegression(INF, penalty="ridge", alpha=alpha).fit(100 * X, y).coef_ for alpha in (0, 5)
+    )
+    assert np.abs(tied).max() < 0.2 * np.abs(free).max()
+
+
+def test_all_ten_digits_are_told_apart_at_epsilon_one():
+    X, y = load_digits(return_X_y=True)
+    with seeded_noise_not_private(5):
+        model = LogisticRegression(1.0, 1e-5, data_norm=70.0).fit(X[:1400], y[:1400])
+    assert model.score(X[1400:], y[1400:]) > 0.7
+
+
+def test_least_squares_learns_a_line():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(20_000, 2)) / np.sqrt(2)
+    y = X @ [1.2, -0.8] + 0.1
+    with seeded_noise_not_private(5):
+        model = LinearRegression(1.0, 1e-6, target_bound=2.0).fit(X, y)
+    np.testing.assert_allclose(model.coef_, [1.2, -0.8], atol=0.1)
+
+
+def test_a_sparse_matrix_gives_the_same_model():
+    X, y = classes_apart()
+    for solver in ("srm", "agd", "ls-sgd"):
+        fits = []
+        for matrix in (X, sparse.csr_matrix(X)):
+            with seeded_noise_not_private(2):
+                fits.append(LogisticRegression(5.0, 1e-5, solver, max_iter=5).fit(matrix, y).coef_)
+        np.testing.assert_allclose(*fits, rtol=1e-6, atol=1e-9)
+
+
+def test_parameters_survive_a_clone():
+    model = LogisticRegression(0.3, penalty="nonconvex", alpha=0.2, smoothing=2.0, solver="ls-sgd")
+    assert clone(model).get_params() == model.get_params()
+
+
+def test_smoothing_is_handed_to_the_solver():
+    X, y = classes_apart()
+    made = [
+        LogisticRegression(INF, solver="gd", smoothing=s, max_iter=1, fit_intercept=False).fit(X, y).coef_
+        for s in (None, 0.0, 50.0)
+    ]
+    np.testing.assert_array_equal(made[0], made[1])
+    assert np.ptp(made[2]) < 0.2 * np.ptp(made[0])
+
+
+def test_a_person_with_many_rows_is_one_unit():
+    X, y = classes_apart()
+    owner = np.arange(600) // 4
+    for solver in ("auto", "srm", "ls-adam"):
+        report = LogisticRegression(1.0, 1e-5, solver, max_iter=4).fit(X, y, groups=owner).privacy_
+        assert report.unit == "person"
+        assert "number of persons: 150" in report.public
+
+
+def test_owners_of_rows_count_in_regression_too():
+    X, _ = classes_apart()
+    model = LinearRegression(1.0, 1e-5, "gd", max_iter=3).fit(X, X[:, 0], groups=np.arange(600) // 4)
+    assert model.privacy_.unit == "person"
+
+
+def test_a_line_search_is_refused_for_persons():
+    X, y = classes_apart()
+    with pytest.raises(InvalidInputError, match="groups"):
+        LogisticRegression(solver="agd").fit(X, y, groups=np.arange(600) // 4)
+
+
+@pytest.mark.parametrize("solver", ["srm", "sgd", "ls-sgd"])
+def test_published_noise_is_reported_with_the_epsilon_it_gives(solver):
+    X, y = classes_apart()
+    model = LogisticRegression(0.2, 1e-5, solver, noise="paper", batch_size=20, max_iter=20)
+    with pytest.warns(NotPrivateWarning, match="claims epsilon = 0.2"):
+        report = model.fit(X, y).privacy_
+    assert 0 < report.epsilon < 0.2  # the published noise is larger than needed
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"penalty": "lasso"}, "Expected penalty in"),
+        ({"penalty": "ridge", "alpha": -1.0}, r"Expected alpha in \[0, inf\), got -1.0"),
+        ({"solver": "ight"}, "The thresholding solvers belong"),
+        ({"smoothing": 1.0}, "smoothing=None with solver='auto'"),
+        ({"smoothing": -1.0, "solver": "sgd"}, r"Expected smoothing in \[0, inf\)"),
+        ({"solver": "srm", "solver_options": {"gamma": 2.0}}, r"Expected gamma in \(0, 1\]"),
+        ({"solver": "srm", "solver_options": {"speed": 2.0}}, r"solver_options among: .*gamma"),
+    ],
+)
+def test_a_bad_parameter_is_named_with_its_bound(changes, match):
+    X, y = classes_apart()
+    with pytest.raises(InvalidInputError, match=match):
+        LogisticRegression(**changes).fit(X, y)
+
+
+def test_secure_noise_is_refused_where_it_is_not_proven():
+    X, y = classes_apart()
+    LogisticRegression(solver="srm", secure_noise=True, max_iter=3).fit(X, y)
+    with pytest.raises(UnsupportedError, match="secure_noise"):
+        LogisticRegression(solver="agd", secure_noise=True).fit(X, y)
