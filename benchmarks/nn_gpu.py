@@ -164,7 +164,8 @@ def _wait(device) -> None:
 
 def candidates(make, x, y, device, chunk: int):
     """Yield (name, how to make the step) for each way; made lazily, so that one failure is one row."""
-    from sordino.execute.chacha import normals
+    from sordino.execute.torch import NoisePool
+    from sordino.kernel import NoiseSource
     from sordino.nn.compiled import CompiledEngine
     from sordino.nn.engines import GhostEngine, VmapEngine
     from sordino.nn.network import Network
@@ -189,7 +190,7 @@ def candidates(make, x, y, device, chunk: int):
         if compiled:
             engine = CompiledEngine(engine, block, mode=mode)
         vector, momentum = network.flat(), torch.zeros(network.size, device=device)
-        key = torch.arange(8, dtype=torch.int32, device=device)
+        pool, noise = NoisePool(device), NoiseSource.from_os()
 
         def step():
             nonlocal vector
@@ -199,7 +200,7 @@ def candidates(make, x, y, device, chunk: int):
                 if not bool(torch.isfinite(part).all()):  # as the query does
                     raise RuntimeError("not finite")
                 total += part
-            total += normals(key + 1, vector.numel())  # the noise is part of the step
+            total += pool.take(noise, vector.numel())  # the noise is part of the step
             momentum.mul_(0.9).add_(total / len(x))
             vector = vector - 0.1 * momentum
 
@@ -319,7 +320,8 @@ def measure_error(args, device, stand_ins) -> list[dict]:
             engine = make_engine(network, x[:1], y[:1])
             chunk = setting["batch"] + 256
             if args.compiled:
-                engine = CompiledEngine(engine, chunk)
+                mode = None if args.compiled == "default" else args.compiled
+                engine = CompiledEngine(engine, chunk, mode=mode)
             task = NetworkTask(engine, len(x), Relation.ADD_REMOVE)
             recipe = Recipe(setting["steps"], setting["batch"], 1.0, setting["learning_rate"], average=0.9)
             solver = Srm(recipe) if args.optimizer == "srm" else Descent(recipe)
@@ -437,7 +439,7 @@ def main() -> None:
     parser.add_argument("--target", type=float, default=4.0, help="test error in percent")
     parser.add_argument("--look", type=int, default=20, help="steps between two looks at the test error")
     parser.add_argument("--stop", type=int, default=0, help="stop after this many steps, to try the script")
-    parser.add_argument("--compiled", action="store_true")
+    parser.add_argument("--compiled", default="", help="default or reduce-overhead; nothing: eager")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--out", default="", help="also write the rows to this JSON file")
     args = parser.parse_args()

@@ -1,12 +1,15 @@
 """The stream on the device is ChaCha20, and its normals are normal."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
+from sordino.errors import PlanError
 from sordino.execute.chacha import chacha20_words, normals
-from sordino.execute.torch import TensorNoise
+from sordino.execute.torch import NoisePool, TensorNoise
 from sordino.kernel import NoiseSource
 
 KEY = torch.from_numpy(np.arange(32, dtype=np.uint8).view(np.int32).copy())
@@ -66,9 +69,30 @@ def test_another_key_gives_another_stream():
 
 @pytest.mark.parametrize("on_device", [False, True])
 def test_each_answer_gets_fresh_noise_of_its_own_shape(on_device):
-    noise = TensorNoise(NoiseSource.seeded_not_private(5), torch.device("cpu"), on_device)
+    cpu = torch.device("cpu")
+    pool = NoisePool(cpu) if on_device else None
+    noise = TensorNoise(NoiseSource.seeded_not_private(5), cpu, pool)
     first, second = noise.normal((4, 3)), noise.normal((4, 3))
     assert first.shape == (4, 3)
     assert first.dtype == torch.float32
     assert not torch.equal(first, second)
     assert 0.2 < float(noise.normal((1000,)).std()) < 1.3
+
+
+def test_a_pool_hands_out_each_number_once_and_none_of_another_source():
+    pool = NoisePool(torch.device("cpu"))
+    pool._least = 100  # as on a GPU: several answers share a block
+    first = NoiseSource.seeded_not_private(1)
+    drawn = torch.cat([pool.take(first, count) for count in (30, 60, 30, 250)])
+    assert len(drawn) == 370
+    assert len(torch.unique(drawn)) == 370
+    pool.take(first, 10)
+    second = NoiseSource.seeded_not_private(2)
+    fresh = NoisePool(torch.device("cpu"))
+    fresh._least = 100
+    assert torch.equal(pool.take(second, 20), fresh.take(NoiseSource.seeded_not_private(2), 20))
+
+
+def test_a_pool_cannot_be_copied():
+    with pytest.raises(PlanError, match="copied"):
+        copy.deepcopy(NoisePool(torch.device("cpu")))

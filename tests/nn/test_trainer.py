@@ -197,6 +197,20 @@ def test_a_model_that_ghost_clipping_would_get_wrong_goes_to_vmap(model):
         make_engine(network, x, y, "ghost")
 
 
+def test_a_model_that_cannot_be_differentiated_fails_before_anything_is_spent(spy):
+    class Branching(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.Linear(6, 3)
+
+        def forward(self, x):
+            return self.head(x) if x.sum().item() > 0 else self.head(-x)
+
+    with pytest.raises(UnsupportedError, match=r"Branching, Linear.*item"):
+        trainer(Branching(), method="vmap").fit(*blobs())
+    assert spy == []
+
+
 def test_dropout_is_trained_with():
     model = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 3))
     network = Network(model, LOSS)

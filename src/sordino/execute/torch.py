@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.errors import InvalidInputError, PlanError, UnsupportedError
 from sordino.execute.chacha import normals
 from sordino.kernel import NoiseSource, Release
 
 Rows = NDArray[np.int64] | None
-ON_DEVICE = "Gaussian noise expanded on the device by ChaCha20, keyed for each answer by that generator"
+_POOL = 1 << 21
+ON_DEVICE = "Gaussian noise expanded on the device by ChaCha20, with keys from that generator"
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,10 +40,12 @@ class TorchExecutor:
     chunk: int = 256
     device_noise: bool = False
     collate: Any = None
+    _pool: NoisePool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.chunk < 1:
             raise InvalidInputError(f"Expected a chunk of at least one record, got {self.chunk}.")
+        object.__setattr__(self, "_pool", NoisePool(self.device))
 
     @property
     def population(self) -> int:
@@ -83,7 +88,7 @@ class TorchExecutor:
         return x, y
 
     def _tensors(self, noise: NoiseSource) -> TensorNoise:
-        return TensorNoise(noise, self.device, self.device_noise)
+        return TensorNoise(noise, self.device, self._pool if self.device_noise else None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,13 +121,41 @@ class TensorNoise:
 
     noise: NoiseSource
     device: torch.device
-    on_device: bool
+    pool: NoisePool | None = None
 
     def normal(self, shape: Any) -> Tensor:
         """Return standard normal variables on the device."""
-        if not self.on_device:
-            drawn = self.noise.normal(tuple(shape))
-            return torch.from_numpy(drawn).to(self.device, torch.float32)
-        words = self.noise.integers(2**32, 8).astype(np.uint32).view(np.int32)
-        key = torch.from_numpy(words.copy()).to(self.device)
-        return normals(key, int(np.prod(tuple(shape)))).reshape(tuple(shape))
+        if self.pool is not None:
+            return self.pool.take(self.noise, int(np.prod(tuple(shape)))).reshape(tuple(shape))
+        drawn = self.noise.normal(tuple(shape))
+        return torch.from_numpy(drawn).to(self.device, torch.float32)
+
+
+class NoisePool:
+    """Normal variables made on the device in large blocks; each is handed out once.
+
+    A block costs hundreds of small operations on a GPU whatever its size, so small answers share one. It is
+    made with a fresh key of the source, and thrown away when the source or the process is another.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._turn = device, threading.Lock()
+        self._least = _POOL if device.type == "cuda" else 1
+        self._owner: tuple[Any, int] = (None, -1)
+        self._left = torch.empty(0)
+
+    def take(self, noise: NoiseSource, count: int) -> Tensor:
+        """Return ``count`` variables that nobody has seen."""
+        with self._turn:
+            if self._owner != (noise, os.getpid()) or len(self._left) < count:
+                self._owner = (noise, os.getpid())
+                self._left = normals(self._key(noise), max(count, self._least))
+            taken, self._left = self._left[:count], self._left[count:]
+        return taken
+
+    def _key(self, noise: NoiseSource) -> Tensor:
+        words = noise.integers(2**32, 8).astype(np.uint32).view(np.int32)
+        return torch.from_numpy(words.copy()).to(self._device)
+
+    def __reduce__(self) -> NoReturn:
+        raise PlanError("A pool of noise cannot be copied or pickled: noise used twice cancels.")

@@ -36,15 +36,20 @@ class Journal:
             ) from None
 
     def counts(self) -> dict[str, int]:
-        """Return the highest count of each release; a line cut off by a crash counts too."""
+        """Return the highest count of each release.
+
+        A line without its end was cut off by the crash: its release was not asked, because a line is on
+        disk as a whole before that.
+        """
         self._file.seek(0)
+        text = self._file.read().decode("utf-8")
         found: dict[str, int] = {}
-        for line in self._file.read().decode("utf-8").splitlines():
+        for line in text.split("\n")[:-1]:
             name, _, count = line.partition(" ")
-            if not count.isdigit():  # cut off while it was written: the release may follow
-                found[name] = found.get(name, 0) + 1
-            else:
+            if count.isdigit():
                 found[name] = max(found.get(name, 0), int(count))
+        if text and not text.endswith("\n"):
+            self._file.write(b"\n")  # or the next line would grow onto the broken one
         return found
 
     def note(self, name: str, count: int) -> None:

@@ -25,28 +25,39 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto") ->
     if method not in METHODS:
         raise InvalidInputError(f"Expected method in {METHODS}, got {method!r}.")
     check_model(network.model)
-    if method == "vmap":
-        return VmapEngine(network)
+    device = network.device
+    made_up = _made_up(x, device), torch.zeros((_RECORDS, *y.shape[1:]), dtype=y.dtype, device=device)
+    if method != "vmap":
+        try:
+            engine = GhostEngine(network)
+            _compare(engine, *made_up)
+        except UnsupportedError:
+            if method == "ghost":
+                raise
+        else:
+            return engine
+    return _tried(VmapEngine(network), *made_up)
+
+
+def _tried(engine: VmapEngine, x: Tensor, y: Tensor) -> VmapEngine:
+    """Run once on made-up records: what cannot be differentiated fails before a budget is spent."""
     try:
-        engine = GhostEngine(network)
-        _compare(engine, *_made_up(x, network.device), _targets(y, network.device))
-    except UnsupportedError:
-        if method == "ghost":
-            raise
-        return VmapEngine(network)
+        engine.clipped_sum(engine.network.flat(), x, y, 1.0)
+    except RuntimeError as error:
+        kinds = sorted({type(m).__name__ for m in engine.network.model.modules()})
+        raise UnsupportedError(
+            "torch.func.vmap cannot differentiate this model record by record; among its layers "
+            f"({', '.join(kinds)}) is one without a batching rule. torch says: {str(error)[:200]}"
+        ) from None
     return engine
 
 
-def _made_up(x: Tensor, device: torch.device) -> tuple[Tensor]:
+def _made_up(x: Tensor, device: torch.device) -> Tensor:
     shape = (_RECORDS, *x.shape[1:])
     count = torch.arange(torch.Size(shape).numel(), device=device).reshape(shape)
     if x.is_floating_point():
-        return (torch.cos(count.to(x.dtype) * 1.7),)
-    return ((count % 2).to(x.dtype),)  # the two smallest word numbers exist in any vocabulary
-
-
-def _targets(y: Tensor, device: torch.device) -> Tensor:
-    return torch.zeros((_RECORDS, *y.shape[1:]), dtype=y.dtype, device=device)
+        return torch.cos(count.to(x.dtype) * 1.7)
+    return (count % 2).to(x.dtype)  # the two smallest word numbers exist in any vocabulary
 
 
 def _compare(engine: GhostEngine, x: Tensor, y: Tensor) -> None:

@@ -7,9 +7,8 @@ from torch import Tensor
 
 # Norms and products are rounded to float32; this keeps a clipped gradient below its bound.
 SAFETY = 1.0 - 2.0**-17
-# How far a matrix product may round, relative to the norms of its factors.
-ROUNDING = 2.0**-22
-TF32_ROUNDING = 2.0**-10
+# How far a matrix product may round, relative to the norms of its factors: float32, TF32, bfloat16.
+ROUNDING = {"highest": 2.0**-22, "high": 2.0**-10, "medium": 2.0**-7}
 
 
 def clip_factors(norms: Tensor, clip: float, present: Tensor | None = None) -> Tensor:
@@ -35,7 +34,6 @@ def weighted_rows_sum(rows: Tensor, factors: Tensor) -> Tensor:
     return factors @ rows
 
 
-def rounding(device: torch.device) -> float:
-    """Return the relative rounding of matrix products on this device, as it is set now."""
-    tf32 = device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32
-    return TF32_ROUNDING if tf32 else ROUNDING
+def rounding() -> float:
+    """Return the relative rounding of float32 matrix products as torch is set now."""
+    return ROUNDING.get(torch.get_float32_matmul_precision(), ROUNDING["medium"])

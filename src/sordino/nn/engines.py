@@ -88,7 +88,7 @@ class GhostEngine:
         for _, ghost in ghosts:
             squared, slack = squared + ghost.squared_norms, slack + ghost.reach.square()
         # What rounding may hide is added to the norm: it can only clip more.
-        unit = rounding(vector.device)
+        unit = rounding()
         norms = (squared + unit * slack).clamp_min(0).sqrt() + unit * slack.sqrt()
         factors = clip_factors(norms, clip, present)
         total = rows.weighted_sum(factors)

@@ -62,7 +62,7 @@ class Trainer:
         :class:`sordino.nn.solvers.Recipe`; all of them are free.
     method : ``"auto"``, ``"ghost"`` or ``"vmap"``: how clipped sums are computed. Same answer.
     chunk_size : how many records are differentiated at once. Same answer, other memory.
-    device, precision, compiled : where and in which type the forward pass runs; ``torch.compile`` or not.
+    device, precision, compiled : where and in which type the forward pass runs; True or a mode of ``torch.compile``.
     device_noise : expand the noise on the device; None does so on a GPU.
     relation, unit : which data sets are neighbours.
     ledger, dataset_id : where the budget is booked.
@@ -94,7 +94,7 @@ class Trainer:
     chunk_size: int | None = None
     device: str | torch.device | None = None
     precision: torch.dtype = torch.float32
-    compiled: bool = False
+    compiled: bool | str = False
     device_noise: bool | None = None
     relation: str | Relation = "add-remove"
     unit: str = "record"
@@ -165,7 +165,8 @@ class Trainer:
         engine = make_engine(network, *source.example, self.method)
         chunk = self.chunk_size or default_chunk(network.size, self.batch_size, device)
         if self.compiled:
-            engine = CompiledEngine(engine, chunk)
+            mode = self.compiled if isinstance(self.compiled, str) else None
+            engine = CompiledEngine(engine, chunk, mode=mode)
         task = NetworkTask(engine, source.population, Relation.parse(self.relation), self.unit)
         noisy_device = device.type == "cuda" if self.device_noise is None else self.device_noise
         return self.solver(source.population), task, source.executor(device, chunk, noisy_device), budget
@@ -199,9 +200,10 @@ class PrivateSteps:
         with self._session as session:
             for step in range(self._steps):
                 parts = [own[n].detach().reshape(-1).float() for n in self._network.names]
-                released = session.curator.release("gradient", torch.cat(parts))
+                point = torch.cat(parts).to(self._network.device)
+                released = session.curator.release("gradient", point)
                 for name, gradient in self._network.unflatten(released).items():
-                    own[name].grad = gradient.to(own[name].dtype)
+                    own[name].grad = gradient.to(own[name])
                 yield step
 
 
