@@ -77,6 +77,14 @@ def test_nearly_all_losses_lie_between_low_and_high(pair):
     assert math.exp(inside.p_above[1]) > 1e-20 or math.exp(inside.p_below[0]) > 1e-20
 
 
+@pytest.mark.parametrize("mu", [0.1, 1.0, 30.0])
+def test_a_gaussian_grid_ends_where_its_tail_is_negligible(mu):
+    pair = gaussian_pair(mu)
+    tails = pair.tails(np.array([pair.low, pair.high]))
+    assert 1e-24 < math.exp(tails.p_above[1]) < 1e-20
+    assert 1e-24 < math.exp(tails.q_below[0]) < 1e-20
+
+
 NORMAL = stats.norm.pdf
 REFERENCES = {
     "gaussian": (lambda x: NORMAL(x, 0.7), NORMAL),
@@ -148,7 +156,7 @@ def test_reversing_twice_gives_the_pair_back():
     assert (twice.low, twice.high) == (pair.low, pair.high)
 
 
-@pytest.mark.parametrize("rate", [1e-6, 0.01, 0.5, 1.0])
+@pytest.mark.parametrize("rate", [1e-6, 0.01, 0.5, 0.99])
 @pytest.mark.parametrize("loss", [-20.0, -0.3, 0.0, 0.4, 30.0, 900.0])
 def test_dilution_is_the_loss_of_a_record_that_is_sometimes_absent(rate, loss):
     if loss < 700:

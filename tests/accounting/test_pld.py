@@ -107,6 +107,22 @@ def test_pure_sampling_is_amplified_as_a_pure_mechanism():
     assert epsilon(pure(amplified), 1e-9, ADD) == pytest.approx(amplified, rel=2e-3)
 
 
+def test_one_laplace_release_is_as_pure_as_its_multiplier_says():
+    assert epsilon(laplace(4.0), 1e-9, ADD) == pytest.approx(0.25, rel=1e-3)
+
+
+def test_one_fixed_size_release_of_all_but_one_record_is_nearly_a_full_batch():
+    # multiplier 2 per replaced record: mu = 1/2
+    nearly = epsilon(fixed_size(10**6, 10**6 - 1, 2.0), 1e-5, REPLACE)
+    assert nearly == pytest.approx(gaussian_epsilon(0.5, 1e-5), rel=1e-3)
+
+
+def test_tiny_epsilons_are_refined_even_when_they_have_settled():
+    found = pld_epsilon(flatten(pure(0.003)), 1e-6, ADD)
+    assert found.interval <= found.epsilon / 100
+    assert found.epsilon == pytest.approx(0.003, rel=1e-2)
+
+
 def test_laplace_under_replace_one_is_the_pair_of_its_own_sensitivity():
     assert epsilon(laplace(4.0, 3), 1e-5, REPLACE) == epsilon(laplace(4.0, 3), 1e-5, ADD)
 

@@ -72,6 +72,20 @@ def test_fixed_size_orders_above_1024_are_given_up():
     assert np.isinf(curve[2])
 
 
+@pytest.mark.parametrize(
+    ("rate", "multiplier", "order", "exact"),
+    [  # 30 digits of mpmath, cut
+        (0.01, 1.0, 2.5, 0.000572756755560674),
+        (0.3, 0.5, 8.0, 14.9807060247109297),
+        (0.001, 2.0, 30.0, 1.51534970389120e-05),
+    ],
+)
+def test_poisson_curve_under_replace_one_is_the_divergence_of_its_pair(rate, multiplier, order, exact):
+    (found,) = rdp_curve(poisson(rate, multiplier), REPLACE, [order])
+    assert found == pytest.approx(exact, rel=1e-6)
+    assert found >= exact
+
+
 def test_poisson_curve_under_replace_one_lies_between_its_neighbours():
     """Between the add-remove curve, and the full-batch curve of replace-one."""
     single, replaced = rdp_curve(poisson(0.05, 1.2), ADD), rdp_curve(poisson(0.05, 1.2), REPLACE)

@@ -2,7 +2,8 @@ r"""Dominating pairs: the two worst laws of a release, seen through their privac
 
 A pair (P, Q) enters accounting only through the law of ``loss = ln dP/dQ`` under P and under Q.
 Each function below returns the log probabilities that the loss lies above or not above given
-edges, in closed form, so that the cells of a grid get their exact masses.
+edges, in closed form, so that the cells of a grid get their exact masses. Rates lie strictly between 0
+and 1: a batch of all records is no batch (``leaves.flatten``).
 """
 
 from __future__ import annotations
@@ -161,13 +162,11 @@ def reverse(pair: Pair) -> Pair:
 
 def diluted(loss: float, rate: float) -> float:
     """Return ``ln(1 - rate + rate e^loss)``: what sampling leaves of a loss."""
-    return float(np.logaddexp(math.log1p(-rate) if rate < 1 else -math.inf, math.log(rate) + loss))
+    return float(np.logaddexp(math.log1p(-rate), math.log(rate) + loss))
 
 
 def _undiluted(edges: FloatArray, rate: float) -> FloatArray:
     """Invert :func:`diluted`; losses below ``ln(1 - rate)`` do not occur and give -inf."""
-    if rate == 1:
-        return edges
     large = edges > 1
     with np.errstate(divide="ignore", over="ignore"):
         near = np.log1p(np.maximum(np.expm1(np.where(large, 0.0, edges)) / rate, -1.0))
@@ -186,8 +185,6 @@ def _replaced_inverse(edges: FloatArray, rate: float, z: float) -> FloatArray:
 
 
 def _mix(absent: FloatArray, present: FloatArray, rate: float) -> FloatArray:
-    if rate == 1:
-        return present
     return np.logaddexp(math.log1p(-rate) + absent, math.log(rate) + present)
 
 
