@@ -77,8 +77,8 @@ def classification(runs: int) -> None:
             cpu = (time.process_time() - start) / runs
             verdict = "holds" if mean >= bar else "MISS"
             print(
-                f"{name:>14} {k or 'all':>6} {epsilon:>5g} {mean:>7.4f} {error:>6.4f} {bar:>7.4f} {verdict:>5}"
-                f" {plain:>7.4f} {cpu:>6.2f}",
+                f"{name:>14} {k or 'all':>6} {epsilon:>5g} {mean:>7.4f} {error:>6.4f} {bar:>7.4f} "
+                f"{verdict:>5} {plain:>7.4f} {cpu:>6.2f}",
                 flush=True,
             )
 

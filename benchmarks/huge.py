@@ -28,7 +28,7 @@ def main() -> None:
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     with tempfile.TemporaryDirectory() as folder:
         make_sparse_classification(rows, COLUMNS, NONZEROS, path=folder, random_state=0)
-        data = open_sparse_classification(folder)
+        data = open_sparse_classification(folder, COLUMNS)
         X, y = data.data, data.target
         size = (X.data.nbytes + X.indices.nbytes + X.indptr.nbytes) / 2**20
         steps = EPOCHS * rows // BATCH
@@ -46,8 +46,8 @@ def main() -> None:
         ).fit(X, y)
         wall, cpu = time.perf_counter() - start, time.process_time() - cpu
         print(
-            f"{rows:,} x {COLUMNS:,}, {NONZEROS} non-zeros a row ({size:.0f} MB): {steps:,} steps in "
-            f"{wall:.1f} s ({cpu:.1f} s CPU), {1e6 * wall / steps:.0f} microseconds a step; peak {peak():.0f} MB, "
+            f"{rows:,} x {COLUMNS:,}, {NONZEROS} non-zeros a row ({size:.0f} MB): {steps:,} steps "
+            f"in {wall:.1f} s ({cpu:.1f} s CPU), {1e6 * wall / steps:.0f} microseconds a step; peak {peak():.0f} MB, "
             f"{peak() - size:.0f} MB beyond the data (bar 1000); {len(model.support_)} coefficients"
         )
 
