@@ -46,9 +46,10 @@ def main() -> None:
         ).fit(X, y)
         wall, cpu = time.perf_counter() - start, time.process_time() - cpu
         print(
-            f"{rows:,} x {COLUMNS:,}, {NONZEROS} non-zeros a row ({size:.0f} MB): {steps:,} steps "
-            f"in {wall:.1f} s ({cpu:.1f} s CPU), {1e6 * wall / steps:.0f} microseconds a step; peak {peak():.0f} MB, "
-            f"{peak() - size:.0f} MB beyond the data (bar 1000); {len(model.support_)} coefficients"
+            f"{rows:,} x {COLUMNS:,}, {NONZEROS} non-zeros a row ({size:.0f} MB): {steps:,} steps in "
+            f"{wall:.1f} s ({cpu:.1f} s CPU), {1e6 * wall / steps:.0f} microseconds a step; "
+            f"peak {peak():.0f} MB, {peak() - size:.0f} MB beyond the data (bar 1000); "
+            f"{len(model.support_)} coefficients"
         )
 
 
