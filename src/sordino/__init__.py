@@ -9,8 +9,6 @@ __version__ = "0.1.0"
 
 # name -> module; loaded when first used, so that `import sordino` stays fast
 _EXPORTS = {
-    "NeuralClassifier": "sordino.nn",
-    "NeuralRegressor": "sordino.nn",
     "LogisticRegression": "sordino.estimators.linear",
     "LinearRegression": "sordino.estimators.linear",
     "SparseLogisticRegression": "sordino.estimators.sparse",

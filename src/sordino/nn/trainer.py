@@ -62,7 +62,8 @@ class Trainer:
         :class:`sordino.nn.solvers.Recipe`; all of them are free.
     method : ``"auto"``, ``"ghost"`` or ``"vmap"``: how clipped sums are computed. Same answer.
     chunk_size : how many records are differentiated at once. Same answer, other memory.
-    device, precision, compiled : where and in which type the forward pass runs; True or a mode of ``torch.compile``.
+    device, precision : where, and in which type the forward pass runs.
+    compiled : True, or a mode of ``torch.compile``.
     device_noise : expand the noise on the device; None does so on a GPU.
     relation, unit : which data sets are neighbours.
     ledger, dataset_id : where the budget is booked.
