@@ -21,6 +21,7 @@ from sordino.problems.glm import clip_residuals
 from sordino.problems.losses import Loss
 
 Floats = NDArray[np.float64]
+_ALL = slice(None)
 # Norms are computed in floating point; this keeps a clipped vector below its bound.
 _SAFETY = 1.0 - 2.0**-40
 
@@ -107,7 +108,7 @@ class RobustSum(ClippedSum):
         center, scales = params
         with np.errstate(over="ignore"):
             block = self.truncation.apply([(block - center) / scales], 1.0)[0]
-        there = present(records)[rows]
+        there = present(records, rows)
         return block if there.all() else np.where(there[:, None], block, 0.0)
 
 
@@ -159,9 +160,9 @@ class RobustGradient(ClippedSum):
         return np.median(out, axis=0).reshape(np.shape(params.w))
 
 
-def present(records: Any) -> NDArray[np.bool_]:
+def present(records: Any, rows: slice = _ALL) -> NDArray[np.bool_]:
     """Return which records count: one that is not finite has no norm and contributes zero."""
-    return np.isfinite(records.norms)
+    return np.isfinite(records.norms[rows])
 
 
 def residuals(loss: Loss, records: Any, point: Point) -> Floats:

@@ -80,7 +80,7 @@ class ColumnScales(ClippedSum):
                 continue
             with np.errstate(over="ignore"):
                 away = block[:, : self.columns] - (0.0 if params is None else params)
-            out += counts_of(away[present(records)[rows]])
+            out += counts_of(away[present(records, rows)])
         return out
 
     def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> NDArray[np.int64]:
@@ -246,7 +246,7 @@ class RankTree:
         """Return the counts level by level from below the root, shape (columns, 2^(depth+1) - 2)."""
         edges, leaves = self.edges, np.zeros((self.columns, 2**self.depth))
         for rows, block in records.scaled_rows(np.ones(records.count)):
-            block = block[present(records)[rows]]
+            block = block[present(records, rows)]
             for j in range(self.columns):
                 cells = np.searchsorted(edges, block[:, j], side="right")
                 leaves[j] += np.bincount(cells, minlength=leaves.shape[1])
