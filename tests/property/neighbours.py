@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 from scipy import sparse
-from tests.solver_table import Asked, SolverCase, as_array, scaled
+from tests.solver_case import Asked, SolverCase, as_array, scaled
 
 from sordino.execute.records import CsrRecords, LazyRecords
 from sordino.kernel import Norm, Relation, Release

@@ -21,7 +21,8 @@ from tests.property.neighbours import (
     replaced,
     worst_pair,
 )
-from tests.solver_table import CASES, IDS, SolverCase
+from tests.solver_case import SolverCase
+from tests.solver_table import CASES, IDS
 
 from sordino.kernel import ClippedSum, Relation, Release
 from sordino.problems.glm import clip_residuals

@@ -4,7 +4,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 import pytest
-from tests.solver_table import CASES, IDS, Run
+from tests.solver_case import Run
+from tests.solver_table import CASES, IDS
 
 from sordino.errors import PlanError, PlanSpentError
 from sordino.kernel import Curator, NoiseSource, Plan

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 from sklearn.linear_model import LogisticRegression, Ridge
-from tests.solver_table import CASES, IDS, SolverCase
+from tests.solver_case import SolverCase
+from tests.solver_table import CASES, IDS
 
 from sordino.kernel import GumbelTopK, LaplacePeeling
 from sordino.problems.glm import GlmDifference, GlmGradient

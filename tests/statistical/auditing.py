@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse, stats
 from tests.property.neighbours import answers, stored, worst_pair
-from tests.solver_table import Asked, SolverCase, as_array, scaled
+from tests.solver_case import Asked, SolverCase, as_array, scaled
 
 from sordino.accounting import certify
 from sordino.kernel import FixedSize, NoiseSource, Plan, Poisson, Release
