@@ -278,3 +278,21 @@ def test_starting_point_is_close_for_many_small_steps():
 def test_pure_events_scale_like_their_noise():
     scale = solve_scale(lambda s: PureDpEvent(1 / s), 0.25, 1e-9, ADD)
     assert scale == pytest.approx(4.0, rel=2e-3)
+
+
+def test_a_secant_that_leaves_the_bracket_is_replaced_by_the_middle():
+    search = calibration._Search(lambda z: gaussian(z), 1.0, 1e-5, ADD)
+    search._narrow(0.0, 4.0)
+    search._narrow(1.0, 0.9)
+    assert (search.too_little, search.enough) == (0.0, 1.0)
+    search.points = [(0.0, math.log(4.0)), (1.0, math.log(3.9))]  # nearly flat: the secant runs far away
+    assert search._next(1.0, 3.9) == 0.5
+
+
+def test_where_epsilon_is_infinite_the_search_jumps():
+    search = calibration._Search(lambda z: gaussian(z), 1.0, 1e-5, ADD)
+    search._narrow(0.0, math.inf)
+    assert search._next(0.0, math.inf) == pytest.approx(math.log(8))
+    assert search.points == []
+    search._narrow(math.log(8), 0.0)
+    assert search._next(math.log(8), 0.0) == pytest.approx(math.log(8) / 2)

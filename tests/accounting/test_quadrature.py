@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln, logsumexp
 
-from sordino.accounting.quadrature import mixture_divergence
+from sordino.accounting.quadrature import _step, mixture_divergence
 
 CASES = [
     # P, Q, std, order
@@ -19,6 +19,7 @@ CASES = [
     ([(0.0, 0.999), (-1.0, 0.001)], [(0.0, 0.999), (1.0, 0.001)], 20.0, 60.0),
     ([(0.2, 0.5), (2.0, 0.5)], [(0.0, 1.0)], 1.5, 3.7),
     ([(0.0, 1.0)], [(0.2, 0.5), (2.0, 0.5)], 1.5, 3.7),
+    ([(0.0, 1.0)], [(-1.0, 0.5), (1.0, 0.5)], 0.4, 6.3),
 ]
 
 
@@ -81,3 +82,15 @@ def test_an_order_that_is_too_expensive_is_given_up_soundly():
 def test_equal_laws_cost_only_the_margin():
     (found,) = mixture_divergence([(1.0, 0.5), (0.0, 0.5)], [(1.0, 0.5), (0.0, 0.5)], 2.0, np.array([3.0]))
     assert 0 < found < 1e-12
+
+
+@pytest.mark.parametrize("order", [1.1, 5.0, 700.0])
+@pytest.mark.parametrize("std", [0.1, 1.0, 25.0])
+@pytest.mark.parametrize(("p_width", "q_width"), [(1.0, 0.0), (1.0, 1.0), (0.0, 2.0), (0.0, 0.0)])
+def test_step_proves_sixteen_digits_and_not_many_more(order, std, p_width, q_width):
+    """The best strip of the module's bound: 2 pi y/h - y^2/2s^2 + (a-1) ln cos(w y/2s^2) >= 37 + ln 2."""
+    widest = max(p_width, q_width)
+    y = np.linspace(0, 2 * std**2 / widest if widest else 50 * std, 20001)[1:]
+    digits = 2 * math.pi * y / _step(order, std, p_width, q_width) - y**2 / (2 * std**2)
+    digits += (order - 1) * np.log(np.cos(q_width * y / (2 * std**2)))
+    assert 37 + math.log(2) < digits.max() < 46
