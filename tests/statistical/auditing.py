@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from tests.property.neighbours import answers, stored, worst_pair
 from tests.solver_case import Asked, SolverCase, as_array, scaled
 
 from sordino.accounting import certify
-from sordino.kernel import FixedSize, NoiseSource, Plan, Poisson, Release
+from sordino.kernel import Curator, FixedSize, NoiseSource, Plan, Poisson, Release
 
 ERROR = 1e-4
 RUNS = 1200
@@ -102,6 +103,16 @@ class Attack:
             for executor in self.pair
         )
         return lower_bound(ours, theirs, self.delta)
+
+    def proven_of_a_run(self, plan: Callable[[], Plan], steps: int) -> float:
+        """Return the epsilon proven by ``steps`` answers of a curator, added up along the attack."""
+        noise, sums = NoiseSource.seeded_not_private(21), []
+        size = next(iter(plan().releases.values())).sampling.expected(self.case.problem.population)
+        for executor in self.pair:
+            curators = (Curator(executor, plan(), noise) for _ in range(RUNS))
+            answers = [[c.release("audited", self.params) for _ in range(steps)] for c in curators]
+            sums.append(np.array([np.mean([as_array(a) * size for a in run], axis=0) for run in answers]))
+        return lower_bound(*[(s - self.origin) @ self.away for s in sums], self.delta)
 
     def _statistic(self, executor: Any, release: Release, sensitivity: float, noise: NoiseSource) -> float:
         answer = executor.answer(release, self.params, sensitivity, 0, noise)

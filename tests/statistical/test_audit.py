@@ -10,7 +10,7 @@ from tests.solver_table import CASES, IDS
 from tests.statistical.auditing import MULTIPLIER, RUNS, Attack, lower_bound
 
 from sordino.accounting import certify, gaussian_epsilon
-from sordino.kernel import ClippedSum, Gaussian, Laplace, NormGamma, SymmetricGaussian
+from sordino.kernel import ClippedSum, Gaussian, Laplace, NormGamma, Plan, SymmetricGaussian
 
 ADDITIVE = (Gaussian, Laplace, NormGamma, SymmetricGaussian)
 pytestmark = pytest.mark.statistical
@@ -73,6 +73,19 @@ def test_half_the_noise_is_caught(case):
 def test_a_clip_three_times_too_wide_is_caught(case):
     for attack in attacks(case.id)[:1]:
         assert attack.proven(replace(attack.release, query=ThreeTimes(attack.release.query))) > attack.claim()
+
+
+@pytest.mark.parametrize("name", ["ight-logistic", "ight-squared-intercept-replace"])
+def test_a_run_of_several_releases_proves_no_more_than_its_plan_and_more_than_one_of_them(name):
+    attack, steps = attacks(name)[0], 4
+    problem = attack.case.problem
+
+    def plan(times=steps):
+        return Plan({"audited": replace(attack.release, times=times)}, problem.relation, problem.population)
+
+    proven = attack.proven_of_a_run(plan, steps)
+    claims = [certify(plan(t).event(), attack.delta, problem.relation).epsilon for t in (1, steps)]
+    assert claims[0] < proven <= claims[1]
 
 
 def test_the_bound_is_close_to_the_truth_and_below_it():
