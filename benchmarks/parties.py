@@ -1,0 +1,211 @@
+"""Learning between parties: what a release costs on the wire, and what it is worth on data.
+
+`python -m benchmarks.parties wire [large]` runs three processes over TLS, `... utility [runs [steps]]`
+compares MPC Grad P and MPC Out P with the central solver and the local baselines at a true epsilon of 0.5.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.machine import describe
+from sordino.accounting import calibrate
+from sordino.execute import LocalExecutor
+from sordino.execute.parties import Credentials, Member, Mode, NoiseShare, SimulatedParties
+from sordino.execute.parties.lattice import Lattice
+from sordino.execute.parties.links import fingerprint_of
+from sordino.execute.parties.mpyc_engine import Limits, MpycEngine
+from sordino.kernel import Curator, NoiseSource, Relation
+from sordino.parties import baselines
+from sordino.parties.mpc_output import OutputPerturbation
+from sordino.problems.losses import LOSSES
+from sordino.problems.problem import Problem
+from sordino.solvers.ight import Ight
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "three_hospitals" / "prepare.py"
+NAMES = ("north", "south", "west")
+BARS = {
+    (104, Mode.INSIDE): "1.5 s, 10 MB",
+    (10_000, Mode.INSIDE): "20 s, or:",
+    (10_000, Mode.AGGREGATION): "2 s",
+}
+
+
+def member(folder, ports, index, mode, size, releases, results):
+    """Be one of three; put the wall and processor times and the bytes of each release in a queue."""
+    prints = [fingerprint_of(folder / name / "certificate.pem") for name in NAMES]
+    members = tuple(Member(n, "127.0.0.1", p, f) for n, p, f in zip(NAMES, ports, prints))
+    own = folder / NAMES[index]
+    files = [own / f"{name}.pem" for name in ("certificate", "key", "authority")]
+    engine = MpycEngine(members, index, 1, Credentials(*files), Limits(60.0, 600.0))
+    engine.connect()
+    share, lattice, noise = NoiseShare(mode, 3, 1), Lattice(1.0, 2.0**28.5, 2**45), NoiseSource.from_os()
+    figures = []
+    for _ in range(releases):
+        engine.exchange(b"start", "Starting")
+        wall, processor, sent = time.perf_counter(), time.process_time(), engine.bytes_sent
+        values, draw = share.draw(np.full(size, 2**40), lattice, index, noise)
+        engine.sum(values, draw)
+        figures.append(
+            (time.perf_counter() - wall, time.process_time() - processor, engine.bytes_sent - sent)
+        )
+    engine.exchange(b"done", "Ending")
+    results.put(figures)
+    engine.close()
+
+
+def wire(large: bool = False) -> None:
+    """Print the cost of a release: the slowest member's wall time, all members' bytes."""
+    fork = multiprocessing.get_context("fork")
+    print("mode                d      wall s (best, median)   CPU s a member   MB in all   bar")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "hospitals"
+        command = [sys.executable, str(EXAMPLE), str(folder), "--records", "10"]
+        subprocess.run(command, check=True, capture_output=True)
+        cases = [(Mode.INSIDE, 104, 5), (Mode.AGGREGATION, 104, 5), (Mode.AGGREGATION, 10_000, 5)]
+        if large:
+            cases += [(Mode.INSIDE, 1000, 2), (Mode.INSIDE, 10_000, 1)]
+        for mode, size, releases in cases:
+            results = fork.Queue()
+            ports = free_ports(3)
+            arguments = [(folder, ports, i, mode, size, releases, results) for i in range(3)]
+            processes = [fork.Process(target=member, args=a) for a in arguments]
+            for process in processes:
+                process.start()
+            figures = np.array([results.get(timeout=900) for _ in processes])
+            for process in processes:
+                process.join()
+            wall, cpu = figures[:, :, 0].max(axis=0), figures[:, :, 1].mean()
+            size_mb = figures[:, :, 2].sum(axis=0).mean() / 1e6
+            line = f"{mode.value:18} {size:6d}   {wall.min():7.3f} {np.median(wall):7.3f}         {cpu:8.3f}"
+            print(f"{line}      {size_mb:8.2f}   {BARS.get((size, mode), '')}", flush=True)
+
+
+def free_ports(count: int) -> list[int]:
+    """Return ports that nobody listens on."""
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [s.getsockname()[1] for s in held]
+    for s in held:
+        s.close()
+    return ports
+
+
+class World:
+    """A data set, its regularised optimum, and how far a model is from it."""
+
+    def __init__(self, name: str, records: int) -> None:
+        from sordino import datasets
+
+        load = {"kddcup99": datasets.load_kddcup99, "adult": datasets.load_adult}[name]
+        bunch = load(unit=True, shuffle=True, random_state=1)
+        y = np.where(np.asarray(bunch.target) > 0, 1.0, -1.0)
+        self.name, self.x, self.y = name, bunch.data[:records].tocsr(), y[:records]
+        self.test_x, self.test_y = bunch.test_data, np.where(np.asarray(bunch.test_target) > 0, 1.0, -1.0)
+        facts = (records, self.x.shape[1], Relation.ADD_REMOVE, 0.5, 1e-3)
+        self.problem = Problem(LOSSES["logistic"], *facts, ridge=1e-3)
+        self.whole = LocalExecutor(self.x, self.y)
+        best = OutputPerturbation(1.0, 1e-3).plan(self.problem).releases["minimiser"].query
+        self.best = best.evaluate(self.whole.records(None))
+        self.least, self.accuracy = self.objective(self.best), self.right(self.best)
+
+    def members(self, count: int) -> list[LocalExecutor]:
+        """Return the records of ``count`` parties of about the same size."""
+        parts = np.array_split(np.arange(len(self.y)), count)
+        return [LocalExecutor(self.x[p], self.y[p]) for p in parts]
+
+    def objective(self, w) -> float:
+        """Return the regularised loss."""
+        loss = self.problem.loss.value(self.x @ w, self.y).mean()
+        return float(loss + 0.5 * self.problem.ridge * w @ w)
+
+    def right(self, w) -> float:
+        """Return the accuracy on test rows."""
+        return float(np.mean(np.sign(self.test_x @ w) == self.test_y))
+
+    def judge(self, w) -> tuple[float, float]:
+        """Return the optimality gap and the relative loss of accuracy."""
+        return self.objective(w) - self.least, 1 - self.right(w) / self.accuracy
+
+
+def descend(world: World, executor, noise, steps=1500) -> np.ndarray:
+    """Return gap and loss of accuracy of full-batch descent, averaged over its last fifth."""
+    solver = Ight(None, steps, 1.0, 1.0)
+    plan = calibrate(solver.plan(world.problem), 0.5, 1e-3)
+    late = enumerate(solver.run(Curator(executor, plan, noise), world.problem))
+    return np.mean([world.judge(w) for t, w in late if t >= 0.8 * steps and t % 20 == 0], axis=0)
+
+
+def output(world: World, solver, executor, noise) -> np.ndarray:
+    """Return gap and loss of accuracy of one release."""
+    plan = calibrate(solver.plan(world.problem), 0.5, 1e-3)
+    (w,) = solver.run(Curator(executor, plan, noise), world.problem)
+    return np.array(world.judge(w))
+
+
+def utility(runs: int = 8, steps: int = 1500) -> None:
+    """Print gaps and losses of accuracy of all methods."""
+    for name, records in (("adult", 30_000), ("kddcup99", 50_000)):
+        world = World(name, records)
+        print(
+            f"\n{name}: {records} x {world.x.shape[1]}, objective {world.least:.4f}, accuracy {world.accuracy:.4f}"
+        )
+        sources = [NoiseSource.from_os() for _ in range(runs)]
+        share = NoiseShare(Mode.INSIDE, 3, 1)
+        central = np.array([descend(world, LocalExecutor(world.x, world.y), s, steps) for s in sources])
+        show("central gradient", central)
+        members = world.members(1000)
+        joint = SimulatedParties(members, share, pooled=world.whole)
+        grad = np.array([descend(world, joint, s, steps) for s in sources])
+        show("MPC Grad P, any m", grad)
+        ratio = grad[:, 0].mean() / central[:, 0].mean()
+        spread = math.hypot(
+            *(v[:, 0].std(ddof=1) / v[:, 0].mean() / math.sqrt(runs) for v in (grad, central))
+        )
+        print(f"  gap of Grad P over central: {ratio:.3f} +- {spread:.3f} (bar: 1.10)")
+        for count in (100, 1000):
+            compare(world, world.members(count), share, sources[0])
+
+
+def compare(world: World, members, share, noise) -> None:
+    """Print the methods that depend on how records are spread."""
+    count, problem = len(members), world.problem
+    joint = SimulatedParties(members, share)
+    show(f"MPC Out P, m={count}", [output(world, OutputPerturbation(1.0, 1e-3), joint, noise)])
+    pathak = baselines.Pathak(1.0, 1e-3, parties=count)
+    show(f"Pathak, m={count}", [output(world, pathak, joint, noise)])
+    show(f"Local Out P, m={count}", [world.judge(baselines.local_output(members, problem, 1.0, noise))])
+    show(f"Local Obj P, m={count}", [world.judge(baselines.local_objective(members, problem, noise))])
+    w = baselines.local_gradient(members, problem, 1.0, 200, 1.0, noise)
+    show(f"Local Grad P, m={count} (T=200)", [world.judge(w)])
+
+
+def show(name: str, figures) -> None:
+    """Print one line."""
+    gap, loss = np.mean(figures, axis=0)
+    print(
+        f"  {name:32} gap {gap:9.5f}   relative loss of accuracy {loss:9.5f}   ({len(figures)} runs)",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Run what was asked for, by default the wire alone: the data sets are large."""
+    describe()
+    asked = sys.argv[1:] or ["wire"]
+    if "wire" in asked:
+        wire("large" in asked)
+    if "utility" in asked:
+        utility(*(int(word) for word in asked if word.isdigit()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""Prepare three hospitals on one machine: certificates, records, budgets, settings and a plan.
+
+    python examples/three_hospitals/prepare.py hospitals
+    sordino party --config hospitals/north/party.toml    # one terminal each: north, south, west
+    sordino consortium run --plan hospitals/plan.json --config hospitals/north/party.toml
+
+A real consortium never makes keys in one place: each member makes its own and sends only the certificate.
+"""
+
+import argparse
+import subprocess
+from pathlib import Path
+
+import numpy as np
+
+from sordino.ledger import BudgetPolicy, Ledger
+from sordino.parties.consortium import plan_from
+
+NAMES = ("north", "south", "west")
+CONSORTIUM = """name = "three hospitals"
+mode = "{mode}"          # or "secure-aggregation", for long vectors
+threshold = 1                 # any one hospital may be curious
+
+[budget]
+epsilon = 1.0
+delta = 1e-6
+relation = "add-remove"
+unit = "record"
+
+[task]
+kind = "gradient"             # MPC Grad P; "output" is MPC Out P, "pca" the power method
+loss = "logistic"
+features = {features}
+data_norm = 1.0
+ridge = 0.001
+solver = "ight"
+
+[task.options]
+max_iter = {steps}
+step_size = 4.0
+"""
+MEMBER = """
+[[members]]
+name = "{name}"
+host = "127.0.0.1"
+port = {port}
+control = "127.0.0.1:{control}"
+records = {records}
+certificate = "{name}/certificate.pem"
+"""
+PARTY = """[party]
+name = "{name}"
+state = "state"               # transcripts and results
+control = "127.0.0.1:{control}"
+
+[tls]
+certificate = "certificate.pem"
+key = "key.pem"
+authorities = "authority.pem"
+
+[data]
+path = "records.npz"          # X and y, or a CSV with a header whose last column is y
+dataset = "patients"
+
+[ledger]
+path = "ledger.sqlite"
+
+[policy]
+max_epsilon = 1.0             # of one plan
+max_delta = 1e-5
+min_parties = 3
+
+[limits]
+connect = 60.0                # seconds
+message = 30.0
+"""
+
+
+def openssl(*words: str, folder: Path) -> None:
+    """Run openssl in a folder."""
+    subprocess.run(["openssl", *words], cwd=folder, check=True, capture_output=True)
+
+
+def make_authority(folder: Path) -> None:
+    """Make the authority that signs the members' certificates."""
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    subject = ["-subj", "/CN=three hospitals", "-days", "30"]
+    openssl(
+        "req",
+        "-x509",
+        *curve,
+        "-keyout",
+        "authority-key.pem",
+        "-out",
+        "authority.pem",
+        *subject,
+        folder=folder,
+    )
+
+
+def make_certificate(folder: Path, name: str) -> None:
+    """Make a member's key and have its certificate signed."""
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    own = folder / name
+    openssl("req", *curve, "-keyout", "key.pem", "-out", "request.pem", "-subj", f"/CN={name}", folder=own)
+    sign = ["-CA", "../authority.pem", "-CAkey", "../authority-key.pem", "-CAcreateserial", "-days", "30"]
+    openssl("x509", "-req", "-in", "request.pem", "-out", "certificate.pem", *sign, folder=own)
+    (own / "authority.pem").write_bytes((folder / "authority.pem").read_bytes())
+
+
+def make_records(path: Path, records: int, features: int, seed: int) -> None:
+    """Write made-up patients: the same disease everywhere, another mix of patients in each place."""
+    public = np.random.default_rng(seed)
+    weights = np.random.default_rng(0).standard_normal(features)
+    x = public.standard_normal((records, features)) + 0.3 * public.standard_normal(features)
+    x /= np.maximum(1.0, np.linalg.norm(x, axis=1))[:, None]
+    y = np.where(x @ weights + 0.2 * public.standard_normal(records) > 0, 1.0, -1.0)
+    np.savez(path, X=x, y=y)
+
+
+def main() -> None:
+    """Write everything."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--records", type=int, default=4000)
+    parser.add_argument("--features", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--mode", default="noise-inside")
+    parser.add_argument("--port", type=int, default=26500, help="the first of six")
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True)
+    make_authority(given.folder)
+    text = CONSORTIUM.format(mode=given.mode, features=given.features, steps=given.steps)
+    for i, name in enumerate(NAMES):
+        home, control = given.folder / name, given.port + 3 + i
+        home.mkdir()
+        make_certificate(given.folder, name)
+        make_records(home / "records.npz", given.records, given.features, seed=i + 1)
+        with Ledger.open(home / "ledger.sqlite") as ledger:
+            ledger.create("patients", BudgetPolicy(epsilon=3.0, delta=1e-5))
+        (home / "party.toml").write_text(PARTY.format(name=name, control=control))
+        text += MEMBER.format(name=name, port=given.port + i, control=control, records=given.records)
+    (given.folder / "consortium.toml").write_text(text)
+    plan = plan_from(given.folder / "consortium.toml")
+    plan.save(given.folder / "plan.json")
+    print(
+        f"Plan {plan.digest[:12]} in {given.folder / 'plan.json'}; certified {plan.certificate().epsilon:.4g}."
+    )
+
+
+if __name__ == "__main__":
+    main()
