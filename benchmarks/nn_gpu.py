@@ -275,9 +275,51 @@ def measure_steps(args, device) -> list[dict]:
 
 # (epsilon, batch, steps) -> multiplier at delta 1e-5, add-remove, n = 60000
 MULTIPLIERS: dict[tuple[float, int, int], float] = {
+    (1.2, 2048, 150): 1.6156262292125485,
     (1.2, 2048, 293): 2.0653311383629833,
+    (1.2, 2048, 439): 2.4417395928896495,
+    (1.2, 2048, 586): 2.76991460979279,
+    (1.2, 2048, 880): 3.3308965273768476,
+    (1.2, 4096, 150): 2.8569183401844023,
+    (1.2, 4096, 293): 3.8493982245905327,
+    (1.2, 4096, 439): 4.649405406687637,
+    (1.2, 4096, 586): 5.335123097862727,
+    (1.2, 4096, 880): 6.492889174656351,
+    (1.2, 8192, 150): 5.447588301246691,
+    (1.2, 8192, 293): 7.504660125623858,
+    (1.2, 8192, 439): 9.139087359154708,
+    (1.2, 8192, 586): 10.531496608092468,
+    (1.2, 8192, 880): 12.872135826181998,
+    (3.0, 2048, 150): 0.9738545047138983,
+    (3.0, 2048, 293): 1.130739308950536,
     (3.0, 2048, 439): 1.2691646168753077,
+    (3.0, 2048, 586): 1.3944092779027826,
+    (3.0, 2048, 880): 1.6158616395164864,
+    (3.0, 4096, 150): 1.4537201757292277,
+    (3.0, 4096, 293): 1.8459541944831137,
+    (3.0, 4096, 439): 2.1736826764856523,
+    (3.0, 4096, 586): 2.4598796893648256,
+    (3.0, 4096, 880): 2.9500285454364414,
+    (3.0, 8192, 150): 2.5298736350183284,
+    (3.0, 8192, 293): 3.4001110332046913,
+    (3.0, 8192, 439): 4.102107517345985,
+    (3.0, 8192, 586): 4.704177244928248,
+    (3.0, 8192, 880): 5.72124711256408,
+    (7.0, 2048, 150): 0.6861766285132107,
+    (7.0, 2048, 293): 0.764815703105959,
+    (7.0, 2048, 439): 0.8264289796102932,
     (7.0, 2048, 586): 0.8797288881318576,
+    (7.0, 2048, 880): 0.9722685075800703,
+    (7.0, 4096, 150): 0.9076374341746062,
+    (7.0, 4096, 293): 1.07582319899446,
+    (7.0, 4096, 439): 1.2160287126700395,
+    (7.0, 4096, 586): 1.3400597660774716,
+    (7.0, 4096, 880): 1.5564651159289167,
+    (7.0, 8192, 150): 1.3772824666633656,
+    (7.0, 8192, 293): 1.765855764891777,
+    (7.0, 8192, 439): 2.0859223688257944,
+    (7.0, 8192, 586): 2.364026351977113,
+    (7.0, 8192, 880): 2.838968132147704,
 }
 
 
@@ -302,6 +344,12 @@ RECIPES = {
 }
 
 
+def asked(args) -> dict:
+    """Return what the command line sets in place of the recipe."""
+    wanted = {"batch": args.expected, "steps": args.steps, "learning_rate": args.rate}
+    return {name: value for name, value in wanted.items() if value}
+
+
 def measure_error(args, device, stand_ins) -> list[dict]:
     from sordino.execute.torch import TorchExecutor
     from sordino.kernel import Curator, NoiseSource, Relation
@@ -313,7 +361,7 @@ def measure_error(args, device, stand_ins) -> list[dict]:
     x, y, test_x, test_y = (part.to(device) for part in load_mnist(Path(args.mnist)))
     rows = []
     for epsilon in args.epsilon:
-        setting = RECIPES[epsilon]
+        setting = RECIPES[epsilon] | asked(args)
         for seed in range(args.seeds):
             torch.manual_seed(seed)
             network = Network(mnist_cnn().to(device), nn.CrossEntropyLoss())
@@ -386,7 +434,7 @@ def opacus_error(args, device) -> list[dict]:
     x, y, test_x, test_y = (part.to(device) for part in load_mnist(Path(args.mnist)))
     rows = []
     for epsilon in args.epsilon:
-        setting = RECIPES[epsilon]
+        setting = RECIPES[epsilon] | asked(args)
         model = mnist_cnn().to(device)
         optimizer = torch.optim.SGD(model.parameters(), setting["learning_rate"], momentum=0.9)
         loader = torch.utils.data.DataLoader(
@@ -434,6 +482,10 @@ def main() -> None:
     parser.add_argument("--tf32", action="store_true", help="allow TF32 in our matrix products too")
     parser.add_argument("--mnist", default="", help="folder with the four idx files")
     parser.add_argument("--epsilon", type=float, nargs="+", default=list(RECIPES))
+    parser.add_argument("--expected", type=int, default=0, help="expected batch size of `error`")
+    parser.add_argument("--steps", type=int, default=0, help="steps of `error`")
+    parser.add_argument("--rate", type=float, default=0.0, help="learning rate of `error`")
+    parser.add_argument("--clip", type=float, default=1.0, help="clip norm of `error`")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--optimizer", choices=("sgd", "srm"), default="sgd")
     parser.add_argument("--target", type=float, default=4.0, help="test error in percent")
