@@ -143,9 +143,7 @@ def main() -> None:
     (given.folder / "consortium.toml").write_text(text)
     plan = plan_from(given.folder / "consortium.toml")
     plan.save(given.folder / "plan.json")
-    print(
-        f"Plan {plan.digest[:12]} in {given.folder / 'plan.json'}; certified {plan.certificate().epsilon:.4g}."
-    )
+    print(f"Plan {plan.digest[:12]} with epsilon {plan.certificate().epsilon:.4g} in {given.folder}.")
 
 
 if __name__ == "__main__":

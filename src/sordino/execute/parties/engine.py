@@ -86,7 +86,7 @@ class NoiseShare:
         """The distance of one coordinate from an exactly rounded Gaussian, an upper bound."""
         if self.mode is Mode.AGGREGATION:
             # Each share has a std of at least 16 lattice points: see the proof.
-            return self.parties * lattice_ripple(128.0)
+            return self.parties * max(lattice_ripple(128.0), 2.0**-1000)
         return self.law.distance
 
     def draw(

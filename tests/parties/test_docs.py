@@ -1,0 +1,37 @@
+"""The walk-through names commands, options and files that exist."""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from sordino.cli import main
+from sordino.parties.mpc_tasks import TASKS
+from sordino.parties.party_config import SECTIONS
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "docs" / "parties" / "walk-through.md").read_text("utf-8")
+COMMANDS = re.findall(r"^\$ (.+)$", TEXT, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("line", [c for c in COMMANDS if c.startswith("sordino")])
+def test_every_command_of_the_walk_through_parses(line):
+    words, command = shlex.split(line)[1:], main
+    while isinstance(command, click.Group):
+        assert words[0] in command.commands, line
+        command = command.commands[words.pop(0)]
+    known = {option for parameter in command.params for option in parameter.opts}
+    assert {word for word in words if word.startswith("--")} <= known
+
+
+def test_the_scripts_of_the_walk_through_exist():
+    scripts = [word for c in COMMANDS for word in c.split() if word.startswith("examples/")]
+    assert len(scripts) >= 2
+    assert all((ROOT / script).is_file() for script in scripts)
+
+
+def test_the_settings_and_tasks_of_the_walk_through_are_known():
+    assert set(re.findall(r"^\[(\w+)\]$", TEXT, flags=re.MULTILINE)) <= set(SECTIONS)
+    assert {f'`"{kind}"`' for kind in TASKS} <= set(re.findall(r'`"\w+"`', TEXT))
