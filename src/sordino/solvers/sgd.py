@@ -77,11 +77,11 @@ class Sgd:
         return self.step / {"constant": 1.0, "inverse": float(t), "inverse-root": t**0.5}[self.schedule]
 
 
-def epochs_of(epochs: Any, problem: Problem, options: Options) -> int:
+def epochs_of(epochs: Any, problem: Problem, options: Options, share: int = 200) -> int:
     """Return the number of steps: the asked one, or that of so many passes."""
     if options.max_iter is not None:
         return options.max_iter
-    return count("epochs", epochs) * max(1, problem.population // options.batch(problem))
+    return count("epochs", epochs) * max(1, problem.population // options.batch(problem, share))
 
 
 def update_of(problem: Problem, options: Options, extra: dict[str, Any]) -> dict[str, Any]:

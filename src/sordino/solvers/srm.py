@@ -19,6 +19,11 @@ from sordino.solvers.sgd import epochs_of
 from sordino.solvers.smoothing import checked_strength, smoothed
 
 EPOCHS = 4
+SHARE = 100  # a mini-batch is this part of the records
+GAMMA = 0.15
+# Of the default step: the margin noise of the last iterate; how far the noise of v may feed back into the
+# bound on its own next difference; and how many times one over the curvature it may be.
+MARGIN_NOISE, FEEDBACK, LONGEST = 2.0, 0.15, 6.0
 RULES = ("constant", "adaptive")
 OUTPUTS = ("last", "random")
 
@@ -30,7 +35,8 @@ class Srm:
     ``v_0`` is a noisy batch gradient; then ``w_{t+1} = w_t - step_t (v_t + penalty'(w_t))`` and
     ``v_{t+1} = (1 - gamma) v_t + mean_batch[gamma clip_C1(grad(w_{t+1})) + (1 - gamma)
     clip_C2(grad(w_{t+1}) - grad(w_t))] + noise``. The rule ``"adaptive"`` cuts a step to the length
-    ``C2 / curvature``, where the difference is never clipped: ``min(C2 / (curvature ||v||), step)``.
+    ``C2 / curvature``, where the difference is never clipped: ``min(C2 / (curvature ||v||), step)``. A step
+    of None is chosen from the planned noise: see :meth:`step_for`.
 
     **Privacy.** One sampled Gaussian release of the first gradient, one of each recursion. A record adds at
     most ``Cbar = gamma C1 + (1 - gamma) C2,t`` to it; ``C2,t = min(C2, curvature R^2 ||w_{t+1} - w_t||)``
@@ -42,7 +48,7 @@ class Srm:
     """
 
     steps: int
-    step: float
+    step: float | None
     gradient_clip: float
     difference_clip: float
     gamma: float
@@ -59,7 +65,7 @@ class Srm:
         dense_only(options, "srm")
         extra = options.chosen(
             epochs=EPOCHS,
-            gamma=0.1,
+            gamma=GAMMA,
             difference_clip=None,
             first_batch=None,
             first_noise=1.0,
@@ -71,14 +77,14 @@ class Srm:
         clip, wanted = options.clip(problem), extra["difference_clip"]
         shrinking = among("shrinking_bound", extra["shrinking_bound"], (True, False))
         return cls(
-            _drawn(epochs_of(extra["epochs"], problem, options), extra["output"], options),
-            options.step(problem),
+            _drawn(epochs_of(extra["epochs"], problem, options, SHARE), extra["output"], options),
+            options.step_size,
             clip,
             2 * clip if wanted is None else positive("difference_clip", wanted, 2 * clip),
             positive("gamma", extra["gamma"], 1.0),
             problem.row_bound if shrinking else np.inf,
             _first(extra["first_batch"], problem, options),
-            options.minibatches(problem),
+            options.minibatches(problem, SHARE),
             among("step_rule", extra["step_rule"], RULES),
             checked_strength(extra["smoothing"]),
             positive("first_noise", extra["first_noise"]),
@@ -98,20 +104,45 @@ class Srm:
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
         """Yield the iterates."""
         w = previous = np.zeros(problem.shape)
+        step = self.step_for(curator, problem) if self.step is None else self.step
         v = curator.release("first", w)
         for t in range(self.steps):
             if t > 0:
                 v = (1 - self.gamma) * v + curator.release("recursion", (w, previous))
             d = smoothed(v + problem.penalty_gradient(w), self.smoothing, problem.kept)
-            w, previous = w - self._step(d, problem) * d, w
+            w, previous = w - self._cut(step, d, problem) * d, w
             yield w
 
-    def _step(self, direction: NDArray[np.float64], problem: Problem) -> float:
+    def _cut(self, step: float, direction: NDArray[np.float64], problem: Problem) -> float:
         length = float(np.linalg.norm(direction))
         if self.rule == "constant" or length == 0:
-            return self.step
-        curvature = min(problem.loss.curvature, 1.0) * problem.row_bound**2
-        return min(self.step, self.difference_clip / (curvature * length))
+            return step
+        return min(step, self.difference_clip / (_curvature(problem) * length))
+
+    def step_for(self, curator: Curator, problem: Problem) -> float:
+        r"""Return the largest step that the planned noise allows: a function of public numbers.
+
+        With noise of multiplier z and batches b, ``steps`` steps h put noise of about
+        ``h C1 z sqrt(steps) R / b`` into a margin. And as the difference bound grows with the length of v,
+        which holds noise of norm ``Cbar z sqrt(d / (2 gamma)) / b``, v would feed its own noise beyond
+        ``h curvature (1 - gamma) z sqrt(d) / (b sqrt(2 gamma)) = 1``.
+        """
+        longest = LONGEST if np.isfinite(problem.loss.lipschitz) else 1.0
+        limit = longest / (_curvature(problem) + problem.penalty_curvature)
+        release = curator.plan.releases.get("recursion")
+        z = 0.0 if release is None else float(release.mechanism.multiplier or 0.0)
+        if z == 0:
+            return limit / longest
+        z *= curator.plan.relation.contributions / self.minibatches.expected(problem.population)
+        margin = MARGIN_NOISE / (self.gradient_clip * z * np.sqrt(self.steps) * problem.row_bound)
+        d = float(np.prod(problem.shape))
+        feedback = (1 - self.gamma) * _curvature(problem) * z * np.sqrt(d / (2 * self.gamma))
+        return float(min(limit, margin, FEEDBACK / max(feedback, 1e-300)))
+
+
+def _curvature(problem: Problem) -> float:
+    """Return the bound on the curvature of a record's loss; 1 per squared row where there is none."""
+    return min(problem.loss.curvature, 1.0) * problem.row_bound**2
 
 
 def _drawn(steps: int, output: str, options: Options) -> int:
@@ -125,7 +156,7 @@ def _drawn(steps: int, output: str, options: Options) -> int:
 def _first(wanted: Any, problem: Problem, options: Options) -> Sampling:
     """Return how the first batch is drawn: four times a mini-batch if the user left it open."""
     n = problem.population
-    size = min(n, 4 * options.batch(problem)) if wanted is None else count("first_batch", wanted, n)
+    size = min(n, 4 * options.batch(problem, SHARE)) if wanted is None else count("first_batch", wanted, n)
     if size >= n:
         return Full()
     return FixedSize(size) if options.sampling == "fixed" else Poisson(size / n)
