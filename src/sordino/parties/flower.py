@@ -1,0 +1,48 @@
+"""Federated learning on Flower, with true guarantees.
+
+Record-level, noise at the clients: DP-FedSGD-HT, DP-FedGD-HT and, without noise, FedSGD-HT
+(:class:`HardThresholdAveraging` with :class:`FederatedClient`). Client-level, noise at the server: another
+mechanism with another name (:class:`ClientLevelHardThresholding`).
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+from sordino.errors import require_extra
+
+if find_spec("flwr") is None:  # pragma: no cover - the extra is installed wherever tests run
+    raise require_extra("flwr", "flower")
+
+# name -> module; loaded when first used: PyTorch is not needed for linear models
+_EXPORTS = {
+    "ClientLevelHardThresholding": "sordino.parties.flower_client_level",
+    "FederatedClient": "sordino.parties.flower_client",
+    "FederatedPrivacy": "sordino.parties.flower_server",
+    "FederatedRecipe": "sordino.parties.flower_recipe",
+    "FederatedResult": "sordino.parties.flower_server",
+    "HardThresholdAveraging": "sordino.parties.flower_server",
+    "InProcessGrid": "sordino.parties.flower_simulation",
+    "LinearModel": "sordino.parties.flower_models",
+    "TorchModel": "sordino.parties.flower_torch",
+    "client_app": "sordino.parties.flower_client",
+    "client_level_server_app": "sordino.parties.flower_client_level",
+    "secure_client_app": "sordino.parties.flower_secure",
+    "secure_server_app": "sordino.parties.flower_secure",
+    "server_app": "sordino.parties.flower_server",
+    "simulate": "sordino.parties.flower_simulation",
+}
+
+__all__ = list(_EXPORTS)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _EXPORTS:
+        return getattr(import_module(_EXPORTS[name]), name)
+    raise AttributeError(f"module 'sordino.parties.flower' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

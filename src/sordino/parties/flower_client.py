@@ -1,0 +1,156 @@
+"""A member of a federation: its records, its budget, and its rounds as messages of Flower."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from sordino.accounting import PrivacyReport
+from sordino.errors import InvalidInputError, PlanError, SordinoError
+from sordino.estimators.fitting import Budget
+from sordino.kernel import Curator
+from sordino.parties.flower_book import RoundBook
+from sordino.parties.flower_models import LocalModel, Weights
+from sordino.parties.flower_recipe import FederatedRecipe
+
+RECORD_LEVEL, CLIENT_LEVEL = "record", "client"
+_log = logging.getLogger("sordino.parties.flower")
+
+
+@dataclass(frozen=True, eq=False)
+class FederatedClient:
+    """One client: it plans its own releases, pays for them on its own ledger, and adds its own noise.
+
+    Parameters
+    ----------
+    model : :class:`LinearModel` or :class:`TorchModel`, with the records of this client.
+    recipe : what the members agreed on; a server that asks for another one is refused.
+    folder : where the client remembers which rounds are spent; of this client alone.
+    epsilon, delta : the budget of the whole run for one record; delta None means ``min(1e-5, 1 / (10 n))``.
+    ledger, dataset_id : the client's own ledger.
+    protection : ``"record"``, or ``"client"`` for :class:`ClientLevelHardThresholding`: then nothing is added
+        here (epsilon must be inf) and the *server* is trusted with the update.
+
+    **Privacy.** All that leaves the client during a run is (epsilon, delta)-DP for one of its records:
+    ``rounds * local_steps`` Gaussian releases, whoever asks and whatever the server does. No loss, accuracy
+    or batch size is sent; an error is reported by the name of its type.
+    """
+
+    model: LocalModel
+    recipe: FederatedRecipe
+    folder: str | os.PathLike[str]
+    epsilon: float = 1.0
+    delta: float | None = None
+    ledger: Any = None
+    dataset_id: str | None = None
+    protection: str = RECORD_LEVEL
+
+    def __post_init__(self) -> None:
+        if self.protection not in (RECORD_LEVEL, CLIENT_LEVEL):
+            raise InvalidInputError(f"Expected protection 'record' or 'client', got {self.protection!r}.")
+        if self.protection == CLIENT_LEVEL and self.epsilon != float("inf"):
+            raise InvalidInputError(
+                f"Expected epsilon=inf with protection='client', got {self.epsilon}: there the server adds "
+                "the noise, per client. For noise per record use protection='record'."
+            )
+        object.__setattr__(self, "folder", Path(self.folder))
+
+    @property
+    def population(self) -> int:
+        """The public number of records."""
+        return self.model.executor.population
+
+    @property
+    def book(self) -> RoundBook:
+        """The rounds and the budget."""
+        budget = Budget.checked(self.epsilon, self.delta, self.population, self.ledger, self.dataset_id)
+        return RoundBook(self.folder, budget)
+
+    def round(self, run: str, weights: Weights) -> tuple[Weights, PrivacyReport]:
+        """Make the local steps of the next round from the server's weights; what it releases is spent."""
+        weights = np.asarray(weights)
+        if weights.shape != self.model.shape or not np.isfinite(weights).all():
+            raise InvalidInputError(
+                f"Expected finite weights of shape {self.model.shape}, got shape {weights.shape}."
+            )
+        with self.book.turn(run, self.recipe, self.model.plan(self.recipe)) as turn:
+            used = dict.fromkeys(turn.plan.releases, turn.attempt * self.recipe.local_steps)
+            curator = Curator(self.model.executor, turn.plan, turn.noise, used=used)
+            step = self.recipe.step_of(turn.attempt)
+            return self.model.steps(curator, weights, self.recipe, step), turn.report
+
+    def answer(self, message: Message, context: Context) -> Message:
+        """Answer a training message of the server."""
+        self.require(message.content.config_records["config"])
+        sent = next(iter(message.content.array_records.values()))
+        weights, report = self.round(str(context.run_id), sent["weights"].numpy())
+        content = {"arrays": record_of(weights), "metrics": self.facts(report)}
+        return Message(RecordDict(content), reply_to=message)
+
+    def require(self, config: ConfigRecord | dict[str, Any]) -> None:
+        """Refuse a server that runs something else than what was agreed on."""
+        if config.get("recipe") != self.recipe.digest:
+            raise PlanError("The server asks for another recipe than the one agreed on. Nothing is released.")
+        if config.get("protection") != self.protection:
+            raise PlanError(
+                f"This client takes part for protection per {self.protection}, the server runs another "
+                "strategy. Nothing is released."
+            )
+
+    def facts(self, report: PrivacyReport) -> MetricRecord:
+        """Return the public numbers that go with an answer."""
+        return MetricRecord(
+            {
+                "num-examples": self.population,
+                "epsilon": report.epsilon,
+                "delta": report.delta,
+                "seeded": int(report.seeded),
+            }
+        )
+
+
+def client_app(make: Callable[[Context], FederatedClient]) -> ClientApp:
+    """Return the ClientApp of a member.
+
+    Parameters
+    ----------
+    make : builds the client from Flower's context. Take data, ledger, folder and budget from
+        ``context.node_config``, which is set on the member's own machine, never from ``context.run_config``,
+        which comes from whoever starts the run.
+    """
+    app = ClientApp()
+
+    @app.train()
+    def train(message: Message, context: Context) -> Message:
+        return guarded(lambda: make(context).answer(message, context))
+
+    @app.query("close")
+    def close(message: Message, context: Context) -> Message:
+        guarded(lambda: make(context).book.close(str(context.run_id)))
+        return Message(RecordDict({"metrics": MetricRecord({"closed": 1})}), reply_to=message)
+
+    return app
+
+
+def guarded(work: Callable[[], Any]) -> Any:
+    """Run ``work``: Flower sends the text of an error to the server, and a foreign one may quote data."""
+    try:
+        return work()
+    except SordinoError:
+        raise
+    except Exception as error:
+        _log.exception("A round failed on this client.")
+        raise PlanError(f"The round failed with {type(error).__name__}. See the log of the client.") from None
+
+
+def record_of(weights: Weights) -> ArrayRecord:
+    """Return weights as they travel."""
+    return ArrayRecord({"weights": Array(np.ascontiguousarray(weights))})

@@ -1,0 +1,229 @@
+"""The server of a federation with noise at the clients."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType, MetricRecord, RecordDict
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import Strategy
+
+from sordino.errors import InvalidInputError, PlanError
+from sordino.parties.flower_client import RECORD_LEVEL, record_of
+from sordino.parties.flower_models import Weights
+from sordino.parties.flower_recipe import FederatedRecipe
+from sordino.solvers.project import hard_threshold
+
+Evaluate = Callable[[int, Weights], dict[str, float] | None]
+
+
+@dataclass(frozen=True)
+class FederatedPrivacy:
+    """What a run guarantees to a record: that of the client with the weakest guarantee.
+
+    A record lives at one client; to all others its influence is a post-processing of what that client
+    released. So (epsilon, delta) is the maximum over clients (parallel composition).
+
+    **Privacy.** Assumed: no record is held by two clients. The numbers are what the clients said of
+    themselves; each client's own ledger is what enforces them.
+    """
+
+    clients: dict[int, tuple[float, float]]
+    seeded: bool = False
+
+    @property
+    def epsilon(self) -> float:
+        """The largest epsilon."""
+        return max((epsilon for epsilon, _ in self.clients.values()), default=float("inf"))
+
+    @property
+    def delta(self) -> float:
+        """The largest delta."""
+        return max((delta for _, delta in self.clients.values()), default=1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class FederatedResult:
+    """The model after the last round, the guarantee, and what was evaluated on public data."""
+
+    weights: Weights
+    privacy: Any
+    history: dict[int, dict[str, float]] = field(default_factory=dict)
+
+
+class HardThresholdAveraging(Strategy):
+    """DP-FedSGD-HT, DP-FedGD-HT and FedSGD-HT: ``w <- H_k(sum_i p_i w_i)``.
+
+    Which of them it is the clients decide: by the recipe's batches and by their own budgets.
+
+    Parameters
+    ----------
+    recipe : what the members agreed on.
+    clients : the number of clients to wait for; all of them are asked in each round.
+    weighting : ``"size"`` for p_i = n_i / n (the n_i are public here), ``"equal"`` for 1 / clients.
+    least : how many answers make a round. By default all: a client that fails stops the run; with fewer
+        the round goes on with those who answered, their weights adding up to one.
+    patience : how many seconds to wait for clients to appear.
+    kept : the number of trailing weights that are never thresholded (1 for an intercept).
+
+    **Privacy.** The server adds nothing and is not trusted with records: see :class:`FederatedClient`. No
+    amplification by choosing clients is claimed.
+    """
+
+    def __init__(
+        self,
+        recipe: FederatedRecipe,
+        clients: int,
+        *,
+        weighting: str = "size",
+        least: int | None = None,
+        patience: float = 600.0,
+        kept: int = 0,
+    ) -> None:
+        if weighting not in ("size", "equal"):
+            raise InvalidInputError(f"Expected weighting 'size' or 'equal', got {weighting!r}.")
+        self.recipe, self.clients, self.weighting = recipe, clients, weighting
+        self.least, self.patience, self.kept = clients if least is None else least, patience, kept
+        self._said: dict[int, tuple[float, float]] = {}
+        self._seeded = False
+
+    @property
+    def privacy(self) -> FederatedPrivacy:
+        """The guarantee so far."""
+        return FederatedPrivacy(dict(self._said), self._seeded)
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Send the weights to every client."""
+        nodes = waited_for(grid, self.clients, self.patience)
+        said = ConfigRecord({"recipe": self.recipe.digest, "protection": RECORD_LEVEL})
+        content = RecordDict({"arrays": arrays, "config": said})
+        group = str(server_round)
+        return [Message(content, node, MessageType.TRAIN, group_id=group) for node in nodes]
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Average what came back, and threshold it."""
+        good = answered(replies, self.least, server_round)
+        for message in good:
+            facts = message.content.metric_records["metrics"]
+            self._said[message.metadata.src_node_id] = (float(facts["epsilon"]), float(facts["delta"]))
+            self._seeded |= bool(facts["seeded"])
+        sizes = [float(m.content.metric_records["metrics"]["num-examples"]) for m in good]
+        shares = np.array(sizes if self.weighting == "size" else [1.0] * len(good))
+        mean = self.averaged([weights_of(m) for m in good], shares / shares.sum())
+        return record_of(mean), None
+
+    def averaged(self, vectors: list[Weights], shares: Weights) -> Weights:
+        """Return the thresholded average."""
+        total = sum(p * v.astype(np.float64) for p, v in zip(shares, vectors, strict=True))
+        return hard_threshold(total, self.recipe.sparsity, self.kept).astype(vectors[0].dtype)
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Ask nothing: an accuracy on the clients' records would be one more release."""
+        return []
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Return nothing."""
+        return None
+
+    def summary(self) -> None:
+        """Log nothing more."""
+
+
+def server_app(
+    strategy: HardThresholdAveraging | Callable[[Context], HardThresholdAveraging],
+    start: Weights | Callable[[Context], Weights],
+    *,
+    evaluate: Evaluate | None = None,
+    done: Callable[[FederatedResult], None] | None = None,
+    timeout: float = 3600.0,
+) -> ServerApp:
+    """Return the ServerApp of a run with noise at the clients.
+
+    Parameters
+    ----------
+    strategy : the strategy, or a function that builds it from Flower's context.
+    start : the public initial weights, or a function of the context.
+    evaluate : ``evaluate(round, weights)`` on *public* data; the history keeps what it returns.
+    done : is given the result.
+    timeout : how many seconds a round may take.
+    """
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        chosen = strategy(context) if callable(strategy) else strategy
+        first = start(context) if callable(start) else start
+        result = chosen.start(
+            grid,
+            record_of(first),
+            num_rounds=chosen.recipe.rounds,
+            timeout=timeout,
+            evaluate_fn=None if evaluate is None else _evaluated(evaluate),
+        )
+        farewell(grid, chosen.clients)
+        history = {r: dict(m) for r, m in result.evaluate_metrics_serverapp.items()}
+        if done is not None:
+            done(FederatedResult(result.arrays["weights"].numpy(), chosen.privacy, history))
+
+    return app
+
+
+def farewell(grid: Grid, clients: int, timeout: float = 60.0) -> None:
+    """Tell the clients that the run is over, so that they settle; one that is gone does so later."""
+    nodes = list(grid.get_node_ids())[:clients]
+    messages = [Message(RecordDict(), node, "query.close") for node in nodes]
+    list(grid.send_and_receive(messages, timeout=timeout))
+
+
+def waited_for(grid: Grid, clients: int, patience: float) -> list[int]:
+    """Return the nodes once as many are there; more of them than planned are refused."""
+    deadline = time.monotonic() + patience
+    while len(nodes := sorted(grid.get_node_ids())) < clients:
+        if time.monotonic() > deadline:
+            raise PlanError(
+                f"Expected {clients} clients, {len(nodes)} are connected after {patience:g} s. Start the "
+                "others, or plan for fewer."
+            )
+        time.sleep(0.2)
+    if len(nodes) > clients:
+        raise PlanError(f"Expected {clients} clients, {len(nodes)} are connected. Plan for all of them.")
+    return nodes
+
+
+def answered(replies: Iterable[Message], least: int, server_round: int) -> list[Message]:
+    """Return the answers that carry weights, or say who failed and why."""
+    replies = sorted(replies, key=lambda m: m.metadata.src_node_id)
+    good = [m for m in replies if not m.has_error()]
+    if len(good) < least:
+        bad = [f"node {m.metadata.src_node_id}: {m.error.reason}" for m in replies if m.has_error()]
+        raise PlanError(
+            f"Round {server_round}: {len(good)} clients answered, {least} are needed. "
+            f"{'; '.join(bad) or 'Time is up.'}"
+        )
+    return good
+
+
+def weights_of(message: Message) -> Weights:
+    """Return the weights of an answer; what is not a finite number does not reach the model."""
+    weights = message.content.array_records["arrays"]["weights"].numpy()
+    if not np.isfinite(weights).all():
+        raise PlanError(f"Node {message.metadata.src_node_id} sent weights that are not finite.")
+    return weights
+
+
+def _evaluated(evaluate: Evaluate) -> Callable[[int, ArrayRecord], MetricRecord | None]:
+    def on_arrays(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
+        found = evaluate(server_round, arrays["weights"].numpy())
+        return None if found is None else MetricRecord(dict(found))
+
+    return on_arrays

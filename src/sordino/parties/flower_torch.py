@@ -1,0 +1,75 @@
+"""A PyTorch module beside the records of one client."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from sordino.kernel import Curator, Gaussian, Plan, Release
+from sordino.nn.choose import make_engine
+from sordino.nn.data import default_chunk, source_of
+from sordino.nn.network import Loss, Network
+from sordino.nn.queries import TorchGradient
+from sordino.nn.updates import HardThreshold
+from sordino.parties.flower_models import Weights
+from sordino.parties.flower_recipe import FederatedRecipe
+
+_CHUNK_FOR = 256  # records: how many gradients are held at once is a matter of memory alone
+
+
+class TorchModel:
+    """A module, its criterion and the records of this client.
+
+    Parameters
+    ----------
+    model, loss : the module and ``loss(outputs, targets)``; the module is copied.
+    inputs, targets : tensors or arrays, or a data set as inputs and no targets.
+    method, chunk, device : see :class:`sordino.nn.Trainer`.
+
+    **Privacy.** The architecture and the number of records are assumed public.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Loss,
+        inputs: Any,
+        targets: Any = None,
+        *,
+        method: str = "auto",
+        chunk: int | None = None,
+        device: str = "cpu",
+    ) -> None:
+        source = source_of(inputs, targets)
+        self.network = Network(model.to(device), loss)
+        self._engine = make_engine(self.network, *source.example, method)
+        chunk = chunk or default_chunk(self.network.size, _CHUNK_FOR, torch.device(device))
+        self.executor = source.executor(torch.device(device), chunk, device.startswith("cuda"))
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of trainable parameters."""
+        return (self.network.size,)
+
+    def start(self) -> Weights:
+        """Return the parameters of the module as it was passed; the server's are the ones that count."""
+        return self.network.flat().cpu().numpy()
+
+    def plan(self, recipe: FederatedRecipe) -> Plan:
+        """Declare the gradients."""
+        query = TorchGradient(self._engine, recipe.clip_norm)
+        sampling = recipe.sampling(self.executor.population)
+        release = Release(query, Gaussian(), sampling, recipe.releases)
+        return Plan({"gradient": release}, recipe.relation, self.executor.population)
+
+    def steps(self, curator: Curator, weights: Weights, recipe: FederatedRecipe, step_size: float) -> Weights:
+        """Make the local steps of one round."""
+        w = torch.from_numpy(np.array(weights, dtype=np.float32)).to(self.network.device)
+        keep = None if recipe.sparsity is None else HardThreshold(recipe.sparsity)
+        for _ in range(recipe.local_steps):
+            w = w - step_size * curator.release("gradient", w)
+            w = w if keep is None else keep.project(w, 1.0)
+        return w.cpu().numpy()
