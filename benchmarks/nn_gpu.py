@@ -338,9 +338,9 @@ def load_mnist(folder: Path):
 
 
 RECIPES = {
-    1.2: {"batch": 2048, "steps": 293, "learning_rate": 0.5},
-    3.0: {"batch": 2048, "steps": 439, "learning_rate": 0.5},
-    7.0: {"batch": 2048, "steps": 586, "learning_rate": 0.5},
+    1.2: {"batch": 2048, "steps": 293, "learning_rate": 1.0},
+    3.0: {"batch": 2048, "steps": 439, "learning_rate": 1.0},
+    7.0: {"batch": 2048, "steps": 586, "learning_rate": 1.0},
 }
 
 
@@ -371,7 +371,7 @@ def measure_error(args, device, stand_ins) -> list[dict]:
                 mode = None if args.compiled == "default" else args.compiled
                 engine = CompiledEngine(engine, chunk, mode=mode)
             task = NetworkTask(engine, len(x), Relation.ADD_REMOVE)
-            recipe = Recipe(setting["steps"], setting["batch"], 1.0, setting["learning_rate"], average=0.9)
+            recipe = Recipe(setting["steps"], setting["batch"], 1.0, setting["learning_rate"])
             solver = Srm(recipe) if args.optimizer == "srm" else Descent(recipe)
             multiplier = multiplier_of(solver.plan(task), epsilon, setting, stand_ins)
             plan = solver.plan(task).at(multiplier)
