@@ -54,7 +54,7 @@ def _opened(mode, values, releases=1, parties=3, threshold=1):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize(("mode", "count"), [(Mode.INSIDE, 150), (Mode.AGGREGATION, 4000)])
+@pytest.mark.parametrize(("mode", "count"), [(Mode.INSIDE, 500), (Mode.AGGREGATION, 4000)])
 def test_noise_opened_over_a_zero_sum_has_the_declared_law(mode, count):
     opened, _, share = _opened(mode, np.zeros(count, dtype=np.int64), releases=2)
     assert all(np.array_equal(opened[0], other) for other in opened)

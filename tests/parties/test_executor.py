@@ -47,6 +47,7 @@ TASKS = {
     "grad": _gradient(options={"max_iter": 12, "step_size": 2.0}),
     "hard": _gradient(options={"max_iter": 12, "step_size": 2.0, "n_nonzero_coefs": 2}),
     "sgd": _gradient(solver="sgd-ht", options={"max_iter": 40, "batch_size": 60, "n_nonzero_coefs": 2}),
+    "srm": _gradient(solver="srm", options={"max_iter": 40, "batch_size": 120}),
     "out": make_task({"kind": "output", "loss": "logistic", "features": 6, "ridge": 0.05}, PUBLIC),
 }
 

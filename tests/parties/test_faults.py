@@ -37,6 +37,9 @@ def test_a_member_that_is_killed_half_way_is_named_and_its_reservation_stays(thr
     assert all("party 2 (west) closed its connection" in text for text in said)
     assert three.history(2)[-1].status.value == "reserved"
     assert three.history(0)[-1].status.value == "failed"
+    codes, said = three.run()  # who restarts finds the plan spent
+    assert codes == [1, 1, 1]
+    assert all("was run here before" in text for text in said)
 
 
 def test_a_member_that_stalls_is_named_after_the_time_out(three):

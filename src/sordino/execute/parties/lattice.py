@@ -87,12 +87,18 @@ def _lattice(
     spacing = mechanism.lattice(sensitivity) if spacing is None else spacing
     # Every coordinate of a record is at most its norm; ``slack`` is for the rounding of each party.
     each = release.query.contribution(params) / spacing + slack
-    bound = math.ceil(population * each * (1 + 2.0**-30)) + 1
+    bound = 1 << math.ceil(population * each * (1 + 2.0**-30)).bit_length()
     if bound >= 2**62:
         raise UnsupportedError(
             f"{population} records of clip norm {release.query.contribution(params):g} overflow 64-bit sums."
         )
-    return Lattice(spacing, mechanism.scale(sensitivity) / spacing * (1 + 2.0**-30), bound)
+    return Lattice(spacing, _round_up(mechanism.scale(sensitivity) / spacing), bound)
+
+
+def _round_up(std: float) -> float:
+    """Return 24 leading bits, a little more: all parties get the same, however their processors round."""
+    mantissa, exponent = math.frexp(std * (1 + 2.0**-30))
+    return math.ldexp(math.ceil(mantissa * 2**24), exponent - 24)
 
 
 def gaussian_of(release: Release) -> Gaussian:
