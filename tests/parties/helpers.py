@@ -2,9 +2,7 @@
 
 import datetime
 import multiprocessing
-import os
 import socket
-import subprocess
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -159,18 +157,6 @@ class Consortium:
         path = self.folder / name
         plan_from(self.folder / "consortium.toml").save(path)
         return path
-
-    def start(self, i, plan=None, **environment):
-        """Start one member as a process of its own."""
-        config = self.folder / NAMES[i] / "party.toml"
-        command = [*COMMAND, "party", "--config", str(config), "--plan", str(plan or self.plan_path)]
-        return subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
-        )
 
     def fork(self, i, plan=None, sabotage=None):
         """Start one member as a fork of this process, which has imported everything already."""

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute import LocalExecutor
 from sordino.execute.parties import Mode, NoiseShare, SimulatedParties
+from sordino.execute.parties.executor import check_release
 from sordino.execute.parties.lattice import Lattice, quantise
 from sordino.kernel import Curator, Disjoint, Gaussian, GumbelTopK, NoiseSource, Relation, Release
 from sordino.parties.mpc_output import WeightedMinimiser
@@ -17,6 +18,7 @@ from sordino.parties.mpc_tasks import Public, make_task
 from sordino.problems.covariance import GramProduct
 from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import LOSSES
+from sordino.problems.minimiser import CertifiedMinimiser
 
 PUBLIC = Public(240, 1.0, 1e-5, Relation.ADD_REMOVE, "record")
 
@@ -160,3 +162,9 @@ def test_selections_cannot_be_planned_between_parties():
     task = _gradient(solver="frank-wolfe", options={"max_iter": 3})
     with pytest.raises(UnsupportedError, match=GumbelTopK.__name__):
         task.plan()
+
+
+def test_answers_that_do_not_add_up_are_refused():
+    query = CertifiedMinimiser(LOSSES["logistic"], 1.0, 0.1, 240, (6,), 1.0)
+    with pytest.raises(UnsupportedError, match="not a sum over records"):
+        check_release(Release(query, Gaussian(1.0), mean=False))

@@ -38,6 +38,7 @@ class WeightedMinimiser:
     row_bound: float
 
     norm = Norm.L2
+    adds_up = True  # the parties' weighted minimisers do, by definition
 
     def local(self, records: int) -> CertifiedMinimiser:
         """Return the query of one party."""

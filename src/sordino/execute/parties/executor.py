@@ -12,7 +12,7 @@ from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute.local import LocalExecutor
 from sordino.execute.parties.engine import Engine, Mode, NoiseShare, centred
 from sordino.execute.parties.lattice import Lattice, Quantised, gaussian_of, quantise
-from sordino.kernel import Disjoint, FixedSize, NoiseSource, Release
+from sordino.kernel import ClippedSum, Disjoint, FixedSize, NoiseSource, Release
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,8 +136,13 @@ def local_answer(
 
 
 def check_release(release: Release) -> None:
-    """Refuse what cannot be run between parties."""
+    """Refuse what cannot be run between parties: only sums over records are sums of the parties' sums."""
     gaussian_of(release)
+    if not (isinstance(release.query, ClippedSum) or getattr(release.query, "adds_up", False)):
+        raise UnsupportedError(
+            f"{type(release.query).__name__} is not a sum over records: the parties' answers do not add up. "
+            "Choose a solver that asks for sums, for example 'ight'."
+        )
     if isinstance(release.sampling, (FixedSize, Disjoint)):
         raise UnsupportedError(
             f"{type(release.sampling).__name__} batches depend on records of all parties at once. Use "

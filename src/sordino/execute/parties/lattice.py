@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.errors import UnsupportedError
-from sordino.kernel import Gaussian, NoiseSource, Release
+from sordino.kernel import Gaussian, Release
 
 # Mersenne primes: the smallest one that holds every sum is the field of a release.
 FIELDS = (61, 89, 107, 127)
@@ -109,8 +109,3 @@ def gaussian_of(release: Release) -> Gaussian:
             "Gaussian noise can. Choose a solver that asks for such sums, for example 'ight'."
         )
     return release.mechanism
-
-
-def fine_noise(std: float, shape: tuple[int, ...], noise: NoiseSource) -> NDArray[np.int64]:
-    """Draw one party's exactly rounded Gaussian."""
-    return noise.rounded_gaussian(std, shape)
