@@ -142,9 +142,7 @@ def _survivors(root: Path, chosen: list[Mutant], reasons: list[dict], jobs: int)
         if not verdict.survived and verdict.mutant.key in explained:
             print(f"killed although it has a reason, consider deleting it: {verdict.mutant}")
     without = [m for m in alive if m.key not in explained]
-    print(
-        f"{len(verdicts)} mutants, {len(alive)} survived, {len(without)} of them without a reason"
-    )
+    print(f"{len(verdicts)} mutants, {len(alive)} survived, {len(without)} of them without a reason")
     without.sort(key=lambda m: (m.file, m.start))
     return [_entry(m) for m in without] + [f"SURVIVED {m}" for m in without]
 

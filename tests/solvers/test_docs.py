@@ -31,7 +31,7 @@ def test_a_solver_has_a_page_with_all_of_its_options(name):
 @pytest.mark.parametrize("name", SOLVERS)
 def test_the_index_links_the_page(name):
     index = (PAGES / "index.md").read_text("utf-8")
-    assert f"({name})" in index
+    assert f"({name}.md)" in index
     assert f"\n{name}\n" in index
 
 

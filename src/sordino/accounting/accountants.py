@@ -61,8 +61,7 @@ def certify(event: dp.DpEvent, delta: float, relation: Relation, *, grid: float 
 
     Examples
     --------
-    >>> import numpy as np
-    from dp_accounting import dp_event as dp
+    >>> from dp_accounting import dp_event as dp
     >>> from sordino.kernel.relation import Relation
     >>> round(certify(dp.GaussianDpEvent(1.0), 1e-5, Relation.ADD_REMOVE).epsilon, 3)
     4.377

@@ -1,4 +1,4 @@
-"""The demonstration: private beside non-private learning, on data made on the spot or part of scikit-learn."""
+"""The demonstration: private beside non-private learning, on data made on the spot or in scikit-learn."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ class TruncatedMean(BaseEstimator):
 
     Parameters
     ----------
-    epsilon, delta, moment_order, moment_bound, truncation, joint_clip, threshold, center,
-    failure_probability, confidence, relation, ledger, dataset_id : as in :func:`sordino.mean`.
+    epsilon, delta, moment_order, moment_bound, truncation, joint_clip : as in :func:`sordino.mean`.
+    threshold, center, failure_probability, confidence, relation, ledger, dataset_id : as there.
 
     Attributes
     ----------

@@ -40,7 +40,7 @@ class TiltedObjective(Additive):
     For linear predictors with one output, where a record's curvature is at most ``Lam (e^jacobian -
     1)``, the privacy loss is at most ``jacobian + mu R + mu^2 / 2`` with ``mu = 1 / multiplier``: the
     determinants of the map from theta to b differ by a factor of at most ``e^jacobian``, and the
-    gradient of a record stays on the line of its features, so R = |N(0,1)|; when a record is replaced,
+    gradient of a record stays on the line of its features, so ``R = |N(0,1)|``; when a record is replaced,
     in the plane of two such lines, so R is chi with 2 degrees of freedom. ``log E e^{tR} - t^2/2`` is
     concave in t (a log-concave function convolved with a Gaussian), so it is at most ``t E R``, and the
     Renyi divergence of order a is at most ``(jacobian + mu E R) + a mu^2 / 2``.

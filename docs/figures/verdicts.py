@@ -1,0 +1,231 @@
+"""The table of docs/papers.md: what the published noise claims, and what the accountant certifies for it.
+
+Command: python docs/figures/verdicts.py   (writes the table into the page; --print only shows it)
+No number is typed here but the settings of the papers. Where a paper does not print a setting (batch sizes
+of DP-SGD-HT and DP-SCSG-HT, epochs of DP-VRPCA, the largest entry of PPI), it is our choice.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dp_accounting import dp_event as dp
+
+from sordino.accounting import certify, paper
+from sordino.errors import NotPrivateWarning
+from sordino.estimators.fitting import Budget, calibrated_plan
+from sordino.estimators.pca_paper import published
+from sordino.kernel import Relation
+from sordino.kernel.events import composed, laplace_event, poisson_event, pure_event, repeated
+from sordino.parties.baselines import objective_noise
+from sordino.problems.covariance import PcaProblem
+from sordino.solvers.pca import PcaOptions, make_pca_solver
+from sordino.solvers.pca.wishart import distinguishing_probability
+
+PAGE = Path(__file__).resolve().parents[1] / "papers.md"
+START, END = "<!-- made by docs/figures/verdicts.py -->", "<!-- end of the table -->"
+RCV1, A9A, MNIST = 20_242, 32_561, 50_000
+ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One row: a claim, and the certified epsilons under add-remove and replace-one (None: not computed)."""
+
+    algorithm: str
+    setting: str
+    epsilon: float
+    delta: float
+    add: float | None
+    replace: float | None
+    why: str
+
+    @property
+    def ratio(self) -> float:
+        """The worse certified epsilon over the claimed one."""
+        return max(value for value in (self.add, self.replace) if value is not None) / self.epsilon
+
+    def line(self) -> str:
+        """Return the row of the table; more than claimed is bold."""
+        values = (_bold(value, self.epsilon) for value in (self.add, self.replace))
+        ratio = "none" if math.isinf(self.ratio) else _short(self.ratio)
+        claim = f"{self.epsilon:g} ({_delta(self.delta)})"
+        cells = (self.algorithm, self.setting, claim, *values, ratio, self.why)
+        return "| " + " | ".join(cells) + " |"
+
+
+def _short(value: float) -> str:
+    if value < 1e-3:
+        return "< .001"
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _delta(value: float) -> str:
+    return f"{value:g}".replace("e-0", "e-")
+
+
+def _bold(value: float | None, claim: float) -> str:
+    if value is None:
+        return "–"
+    text = "no bound" if math.isinf(value) else _short(value)
+    return f"**{text}**" if value > claim else text
+
+
+def gaussian(noise: float, times: int = 1) -> dp.DpEvent:
+    """Event of full-batch Gaussian noise, in units of the contribution of one record."""
+    return repeated(dp.GaussianDpEvent(noise), times)
+
+
+def poisson(rate: float, noise: float, times: int) -> dp.DpEvent:
+    """Event of the same on Poisson batches."""
+    return repeated(poisson_event(rate, dp.GaussianDpEvent(noise)), times)
+
+
+def _both(name: str, setting: str, epsilon: float, delta: float, event: dp.DpEvent, why: str) -> Verdict:
+    add, replace = (certify(event, delta, relation).epsilon for relation in (ADD, REPLACE))
+    return Verdict(name, setting, epsilon, delta, add, replace, why)
+
+
+def sparse_rows() -> Iterator[Verdict]:
+    """DP-SGD-HT, DP-SCSG-HT, DP-SVRG-HT, DP-IGHT, Frank-Wolfe."""
+    for epsilon, batch in ((2, 100), (10, 10), (10, 1)):
+        steps = 20 * RCV1 // batch
+        noise = paper.sgd_ht(epsilon, 1e-5, population=RCV1, batch_size=batch, steps=steps)
+        why = "conditions of the lemma contradict each other at every batch size"
+        setting = f"n = {RCV1:,}, 20 epochs, b = {batch}"
+        yield _both("DP-SGD-HT", setting, epsilon, 1e-5, poisson(batch / RCV1, noise, steps), why)
+    for anchor, batch in ((2024, 20), (506, 16), (2024, 200), (RCV1, 200)):
+        yield _scsg(anchor, batch)
+    for epsilon in (2, 10):
+        event = gaussian(paper.ight(epsilon, 0.01, steps=1))
+        yield _both("DP-IGHT, Thm 5.2", "any T", epsilon, 0.01, event, "replace-one costs 2 rho, not rho")
+    for epsilon in (2, 10):
+        event = gaussian(paper.ight_logistic(epsilon, 0.01, steps=1))
+        yield _both("DP-IGHT, Cor 5.8", "any T", epsilon, 0.01, event, "a constant is lost")
+    for epsilon, delta in ((2, 1e-5), (10, 0.01)):
+        yield _frank_wolfe(epsilon, delta)
+
+
+def _scsg(anchor: int, batch: int) -> Verdict:
+    one, two = paper.scsg_ht(2, 1e-5, population=RCV1, anchor_batch=anchor, batch_size=batch, epochs=10)
+    event = composed(
+        [poisson(anchor / RCV1, one, 10), poisson(batch / RCV1, two, 10 * math.floor(anchor / batch))]
+    )
+    name = "DP-SVRG-HT" if anchor == RCV1 else "DP-SCSG-HT"
+    why = "the lemma does not apply" + ("" if anchor == RCV1 else "; two constants are swapped")
+    return _both(name, f"B = {anchor:,}, b = {batch}, 10 epochs", 2, 1e-5, event, why)
+
+
+def _frank_wolfe(epsilon: float, delta: float) -> Verdict:
+    noise = paper.frank_wolfe(epsilon, delta, steps=50)
+    add, replace = (
+        certify(repeated(pure_event(2 / paper.multiplier(noise, r)), 50), delta, r).epsilon
+        for r in (ADD, REPLACE)
+    )
+    why = "upper bounds: where above the claim, not certified and not refuted"
+    return Verdict("Frank-Wolfe, Laplace", "T = 50", epsilon, delta, add, replace, why)
+
+
+def pca_rows() -> Iterator[Verdict]:
+    """DP-SPCA, DP-VRPCA, Analyze-Gauss, MOD-SULQ, PPI, Wishart."""
+    for epsilon in (0.1, 1):
+        noise = paper.spca(epsilon, 1e-3, population=A9A, steps=A9A)
+        event = poisson(1 / A9A, noise, A9A)
+        yield _both("DP-SPCA", "a9a, T = n", epsilon, 1e-3, event, "conditions of the lemma fail")
+    for epochs in (1, 10):
+        noise = paper.vrpca(0.1, 1e-3, population=A9A, steps=A9A, epochs=epochs)
+        event = poisson(1 / A9A, noise, A9A * epochs)
+        why = "the one-record difference (up to 2) is ignored; worst case over the two bases"
+        yield _both("DP-VRPCA", f"a9a, T = n, epochs: {epochs}", 0.1, 1e-3, event, why)
+    yield _pca("Analyze-Gauss", "classical noise", "gauss", "sound, loose")
+    yield _pca("MOD-SULQ", "a9a", "mod-sulq", "sound, hundreds of times too much noise")
+    yield _pca("PPI", "p = 10, largest entry .05", "power", "protects an entry, not a record", d=400)
+    missed = distinguishing_probability(0.1)
+    why = f"supports differ: delta is at least {missed:.4f} for every epsilon"
+    yield Verdict("Wishart", "any d and n", 0.1, 0, math.inf, math.inf, why)
+
+
+def _pca(name: str, setting: str, solver: str, why: str, d: int = 123) -> Verdict:
+    found = []
+    for relation in (ADD, REPLACE):
+        problem = PcaProblem(A9A, d, 10, relation, 0.1, 1e-3, center=False, adaptive=False)
+        options, budget = PcaOptions(oversampling=0), Budget(0.1, 1e-3)
+        made, noise = published(make_pca_solver(solver, problem, options), problem, options, budget)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NotPrivateWarning)
+            found.append(calibrated_plan(made.plan(problem), budget, noise)[1].epsilon)
+    return Verdict(name, setting, 0.1, 1e-3, *found, why)
+
+
+def nonconvex_rows() -> Iterator[Verdict]:
+    """DP-SRM and DP-LSSGD."""
+    for epsilon, passes in ((0.2, 4), (0.5, 5)):
+        steps = passes * A9A // 100
+        noise = paper.srm(epsilon, 1e-5, population=A9A, batch_size=100, steps=steps)
+        setting, event = f"a9a, b = 100, {passes} passes", poisson(100 / A9A, noise, steps)
+        yield _both("DP-SRM", setting, epsilon, 1e-5, event, "conditions fail; over-noised")
+    for epsilon in (0.1, 0.3):
+        steps = 50 * MNIST // 128
+        noise = paper.lssgd(epsilon, 1e-5, population=MNIST, batch_size=128, steps=steps)
+        event = poisson(128 / MNIST, noise, steps)
+        why = "conditions fail; over-noised"
+        yield _both("DP-LSSGD", "MNIST, b = 128, 50 epochs", epsilon, 1e-5, event, why)
+
+
+def party_rows() -> Iterator[Verdict]:
+    """Output, gradient and objective perturbation between parties."""
+    pure = paper.mpc_output_pure_epsilon(0.5, features=122)
+    why = "Laplace noise per coordinate, sensitivity in L2"
+    yield Verdict("MPC Out P", "KDD Cup 99, d = 122", 0.5, 0, None, pure, why)
+    event = gaussian(paper.mpc_gradient(0.5, 1e-3, steps=1500), 1500)
+    yield _both("MPC Grad P, formula", "T = 1,500", 0.5, 1e-3, event, "sound, loose")
+    event = gaussian(paper.mpc_gradient_table(0.5, steps=100), 100)
+    yield _both("MPC Grad P, its table", "T = 100", 0.5, 1e-3, event, "the logarithm of delta is left out")
+    extra = objective_noise(0.5, 50, 1e-3, 0.25).extra
+    why = f"nothing is left for the noise; needs {extra:.4f} more curvature"
+    yield Verdict("Local Obj P", "50 records, ridge .001", 0.5, 0, None, math.inf, why)
+
+
+def heavy_rows() -> Iterator[Verdict]:
+    """Heavy tails."""
+    event = gaussian(paper.truncated_mean(1, 1e-5))
+    yield _both("DPODME, DPHDME", "any", 1, 1e-5, event, "sound, loose")
+    event = gaussian(paper.sco(1, 1e-5, steps=100), 100)
+    yield _both("DP-SCO, convex", "T = 100", 1, 1e-5, event, "sound, very loose")
+    for steps in (10, 100):
+        event = gaussian(paper.truncated_mean(1, 1e-5), steps)
+        why = "the listing uses X where the proof needs X_t"
+        yield _both("DP-SCO, strongly convex, as listed", f"T = {steps}", 1, 1e-5, event, why)
+    scale = paper.multiplier(paper.peeling(1, 1e-5, sparsity=10), REPLACE)
+    event = composed([repeated(pure_event(2 / scale), 10), repeated(laplace_event(scale), 10)])
+    found = certify(event, 1e-5, REPLACE).epsilon
+    yield Verdict("Peeling", "s = 10", 1, 1e-5, None, found, "sound, loose; an upper bound")
+
+
+def table() -> str:
+    """Return the table in Markdown."""
+    titles = ["algorithm", "setting", "claimed (delta)", "add-remove", "replace-one", "ratio", "why"]
+    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    for rows in (sparse_rows, pca_rows, nonconvex_rows, party_rows, heavy_rows):
+        lines += [row.line() for row in rows()]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Compute the table and put it into the page."""
+    made = table()
+    if "--print" in sys.argv:
+        print(made)
+        return
+    before, _, rest = PAGE.read_text("utf-8").partition(START)
+    after = rest.partition(END)[2]
+    PAGE.write_text(f"{before}{START}\n\n{made}\n\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,116 @@
+"""The pages keep up with the library: their code runs, and they name all there is."""
+
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+import sordino
+from sordino.cli import main
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def run_blocks(page, monkeypatch, folder):
+    """Run the Python blocks of a page as one program, in a folder of its own."""
+    monkeypatch.chdir(folder)
+    names = {"__name__": "page"}
+    blocks = BLOCK.findall(page.read_text("utf-8"))
+    assert blocks
+    exec(compile("\n".join(blocks), page.name, "exec"), names)
+    return names
+
+
+# ------------------------------------------------------------------------------------- code that runs
+
+
+def test_the_guide_runs_from_top_to_bottom(monkeypatch, tmp_path, capsys):
+    names = run_blocks(DOCS / "guide.md", monkeypatch, tmp_path)
+    assert "epsilon = 0.99" in capsys.readouterr().out
+    assert names["careful"].privacy_.status == "private"
+
+
+def test_the_printed_report_of_the_guide_is_the_one_that_is_printed(monkeypatch, tmp_path):
+    text = (DOCS / "guide.md").read_text("utf-8")
+    printed = re.search(r"^```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL).group(1)
+    first = BLOCK.findall(text)[0]
+    names = {}
+    exec(compile(first, "guide.md", "exec"), names)
+    assert repr(names["model"].privacy_) == printed.rstrip("\n")
+
+
+def test_the_example_of_the_readme_runs(monkeypatch, tmp_path, capsys):
+    names = run_blocks(ROOT / "README.md", monkeypatch, tmp_path)
+    assert names["model"].privacy_.status == "private"
+    assert "assumed public" in capsys.readouterr().out
+
+
+def test_the_example_of_the_papers_page_reports_the_true_epsilon(monkeypatch, tmp_path):
+    names = run_blocks(DOCS / "papers.md", monkeypatch, tmp_path)
+    assert names["model"].privacy_.epsilon == pytest.approx(12.66, abs=0.005)
+
+
+# ------------------------------------------------------------------------------- nothing is left out
+
+
+@pytest.mark.parametrize("name", [name for name in sordino.__all__ if name != "__version__"])
+def test_the_api_page_links_every_public_name_to_where_it_is_defined(name):
+    text = (DOCS / "api" / "index.md").read_text("utf-8")
+    defined = getattr(sordino, name)
+    assert f"{{py:obj}}`sordino.{name} <{defined.__module__}.{defined.__qualname__}>`" in text
+
+
+def commands(group, path=("sordino",)):
+    """Yield every command with its path."""
+    for name, command in group.commands.items():
+        yield (*path, name), command
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+
+
+ALL = list(commands(main))
+
+
+@pytest.mark.parametrize(("path", "command"), ALL, ids=[" ".join(path) for path, _ in ALL])
+def test_the_page_on_the_command_line_names_every_command_and_option(path, command):
+    text = (DOCS / "cli.md").read_text("utf-8")
+    assert f"`{' '.join(path)}" in text
+    options = [o for p in command.params if isinstance(p, click.Option) for o in (*p.opts, *p.secondary_opts)]
+    assert not [option for option in options if f"{option}" not in text]
+
+
+def test_every_page_is_in_a_table_of_contents():
+    listed = set()
+    for page in DOCS.rglob("*.md"):
+        for tree in re.findall(r"```\{toctree\}\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
+            entries = [line for line in tree.splitlines() if line and not line.startswith(":")]
+            listed |= {(page.parent / f"{entry}.md").resolve() for entry in entries}
+    pages = {
+        page for page in DOCS.rglob("*.md") if "_build" not in page.parts and "generated" not in page.parts
+    }
+    assert pages - listed == {DOCS / "index.md"}
+    assert all(path.exists() for path in listed)
+
+
+def test_every_relative_link_between_pages_leads_somewhere():
+    pages = [*DOCS.glob("*.md"), *DOCS.glob("solvers/*.md"), *ROOT.glob("*.md")]
+    for page in pages:
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
+            if "://" not in target:
+                assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+# ------------------------------------------------------------------------------------ computed tables
+
+
+def test_the_verdicts_on_the_papers_are_those_of_the_accountant(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["verdicts.py"])
+    script = runpy.run_path(str(DOCS / "figures" / "verdicts.py"), run_name="verdicts")
+    text = (DOCS / "papers.md").read_text("utf-8")
+    inside = text.partition(script["START"])[2].partition(script["END"])[0]
+    assert inside.strip() == script["table"]()
