@@ -28,6 +28,16 @@ def test_a_solver_has_a_page_with_all_of_its_options(name):
         assert part in page, part
 
 
+@pytest.mark.parametrize("name", ["gd", "sgd", "rrp-sgd", "adam", "srm", "agd", "ls-sgd", "ls-adam"])
+def test_the_page_on_dense_models_has_all_options_of_a_solver(name):
+    page = (PAGES / "dense.md").read_text("utf-8")
+    assert f"`{name}`" in page
+    with pytest.raises(InvalidInputError) as caught:
+        make_solver(name, made_problem(), Options(extra={"no such option": 1}))
+    known = re.search(r"among: (.*); got", str(caught.value)).group(1).split(", ")
+    assert not [option for option in known if f"`{option}`" not in page]
+
+
 @pytest.mark.parametrize("name", SOLVERS)
 def test_the_index_links_the_page(name):
     index = (PAGES / "index.md").read_text("utf-8")
