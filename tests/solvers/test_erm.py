@@ -120,6 +120,17 @@ def test_without_noise_or_sampling_the_recursion_follows_the_gradient_exactly():
     )
 
 
+def test_the_output_is_the_average_of_the_last_iterates():
+    problem = made_problem()
+    x, y = made_data(problem)
+    last = Srm(10, 0.6, 9.0, 9.0, 0.2, problem.row_bound, Full(), Full())
+    path = run(last, problem, x, y)
+    mean = run(replace(last, average=True), problem, x, y)
+    np.testing.assert_allclose(mean[-1], np.mean(path[7:], axis=0), rtol=1e-12)
+    assert make_solver("srm", problem, Options()).average
+    assert not make_solver("srm", problem, Options(extra={"output": "last"})).average
+
+
 def test_an_adaptive_step_is_never_longer_than_its_bound():
     problem = made_problem()
     x, y = made_data(problem)
@@ -143,7 +154,7 @@ def test_the_default_step_shrinks_with_the_noise_and_stays_below_its_cap(relatio
         curator = Curator(executor, solver.plan(problem).at(scale), NoiseSource.seeded_not_private(0))
         steps.append(solver.step_for(curator, problem))
     curvature = 0.25 * 1.5**2
-    assert steps[:2] == pytest.approx([1 / curvature, 6 / curvature])
+    assert steps[:2] == pytest.approx([1 / curvature, 10 / curvature])
     assert steps[2] == pytest.approx(4 * steps[3], rel=1e-9)
 
 

@@ -114,7 +114,10 @@ def _grid(largest: float, points: int) -> tuple[float, ...]:
 
 
 def _typical_loss(problem: Problem) -> float:
-    """Return twice the largest loss of the model that knows nothing: a public bound to clip losses at."""
+    """Return five times the largest loss of the model that knows nothing: a public bound to clip losses at.
+
+    A lower clip would forget the records of a rare class, whose losses are large at first.
+    """
     shape = (1,) if problem.outputs == 1 else (1, problem.outputs)
     target = np.array([problem.target_bound if problem.loss.name in ("squared", "huber") else 1.0])
-    return max(2.0 * float(problem.loss.value(np.zeros(shape), target)[0]), 1e-12)
+    return max(5.0 * float(problem.loss.value(np.zeros(shape), target)[0]), 1e-12)

@@ -21,11 +21,12 @@ from sordino.solvers.smoothing import checked_strength, smoothed
 EPOCHS = 4
 SHARE = 100  # a mini-batch is this part of the records
 GAMMA = 0.15
+LATE = 0.7  # the average is over the iterates after this share of the steps
 # Of the default step: the margin noise of the last iterate; how far the noise of v may feed back into the
 # bound on its own next difference; and how many times one over the curvature it may be.
-MARGIN_NOISE, FEEDBACK, LONGEST = 2.0, 0.15, 6.0
+MARGIN_NOISE, FEEDBACK, LONGEST = 4.0, 0.2, 10.0
 RULES = ("constant", "adaptive")
-OUTPUTS = ("last", "random")
+OUTPUTS = ("average", "last", "random")
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,8 @@ class Srm:
     ``v_{t+1} = (1 - gamma) v_t + mean_batch[gamma clip_C1(grad(w_{t+1})) + (1 - gamma)
     clip_C2(grad(w_{t+1}) - grad(w_t))] + noise``. The rule ``"adaptive"`` cuts a step to the length
     ``C2 / curvature``, where the difference is never clipped: ``min(C2 / (curvature ||v||), step)``. A step
-    of None is chosen from the planned noise: see :meth:`step_for`.
+    of None is chosen from the planned noise: see :meth:`step_for`. The output is the last iterate, a random
+    one, or the average of the last ones, which takes out most of the noise of the last one.
 
     **Privacy.** One sampled Gaussian release of the first gradient, one of each recursion. A record adds at
     most ``Cbar = gamma C1 + (1 - gamma) C2,t`` to it; ``C2,t = min(C2, curvature R^2 ||w_{t+1} - w_t||)``
@@ -58,6 +60,7 @@ class Srm:
     rule: str = "constant"
     smoothing: float = 0.0
     first_noise: float = 1.0
+    average: bool = False
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Srm:
@@ -71,7 +74,7 @@ class Srm:
             first_noise=1.0,
             shrinking_bound=True,
             step_rule="constant",
-            output="last",
+            output="average",
             smoothing=0.0,
         )
         clip, wanted = options.clip(problem), extra["difference_clip"]
@@ -88,6 +91,7 @@ class Srm:
             among("step_rule", extra["step_rule"], RULES),
             checked_strength(extra["smoothing"]),
             positive("first_noise", extra["first_noise"]),
+            extra["output"] == "average",
         )
 
     def plan(self, problem: Problem) -> Plan:
@@ -103,7 +107,7 @@ class Srm:
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
         """Yield the iterates."""
-        w = previous = np.zeros(problem.shape)
+        w = previous = mean = np.zeros(problem.shape)
         step = self.step_for(curator, problem) if self.step is None else self.step
         v = curator.release("first", w)
         for t in range(self.steps):
@@ -111,7 +115,9 @@ class Srm:
                 v = (1 - self.gamma) * v + curator.release("recursion", (w, previous))
             d = smoothed(v + problem.penalty_gradient(w), self.smoothing, problem.kept)
             w, previous = w - self._cut(step, d, problem) * d, w
-            yield w
+            late = t - int(LATE * self.steps)
+            mean = w if late <= 0 else mean + (w - mean) / (late + 1)
+            yield mean if self.average else w
 
     def _cut(self, step: float, direction: NDArray[np.float64], problem: Problem) -> float:
         length = float(np.linalg.norm(direction))
@@ -147,7 +153,7 @@ def _curvature(problem: Problem) -> float:
 
 def _drawn(steps: int, output: str, options: Options) -> int:
     """Return how many steps are taken: all, or up to an iterate drawn before anything is planned."""
-    if among("output", output, OUTPUTS) == "last":
+    if among("output", output, OUTPUTS) != "random":
         return steps
     public = public_generator(options.random_state)
     return int(public.integers(1, steps + 1))
