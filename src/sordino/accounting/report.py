@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, select_autoescape
 from sordino.accounting.accountants import Certificate
 from sordino.accounting.codec import decode, encode
 from sordino.errors import InvalidInputError, PlanError
+from sordino.kernel.mechanism import Mechanism
 from sordino.kernel.noise import NoiseSource
 from sordino.kernel.relation import Relation
 from sordino.kernel.release import Plan, Release
@@ -227,12 +228,17 @@ def _describe(name: str, release: Release, relation: Relation) -> ReleaseReport:
     multiplier = release.mechanism.multiplier
     return ReleaseReport(
         name=name,
-        mechanism=type(release.mechanism).__name__,
+        mechanism=_mechanism_text(release.mechanism),
         sampling=repr(release.sampling),
         times=release.times,
         noise_multiplier=math.nan if multiplier is None else float(multiplier),
         sensitivity=_sensitivity_text(release, relation),
     )
+
+
+def _mechanism_text(mechanism: Mechanism) -> str:
+    name = type(mechanism).__name__
+    return f"{name} (exactly rounded to a lattice)" if getattr(mechanism, "secure", False) else name
 
 
 def _sensitivity_text(release: Release, relation: Relation) -> str:
