@@ -7,7 +7,7 @@ from tests.kernel.toys import source
 from tests.statistical.laws import LEVEL, assert_scale
 
 from sordino.errors import InvalidInputError
-from sordino.kernel import SymmetricGaussian
+from sordino.kernel import Gaussian, Relation, SymmetricGaussian
 
 MULTIPLIER, SENSITIVITY = 1.3, 2.7
 SCALE = MULTIPLIER * SENSITIVITY
@@ -52,6 +52,15 @@ def test_the_noise_has_the_declared_std_in_every_symmetric_direction():
         direction = direction + direction.T
         direction /= np.linalg.norm(direction)
         assert_scale(np.einsum("nij,ij->n", drawn, direction), stats.norm, tests=4)
+
+
+def test_the_noise_is_added_and_costs_what_gaussian_noise_costs():
+    value, normal = np.diag([1.0, 2.0]), source(45).normal((2, 2))
+    out = SymmetricGaussian(MULTIPLIER).privatise(value, SENSITIVITY, source(45))
+    np.testing.assert_allclose(out, value + SCALE / 2 * (normal + normal.T))
+    assert SymmetricGaussian(1.7).event(Relation.ADD_REMOVE) == Gaussian(1.7).event(Relation.ADD_REMOVE)
+    assert SymmetricGaussian(1.7).event(Relation.REPLACE_ONE) == Gaussian(1.7).event(Relation.REPLACE_ONE)
+    assert SymmetricGaussian().rho() == Gaussian().rho() == 0.5
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 2, 2)])

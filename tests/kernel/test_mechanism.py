@@ -113,6 +113,20 @@ def test_the_callers_value_is_left_alone(kind):
     assert np.array_equal(value, np.arange(4.0))
 
 
+def test_noise_is_added_to_the_value():
+    value = np.arange(4.0)
+    for kind, draw in ((Gaussian, "normal"), (Laplace, "laplace")):
+        out = kind(MULTIPLIER).privatise(value, SENSITIVITY, source(39))
+        np.testing.assert_allclose(out, value + SCALE * getattr(source(39), draw)(4))
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_fresh_mechanism_has_no_multiplier_and_weighs_as_much_as_any(kind):
+    assert kind().multiplier is None
+    assert kind().relative == 1.0
+    assert not getattr(kind(), "secure", False)
+
+
 @pytest.mark.parametrize("kind", [Laplace, NormGamma])
 def test_sparse_values_get_noise_on_every_coordinate(kind):
     value = SparseVector(np.array([3, 1]), np.array([4.0, 5.0]), 6)

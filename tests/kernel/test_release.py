@@ -50,6 +50,11 @@ def test_a_mechanism_takes_the_norm_it_was_made_for_and_no_other(kind, norm):
             Release(query, kind(), mean=False)
 
 
+def test_by_default_a_mean_of_all_records_is_asked_once():
+    release = Release(Total(), Gaussian())
+    assert (release.sampling, release.times, release.mean, release.lazy) == (Full(), 1, True, False)
+
+
 @pytest.mark.parametrize("times", [0, -1])
 def test_a_release_is_planned_at_least_once(times):
     with pytest.raises(InvalidInputError, match="at least once"):

@@ -47,7 +47,8 @@ def test_poisson_sampling_amplifies_each_release():
 
 def test_a_rate_of_one_is_full_sampling_for_any_mechanism():
     assert Poisson(1.0).draw(9, 0, source()) is None
-    assert Poisson(1.0).amplify(dp.ZCDpEvent(0.2), 3, AR, 9) == dp.SelfComposedDpEvent(dp.ZCDpEvent(0.2), 3)
+    for event in (EVENT, dp.ZCDpEvent(0.2), NOTHING):
+        assert Poisson(1.0).amplify(event, 3, AR, 9) == Full().amplify(event, 3, AR, 9)
 
 
 @pytest.mark.parametrize("rate", [0.0, -0.1, 1.0000001, float("nan")])
@@ -63,6 +64,10 @@ def test_fixed_size_sampling_draws_that_many_distinct_rows():
     inner = dp.SampledWithoutReplacementDpEvent(20, 7, EVENT)
     assert FixedSize(7).amplify(EVENT, 3, RO, 20) == dp.SelfComposedDpEvent(inner, 3)
     assert FixedSize(20).amplify(NOTHING, 3, RO, 20) == NOTHING
+
+
+def test_a_batch_may_hold_one_record():
+    assert FixedSize(1).draw(20, 0, source()).size == 1
 
 
 def test_fixed_size_sampling_is_for_replace_one():

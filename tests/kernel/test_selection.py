@@ -141,6 +141,23 @@ def test_the_first_peeled_coordinate_has_the_law_of_noisy_max():
     assert stats.chi2_contingency([wins, best])[1] > LEVEL
 
 
+def test_one_coordinate_is_chosen_unless_more_are_asked():
+    assert GumbelTopK().count == LaplacePeeling().count == 1
+    assert LaplaceMax(MULTIPLIER).privatise(SCORES, SENSITIVITY, source()).shape == (1,)
+
+
+def test_noise_is_added_to_scores_and_values():
+    gumbel, laplace = source(56).gumbel(5), source(56).laplace(5)
+    for seed_free, kind in ((gumbel, GumbelTopK), (laplace, LaplaceMax)):
+        best = np.argmax(SCORES + SCALE * seed_free)
+        assert kind(MULTIPLIER).privatise(SCORES, SENSITIVITY, source(56))[0] == best
+        assert np.argmax(SCORES - SCALE * seed_free) != best
+    peeled, again = LaplacePeeling(MULTIPLIER).privatise(SCORES, SENSITIVITY, source(56)), source(56)
+    best = np.argmax(np.abs(SCORES) + SCALE * again.laplace(5))
+    assert peeled.indices[0] == best != np.argmax(np.abs(SCORES) - SCALE * laplace)
+    assert peeled.values[0] == pytest.approx(SCORES[best] + SCALE * again.laplace(1)[0])
+
+
 def test_peeling_takes_a_sparse_value_and_at_most_what_there_is():
     value = SparseVector(np.array([2]), np.array([5.0]), 4)
     out = LaplacePeeling(0.0, count=9).privatise(value, SENSITIVITY, source())
