@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
+from tests.parties.flower_toys import CLIP, NODES, NORM, SIZES, D, K, made, plain, recipe_of, records
 
 from sordino.accounting import canonical, certify
 from sordino.errors import BudgetExceededError, InvalidInputError, PlanError, PlanSpentError
@@ -23,45 +24,13 @@ from sordino.parties.flower import (
 )
 from sordino.parties.flower_client import guarded, record_of
 from sordino.parties.flower_simulation import server_identity
-from sordino.solvers.project import hard_threshold
 from sordino.testing import seeded_noise_not_private
-
-D, K = 12, 4
-SIZES = (60, 90, 150)
-TRUE = np.zeros(D)
-TRUE[:3] = [1.0, -1.0, 1.0]
-CLIP = 0.7  # never 1: a forgotten factor would not show
-
-
-def records(size, seed):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((size, D)) / np.sqrt(D)
-    return X, np.where(X @ TRUE + 0.05 * rng.standard_normal(size) > 0, 1.0, -1.0)
-
-
-def recipe_of(**changes):
-    settings = {"rounds": 3, "local_steps": 2, "batch_size": 20, "sparsity": K, "step_size": 2.0}
-    return FederatedRecipe(**{**settings, "clip_norm": CLIP, **changes})
-
-
-def made(recipe, tmp_path, epsilon=2.0, **more):
-    """Return a client factory that reads the node's number from its configuration."""
-
-    def make(context):
-        i = int(context.node_config["partition-id"])
-        model = LinearModel(*records(SIZES[i], i), data_norm=1.5)
-        return FederatedClient(model, recipe, tmp_path / f"client-{i}", epsilon, 1e-5, **more)
-
-    return make
 
 
 @pytest.fixture(autouse=True)
 def _server():
     with server_identity():
         yield
-
-
-NODES = [{"partition-id": i} for i in range(len(SIZES))]
 
 
 def run(recipe, tmp_path, epsilon=2.0, run_id=1, make=None, **strategy):
@@ -82,23 +51,6 @@ def train_message(recipe, node=1, **changes):
 
 def asked(grid, message):
     return next(iter(grid.send_and_receive([message])))
-
-
-def plain(recipe, weights, parts):
-    """The algorithm without noise, written by hand: full batches, logistic loss, clipped gradients."""
-    for _ in range(recipe.rounds):
-        local = []
-        for X, y in parts:
-            X = X * np.minimum(1.0, 1.5 / np.linalg.norm(X, axis=1))[:, None]
-            w = weights
-            for _ in range(recipe.local_steps):
-                g = (-y / (1 + np.exp(y * (X @ w))))[:, None] * X
-                g *= np.minimum(1.0, CLIP / np.linalg.norm(g, axis=1))[:, None]
-                w = hard_threshold(w - recipe.step_size * g.mean(axis=0), K)
-            local.append(w)
-        p = np.array([len(y) for _, y in parts]) / sum(len(y) for _, y in parts)
-        weights = hard_threshold(sum(a * b for a, b in zip(p, local, strict=True)), K)
-    return weights
 
 
 def test_rounds_without_noise_are_the_algorithm_written_by_hand(tmp_path):
@@ -126,7 +78,7 @@ def test_the_guarantee_is_that_of_the_weakest_client(tmp_path):
 
     def make(context):
         i = int(context.node_config["partition-id"])
-        model = LinearModel(*records(SIZES[i], i), data_norm=1.5)
+        model = LinearModel(*records(SIZES[i], i), data_norm=NORM)
         return FederatedClient(model, recipe, tmp_path / f"client-{i}", budgets[i], 10.0 ** -(5 + i))
 
     privacy = run(recipe, tmp_path, make=make).privacy
@@ -170,7 +122,7 @@ def ledger(tmp_path):
 
 
 def client_with(ledger, tmp_path, recipe, epsilon=2.0, folder="one"):
-    model = LinearModel(*records(SIZES[0], 0), data_norm=1.5)
+    model = LinearModel(*records(SIZES[0], 0), data_norm=NORM)
     return FederatedClient(model, recipe, tmp_path / folder, epsilon, 1e-6, ledger, "ward")
 
 

@@ -84,6 +84,8 @@ class RoundBook:
 
     def close(self, run: str) -> None:
         """End the run early: no more rounds, and the ledger is settled. What was reserved stays spent."""
+        if not self.folder.exists():
+            return
         with self._locked():
             saved = self._saved()
             if saved is not None and saved.run == run:

@@ -132,12 +132,17 @@ def client_app(make: Callable[[Context], FederatedClient]) -> ClientApp:
     def train(message: Message, context: Context) -> Message:
         return guarded(lambda: make(context).answer(message, context))
 
+    register_close(app, make)
+    return app
+
+
+def register_close(app: ClientApp, make: Callable[[Context], FederatedClient]) -> None:
+    """Let the server say that the run is over."""
+
     @app.query("close")
     def close(message: Message, context: Context) -> Message:
         guarded(lambda: make(context).book.close(str(context.run_id)))
         return Message(RecordDict({"metrics": MetricRecord({"closed": 1})}), reply_to=message)
-
-    return app
 
 
 def guarded(work: Callable[[], Any]) -> Any:

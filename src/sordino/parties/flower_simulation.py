@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 from flwr.app import Context, Error, Message, RecordDict
@@ -31,7 +33,7 @@ class InProcessGrid(Grid):
         run_id: int = 1,
     ) -> None:
         self._app, self._answers, self._ids = app, {}, itertools.count(1)  # type: ignore[var-annotated]
-        self._run: Any = None
+        self._run: Any = SimpleNamespace(run_id=run_id)
         self._contexts = {
             node: Context(run_id, node, dict(config), RecordDict(), dict(run_config or {}))
             for node, config in enumerate(nodes, start=1)
@@ -83,6 +85,7 @@ class InProcessGrid(Grid):
 
     def _answer(self, message: Message) -> Message:
         try:
+            message = copy.deepcopy(message)  # as on the way: nobody changes what another one holds
             return self._app(message, self._contexts[message.metadata.dst_node_id])
         except Exception as error:  # as a supernode does: the server hears of it
             reason = f"{type(error)}:<'{error}'>"

@@ -1,0 +1,163 @@
+"""Secure aggregation: the server learns the average of the clients' weights, not those of one client.
+
+Flower 1.41 has SecAgg+ only in its older workflow, so these apps speak that dialect. The guarantee of the
+records is that of the local noise, as without it: SecAgg+ hides single clients from a curious server, it
+replaces no noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from flwr.app import ConfigRecord, Context, Message
+from flwr.client.mod import secaggplus_mod
+from flwr.clientapp import ClientApp
+from flwr.common import Code, FitIns, FitRes, Status, ndarrays_to_parameters, parameters_to_ndarrays
+from flwr.compat.common import recorddict_compat as compat
+from flwr.server import LegacyContext, SimpleClientManager
+from flwr.server.compat.grid_client_proxy import GridClientProxy
+from flwr.server.strategy import FedAvg
+from flwr.server.workflow import SecAggPlusWorkflow
+from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECORD, Key
+from flwr.serverapp import Grid, ServerApp
+
+from sordino.errors import PlanError
+from sordino.parties.flower_client import RECORD_LEVEL, FederatedClient, guarded, register_close
+from sordino.parties.flower_models import Weights
+from sordino.parties.flower_server import (
+    Evaluate,
+    FederatedPrivacy,
+    FederatedResult,
+    HardThresholdAveraging,
+    farewell,
+    waited_for,
+)
+
+
+def secure_client_app(make: Callable[[Context], FederatedClient]) -> ClientApp:
+    """Return the ClientApp of a member that shows the server only masked weights; see :func:`client_app`."""
+    app = ClientApp()
+
+    @app.train(mods=[secaggplus_mod])
+    def train(message: Message, context: Context) -> Message:
+        return guarded(lambda: _answer(make(context), message, context))
+
+    register_close(app, make)
+    return app
+
+
+def _answer(client: FederatedClient, message: Message, context: Context) -> Message:
+    asked = compat.recorddict_to_fitins(message.content, keep_input=True)
+    client.require(asked.config)
+    received = parameters_to_ndarrays(asked.parameters)[0]
+    weights, report = client.round(str(context.run_id), received)
+    share = client.population if asked.config["weighting"] == "size" else 1
+    facts: dict[str, Any] = dict(client.facts(report))
+    parameters = ndarrays_to_parameters([weights])
+    result = FitRes(Status(Code.OK, ""), parameters, share, facts)
+    return Message(compat.fitres_to_recorddict(result, keep_input=False), reply_to=message)
+
+
+def secure_server_app(
+    strategy: HardThresholdAveraging | Callable[[Context], HardThresholdAveraging],
+    start: Weights | Callable[[Context], Weights],
+    *,
+    largest: int,
+    weight_bound: float = 8.0,
+    threshold: float = 0.67,
+    evaluate: Evaluate | None = None,
+    done: Callable[[FederatedResult], None] | None = None,
+    timeout: float | None = None,
+) -> ServerApp:
+    """Return the ServerApp of a run whose rounds are aggregated by SecAgg+.
+
+    Parameters
+    ----------
+    strategy, start, evaluate, done, timeout : see :func:`server_app`.
+    largest : a public bound on the number of records of a client.
+    weight_bound : weights are cut to ``[-weight_bound, weight_bound]`` and rounded to a grid of 2^22 points.
+    threshold : the share of clients that can together unmask a client that has dropped out.
+
+    **Privacy.** That of the clients, as without SecAgg+.
+    """
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        chosen = strategy(context) if callable(strategy) else strategy
+        first = np.asarray(start(context) if callable(start) else start)
+        nodes = waited_for(grid, chosen.clients, chosen.patience)
+        masked = _MaskedAveraging(chosen, first)
+        protocol = SecAggPlusWorkflow(
+            num_shares=1.0,
+            reconstruction_threshold=threshold,
+            max_weight=float(largest if chosen.weighting == "size" else 1),
+            clipping_range=weight_bound,
+            timeout=timeout,
+        )
+        legacy = LegacyContext(context, None, masked, _managed(grid, nodes, context.run_id))
+        history = {}
+        for server_round in range(1, chosen.recipe.rounds + 1):
+            masked.one_round(protocol, grid, legacy, server_round)
+            found = None if evaluate is None else evaluate(server_round, masked.weights)
+            history.update({} if found is None else {server_round: dict(found)})
+        farewell(grid, chosen.clients)
+        if done is not None:
+            done(FederatedResult(masked.weights, masked.privacy, history))
+
+    return app
+
+
+def _managed(grid: Grid, nodes: list[int], run_id: int) -> SimpleClientManager:
+    manager = SimpleClientManager()
+    for node in nodes:
+        manager.register(GridClientProxy(node, grid, run_id))
+    return manager
+
+
+class _MaskedAveraging(FedAvg):
+    """The averaging as the older workflow wants it: it is handed the average, and thresholds it."""
+
+    def __init__(self, chosen: HardThresholdAveraging, start: Weights) -> None:
+        super().__init__()
+        self._chosen, self.weights = chosen, start
+        self._done, self._said, self._seeded = 0, {}, False  # type: ignore[var-annotated]
+
+    @property
+    def privacy(self) -> FederatedPrivacy:
+        """The guarantee so far."""
+        return FederatedPrivacy(dict(self._said), self._seeded)
+
+    def one_round(
+        self, protocol: SecAggPlusWorkflow, grid: Grid, legacy: LegacyContext, server_round: int
+    ) -> None:
+        """Run the four stages of one round; the workflow only logs that it gave up, this raises."""
+        parameters = ndarrays_to_parameters([self.weights])
+        legacy.state.array_records[MAIN_PARAMS_RECORD] = compat.parameters_to_arrayrecord(parameters, True)
+        legacy.state.config_records[MAIN_CONFIGS_RECORD] = ConfigRecord({Key.CURRENT_ROUND: server_round})
+        protocol(grid, legacy)
+        if self._done < server_round:
+            raise PlanError(
+                f"Round {server_round}: secure aggregation was given up, too few clients answered. See the "
+                "logs of server and clients."
+            )
+
+    def configure_fit(self, server_round: int, parameters: Any, client_manager: Any) -> list[Any]:
+        """Ask every client."""
+        said = {"recipe": self._chosen.recipe.digest, "protection": RECORD_LEVEL}
+        asked = FitIns(parameters, {**said, "weighting": self._chosen.weighting})
+        return [(proxy, asked) for proxy in client_manager.all().values()]
+
+    def aggregate_fit(self, server_round: int, results: list[Any], failures: list[Any]) -> tuple[Any, Any]:
+        """Threshold the average, which every result carries; the workflow has removed the masks."""
+        if len(results) < self._chosen.least:
+            return None, {}
+        for proxy, result in results:
+            self._said[proxy.node_id] = (float(result.metrics["epsilon"]), float(result.metrics["delta"]))
+            self._seeded |= bool(result.metrics["seeded"])
+        mean = parameters_to_ndarrays(results[0][1].parameters)[0].astype(self.weights.dtype)
+        self.weights = self._chosen.averaged([mean], np.ones(1))
+        self._done = server_round
+        return None, {}

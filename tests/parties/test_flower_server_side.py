@@ -1,0 +1,173 @@
+"""What the server does with noise of its own, and what it does not get to see."""
+
+import numpy as np
+import pytest
+from flwr.app import RecordDict
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from tests.parties.flower_toys import NODES, SIZES, D, K, local, made, plain, recipe_of, records
+
+from sordino.accounting import certify
+from sordino.errors import InvalidInputError, PlanError
+from sordino.kernel import Poisson, Relation
+from sordino.ledger import BudgetPolicy, Ledger
+from sordino.parties.flower import (
+    ClientLevelHardThresholding,
+    HardThresholdAveraging,
+    InProcessGrid,
+    client_app,
+    client_level_server_app,
+    secure_client_app,
+    secure_server_app,
+    simulate,
+)
+from sordino.parties.flower_client_level import UpdateSum
+from sordino.solvers.project import hard_threshold
+from sordino.testing import seeded_noise_not_private
+
+INF = float("inf")
+BOUND = 0.3
+
+
+def client_level(recipe, tmp_path, nodes=NODES, make=None, **settings):
+    results = []
+    chosen = ClientLevelHardThresholding(
+        recipe, len(nodes), **{"update_clip": BOUND, "delta": 1e-3, **settings}
+    )
+    server = client_level_server_app(chosen, np.zeros(D), done=results.append)
+    simulate(server, client_app(make or made(recipe, tmp_path, INF, protection="client")), nodes)
+    return results[0]
+
+
+def test_client_level_rounds_without_noise_add_up_clipped_updates(tmp_path):
+    recipe = recipe_of(batch_size=None)
+    found = client_level(recipe, tmp_path, epsilon=INF).weights
+    w = np.zeros(D)
+    for _ in range(recipe.rounds):
+        updates = [local(recipe, w, *records(n, i)) - w for i, n in enumerate(SIZES)]
+        clipped = [u * min(1.0, BOUND / np.linalg.norm(u)) for u in updates]
+        w = hard_threshold(w + sum(clipped) / len(SIZES), K)
+    np.testing.assert_allclose(found, w, rtol=1e-8, atol=1e-12)
+
+
+def test_client_level_noise_has_the_size_of_a_whole_update(tmp_path):
+    """One round from clients that do not move: what is left is noise, std z C / clients."""
+    recipe = recipe_of(rounds=1, sparsity=None, step_size=1e-300)
+    strategy = ClientLevelHardThresholding(recipe, 3, BOUND, epsilon=1.0, delta=1e-3)
+    with seeded_noise_not_private(3):
+        app = client_app(made(recipe, tmp_path, INF, protection="client"))
+        results = []
+        simulate(client_level_server_app(strategy, np.zeros(D), done=results.append), app, NODES)
+    report = results[0].privacy
+    std = report.releases[0].noise_multiplier * BOUND / 3
+    size = float((results[0].weights ** 2).sum() / std**2)  # chi-squared with D degrees of freedom
+    assert 1.0 < size < 40.0  # p < 1e-4 on both sides
+    assert report.unit == "client"
+    assert report.seeded
+    assert certify(report.event, 1e-3, Relation.ADD_REMOVE).epsilon == pytest.approx(report.epsilon)
+    assert 0.99 < report.epsilon <= 1.0
+
+
+@given(
+    st.lists(arrays.arrays(np.float64, 3, elements=st.floats(allow_nan=True)), max_size=4),
+    arrays.arrays(np.float64, 3, elements=st.floats(-1e300, 1e300)),
+    arrays.arrays(np.float64, 3, elements=st.floats(-10, 10)),
+)
+def test_a_client_moves_the_sum_by_at_most_the_clip(others, mine, w):
+    query = UpdateSum(BOUND)
+    moved = query.evaluate([*others, mine], w) - query.evaluate(others, w)
+    assert np.linalg.norm(moved) <= query.sensitivity(Relation.ADD_REMOVE, w) * (1 + 1e-12)
+    assert query.sensitivity(Relation.REPLACE_ONE, w) == 2 * BOUND
+
+
+def test_an_update_of_another_shape_counts_as_nothing():
+    query = UpdateSum(BOUND)
+    assert not query.evaluate([np.ones(4), np.full(3, np.nan)], np.zeros(3)).any()
+
+
+def test_a_client_that_fails_contributes_zero_and_the_divisor_stays(tmp_path):
+    recipe = recipe_of(batch_size=None, rounds=1)
+    good = made(recipe, tmp_path, INF, protection="client")
+
+    def make(context):
+        if context.node_config["partition-id"] == 1:
+            raise PlanError("the disk is full")
+        return good(context)
+
+    found = client_level(recipe, tmp_path, make=make, epsilon=INF).weights
+    updates = [local(recipe, np.zeros(D), *records(SIZES[i], i)) for i in (0, 2)]
+    expected = sum(u * min(1.0, BOUND / np.linalg.norm(u)) for u in updates) / 3
+    np.testing.assert_allclose(found, hard_threshold(expected, K), rtol=1e-8, atol=1e-12)
+
+
+def test_drawn_clients_are_amplified_and_reserved_on_the_servers_ledger(tmp_path):
+    book = Ledger.open(tmp_path / "server.sqlite")
+    book.create("members", BudgetPolicy(epsilon=5.0, delta=1e-2, unit="client"))
+    result = client_level(recipe_of(), tmp_path, epsilon=2.0, share=0.5, ledger=book, dataset_id="members")
+    assert [entry.status.value for entry in book.history("members")] == ["settled"]
+    assert repr(Poisson(0.5)) in result.privacy.releases[0].sampling
+    assert result.privacy.releases[0].times == 3
+
+
+def test_the_two_kinds_of_privacy_are_not_mixed_up(tmp_path):
+    recipe = recipe_of()
+    with pytest.raises(InvalidInputError, match="epsilon=inf"):
+        made(recipe, tmp_path, 1.0, protection="client")(_context())
+    found = client_level(recipe, tmp_path, epsilon=INF, make=made(recipe, tmp_path, 1.0))
+    assert not found.weights.any()  # record-level clients refuse a client-level server
+    assert not (tmp_path / "client-0").exists()
+
+
+def _context():
+    return next(iter(InProcessGrid(None, NODES)._contexts.values()))
+
+
+# ------------------------------------------------------------------------------ secure aggregation
+
+
+def secure(recipe, tmp_path, weighting="size", epsilon=INF):
+    results, seen = [], []
+    chosen = HardThresholdAveraging(recipe, len(NODES), weighting=weighting)
+    server = secure_server_app(chosen, np.zeros(D), largest=max(SIZES), done=results.append)
+    app = secure_client_app(made(recipe, tmp_path, epsilon))
+
+    class Watching(InProcessGrid):
+        def _answer(self, message):
+            reply = super()._answer(message)
+            seen.append(reply.content if reply.has_content() else RecordDict())
+            return reply
+
+    from sordino.parties import flower_simulation
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flower_simulation, "InProcessGrid", Watching)
+        simulate(server, app, NODES)
+    return results[0], seen
+
+
+def test_masked_rounds_give_the_average_that_the_server_would_have_computed(tmp_path):
+    recipe = recipe_of(batch_size=None)
+    found, _ = secure(recipe, tmp_path)
+    expected = plain(recipe, np.zeros(D), [records(n, i) for i, n in enumerate(SIZES)])
+    np.testing.assert_allclose(found.weights, expected, atol=1e-4)  # a grid of 2^22 points on [-8, 8]
+    assert np.count_nonzero(found.weights) == K
+
+
+def test_no_message_to_the_server_holds_the_weights_of_one_client(tmp_path):
+    recipe = recipe_of(rounds=1)
+    found, seen = secure(recipe, tmp_path, epsilon=2.0)
+    assert 0.99 * 2 < found.privacy.epsilon <= 2.0
+    assert len(found.privacy.clients) == 3
+    held = [r for content in seen for r in content.array_records.values()]
+    assert all(len(record) == 0 for record in held)
+
+
+def test_a_masked_round_without_enough_clients_stops_the_run(tmp_path):
+    def make(context):
+        raise PlanError("the disk is full")
+
+    chosen = HardThresholdAveraging(recipe_of(), len(NODES))
+    server = secure_server_app(chosen, np.zeros(D), largest=max(SIZES))
+    with pytest.raises(PlanError, match="Round 1: secure aggregation was given up"):
+        simulate(server, secure_client_app(make), NODES)
