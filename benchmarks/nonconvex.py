@@ -4,9 +4,9 @@ Command: SORDINO_DATA=... python -m benchmarks.nonconvex --runs 30 --save benchm
 
 Every method minimises ``mean logistic loss + 0.001 sum t^2 / (1 + t^2)`` at the same certified epsilon,
 delta 1e-5, add-remove. ``srm`` and ``agd`` run with their defaults; the others get the best of three step
-sizes *with hindsight* (the test loss of two pilot runs), which favours them. A pass reads n records: a recursion
-of srm reads its batch once and a line search reads all records once. Gradient norms are those of the whole
-training objective, unclipped.
+sizes *with hindsight* (the test loss of two pilot runs), which favours them. A pass reads n records: a
+recursion of srm reads its batch once and a line search reads all records once. Gradient norms are those of
+the whole training objective, unclipped.
 """
 
 from __future__ import annotations

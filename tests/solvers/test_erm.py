@@ -21,6 +21,7 @@ from sordino.problems.recursive import RecursiveGradient
 from sordino.solvers import Options, make_solver
 from sordino.solvers.agd import Agd
 from sordino.solvers.gd import Gd
+from sordino.solvers.rrp_sgd import RrpSgd
 from sordino.solvers.sgd import Sgd
 from sordino.solvers.srm import Srm
 
@@ -47,6 +48,28 @@ def test_the_plan_of_srm_costs_what_the_vector_says(relation, epsilon):
 def test_twenty_full_gradients_need_the_noise_of_the_vector():
     plan = calibrate(make_solver("gd", A9A, Options()).plan(A9A), 0.2, 1e-5)
     assert plan.releases["gradient"].mechanism.multiplier == pytest.approx(72.914, rel=1e-3)
+
+
+@pytest.mark.parametrize(("epsilon", "steps", "z"), [(0.2, 1302, 1.980), (0.5, 1628, 1.141)])
+def test_srm_needs_the_noise_of_the_vector(epsilon, steps, z):
+    solver = make_solver("srm", A9A, Options(max_iter=steps, batch_size=100, extra={"first_batch": 100}))
+    plan = calibrate(solver.plan(A9A), epsilon, 1e-5)
+    assert plan.releases["recursion"].mechanism.multiplier == pytest.approx(z, rel=1e-3)
+
+
+@pytest.mark.parametrize(("epsilon", "z"), [(0.1, 11.04), (0.3, 4.095)])
+def test_smoothed_descent_needs_the_noise_of_the_vector(epsilon, z):
+    problem = replace(A9A, population=50_000)
+    plan = make_solver("ls-sgd", problem, Options(max_iter=19_531, batch_size=128)).plan(problem)
+    found = calibrate(plan, epsilon, 1e-5).releases["gradient"].mechanism.multiplier
+    assert found == pytest.approx(z, rel=1e-3)
+
+
+@pytest.mark.parametrize(("z", "epsilon"), [(2.0, 2.1428), (5.0, 0.7340)])
+def test_a_million_single_records_cost_what_the_vector_says(z, epsilon):
+    problem = replace(A9A, population=1000)
+    plan = RrpSgd(10**6, 0.5, 0.7, Poisson(1e-3)).plan(problem).at(z)
+    assert certify(plan.event(), 1e-5, plan.relation).epsilon == pytest.approx(epsilon, rel=1e-3)
 
 
 def test_only_the_drawn_steps_are_planned_and_they_are_drawn_from_all():

@@ -21,8 +21,9 @@ Floats = NDArray[np.float64]
 
 # Shares of the budget (of rho); what is left goes to the gradients.
 MOMENTS, SIZES, POLISH = 0.06, 0.02, 0.30
-# Margin noise that the last iterate may carry: dense models, models still to be thresholded, polishing.
-DENSE, SELECTING, POLISHING = 1.2, 0.3, 1.0
+# Margin noise that the last iterate may carry: dense models of two and of more classes, models still to be
+# thresholded, polishing.
+DENSE, MANY, SELECTING, POLISHING = 1.2, 1.6, 0.3, 1.0
 INTERCEPT = 0.25
 COLUMN_POWER = 0.4
 CLIP = 0.35
@@ -121,7 +122,9 @@ class Auto:
         n, steps = problem.population, curator.plan.releases[name].times
         coordinates = math.prod(problem.shape) if mask is None else int(mask.sum())
         noise = Noise(noise_std(curator, name) / n, coordinates)
-        step = noise_limited_step(self._margin_noise(name), steps, noise) if self.step is None else self.step
+        step = self.step
+        if step is None:
+            step = noise_limited_step(self._margin_noise(name, problem), steps, noise)
 
         def gradient(w: Floats) -> Floats:
             return curator.release(name, (w, affine, mask, unit)) / n
@@ -129,10 +132,12 @@ class Auto:
         full = gradient if mask is None else masked(gradient, mask)
         return NoisyDescent(full, step, noise, penalty_through(view, problem))
 
-    def _margin_noise(self, name: str) -> float:
+    def _margin_noise(self, name: str, problem: Problem) -> float:
         if name == "polish":
             return POLISHING
-        return DENSE if self.sparsity is None else SELECTING
+        if self.sparsity is not None:
+            return SELECTING
+        return DENSE if problem.outputs == 1 else MANY
 
     def _mapped(self, curator: Curator, problem: Problem) -> Affine:
         n, d, radius = problem.population, problem.features, problem.data_norm
