@@ -1,0 +1,1 @@
+"""Sparse logistic regression between hospitals."""
