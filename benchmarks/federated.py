@@ -1,0 +1,129 @@
+"""The federated CNN of the hard-thresholding paper on MNIST: accuracy against rounds, local epsilon 4 and 6.
+
+Command: python -m benchmarks.federated                         few rounds, a tenth of the images (minutes)
+         python -m benchmarks.federated --rounds 50 --share 1   the setting of the paper (hours of a core)
+
+Ten clients with two digits each, 10 local steps, 10,000 of the 44,426 weights not zero. The apps are those
+of a real federation, driven in this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from benchmarks.machine import describe
+from sordino.datasets import load_mnist
+from sordino.parties.flower import (
+    FederatedClient,
+    FederatedRecipe,
+    FederatedResult,
+    HardThresholdAveraging,
+    TorchModel,
+    client_app,
+    server_app,
+    simulate,
+)
+
+CLIENTS, LOCAL_STEPS, NONZERO, DELTA = 10, 10, 10_000, 1e-5
+LOSS = nn.functional.cross_entropy
+
+
+def cnn() -> nn.Sequential:
+    """Return the network of the paper, initialised from a public seed."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(1, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(256, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10),
+    )  # fmt: skip
+
+
+def images(share: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return training and test images; a share of the training ones, evenly from all."""
+    data = load_mnist(flatten=False)
+    x, y = np.asarray(data.data, dtype=np.float32), np.asarray(data.target, dtype=np.int64)
+    tx, ty = np.asarray(data.test_data, dtype=np.float32), np.asarray(data.test_target, dtype=np.int64)
+    every = max(1, round(1 / share))
+    made = [torch.from_numpy(a.reshape(-1, 1, 28, 28)) for a in (x[::every], tx)]
+    return made[0], torch.from_numpy(y[::every]), made[1], torch.from_numpy(ty)
+
+
+def two_digits(y: torch.Tensor) -> list[torch.Tensor]:
+    """Return the rows of each client: half of digit i and half of digit i + 1."""
+    halves = [rows.tensor_split(2) for rows in (torch.nonzero(y == digit)[:, 0] for digit in range(10))]
+    return [torch.cat([halves[i][0], halves[(i + 1) % 10][1]]) for i in range(CLIENTS)]
+
+
+def accuracy(weights: np.ndarray, x: torch.Tensor, y: torch.Tensor) -> float:
+    """Return the share of test images that the sparse network gets right."""
+    model = cnn()
+    nn.utils.vector_to_parameters(torch.from_numpy(weights), model.parameters())
+    with torch.no_grad():
+        return float((model(x).argmax(dim=1) == y).float().mean())
+
+
+def train(recipe: FederatedRecipe, epsilon: float, data: tuple[torch.Tensor, ...]) -> FederatedResult:
+    """Run one federation in this process."""
+    x, y, tx, ty = data
+    models = [TorchModel(cnn(), LOSS, x[rows], y[rows]) for rows in two_digits(y)]
+    results: list[FederatedResult] = []
+    with tempfile.TemporaryDirectory() as folder:
+
+        def make(context):
+            number = int(context.node_config["partition-id"])
+            return FederatedClient(models[number], recipe, Path(folder) / str(number), epsilon, DELTA)
+
+        strategy = HardThresholdAveraging(recipe, CLIENTS)
+        rated = lambda _, weights: {"accuracy": accuracy(weights, tx, ty)}  # noqa: E731
+        server = server_app(strategy, models[0].start(), evaluate=rated, done=results.append)
+        simulate(server, client_app(make), [{"partition-id": i} for i in range(CLIENTS)])
+    return results[0]
+
+
+def main() -> None:
+    """Print accuracy after each round, one line per method and epsilon."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--share", type=float, default=0.1, help="share of the training images that is used")
+    parser.add_argument("--batch", type=int, default=120)
+    parser.add_argument("--step", type=float, default=0.25, help="of the stochastic methods")
+    parser.add_argument("--full-step", type=float, default=0.25, help="of full batches")
+    parser.add_argument("--clip", type=float, default=1.0)
+    parser.add_argument("--epsilon", type=float, nargs="*", default=[4.0, 6.0])
+    parser.add_argument("--methods", nargs="*", default=["sgd", "gd"])
+    parser.add_argument("--no-plain", action="store_true", help="leave out the run without noise")
+    asked = parser.parse_args()
+    logging.getLogger("flwr").setLevel(logging.ERROR)
+    torch.set_num_threads(1)
+    print(describe())
+    data = images(asked.share)
+    sizes = [len(rows) for rows in two_digits(data[1])]
+    print(f"{CLIENTS} clients of {min(sizes)} to {max(sizes)} images, {LOCAL_STEPS} steps a round")
+    runs = [] if asked.no_plain else [("sgd", float("inf"))]
+    for method, epsilon in runs + [(m, e) for e in asked.epsilon for m in asked.methods]:
+        full = method == "gd"
+        recipe = FederatedRecipe(
+            asked.rounds, LOCAL_STEPS, None if full else asked.batch, NONZERO,
+            asked.full_step if full else asked.step, asked.clip,
+        )  # fmt: skip
+        begin = time.process_time()
+        result = train(recipe, epsilon, data)
+        marks = " ".join(f"{result.history[r]['accuracy']:.3f}" for r in sorted(result.history))
+        name = recipe.algorithm(private=epsilon < float("inf"))
+        images_seen = asked.rounds * LOCAL_STEPS * (sum(sizes) if full else asked.batch * CLIENTS)
+        print(
+            f"{name:>13} epsilon {result.privacy.epsilon:6.4g}: {marks}   "
+            f"({images_seen / sum(sizes):.1f} passes, {time.process_time() - begin:.0f} s)",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main()
