@@ -26,14 +26,28 @@ def test_slots_number_the_columns_in_their_order(inside):
         assert touched.slots[touched.keys == column].tolist() == [slot]
 
 
-@pytest.mark.parametrize("entries", [0, 1, 7, 8, 9, 1000])
-def test_a_map_is_at_most_half_full(entries):
+@pytest.mark.parametrize(
+    ("entries", "size"), [(0, 16), (1, 16), (8, 16), (9, 32), (16, 32), (17, 64), (1000, 2048), (1024, 2048)]
+)
+def test_a_map_is_the_smallest_that_stays_at_most_half_full(entries, size):
     touched = TouchMap.with_capacity(entries)
-    size = touched.keys.size
-    assert size >= max(16, 2 * entries)
-    assert size & (size - 1) == 0
+    assert touched.keys.size == touched.slots.size == size
     assert (touched.keys == -1).all()
-    assert size <= max(16, 4 * entries)
+
+
+@pytest.mark.parametrize("stride", [1, 2, 7, 1024, 4_000_000])
+def test_columns_are_spread_over_the_map(stride):
+    touched = TouchMap.of(np.arange(1000, dtype=np.int64) * stride)
+    free = np.flatnonzero(touched.keys == -1)
+    assert np.diff(free).max() < 200  # a search ends after a few cells
+
+
+def test_a_search_ends_in_a_full_map_whatever_the_columns():
+    golden = 0x9E3779B97F4A7C15
+    even = [c for c in range(400) if (c * golden % 2**64 >> 32) % 2 == 0]
+    touched = TouchMap.of(np.array(even[:8], dtype=np.int64))
+    assert touched.keys.size == 16
+    assert touched.contains(np.array(even[:16], dtype=np.int64)).tolist() == [True] * 8 + [False] * 8
 
 
 def test_columns_that_fall_into_one_cell_are_told_apart():
