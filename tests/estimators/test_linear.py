@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -171,3 +174,10 @@ def test_secure_noise_is_refused_where_it_is_not_proven():
     LogisticRegression(solver="srm", secure_noise=True, max_iter=3).fit(X, y)
     with pytest.raises(UnsupportedError, match="secure_noise"):
         LogisticRegression(solver="agd", secure_noise=True).fit(X, y)
+
+
+def test_the_code_on_the_page_about_nonconvex_models_runs(capsys):
+    page = Path(__file__).resolve().parents[2] / "docs" / "nonconvex.md"
+    for block in re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL):
+        exec(compile(block, str(page), "exec"), {})
+    assert "recursion" in capsys.readouterr().out

@@ -54,7 +54,7 @@ class Agd:
         dense_only(options, "agd")
         float_only(problem, "agd")
         extra = options.chosen(
-            searches=None, step_count=12, objective_clip=None, growth=0.5, search_share=0.1, smoothing=0.0
+            searches=None, step_count=14, objective_clip=None, growth=0.5, search_share=0.1, smoothing=0.0
         )
         portions = GRADIENTS if options.max_iter is None else options.max_iter
         searches = max(1, 2 * portions // 3) if extra["searches"] is None else extra["searches"]
@@ -62,7 +62,7 @@ class Agd:
         return cls(
             portions,
             count("searches", searches),
-            _grid(16 * options.step(problem), count("step_count", extra["step_count"])),
+            _grid(64 * options.step(problem), count("step_count", extra["step_count"])),
             options.clip(problem),
             _typical_loss(problem) if wanted is None else positive("objective_clip", wanted),
             positive("growth", extra["growth"]),
