@@ -138,12 +138,14 @@ def scatter_touched(indptr: Any, data: Any, rows: Any, layout: Any, coef: Floats
 
 
 @numba.njit(cache=True, nogil=True)
-def square_margins(indptr: Any, indices: Any, data: Any, rows: Any, weights: Floats, out: Floats) -> None:
-    """Write ``sum_j weights_j x_ij^2`` for the given rows."""
+def square_margins(
+    indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, weights: Floats, out: Floats
+) -> None:
+    """Write ``sum_j weights_j (coef_i x_ij)^2``; scaled first, so that huge rows do not overflow."""
     for i in range(rows.size):
         total = 0.0
         for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
-            value = float(data[p])
+            value = coef[i] * np.float64(data[p])
             total += value * value * weights[indices[p]]
         out[i] = total
 
@@ -155,5 +157,5 @@ def size_scatter(
     """Add ``|coef_i x_i|``, or its square, to ``out``."""
     for i in range(rows.size):
         for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
-            size = abs(coef[i] * float(data[p])) if coef[i] != 0.0 else 0.0
+            size = abs(coef[i] * np.float64(data[p])) if coef[i] != 0.0 else 0.0
             out[indices[p]] += size * size if square else size

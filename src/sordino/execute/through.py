@@ -64,13 +64,16 @@ class AffineView:
 
 def square_products(base: Any, weights: Floats) -> Floats:
     """Return ``sum_j weights_j x_ij^2`` for each clipped row."""
-    x = base.matrix
+    x, out = base.matrix, np.empty(base.count)
     if sparse.issparse(x):
-        out = np.empty(base.count)
-        csr.square_margins(x.indptr, x.indices, x.data, base.rows, weights, out)
-    else:
-        out = np.concatenate([np.square(block) @ weights for block in _blocks(base)] or [np.empty(0)])
-    return out * base.scale**2
+        csr.square_margins(x.indptr, x.indices, x.data, base.rows, base.scale, weights, out)
+        return out
+    start = 0
+    for block in _blocks(base):
+        rows = slice(start, start + len(block))
+        out[rows] = np.square(block * base.scale[rows, None]) @ weights
+        start += len(block)
+    return out
 
 
 def column_moments(base: Any, square: bool = False) -> tuple[Floats, Floats]:
