@@ -91,6 +91,17 @@ def test_a_draw_next_to_a_border_takes_more_bits_and_goes_to_the_right_side(inte
     assert below[0] == integer == exact_rounding(((word + 1) << 62) + 2**62 - 1, 126, std)
 
 
+def test_an_interval_of_64_bits_ends_at_the_next_word():
+    # A rare, large magnitude: its word is small, so that a word is far wider than the margin.
+    word = 2**30
+    with mpmath.workdps(60):
+        middle = mpmath.sqrt(2) * mpmath.erfinv(1 - (word + mpmath.mpf(1) / 2) / mpmath.mpf(2) ** 64)
+        std = float(mpmath.mpf(1000.5) / middle)
+    for more, wanted in ((0, 1001), (2**62 - 1, 1000)):
+        drawn = round_magnitudes(np.array([word], dtype=np.uint64), std, lambda bits=more: bits)
+        assert drawn[0] == wanted
+
+
 def test_bits_are_drawn_until_the_integer_is_certain():
     std = 40.0
     with mpmath.workdps(120):

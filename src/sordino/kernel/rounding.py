@@ -34,7 +34,6 @@ def round_magnitudes(
     first = np.floor(std * np.maximum(smallest, 0.0) + 0.5)
     last = np.floor(std * largest + 0.5)
     unclear = np.flatnonzero(first != last)
-    first[unclear] = 0.0
     result: NDArray[np.int64] = first.astype(np.int64)
     for i in unclear:
         result[i] = _round_exactly(int(words[i]), std, more_bits)
