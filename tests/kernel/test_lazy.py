@@ -60,6 +60,10 @@ def test_zeros_can_hold_their_last_entries():
     np.testing.assert_array_equal(zero.to_dense(), np.zeros(6))
 
 
+def test_a_map_is_not_printed_with_its_vector():
+    assert "keys" not in repr(SparseVector(np.arange(2), np.ones(2), 4, TouchMap.of(np.arange(2))))
+
+
 def test_sorting_keeps_the_vector():
     ordered = KNOWN.sorted()
     assert ordered.indices.tolist() == [2, 5, 7]
@@ -174,6 +178,24 @@ def test_what_is_always_kept_does_not_count_and_has_to_be_known():
 def test_keeping_nothing_is_refused(count):
     with pytest.raises(InvalidInputError, match="at least one coordinate"):
         lazy().hard_threshold(count)
+
+
+def test_a_single_coordinate_may_be_an_untouched_one():
+    for size in (500, 4):  # many are untouched, or just one
+        known = SparseVector(np.arange(3), np.full(3, 1e-9), size)
+        out = LazyVector(known, 1.3, source(77)).hard_threshold(1)
+        assert out.indices.tolist() == [3] if size == 4 else out.indices[0] >= 3
+
+
+@pytest.mark.parametrize("std", [0.2, 1.0, 5.0])
+def test_the_untouched_compete_at_their_own_scale(std):
+    values = std * np.linspace(2.0, 4.0, 400)
+    known, count, size = SparseVector(np.arange(400), values, 100_400), 300, 100_000
+    out = LazyVector(known, std, source(78)).hard_threshold(count)
+    everything = np.append(values, std * top_abs_normals(size, count, source(78)))
+    best = np.sort(everything)[::-1][:count]
+    np.testing.assert_allclose(np.sort(np.abs(out.values))[::-1], best)
+    assert 50 < (out.indices >= 400).sum() < count
 
 
 def test_as_many_untouched_coordinates_survive_as_are_large():

@@ -111,9 +111,6 @@ class LazyVector:
     def __neg__(self) -> LazyVector:
         return self * -1.0
 
-    def __radd__(self, other: SparseVector) -> LazyVector:
-        return self + other
-
     def __rsub__(self, other: SparseVector) -> LazyVector:
         return (-self) + other
 
