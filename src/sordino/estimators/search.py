@@ -125,6 +125,8 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
             reservation.settle()
         self.best_score_, self.best_params_, self.best_estimator_ = best
         self.privacy_ = self._report(certificate, event, relation, noise, n)
+        # A chosen model costs the whole search: its own, smaller epsilon would be a false claim.
+        self.best_estimator_.privacy_ = self.privacy_
         if is_classifier(self.best_estimator_):
             self.classes_ = self.best_estimator_.classes_
         return self
@@ -191,6 +193,7 @@ class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
         epsilon = gaussian_epsilon(1.0 / scale, delta)
         model = clone(self.estimator).set_params(**params)
         model.set_params(epsilon=epsilon, delta=delta, relation=relation.value)
+        model.set_params(ledger=None, dataset_id=None)  # rows per trial would tell their secret number
         model.fit(X, y)
         if model.privacy_.accountant != "gaussian (exact)":
             raise UnsupportedError(
