@@ -1,8 +1,9 @@
 """Mutation tests: break the privacy-critical rooms line by line and see that a test fails.
 
-Each worker owns a copy of the tree without history, writes one mutant at a time into it and runs
-the tests mapped to the changed module. The heavy imports are done once per worker; every mutant is
-judged in a fork of it. A mutant that survives needs a written reason in mutation_survivors.toml.
+Each worker owns a copy of the tree without history, puts one mutant at a time into it and runs the
+tests mapped to the changed module. A mutant inside an ordinary function is judged in a fork of a
+session that has collected the tests (nursery.py); any other one is imported afresh, after the heavy
+imports. A mutant that survives needs a written reason in mutation_survivors.toml.
 
     python tools/mutate.py --only kernel/noise --sample 50
     python tools/mutate.py --shard 1/4
@@ -17,7 +18,6 @@ import json
 import multiprocessing
 import os
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -28,12 +28,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from mutations import Mutant, mutants
+from nursery import Nursery, changeable, time_limit, wait_for
 
 ROOMS = ("src/sordino/kernel", "src/sordino/accounting")
 HEAVY = ("numpy", "scipy.stats", "scipy.sparse", "numba", "dp_accounting", "sklearn", "hypothesis")
 ENTRY = ("file", "where", "code", "change")
 IGNORED = shutil.ignore_patterns("__pycache__", ".git", ".venv")
-TIMED_OUT = -1
 NO_TESTS = 5  # pytest's exit status; a mutant that makes the tests vanish is not noticed
 
 
@@ -130,13 +130,14 @@ def _unmapped(root: Path, chosen: list[Mutant]) -> list[str]:
 def _survivors(root: Path, chosen: list[Mutant], reasons: list[dict], jobs: int) -> list[str]:
     """Judge the mutants in parallel and return a line for each unexplained survivor."""
     explained = {_key(e) for e in reasons}
-    verdicts = []
+    verdicts: list[Verdict] = []
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         context = multiprocessing.get_context("fork")
-        with context.Pool(jobs, _start_worker, (root, Path(folder))) as pool:
-            for verdict in pool.imap_unordered(_judge, chosen):
-                verdicts.append(verdict)
-                _show(verdict, len(verdicts), len(chosen))
+        counter = context.Value("i", 0)
+        start = (root, Path(folder), counter, len(chosen))
+        with context.Pool(jobs, _start_worker, start) as pool:
+            for batch in pool.imap_unordered(_judge, _batches(chosen, jobs)):
+                verdicts += batch
     alive = [v.mutant for v in verdicts if v.survived]
     for verdict in verdicts:
         if not verdict.survived and verdict.mutant.key in explained:
@@ -147,20 +148,25 @@ def _survivors(root: Path, chosen: list[Mutant], reasons: list[dict], jobs: int)
     return [_entry(m) for m in without] + [f"SURVIVED {m}" for m in without]
 
 
-def _show(verdict: Verdict, done: int, total: int) -> None:
-    word = "survived" if verdict.survived else "killed"
-    print(f"[{done}/{total}] {word} in {verdict.seconds:.1f} s: {verdict.mutant}", flush=True)
+def _batches(chosen: list[Mutant], jobs: int) -> list[list[Mutant]]:
+    """Return a share of each file's mutants for each worker, the large shares first."""
+    files = dict.fromkeys(m.file for m in chosen)
+    mine = [[m for m in chosen if m.file == file] for file in files]
+    shares = [share[i::jobs] for share in mine for i in range(jobs) if share[i::jobs]]
+    return sorted(shares, key=len, reverse=True)
 
 
 # ------------------------------------------------------------------------------- in the workers
 
 _here: Path  # this worker's copy of the tree
-_limits: dict[str, float] = {}  # seconds the tests of a file may take
+_counter: multiprocessing.sharedctypes.Synchronized  # mutants judged by all workers
+_total: int
+_screen = os.dup(1)  # where verdicts are shown, also by a process whose output pytest captures
 
 
-def _start_worker(root: Path, folder: Path) -> None:
-    global _here
-    _here = Path(tempfile.mkdtemp(dir=folder))
+def _start_worker(root: Path, folder: Path, counter, total: int) -> None:
+    global _here, _counter, _total
+    _here, _counter, _total = Path(tempfile.mkdtemp(dir=folder)), counter, total
     for name in ("src", "tests", "tools"):
         if (root / name).exists():
             shutil.copytree(root / name, _here / name, ignore=IGNORED)
@@ -178,48 +184,74 @@ def _start_worker(root: Path, folder: Path) -> None:
         importlib.import_module(name)
 
 
-def _judge(mutant: Mutant) -> Verdict:
-    path = _here / mutant.file
-    source = path.read_bytes()
-    if mutant.file not in _limits:
-        _limits[mutant.file] = _baseline(mutant.file)
-    started = time.monotonic()
-    path.write_bytes(mutant.apply(source))
-    try:
-        status = _pytest(mutant.file, _limits[mutant.file])
-    finally:
-        path.write_bytes(source)
-    return Verdict(mutant, status in (0, NO_TESTS), time.monotonic() - started)
+def _judge(batch: list[Mutant]) -> list[Verdict]:
+    """Judge mutants of one file."""
+    file = batch[0].file
+    inside = changeable((_here / file).read_bytes(), batch)
+    verdicts = _judge_in_a_nursery(file, inside) if inside else []
+    judged = {v.mutant for v in verdicts}
+    outside = [m for m in batch if m not in judged]
+    return verdicts + (_judge_afresh(file, outside) if outside else [])
 
 
-def _baseline(file: str) -> float:
-    """Return the time limit for the mutants of a file; its tests have to pass without a change."""
+def _judge_in_a_nursery(file: str, inside: dict[Mutant, str]) -> list[Verdict]:
+    found = _here / "verdicts.jsonl"
+    found.write_text("")
+    order = list(inside)
+
+    def report(mutant: Mutant, survived: bool, seconds: float) -> None:
+        _show(Verdict(mutant, survived, seconds))
+        with found.open("a") as lines:
+            lines.write(json.dumps([order.index(mutant), survived, seconds]) + "\n")
+
+    plugin = Nursery(_here / file, inside, report)
+    _check(file, _pytest(file, _cache(file), float("inf"), plugin))
+    rows = [json.loads(line) for line in found.read_text().splitlines()]
+    return [Verdict(order[i], survived, seconds) for i, survived, seconds in rows]
+
+
+def _judge_afresh(file: str, outside: list[Mutant]) -> list[Verdict]:
+    path = _here / file
+    source, verdicts = path.read_bytes(), []
     started = time.monotonic()
-    status = _pytest(file, 900.0)
+    _check(file, _pytest(file, _cache(file), 900.0))
+    limit = time_limit(time.monotonic() - started)
+    for mutant in outside:
+        started = time.monotonic()
+        path.write_bytes(mutant.apply(source))
+        try:
+            status = _pytest(file, _cache(file), limit)
+        finally:
+            path.write_bytes(source)
+        verdicts.append(Verdict(mutant, status in (0, NO_TESTS), time.monotonic() - started))
+        _show(verdicts[-1])
+    return verdicts
+
+
+def _check(file: str, status: int) -> None:
+    """Fail unless the tests pass without a change."""
     if status:
         output = (_here / "output.log").read_text(errors="replace")[-3000:]
         raise RuntimeError(f"The tests of {file} fail unmutated (status {status}):\n{output}")
-    return 20.0 + 4.0 * (time.monotonic() - started)
 
 
-def _pytest(file: str, limit: float) -> int:
+def _show(verdict: Verdict) -> None:
+    word = "survived" if verdict.survived else "killed"
+    with _counter.get_lock():
+        _counter.value += 1
+        line = f"[{_counter.value}/{_total}] {word} in {verdict.seconds:.1f} s: {verdict.mutant}\n"
+        os.write(_screen, line.encode())
+
+
+def _pytest(file: str, cache: Path, limit: float, plugin: Nursery | None = None) -> int:
     """Run the tests of a file in a fork and return pytest's status, or TIMED_OUT."""
-    tests, cache = _tests(_here, file), _numba_cache(file)
     child = os.fork()
     if child == 0:
-        _run_and_exit(tests, cache)
-    deadline = time.monotonic() + limit
-    while time.monotonic() < deadline:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        time.sleep(0.02)
-    os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return TIMED_OUT
+        _run_and_exit(_tests(_here, file), cache, plugin)
+    return wait_for(child, limit)
 
 
-def _numba_cache(file: str) -> Path:
+def _cache(file: str) -> Path:
     """Return where compiled code is kept: nowhere lasting for the mutants of compiled code.
 
     Numba's cache does not notice that a function called from another file has changed.
@@ -231,7 +263,7 @@ def _numba_cache(file: str) -> Path:
     return cache
 
 
-def _run_and_exit(tests: list[str], cache: Path) -> None:
+def _run_and_exit(tests: list[str], cache: Path, plugin: Nursery | None) -> None:
     status = 70
     try:
         os.setsid()
@@ -242,7 +274,8 @@ def _run_and_exit(tests: list[str], cache: Path) -> None:
         importlib.import_module("numba").config.CACHE_DIR = str(cache)
         options = ["-x", "-q", "-m", "not long", "-p", "no:cacheprovider", "-p", "no:xdist"]
         options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # Hypothesis is loaded
-        status = int(importlib.import_module("pytest").main([*options, *tests]))
+        plugins = [plugin] if plugin else []
+        status = int(importlib.import_module("pytest").main([*options, *tests], plugins))
     except BaseException:
         traceback.print_exc()
     finally:
