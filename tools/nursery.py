@@ -104,7 +104,10 @@ class Nursery:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Judge the mutants; the session's own status says whether the unchanged tests pass."""
+        """Judge the mutants that can be put in place; the caller imports the others afresh.
+
+        The session's own status says whether the unchanged tests pass.
+        """
         if session.testsfailed or not session.items:
             return False
         source, functions = self.path.read_bytes(), self._loaded_functions()
@@ -115,7 +118,7 @@ class Nursery:
         for mutant, name in self.mutants.items():
             mine = [f for f in functions if _belongs(f, name)]
             if not mine:
-                continue  # nothing to change in place: the caller imports it afresh
+                continue
             started = time.monotonic()
             changed = mutant.apply(source)
             self.path.write_bytes(changed)  # for what the tests start as processes of their own
@@ -123,9 +126,8 @@ class Nursery:
                 status = self._fork(session, changed, mine, name, limit)
             finally:
                 self.path.write_bytes(source)
-            if status == BROKEN:
-                raise RuntimeError(f"could not be put in place: {mutant}")
-            self.report(mutant, status == SURVIVED, time.monotonic() - started)
+            if status != BROKEN:
+                self.report(mutant, status == SURVIVED, time.monotonic() - started)
         return True
 
     def _baseline(self, session: pytest.Session, source: bytes, functions: list[FunctionType]) -> bool:
@@ -204,7 +206,10 @@ def _belongs(function: FunctionType, name: str) -> bool:
 
 
 def _change(functions: list[FunctionType], source: bytes, path: str) -> None:
-    """Give the functions the code they have in this source; if that fails, end the process."""
+    """Give the functions the code they have in this source, or end the process.
+
+    A mutant may change what an inner function sees of its outer one: then it has to be made anew.
+    """
     try:
         codes = _by_name(compile(source, path, "exec", dont_inherit=True))
         for function in functions:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sordino.kernel.touch import find
 
 Floats = NDArray[np.float64]
+_AHEAD = 256  # rows
 
 
 @numba.njit(cache=True, nogil=True)
@@ -92,49 +93,62 @@ def touch(
     indices: Any,
     data: Any,
     rows: Any,
-    keys: Any,
-    slots: Any,
+    cells: Any,
     columns: Any,
     start: int,
     w: Floats,
     layout: Any,
+    packed: Floats,
     out: Floats,
-) -> int:
+) -> tuple[int, int]:
     """Lay out a batch: number the columns it touches and compute its margins in one pass.
 
     ``columns[:start]`` (the support of the iterate, values ``w``) are in the map already. ``layout`` gets
-    the number of each non-zero's column. Returns how many columns are touched.
+    the number of each non-zero's column, ``packed`` its value. Returns how many columns are touched,
+    and a number without meaning, without which the reading ahead would be optimised away.
     """
-    count, at = start, 0
+    count, at, ahead = start, 0, 0
     for i in range(rows.size):
+        if i % _AHEAD == 0:
+            ahead += _read_ahead(indptr, indices, data, rows[i : i + _AHEAD])
         total = 0.0
         for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
             column = np.int64(indices[p])
-            cell = find(keys, column)
-            if keys[cell] == -1:
-                keys[cell] = column
-                slots[cell] = count
+            cell = find(cells, columns, column)
+            slot = np.int64(cells[cell])
+            if slot < 0:
+                slot = count
+                cells[cell] = slot
                 columns[count] = column
                 count += 1
-            slot = slots[cell]
             layout[at] = slot
+            packed[at] = data[p]
             at += 1
             if slot < start:
                 total += data[p] * w[slot]
         out[i] = total
-    return count
+    return count, ahead
+
+
+@numba.njit(inline="always")
+def _read_ahead(indptr: Any, indices: Any, data: Any, rows: Any) -> int:
+    """Read one entry of each cache line of some rows, so that they are near when their turn comes."""
+    seen = 0
+    for i in range(rows.size):
+        for p in range(indptr[rows[i]], indptr[rows[i] + 1], 8):
+            seen += np.int64(indices[p]) + np.int64(data[p] > 0)
+    return seen
 
 
 @numba.njit(cache=True, nogil=True)
-def scatter_touched(indptr: Any, data: Any, rows: Any, layout: Any, coef: Floats, out: Floats) -> None:
+def scatter_touched(ends: Any, layout: Any, packed: Floats, coef: Floats, out: Floats) -> None:
     """Add ``coef_i x_i`` to the slots of a batch that was laid out by :func:`touch`."""
     at = 0
-    for i in range(rows.size):
-        c = coef[i]
-        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
-            if c != 0.0:
-                out[layout[at]] += c * data[p]
-            at += 1
+    for i in range(ends.size):
+        if coef[i] != 0.0:
+            for p in range(at, ends[i]):
+                out[layout[p]] += coef[i] * packed[p]
+        at = ends[i]
 
 
 @numba.njit(cache=True, nogil=True)

@@ -14,8 +14,8 @@ from sordino.execute import csr
 from sordino.execute.records import CsrRecords, DenseRecords, LazyRecords, Records, as_rows
 from sordino.kernel import NoiseSource, Release, SparseVector
 
-# A lazy step costs about as much per touched column as a dense one per 4 columns (benchmarks/lazy.py).
-LAZY_RATIO = 4.0
+# A lazy step costs about as much per touched column as a dense one per 2 columns (benchmarks/lazy.py).
+LAZY_RATIO = 2.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -329,27 +329,30 @@ class LazyRecords:
     def margins(self, w: SparseVector) -> Floats:
         """Return ``x_i . w`` and lay out the batch."""
         base, x = self._base, self._base.matrix
-        entries = int((x.indptr[base.rows + 1] - x.indptr[base.rows]).sum())
+        self._ends = np.cumsum(x.indptr[base.rows + 1] - x.indptr[base.rows])
+        entries = int(self._ends[-1]) if self._ends.size else 0
         head = w.indices.size
-        touched = TouchMap.with_capacity(entries + head)
         columns = np.empty(entries + head, dtype=np.int64)
         columns[:head] = w.indices
-        touched.insert(w.indices)
-        layout, out = np.empty(entries, dtype=np.int32), np.empty(base.rows.size)
-        count = csr.touch(
+        touched = TouchMap.empty(columns)
+        touched.insert(head)
+        layout, packed = np.empty(entries, dtype=np.int32), np.empty(entries)
+        out = np.empty(base.rows.size)
+        count, _ = csr.touch(
             x.indptr,
             x.indices,
             x.data,
             base.rows,
-            touched.keys,
-            touched.slots,
+            touched.cells,
             columns,
             head,
             w.values,
             layout,
+            packed,
             out,
         )
-        self._layout, self._columns, self._touched = layout, columns[:count], touched
+        self._layout, self._packed = layout, packed
+        self._columns, self._touched = columns[:count], touched
         out *= base.scale
         if base.intercept:
             self._intercept_at = int(np.flatnonzero(w.indices == base.features)[0])
@@ -360,9 +363,7 @@ class LazyRecords:
         """Return ``sum_i c_i x_i`` on the touched columns."""
         base = self._base
         out = np.zeros(self._columns.size)
-        x = base.matrix
-        scaled = coefficients * base.scale
-        csr.scatter_touched(x.indptr, x.data, base.rows, self._layout, scaled, out)
+        csr.scatter_touched(self._ends, self._layout, self._packed, coefficients * base.scale, out)
         if base.intercept:
             out[self._intercept_at] = base.intercept * coefficients.sum()
         return SparseVector(self._columns, out, base.columns, self._touched)

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erfcinv, erfinv
@@ -77,8 +78,9 @@ class SparseVector:
 class LazyVector:
     """Known values at touched coordinates, N(0, std^2) not yet drawn at all others.
 
-    Supports what keeps the others i.i.d.: scaling, and adding a sparse vector. It is used up by
-    :meth:`hard_threshold`, because asking twice would draw the same coordinate twice.
+    Supports what keeps the others i.i.d.: scaling, and adding a sparse vector. Every operation uses it
+    up, because asking twice would draw the same coordinate twice. It owns the values of ``known``:
+    operations change them in place.
     """
 
     __array_ufunc__ = None  # let NumPy scalars defer to our operators
@@ -90,7 +92,12 @@ class LazyVector:
     @classmethod
     def noised(cls, value: SparseVector, std: float, noise: NoiseSource) -> LazyVector:
         """Add N(0, std^2) to every coordinate of ``value``, drawing only the touched ones."""
-        values = value.values + std * noise.normal(value.values.size) if std else value.values
+        if std:
+            values = noise.normal(value.values.size)
+            values *= std
+            values += value.values
+        else:
+            values = value.values.copy()
         return cls(SparseVector(value.indices, values, value.size, value.touched), std, noise)
 
     @property
@@ -99,9 +106,8 @@ class LazyVector:
         return self._known.size
 
     def __mul__(self, factor: float) -> LazyVector:
-        known = self._known
-        scaled = SparseVector(known.indices, known.values * factor, known.size, known.touched)
-        return self._replaced(scaled, self._std * abs(factor))
+        self._known.values[...] *= factor
+        return self._replaced(self._known, self._std * abs(factor))
 
     __rmul__ = __mul__
 
@@ -112,16 +118,15 @@ class LazyVector:
         return self * -1.0
 
     def __rsub__(self, other: SparseVector) -> LazyVector:
-        return (-self) + other
+        return -self + other
 
     def __add__(self, other: SparseVector) -> LazyVector:
         """Add a sparse vector; coordinates it touches for the first time are drawn now."""
         known = self._known
         head = other.indices.size
         if np.array_equal(known.indices[:head], other.indices):  # how executors lay out iterates
-            values = known.values.copy()
-            values[:head] += other.values
-            return self._replaced(SparseVector(known.indices, values, known.size, known.touched), self._std)
+            known.values[:head] += other.values
+            return self._replaced(known, self._std)
         return self._replaced(self._merged(other), self._std)
 
     def hard_threshold(self, count: int, kept: int = 0) -> SparseVector:
@@ -133,20 +138,17 @@ class LazyVector:
             raise InvalidInputError(f"Expected to keep at least one coordinate, got {count}.")
         self._spend()
         known, free = self._known, self.size - kept
-        always = known.indices >= free
-        if int(always.sum()) != kept:
+        always = np.flatnonzero(known.indices >= free) if kept else np.empty(0, dtype=np.int64)
+        if always.size != kept:
             raise InvalidInputError("Expected the coordinates that are always kept to be touched.")
-        magnitudes = np.where(always, -1.0, np.abs(known.values)) if kept else np.abs(known.values)
-        untouched = free - (known.indices.size - kept)
-        floor = kth_largest(magnitudes, count)
-        fresh = self._largest_untouched(floor, untouched, count)
-        chosen, survivors = merge_largest(magnitudes, floor, fresh, count)
+        large, floor = candidates(known, free, count)
+        fresh = self._largest_untouched(floor, free - (known.indices.size - kept), count)
+        chosen, survivors = merge_largest(np.abs(known.values[large]), fresh, count)
         where = self._positions(survivors, free)
         values = fresh[:survivors] * self._noise.signs(survivors)
-        if kept:
-            chosen = np.concatenate([chosen, np.flatnonzero(always)])
-        indices = np.concatenate([known.indices[chosen], where])
-        return SparseVector(indices, np.concatenate([known.values[chosen], values]), self.size)
+        held = np.concatenate([large[chosen], always])
+        indices = np.concatenate([known.indices[held], where])
+        return SparseVector(indices, np.concatenate([known.values[held], values]), self.size)
 
     def to_dense(self) -> Floats:
         """Draw everything."""
@@ -159,7 +161,8 @@ class LazyVector:
         wanted = min(count, untouched)
         if self._std == 0 or wanted <= 0:
             return np.empty(0)
-        return self._std * top_abs_normals(untouched, wanted, self._noise, floor / self._std)
+        likely = math.ceil(wanted * untouched / self.size)  # so many would win among equals
+        return self._std * top_abs_normals(untouched, wanted, self._noise, floor / self._std, likely)
 
     def _positions(self, survivors: int, free: int) -> Indices:
         """Draw ordered distinct positions outside the touched set, by rejection."""
@@ -169,12 +172,11 @@ class LazyVector:
             left = np.setdiff1d(np.arange(free), self._known.indices)
             return left[self._noise.distinct_order(left.size, survivors)]
         touched = self._known.touched or TouchMap.of(self._known.indices)
-        found, start = np.empty(survivors, dtype=np.int64), 0
-        taken = TouchMap.with_capacity(survivors)
+        taken, start = TouchMap.empty(np.empty(survivors, dtype=np.int64)), 0
         while start < survivors:
             draw = self._noise.integers(free, survivors - start + 8)
-            start = touched.collect_absent(draw, taken, found, start)
-        return found
+            start = touched.collect_absent(draw, taken, start)
+        return taken.columns
 
     def _merged(self, other: SparseVector) -> SparseVector:
         known = self._known
@@ -203,15 +205,18 @@ class LazyVector:
         self._spent = True
 
 
-def top_abs_normals(total: int, count: int, noise: NoiseSource, floor: float = -math.inf) -> Floats:
+def top_abs_normals(
+    total: int, count: int, noise: NoiseSource, floor: float = -math.inf, likely: int = 0
+) -> Floats:
     """Return the ``count`` largest of ``total`` i.i.d. ``|N(0,1)|``, decreasing, in O(count).
 
-    Stops early, with fewer, once a value falls below ``floor``: no later one could matter.
+    Stops early, with fewer, once a value falls below ``floor``: no later one could matter. The first
+    ``likely`` ones are drawn at once.
     """
     parts: list[Floats] = []
-    log_cdf, start, chunk = 0.0, 0, _FIRST_CHUNK
+    log_cdf, start, chunk = 0.0, 0, max(_FIRST_CHUNK, likely)
     while start < count:
-        stop = min(count, start + chunk)
+        stop = start + chunk if 2 * chunk < count - start else count
         steps = noise.exponential(stop - start) / (total - np.arange(start, stop))
         logs = log_cdf - np.cumsum(steps)
         parts.append(_abs_normal_quantile(logs))
@@ -244,43 +249,48 @@ def lazy_gumbel_top(
     return indices[best]
 
 
-def merge_largest(magnitudes: Floats, floor: float, fresh: Floats, count: int) -> tuple[Indices, int]:
-    """Return which of ``magnitudes`` and how many of the decreasing ``fresh`` are the ``count`` largest.
-
-    ``floor`` is the ``count``-th largest magnitude (or -inf): nothing below it can be chosen. Negative
-    magnitudes never are.
-    """
-    known = np.flatnonzero(magnitudes >= max(floor, 0.0))
-    both = np.concatenate([magnitudes[known], fresh])
+def merge_largest(magnitudes: Floats, fresh: Floats, count: int) -> tuple[Indices, int]:
+    """Return which of ``magnitudes`` and how many of the decreasing ``fresh`` are the ``count`` largest."""
+    both = np.concatenate([magnitudes, fresh])
     if count < both.size:
         best = np.argpartition(both, both.size - count)[both.size - count :]
     else:
         best = np.arange(both.size)
-    from_known = best < known.size
-    return known[best[from_known]], int(best.size - from_known.sum())
+    chosen = best[best < magnitudes.size]
+    return chosen, best.size - chosen.size
 
 
-def kth_largest(values: Floats, count: int) -> float:
-    """Return the ``count``-th largest value, -inf when there are fewer.
+def candidates(known: SparseVector, free: int, count: int) -> tuple[Indices, float]:
+    """Return where the ``count`` largest values below index ``free`` are, among few others.
 
-    A sample gives a threshold that leaves few candidates; the rare miss falls back to the full array.
+    Also a bound that ``count`` magnitudes reach, or -inf: none below it can be among the largest. A
+    sample gives the bound; where it is too high, all values are candidates.
     """
-    if count > values.size:
-        return -math.inf
-    stride = values.size // _SAMPLE
-    if stride > 1:
-        sample = values[::stride]
-        rank = min(sample.size, int(1.3 * count / stride) + 8)
-        few = values[values >= np.partition(sample, sample.size - rank)[sample.size - rank]]
-        values = few if few.size >= count else values
-    return float(np.partition(values, values.size - count)[values.size - count])
+    sample = np.abs(known.values[:: max(1, known.values.size // _SAMPLE)])
+    rank = int(1.3 * count * sample.size / max(1, known.values.size)) + 8
+    if rank < sample.size:
+        bound = float(np.partition(sample, sample.size - rank)[sample.size - rank])
+        large = _at_least(known.indices, known.values, free, bound)
+        if large.size >= count:
+            return large, bound
+    return _at_least(known.indices, known.values, free, 0.0), -math.inf
+
+
+@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+def _at_least(indices: Indices, values: Floats, free: int, bound: float) -> Indices:
+    """Return where values of size ``bound`` or more are, indices from ``free`` on left out."""
+    out, count = np.empty(values.size, dtype=np.int64), 0
+    for i in range(values.size):
+        out[count] = i
+        count += indices[i] < free and abs(values[i]) >= bound
+    return out[:count]
 
 
 def _abs_normal_quantile(log_cdf: Floats) -> Floats:
     """Return x with ``P(|Z| <= x) = exp(log_cdf)``, precise in both tails."""
     tail = -np.expm1(log_cdf)
-    near = tail < 0.5
-    out = np.empty_like(tail)
-    out[near] = erfcinv(tail[near])
-    out[~near] = erfinv(np.exp(log_cdf[~near]))
+    out = np.asarray(erfcinv(tail))
+    near_zero = tail > 0.5
+    if near_zero.any():
+        out[near_zero] = erfinv(np.exp(log_cdf[near_zero]))
     return math.sqrt(2.0) * out

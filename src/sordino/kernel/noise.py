@@ -112,12 +112,14 @@ class NoiseSource:
         """Draw each of ``population`` rows with probability ``rate`` by geometric skips, O(batch)."""
         mean = population * rate
         chunk = int(mean + 6 * math.sqrt(mean) + 16)
-        rows = np.full(1, -1, dtype=np.int64)
+        rows = self._skips(rate, chunk, population) - 1
         while rows[-1] < population:
-            # A skip beyond the end says no more than one just past it, and sums of those fit.
-            skips = np.minimum(self._generator().geometric(rate, size=chunk), population + 1)
-            rows = np.concatenate([rows, rows[-1] + np.cumsum(skips)])
-        return rows[1 : np.searchsorted(rows, population)]
+            rows = np.concatenate([rows, rows[-1] + self._skips(rate, chunk, population)])
+        return rows[: np.searchsorted(rows, population)]
+
+    def _skips(self, rate: float, count: int, population: int) -> NDArray[np.int64]:
+        # A skip beyond the end says no more than one just past it, and sums of those fit.
+        return np.minimum(self._generator().geometric(rate, size=count), population + 1).cumsum()
 
     def distinct_rows(self, population: int, size: int) -> NDArray[np.int64]:
         """Draw a uniform set of ``size`` distinct rows."""

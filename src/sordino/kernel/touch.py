@@ -8,86 +8,92 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-_EMPTY = -1
+_FREE = -1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True, eq=False)
 class TouchMap:
-    """Open addressing from column to slot: ``keys`` is -1 where free, ``slots`` counts insertions."""
+    """Open addressing from column to slot.
 
-    keys: NDArray[np.int64]
-    slots: NDArray[np.int32]
+    ``columns[slot]`` is the column; ``cells`` holds slots, -1 where free. Only cells are searched, so
+    they are kept small enough for the processor's cache.
+    """
 
-    @classmethod
-    def with_capacity(cls, entries: int) -> TouchMap:
-        """Return an empty map that stays at most half full."""
-        size = 1 << max(4, int(2 * max(entries, 1) - 1).bit_length())
-        return cls(np.full(size, _EMPTY, dtype=np.int64), np.empty(size, dtype=np.int32))
+    cells: NDArray[np.int32]
+    columns: NDArray[np.int64]
 
     @classmethod
-    def of(cls, indices: NDArray[np.int64]) -> TouchMap:
-        """Return the map of distinct ``indices``."""
-        touched = cls.with_capacity(indices.size)
-        touched.insert(indices)
+    def empty(cls, columns: NDArray[np.int64]) -> TouchMap:
+        """Return a map without columns that stays at most a quarter full when ``columns`` is filled."""
+        size = 1 << max(4, (4 * columns.size - 1).bit_length())
+        return cls(np.full(size, _FREE, dtype=np.int32), columns)
+
+    @classmethod
+    def of(cls, columns: NDArray[np.int64]) -> TouchMap:
+        """Return the map of distinct ``columns``, numbered in their order."""
+        touched = cls.empty(columns)
+        touched.insert(columns.size)
         return touched
 
-    def insert(self, indices: NDArray[np.int64]) -> None:
-        """Put distinct ``indices`` into an empty map, numbered in their order."""
-        _insert_all(self.keys, self.slots, indices)
+    def insert(self, count: int) -> None:
+        """Put the first ``count`` of the columns, which are distinct, into an empty map."""
+        _insert(self.cells, self.columns, count)
 
-    def contains(self, indices: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Tell which indices are in the map."""
-        out = np.empty(indices.size, dtype=np.bool_)
-        _contains(self.keys, indices, out)
+    def contains(self, asked: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Tell which columns are in the map."""
+        out = np.empty(asked.size, dtype=np.bool_)
+        _contains(self.cells, self.columns, asked, out)
         return out
 
-    def collect_absent(
-        self, draws: NDArray[np.int64], taken: TouchMap, found: NDArray[np.int64], start: int
-    ) -> int:
-        """Append to ``found[start:]``, in order, the draws found neither here nor in ``taken``."""
-        return int(_collect_absent(self.keys, taken.keys, draws, found, start))
+    def collect_absent(self, draws: NDArray[np.int64], taken: TouchMap, start: int) -> int:
+        """Append to the ``start`` columns of ``taken``, in order, the draws found in neither map.
+
+        Returns how many columns ``taken`` has then; it never gets more than it has room for.
+        """
+        return int(_collect_absent(self.cells, self.columns, taken.cells, taken.columns, draws, start))
 
 
 @numba.njit(inline="always")  # type: ignore[untyped-decorator]
-def find(keys: NDArray[np.int64], key: int) -> np.uint64:
-    """Return the cell of ``key``, or the free cell where it belongs."""
-    mask = np.uint64(keys.size - 1)
-    cell = ((np.uint64(key) * _GOLDEN) >> np.uint64(32)) & mask
-    while keys[cell] != key and keys[cell] != -1:
+def find(cells: NDArray[np.int32], columns: NDArray[np.int64], column: int) -> np.uint64:
+    """Return the cell of ``column``, or the free cell where it belongs."""
+    mask = np.uint64(cells.size - 1)
+    cell = ((np.uint64(column) * _GOLDEN) >> np.uint64(32)) & mask
+    while cells[cell] != _FREE and columns[cells[cell]] != column:
         cell = (cell + np.uint64(1)) & mask
     return cell
 
 
 @numba.njit(cache=True)  # type: ignore[untyped-decorator]
-def _insert_all(keys: NDArray[np.int64], slots: NDArray[np.int32], indices: NDArray[np.int64]) -> None:
-    for i in range(indices.size):
-        cell = find(keys, indices[i])
-        keys[cell] = indices[i]
-        slots[cell] = i
+def _insert(cells: NDArray[np.int32], columns: NDArray[np.int64], count: int) -> None:
+    for slot in range(count):
+        cells[find(cells, columns, columns[slot])] = slot
 
 
 @numba.njit(cache=True)  # type: ignore[untyped-decorator]
-def _contains(keys: NDArray[np.int64], indices: NDArray[np.int64], out: NDArray[np.bool_]) -> None:
-    for i in range(indices.size):
-        out[i] = keys[find(keys, indices[i])] == indices[i]
+def _contains(
+    cells: NDArray[np.int32], columns: NDArray[np.int64], asked: NDArray[np.int64], out: NDArray[np.bool_]
+) -> None:
+    for i in range(asked.size):
+        out[i] = cells[find(cells, columns, asked[i])] != _FREE
 
 
 @numba.njit(cache=True)  # type: ignore[untyped-decorator]
 def _collect_absent(
-    keys: NDArray[np.int64],
+    cells: NDArray[np.int32],
+    columns: NDArray[np.int64],
+    taken_cells: NDArray[np.int32],
     taken: NDArray[np.int64],
     draws: NDArray[np.int64],
-    found: NDArray[np.int64],
     start: int,
 ) -> int:
     for i in range(draws.size):
-        if start == found.size:
+        if start == taken.size:
             break
         draw = draws[i]
-        cell = find(taken, draw)
-        if taken[cell] == -1 and keys[find(keys, draw)] != draw:
-            taken[cell] = draw
-            found[start] = draw
+        cell = find(taken_cells, taken, draw)
+        if taken_cells[cell] == _FREE and cells[find(cells, columns, draw)] == _FREE:
+            taken[start] = draw
+            taken_cells[cell] = start
             start += 1
     return start

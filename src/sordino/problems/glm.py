@@ -111,13 +111,14 @@ def weighted(residual: Floats, weights: Floats | None) -> Floats:
 
 def clip_residuals(residual: Floats, norms: Floats, clip: float) -> Floats:
     """Scale residuals (one or several per record) so that ``||residual|| * norm <= clip``."""
+    if clip == 0:
+        return np.zeros_like(residual)
     with np.errstate(over="ignore", invalid="ignore"):
         size = _joint(residual) * norms
+        factor = clip * _SAFETY / np.maximum(size, clip * _SAFETY)
     finite = np.isfinite(size)
-    factor = np.zeros_like(size)
-    np.divide(clip * _SAFETY, size, out=factor, where=finite & (size > clip * _SAFETY))
-    factor[finite & (size <= clip * _SAFETY)] = 1.0
     if not finite.all():  # a record whose gradient is not a number contributes zero
+        factor[~finite] = 0.0
         residual = np.where(finite if residual.ndim == 1 else finite[:, None], residual, 0.0)
     return residual * (factor if residual.ndim == 1 else factor[:, None])
 
