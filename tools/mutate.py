@@ -2,8 +2,9 @@
 
 Each worker owns a copy of the tree without history, puts one mutant at a time into it and runs the
 tests mapped to the changed module. A mutant inside an ordinary function is judged in a fork of a
-session that has collected the tests (nursery.py); any other one is imported afresh, after the heavy
-imports. A mutant that survives needs a written reason in mutation_survivors.toml.
+session that has collected the tests (nursery.py). Any other one is imported afresh, after the heavy
+imports, and so is one that survived: tests may hold what was computed on import. A mutant that
+survives that too needs a written reason in mutation_survivors.toml.
 
     python tools/mutate.py --only kernel/noise --sample 50
     python tools/mutate.py --shard 1/4
@@ -134,7 +135,7 @@ def _survivors(root: Path, chosen: list[Mutant], reasons: list[dict], jobs: int)
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         context = multiprocessing.get_context("fork")
         counter = context.Value("i", 0)
-        start = (root, Path(folder), counter, len(chosen))
+        start = (root, Path(folder), counter, len(chosen), explained)
         with context.Pool(jobs, _start_worker, start) as pool:
             for batch in pool.imap_unordered(_judge, _batches(chosen, jobs)):
                 verdicts += batch
@@ -161,12 +162,14 @@ def _batches(chosen: list[Mutant], jobs: int) -> list[list[Mutant]]:
 _here: Path  # this worker's copy of the tree
 _counter: multiprocessing.sharedctypes.Synchronized  # mutants judged by all workers
 _total: int
+_explained: set[tuple[str, ...]]  # the keys of the written reasons
 _screen = os.dup(1)  # where verdicts are shown, also by a process whose output pytest captures
 
 
-def _start_worker(root: Path, folder: Path, counter, total: int) -> None:
-    global _here, _counter, _total
+def _start_worker(root: Path, folder: Path, counter, total: int, explained: set) -> None:
+    global _here, _counter, _total, _explained
     _here, _counter, _total = Path(tempfile.mkdtemp(dir=folder)), counter, total
+    _explained = explained
     for name in ("src", "tests", "tools"):
         if (root / name).exists():
             shutil.copytree(root / name, _here / name, ignore=IGNORED)
@@ -189,6 +192,7 @@ def _judge(batch: list[Mutant]) -> list[Verdict]:
     file = batch[0].file
     inside = changeable((_here / file).read_bytes(), batch)
     verdicts = _judge_in_a_nursery(file, inside) if inside else []
+    verdicts = [v for v in verdicts if not v.survived or v.mutant.key in _explained]
     judged = {v.mutant for v in verdicts}
     outside = [m for m in batch if m not in judged]
     return verdicts + (_judge_afresh(file, outside) if outside else [])
@@ -200,7 +204,8 @@ def _judge_in_a_nursery(file: str, inside: dict[Mutant, str]) -> list[Verdict]:
     order = list(inside)
 
     def report(mutant: Mutant, survived: bool, seconds: float) -> None:
-        _show(Verdict(mutant, survived, seconds))
+        if not survived or mutant.key in _explained:
+            _show(Verdict(mutant, survived, seconds))
         with found.open("a") as lines:
             lines.write(json.dumps([order.index(mutant), survived, seconds]) + "\n")
 
