@@ -40,6 +40,24 @@ def test_formula_gives_the_printed_number(value, expected):
     assert value == pytest.approx(expected, rel=3e-3)
 
 
+BY_HAND = {  # 20 digits of mpmath, cut; a delta near 1 tells ln(1/delta) from ln(1 + 1/delta)
+    "srm_contribution": (paper.srm_contribution(2.0, 5.0, 0.3), 4.1),
+    "mpc_gradient_table": (paper.mpc_gradient_table(0.4, steps=9), 10.606601717798),
+    "mpc_output_pure_epsilon": (paper.mpc_output_pure_epsilon(0.4, features=1), 0.4),
+    "truncated_mean": (paper.truncated_mean(0.4, 0.05), 12.686362411795),
+    "sco": (paper.sco(0.4, 0.05, steps=6), 224.716172883899),
+    "peeling": (paper.peeling(0.4, 0.05, sparsity=3), 84.792437496097),
+    "frank_wolfe": (paper.frank_wolfe(0.4, 0.05, steps=7), 32.380646932140),
+    "mod_sulq": (paper.mod_sulq(0.4, 0.05, features=3), 31.786106600758),
+}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_formula_gives_the_number_computed_by_hand(name):
+    value, expected = BY_HAND[name]
+    assert value == pytest.approx(expected, rel=1e-12)
+
+
 def test_scsg_gives_anchor_and_correction():
     both = paper.scsg_ht(2, 1e-5, population=N, anchor_batch=2024, batch_size=20, epochs=10)
     assert both == pytest.approx((142.327, 0.3516), rel=1e-3)  # S5
