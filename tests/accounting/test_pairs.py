@@ -85,6 +85,44 @@ def test_a_gaussian_grid_ends_where_its_tail_is_negligible(mu):
     assert 1e-24 < math.exp(tails.q_below[0]) < 1e-20
 
 
+WINDOWS = {
+    **{name: PAIRS[name] for name in ("removed gaussian", "added gaussian", "replaced", "fixed size")},
+    "replaced with much noise": replaced(0.02, 2.5),
+    "mixture": PAIRS["mixture"],
+    "mixture with much noise": mixture((0.2, 2.0), (0.7, 0.3), 2.5),
+}
+
+
+@pytest.mark.parametrize("pair", WINDOWS.values(), ids=WINDOWS)
+def test_every_window_reaches_as_far_as_that_of_a_gaussian_and_not_much_farther(pair):
+    tails = pair.tails(np.array([pair.low, pair.high]))
+    outside = np.exp([tails.p_above[1], tails.q_below[0]]) / stats.norm.sf(9.9)
+    assert outside.max() <= 1 + 1e-9
+    assert outside.min() > 0.03
+
+
+@pytest.mark.parametrize(
+    ("pair", "p_likely", "q_likely"),
+    [
+        (laplace_pair(1.3), 1 / 2, math.exp(-1.3) / 2),
+        (response_pair(1.3), 1 / (1 + math.exp(-1.3)), 1 / (1 + math.exp(1.3))),
+    ],
+)
+def test_an_atom_does_not_lie_above_its_own_loss(pair, p_likely, q_likely):
+    tails = pair.tails(np.array([-1.3, 1.3]))
+    np.testing.assert_allclose(np.exp(tails.p_above), [1 - q_likely, 0], rtol=1e-12)
+    np.testing.assert_allclose(np.exp(tails.p_below), [q_likely, 1], rtol=1e-12)
+    np.testing.assert_allclose(np.exp(tails.q_above), [1 - p_likely, 0], rtol=1e-12)
+    np.testing.assert_allclose(np.exp(tails.q_below), [p_likely, 1], rtol=1e-12)
+
+
+def test_a_probability_that_rounding_pushes_beyond_one_is_one():
+    """(1 - 0.1) + 0.1 in logarithms is 3e-17, not 0."""
+    tails = fixed_size(0.1, 1.7).tails(np.array([-70.0, 70.0]))
+    np.testing.assert_allclose(np.exp(tails.p_above), [1, 0], atol=1e-15)
+    np.testing.assert_allclose(np.exp(tails.q_below), [0, 1], atol=1e-15)
+
+
 NORMAL = stats.norm.pdf
 REFERENCES = {
     "gaussian": (lambda x: NORMAL(x, 0.7), NORMAL),
