@@ -44,7 +44,7 @@ def test_the_minimiser_of_a_quadratic_is_gaussian_with_the_noise_of_the_tilt():
 
 @pytest.mark.statistical
 def test_the_error_of_the_minimiser_is_covered_by_output_noise():
-    found = drawn(TiltedObjective(1.7), Quadratic(1e12, 0.0, 0.4), 0.6)
+    found = drawn(TiltedObjective(1.7, jacobian=0.0), Quadratic(1e12, 0.0, 0.4), 0.6)
     std = OUTPUT_MULTIPLE * 1.7 * 0.4
     assert stats.kstest(found, stats.norm(0, std).cdf).pvalue > 1e-4
     for wrong in (2 / 3, 3 / 2):
@@ -59,7 +59,7 @@ def test_the_event_is_the_line_of_the_proof_and_a_little_gaussian(relation, mean
     tilt, output = TiltedObjective(4.0, jacobian=0.3).event(relation).events
     assert tilt == dp.ZCDpEvent(rho=0.5 / 16, xi=0.3 + mean / 4)
     assert output == dp.GaussianDpEvent(4.0 * OUTPUT_MULTIPLE * relation.contributions)
-    assert TiltedObjective(4.0).rho() == 0.5
+    assert TiltedObjective(4.0, jacobian=0.3).rho() == 0.5
 
 
 @pytest.mark.parametrize(
@@ -91,19 +91,44 @@ def test_an_attack_on_the_tilt_stays_below_the_claim_and_convicts_a_third_of_the
     """Neighbours: one record with gradient 0.6 everywhere (a linear loss), present or not."""
 
     def proven(multiplier):
-        mechanism = TiltedObjective(multiplier)
+        mechanism = TiltedObjective(multiplier, jacobian=0.0)
         pair = [drawn(mechanism, Quadratic(2.5, c), 0.6, seed=seed) for c, seed in ((0.6, 1), (0.0, 2))]
         return lower_bound(*pair, 0.1)
 
-    claim = certify(TiltedObjective(1.5).event(Relation.ADD_REMOVE), 0.1, Relation.ADD_REMOVE).epsilon
+    event = TiltedObjective(1.5, jacobian=0.0).event(Relation.ADD_REMOVE)
+    claim = certify(event, 0.1, Relation.ADD_REMOVE).epsilon
     assert 0 < proven(1.5) <= claim
     assert proven(0.5) > claim
 
 
-def test_no_noise_is_not_private_and_a_bad_bound_is_refused():
-    assert TiltedObjective(0.0).event(Relation.ADD_REMOVE) == dp.NonPrivateDpEvent()
+def test_the_output_noise_costs_a_900th_of_the_tilt():
+    tilt, output = TiltedObjective(1.7, jacobian=0.0).event(Relation.ADD_REMOVE).events
+    assert 0.5 / output.noise_multiplier**2 == pytest.approx(tilt.rho / 900)
+
+
+def test_both_draws_are_added_one_after_the_other():
+    task, noise = Quadratic(2.5, 0.8, 0.4, size=3), NoiseSource.seeded_not_private(3)
+    tilt, error = 1.7 * 0.6 * noise.normal(3), 30 * 1.7 * 0.4 * noise.normal(3)
+    found = TiltedObjective(1.7, jacobian=0.1).privatise(task, 0.6, NoiseSource.seeded_not_private(3))
+    np.testing.assert_allclose(found, (0.8 - tilt) / 2.5 + error)
+
+
+def test_no_noise_is_not_private():
+    assert TiltedObjective(0.0, jacobian=0.3).event(Relation.ADD_REMOVE) == dp.NonPrivateDpEvent()
     with pytest.raises(PlanError):
-        TiltedObjective().event(Relation.ADD_REMOVE)
+        TiltedObjective(jacobian=0.3).event(Relation.ADD_REMOVE)
+
+
+def test_the_bound_on_the_determinants_is_declared_and_finite():
+    with pytest.raises(TypeError, match="jacobian"):
+        TiltedObjective(1.7)
     for bound in (-0.1, math.inf, math.nan):
-        with pytest.raises(InvalidInputError):
+        with pytest.raises(InvalidInputError, match="log determinants"):
             TiltedObjective(jacobian=bound)
+    assert TiltedObjective(jacobian=0.0).jacobian == 0.0
+
+
+@pytest.mark.parametrize("facts", [{"multiplier": -0.1}, {"multiplier": math.inf}, {"relative": 0.0}])
+def test_a_tilt_that_is_no_noise_level_is_refused(facts):
+    with pytest.raises(InvalidInputError, match="noise"):
+        TiltedObjective(jacobian=0.3, **facts)

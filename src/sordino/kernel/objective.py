@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -50,7 +50,7 @@ class TiltedObjective(Additive):
     """
 
     norms: ClassVar[tuple[Norm, ...]] = (Norm.L2,)
-    jacobian: float = 0.0
+    jacobian: float = field(kw_only=True)  # no default: forgotten, it would come for free
 
     def __post_init__(self) -> None:
         super().__post_init__()
