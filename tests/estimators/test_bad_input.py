@@ -23,6 +23,8 @@ PARAMETERS = {
     "delta text": {"delta": "small"},
     "data_norm missing": {"data_norm": None},
     "data_norm zero": {"data_norm": 0.0},
+    "data_norm in words": {"data_norm": "1"},
+    "data_norm a flag": {"data_norm": True},
     "data_norm nan": {"data_norm": float("nan")},
     "data_norm inf": {"data_norm": float("inf")},
     "n_nonzero_coefs negative": {"n_nonzero_coefs": -2},

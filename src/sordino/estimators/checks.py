@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from sordino.errors import InvalidInputError, InvalidTypeError
 
@@ -44,10 +44,9 @@ def remember(estimator: Any, parameters: Mapping[str, Any]) -> None:
 
 def check_positive(name: str, value: Any, remedy: str) -> float:
     """Return ``value`` as a positive finite float."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise InvalidInputError(f"Expected {name} > 0, got {type(value).__name__}. {remedy}") from None
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InvalidInputError(f"Expected {name} > 0, got {type(value).__name__}. {remedy}")
+    number = float(value)
     if not 0 < number < np.inf:
         raise InvalidInputError(f"Expected {name} > 0, got {number:g}. {remedy}")
     return number
@@ -119,3 +118,17 @@ def class_weights(declared: Any, classes: np.ndarray) -> np.ndarray | None:
     if not np.all((weights > 0) & np.isfinite(weights)):
         raise InvalidInputError("Expected every class_weight to be a positive number.")
     return weights / weights.max()  # a weight above one would only be clipped away again
+
+
+def record_weights(declared: Any, X: Any, bound: Any) -> np.ndarray | None:
+    """Return each record's weight as a share of the declared bound, at which it is clipped."""
+    if declared is None:
+        return None
+    bound = check_positive("weight_bound", bound, "Pass a public bound on the weights; never their maximum.")
+    try:
+        weights = _check_sample_weight(declared, X, dtype=np.float64, ensure_non_negative=True)
+    except (ValueError, TypeError):
+        raise InvalidInputError(
+            f"Expected sample_weight as one finite number >= 0 for each of the {X.shape[0]} rows."
+        ) from None
+    return np.minimum(weights / bound, 1.0)

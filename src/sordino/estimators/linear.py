@@ -68,6 +68,7 @@ class LogisticRegression(_Dense, LinearClassifier):
     smoothing : the strength of Laplacian smoothing over neighbouring columns; None leaves it to the solver.
     classes : the class labels; None takes those seen, which the report lists as assumed public.
     class_weight : declared weights of the classes, a dict; they scale the losses before the clip.
+    weight_bound : ``sample_weight`` is clipped to this public bound and divided by it.
     fit_intercept : add a constant column.
     relation : ``"add-remove"`` (n is public) or ``"replace-one"``.
     sampling : ``"poisson"`` or ``"fixed"`` (replace-one only) mini-batches.
@@ -108,6 +109,7 @@ class LogisticRegression(_Dense, LinearClassifier):
         smoothing: float | None = None,
         classes: Any = None,
         class_weight: Any = None,
+        weight_bound: float = 1.0,
         fit_intercept: bool = True,
         relation: str = "add-remove",
         sampling: str = "poisson",
@@ -152,6 +154,7 @@ class LinearRegression(_Dense, LinearRegressor):
         solver: str = "auto",
         data_norm: float = 1.0,
         target_bound: float = 1.0,
+        weight_bound: float = 1.0,
         penalty: str | None = None,
         alpha: float = 1e-3,
         smoothing: float | None = None,

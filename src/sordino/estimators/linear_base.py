@@ -19,6 +19,7 @@ from sordino.estimators.checks import (
     check_positive,
     class_weights,
     encode_labels,
+    record_weights,
 )
 from sordino.estimators.fitting import Budget, run_privately
 from sordino.estimators.paper import paper_noise
@@ -71,7 +72,6 @@ class LinearModel(BaseEstimator):
         public: tuple[str, ...],
         weights: np.ndarray | None = None,
         groups: Any = None,
-        weight_bound: float = 1.0,
     ) -> np.ndarray:
         executor: Any = LocalExecutor(
             X, targets, _data_norm(self.data_norm), 1.0 if self.fit_intercept else 0.0, weights
@@ -80,7 +80,7 @@ class LinearModel(BaseEstimator):
             executor = GroupedExecutor(executor, groups)
         n = executor.population
         budget = Budget.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
-        problem = replace(self._problem((n, X.shape[1]), loss, outputs, budget), weight_bound=weight_bound)
+        problem = self._problem((n, X.shape[1]), loss, outputs, budget)
         if groups is not None:
             problem = replace(problem, unit="person")
         self._check_weighting(weights is not None, groups is not None)
@@ -147,6 +147,18 @@ class LinearModel(BaseEstimator):
             self.random_state,
         )
 
+    def _weights(self, declared: Any, X: Any, by_class: np.ndarray | None = None) -> np.ndarray | None:
+        """Return the weight of each record, at most one, or None where all are one."""
+        own = record_weights(declared, X, self.weight_bound)
+        if own is None or by_class is None:
+            return by_class if own is None else own
+        return own * by_class
+
+    def _said_of(self, sample_weight: Any) -> tuple[str, ...]:
+        if sample_weight is None:
+            return ()
+        return (f"weight_bound = {float(self.weight_bound):g} (sample weights are clipped to it)",)
+
     def _decision(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         X = check_data(self, X, reset=False)
@@ -167,11 +179,13 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         tags.classifier_tags.poor_score = True  # a few dozen rows cannot be learnt from privately
         return tags
 
-    def fit(self, X: Any, y: Any, *, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
         """Fit the model; the budget is spent here.
 
-        With ``groups``, the owner of each row, the unit of privacy is a person: the summed contribution of
-        a person is clipped, persons are sampled, and the number of persons is public.
+        ``sample_weight`` scales the losses before the clip, as shares of ``weight_bound``: a weight is part
+        of its record, and no record can move more than one of full weight. With ``groups``, the owner of
+        each row, the unit of privacy is a person: the summed contribution of a person is clipped, persons
+        are sampled, and the number of persons is public.
         """
         X, y = check_data(self, X, y)
         codes, self.classes_, said = encode_labels(y, self.classes)
@@ -179,9 +193,9 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         two = self.classes_.size == 2
         targets = 2.0 * codes - 1.0 if two else codes.astype(float)
         loss, outputs = ("logistic", 1) if two else ("multinomial", self.classes_.size)
-        rows = None if weights is None else weights[codes]
-        bound = 1.0 if weights is None else float(weights.max())  # of the declared ones, not of the rows
-        w = np.atleast_2d(self._fit(X, targets, loss, outputs, (said,), rows, groups, bound))
+        rows = self._weights(sample_weight, X, None if weights is None else weights[codes])
+        public = (said, *self._said_of(sample_weight))
+        w = np.atleast_2d(self._fit(X, targets, loss, outputs, public, rows, groups))
         self.coef_ = np.ascontiguousarray(w[:, : X.shape[1]])
         self.intercept_ = w[:, -1].copy() if self.fit_intercept else np.zeros(len(w))
         return self
@@ -218,8 +232,8 @@ class LinearRegressor(RegressorMixin, LinearModel):
         tags.regressor_tags.poor_score = True  # a few dozen rows cannot be learnt from privately
         return tags
 
-    def fit(self, X: Any, y: Any, *, groups: Any = None) -> Self:
-        """Fit the model; the budget is spent here. ``groups`` as for the classifier."""
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
+        """Fit the model; the budget is spent here. ``sample_weight`` and ``groups`` as for the classifier."""
         X, y = check_data(self, X, y, y_numeric=True)
         bound = check_positive(
             "target_bound",
@@ -227,7 +241,9 @@ class LinearRegressor(RegressorMixin, LinearModel):
             "Pass a public bound on |y| (targets are clipped to it); computing it from y would leak.",
         )
         targets = np.clip(y.astype(float), -bound, bound)
-        w = self._fit(X, targets, "squared", 1, (f"target_bound = {bound:g}",), groups=groups)
+        rows = self._weights(sample_weight, X)
+        public = (f"target_bound = {bound:g}", *self._said_of(sample_weight))
+        w = self._fit(X, targets, "squared", 1, public, rows, groups)
         self.coef_ = w[: X.shape[1]].copy()
         self.intercept_ = float(w[-1]) if self.fit_intercept else 0.0
         return self

@@ -50,6 +50,7 @@ class SparseLogisticRegression(_Sparse, LinearClassifier):
     data_norm : rows are clipped to this Euclidean norm; a public bound, never the data's own maximum.
     classes : the class labels; None takes those seen, which the report lists as assumed public.
     class_weight : declared weights of the classes, a dict; they scale the losses before the clip.
+    weight_bound : ``sample_weight`` is clipped to this public bound and divided by it.
     fit_intercept : add a coefficient that is never thresholded.
     ridge : weight of the squared norm, outside the clip and so free.
     relation : ``"add-remove"`` (n is public) or ``"replace-one"``.
@@ -91,6 +92,7 @@ class SparseLogisticRegression(_Sparse, LinearClassifier):
         data_norm: float = 1.0,
         classes: Any = None,
         class_weight: Any = None,
+        weight_bound: float = 1.0,
         fit_intercept: bool = True,
         ridge: float = 0.0,
         relation: str = "add-remove",
@@ -137,6 +139,7 @@ class SparseLinearRegression(_Sparse, LinearRegressor):
         solver: str = "auto",
         data_norm: float = 1.0,
         target_bound: float = 1.0,
+        weight_bound: float = 1.0,
         fit_intercept: bool = True,
         ridge: float = 0.0,
         relation: str = "add-remove",

@@ -109,12 +109,14 @@ class SizeCounts(ClippedSum):
     def quantile(self, counts: Floats, share: float, noise: float) -> float:
         """Return the size below which about ``share`` of the noisy counts lie.
 
-        Counts within three noise levels of zero are noise. Free: it reads released counts only.
+        The lowest count is of zeros, which have no size: where most targets are zero, the others set the
+        unit. Counts within three noise levels of zero are noise. Free: it reads released counts only.
         """
-        kept = np.where(counts > 3 * noise, counts, 0.0)
+        sized = counts[1:]
+        kept = np.where(sized > 3 * noise, sized, 0.0)
         if not kept.any():
-            kept = np.where(counts == counts.max(), 1.0, 0.0)
-        first = int(np.argmax(np.cumsum(kept) >= share * kept.sum()))
+            kept = np.where(sized == sized.max(), 1.0, 0.0)
+        first = 1 + int(np.argmax(np.cumsum(kept) >= share * kept.sum()))
         return float(2.0 ** (first / self.cells + _LOWEST))
 
 
