@@ -6,9 +6,19 @@ import numpy as np
 import pytest
 from dp_accounting import gaussian_mechanism
 from dp_accounting.pld import privacy_loss_distribution as dp_pld
+from scipy import optimize, stats
 from tests.accounting.test_pairs import PAIRS, hockey_stick
 
-from sordino.accounting.loss import ROUNDING, TAIL, GridLoss, compose, discretise
+from sordino.accounting.loss import (
+    ROUNDING,
+    TAIL,
+    GridLoss,
+    _log_moment,
+    _variance,
+    _window,
+    compose,
+    discretise,
+)
 from sordino.accounting.pairs import (
     added,
     gaussian_pair,
@@ -65,6 +75,8 @@ def test_losses_above_the_grid_are_infinite_not_forgotten():
     grid = discretise(pair, 0.1)
     assert grid.infinite == pytest.approx(hockey_stick(pair, 1.0), rel=1e-9)
     assert grid.probabilities.sum() + grid.infinite == pytest.approx(1, abs=1e-12)
+    for epsilon in grid.losses[grid.losses > 0]:
+        assert grid.delta(epsilon) == pytest.approx(hockey_stick(pair, epsilon), rel=1e-9)
 
 
 def test_losses_below_the_grid_are_rounded_up():
@@ -183,6 +195,7 @@ def test_epsilon_is_zero_when_even_that_is_enough_and_infinite_when_nothing_is()
     assert grid.epsilon(0.9) == 0
     assert grid.epsilon(0.01) == math.inf
     assert grid.epsilon(0.02) == pytest.approx(0.3)
+    assert GridLoss(0.1, -3, np.array([0.75]), 0.25).epsilon(0.25) == 0
 
 
 def test_losses_of_a_thousand_are_read_off_without_overflow():
@@ -190,3 +203,82 @@ def test_losses_of_a_thousand_are_read_off_without_overflow():
     exact = gaussian_mechanism.get_epsilon_gaussian(1 / 40, 1e-6)
     assert grid.epsilon(1e-6) == pytest.approx(exact, rel=1e-4)
     assert grid.epsilon(1e-6) >= exact - 1e-9
+
+
+def test_the_grid_covers_the_losses_between_its_first_and_last_point():
+    grid = discretise(response_pair(0.8), 0.25)
+    np.testing.assert_allclose(grid.losses, np.arange(-4, 5) / 4)
+
+
+def test_cells_without_losses_stay_empty():
+    grid = discretise(response_pair(0.5)._replace(low=-2.0, high=2.0), 0.25)
+    likely = 1 / (1 + math.exp(-0.5))
+    np.testing.assert_allclose(grid.losses[grid.probabilities > 1e-15], [-0.5, 0.5])
+    np.testing.assert_allclose(grid.probabilities[[6, 10]], [1 - likely, likely], rtol=1e-9)
+
+
+@pytest.mark.parametrize("delta", [0.05, 0.2])
+def test_epsilon_below_the_first_loss_counts_every_loss(delta):
+    grid = GridLoss(0.1, 5, np.array([0.3, 0.2]), 0.01)
+    tilted = 0.3 * math.exp(-0.5) + 0.2 * math.exp(-0.6)
+    assert 0 < grid.epsilon(delta) < 0.5
+    assert grid.epsilon(delta) == pytest.approx(math.log((0.51 - delta) / tilted), rel=1e-12)
+
+
+def test_epsilon_inside_the_first_cell_is_found():
+    grid = GridLoss(0.1, 0, np.array([0.4, 0.6]), 0.0)
+    assert grid.epsilon(0.05) == pytest.approx(0.1 + math.log(0.55 / 0.6), rel=1e-12)
+
+
+# ----------------------------------------- windows: sums of two-point losses are binomial
+
+SMALL = GridLoss(0.1, -1, np.array([0.7, 0.3]), 0.0)
+
+
+@pytest.mark.parametrize("count", [4, 6])  # 5 bins are a length of fast transforms, 7 are not
+def test_a_small_composition_is_the_exact_convolution(count):
+    total = compose([(SMALL, count)], BINS)
+    assert total.start == -count
+    expected = stats.binom.pmf(np.arange(count + 1), count, 0.3)
+    np.testing.assert_allclose(total.probabilities, expected, rtol=1e-12)
+    assert total.infinite == pytest.approx(TAIL + count * ROUNDING)
+
+
+def test_the_log_moment_is_that_of_the_composed_loss():
+    logs = [(np.log([0.7, 0.3]), -1, 4), (np.log([0.2, 0.3, 0.5]), 2, 3)]
+    for order in (0.4, -0.4):
+        one = 0.7 * math.exp(-order) + 0.3
+        other = 0.2 * math.exp(2 * order) + 0.3 * math.exp(3 * order) + 0.5 * math.exp(4 * order)
+        assert _log_moment(logs, order) == pytest.approx(4 * math.log(one) + 3 * math.log(other))
+
+
+def test_the_variance_is_that_of_the_loss_in_bins():
+    assert _variance(SMALL) == pytest.approx(0.3 * 0.7)
+    assert _variance(GridLoss(0.1, 7, np.array([0.2, 0.3, 0.5]), 0.0)) == pytest.approx(0.61)
+
+
+@pytest.mark.parametrize(("rate", "count"), [(0.3, 1000), (0.01, 5000), (0.95, 2000)])
+def test_the_window_is_nearly_the_best_chernoff_bound_and_never_inside_of_it(rate, count):
+    low, high = _window([(GridLoss(0.1, -1, np.array([1 - rate, rate]), 0.0), count)])
+    room, mean = math.log(2 / TAIL), count * rate
+
+    def best(side):
+        def bound(t):
+            return (count * math.log1p(rate * math.expm1(side * t)) + room) / t
+
+        return optimize.minimize_scalar(bound, bounds=(1e-4, 20), method="bounded").fun
+
+    up, down = min(best(1), count) - mean, min(best(-1), 0) + mean
+    assert up - 1e-6 <= high + count - mean < 1.07 * up + 1
+    assert down - 1e-6 <= mean - low - count < 1.07 * down + 1
+    binomial = stats.binom(count, rate)
+    assert binomial.sf(high + count) + binomial.cdf(low + count - 1) < TAIL
+
+
+def test_what_is_charged_for_rounding_is_what_a_float_resolves_and_more_than_is_lost():
+    assert np.finfo(float).eps == ROUNDING
+    for count in (1000, 20000):
+        total = compose([(SMALL, count)], BINS)
+        exact = stats.binom.pmf(np.arange(total.probabilities.size) + total.start + count, count, 0.3)
+        lost = np.cumsum((exact - total.probabilities)[::-1])
+        assert lost.max() < 0.5 * ROUNDING * count

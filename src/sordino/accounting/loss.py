@@ -54,7 +54,7 @@ class GridLoss:
             return math.inf
         if self.delta(0.0) <= delta:
             return 0.0
-        low, high = 0, max(self.start + self.probabilities.size, 1)  # bins: delta(low) > delta
+        low, high = 0, self.start + self.probabilities.size  # bins: delta(low) > delta >= delta(high)
         while high - low > 1:
             middle = (low + high) // 2
             if self.delta(middle * self.interval) > delta:
@@ -65,8 +65,8 @@ class GridLoss:
 
     def _inside(self, cell: int, delta: float) -> float:
         """Solve ``mass - e^(epsilon - left) * tilted = delta`` in the cell that starts at ``left``."""
-        left, tail = cell * self.interval, self.probabilities[max(cell + 1 - self.start, 0) :]
-        gap = left - self.losses[-tail.size :] if tail.size else np.empty(0)
+        left, first = cell * self.interval, max(cell + 1 - self.start, 0)
+        tail, gap = self.probabilities[first:], left - self.losses[first:]
         mass, tilted = self.infinite + float(tail.sum()), float(np.dot(tail, np.exp(gap)))
         return left + min(max(math.log((mass - delta) / tilted), 0.0), self.interval)
 
@@ -130,8 +130,8 @@ def _window(parts: Sequence[tuple[GridLoss, int]]) -> tuple[int, int]:
     variance = sum(count * _variance(part) for part, count in parts)
     if variance == 0:
         return low, high
-    centre = math.sqrt(2 * math.log(2 / TAIL) / variance)  # the best order of a Gaussian, in bins
     room = math.log(2 / TAIL)
+    centre = math.sqrt(2 * room / variance)  # the best order of a Gaussian, in bins
     logs = [(_log(part.probabilities), part.start, count) for part, count in parts]
     for order in centre * 2.0 ** np.arange(-10, 2):  # rare large losses call for small orders
         high = min(high, math.ceil((_log_moment(logs, order) + room) / order))
@@ -143,7 +143,7 @@ def _variance(part: GridLoss) -> float:
     """Return the variance of the finite loss in bins."""
     index = np.arange(part.probabilities.size)
     mean = float(np.dot(part.probabilities, index))
-    return max(float(np.dot(part.probabilities, (index - mean) ** 2)), 0.0)
+    return float(np.dot(part.probabilities, (index - mean) ** 2))
 
 
 def _log_moment(logs: Sequence[tuple[FloatArray, int, int]], order: float) -> float:
