@@ -118,6 +118,10 @@ def test_noise_is_added_to_the_value():
     for kind, draw in ((Gaussian, "normal"), (Laplace, "laplace")):
         out = kind(MULTIPLIER).privatise(value, SENSITIVITY, source(39))
         np.testing.assert_allclose(out, value + SCALE * getattr(source(39), draw)(4))
+    again, out = source(39), NormGamma(MULTIPLIER).privatise(value, SENSITIVITY, source(39))
+    direction = again.normal(4)
+    radius = SCALE * again.gamma(4.0)
+    np.testing.assert_allclose(out, value + radius * direction / np.sqrt((direction**2).sum()))
 
 
 @pytest.mark.parametrize("kind", ALL)
