@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
 from tests.accounting.helpers import (
@@ -20,6 +21,8 @@ from tests.accounting.helpers import (
 from sordino.accounting import pld
 from sordino.accounting.conversions import gaussian_epsilon
 from sordino.accounting.leaves import Leaf, flatten
+from sordino.accounting.loss import discretise
+from sordino.accounting.pairs import gaussian_pair, laplace_pair
 from sordino.accounting.pld import leaf_pairs, pld_epsilon, supports
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel.events import PureDpEvent
@@ -94,6 +97,17 @@ def test_the_worse_direction_counts(monkeypatch):
     assert both == max(single) > min(single)
 
 
+@pytest.mark.parametrize("worse", [0, 1])
+def test_the_worse_direction_counts_also_next_to_a_leaf_that_has_only_one(monkeypatch, worse):
+    mild, strong = gaussian_pair(0.3), gaussian_pair(0.9)
+    both = (mild, strong) if worse else (strong, mild)
+    table = {1: both, 2: (laplace_pair(0.01),)}
+    monkeypatch.setattr(pld, "leaf_pairs", lambda leaf, _: table[leaf.count])
+    found = pld_epsilon([Leaf(None, 1), Leaf(None, 2)], 1e-5, ADD).epsilon
+    strongest = gaussian_epsilon(0.9, 1e-5)
+    assert strongest < found < strongest + 2 * 0.01
+
+
 def test_symmetric_leaves_join_both_directions():
     alone = epsilon(poisson(0.1, 0.8, 10), 1e-5, ADD)
     joined = epsilon(together(poisson(0.1, 0.8, 10), laplace(50.0)), 1e-5, ADD)
@@ -117,10 +131,11 @@ def test_one_fixed_size_release_of_all_but_one_record_is_nearly_a_full_batch():
     assert nearly == pytest.approx(gaussian_epsilon(0.5, 1e-5), rel=1e-3)
 
 
-def test_tiny_epsilons_are_refined_even_when_they_have_settled():
-    found = pld_epsilon(flatten(pure(0.003)), 1e-6, ADD)
+@pytest.mark.parametrize("tiny", [0.003, 0.0028])  # the second lies on the first two grids
+def test_tiny_epsilons_are_refined_even_when_they_have_settled(tiny):
+    found = pld_epsilon(flatten(pure(tiny)), 1e-6, ADD)
     assert found.interval <= found.epsilon / 100
-    assert found.epsilon == pytest.approx(0.003, rel=1e-2)
+    assert found.epsilon == pytest.approx(tiny, rel=1e-2)
 
 
 def test_laplace_under_replace_one_is_the_pair_of_its_own_sensitivity():
@@ -167,6 +182,27 @@ def test_the_grid_follows_the_bins_that_memory_allows(monkeypatch):
     assert wide.epsilon == pytest.approx(gaussian_epsilon(20.0, 1e-5), rel=0.02)
 
 
+def test_the_widest_loss_decides_the_first_grid(monkeypatch):
+    """Before anything is composed: a loss of 400 on the usual grid would have a million bins."""
+    sizes = []
+
+    def recorded(pair, interval):
+        grid = discretise(pair, interval)
+        sizes.append(grid.probabilities.size)
+        return grid
+
+    monkeypatch.setattr(pld, "MAX_BINS", 2**12)
+    monkeypatch.setattr(pld, "discretise", recorded)
+    event = together(poisson(0.01, 1.0), gaussian(0.05))
+    found = pld_epsilon(flatten(event), 1e-5, ADD)
+    assert found.epsilon == pytest.approx(gaussian_epsilon(20.0, 1e-5), rel=0.02)
+    assert 2**12 <= max(sizes[:2]) <= 2**12 + 2
+
+
+def test_a_composed_loss_takes_32_mebibytes_at_most():
+    assert pld.MAX_BINS * np.dtype(float).itemsize == 32 * 2**20
+
+
 def test_a_grid_without_room_proves_nothing(monkeypatch):
     monkeypatch.setattr(pld, "MAX_BINS", 2**12)
     assert pld_epsilon(flatten(poisson(0.01, 1.0, 1000)), 1e-5, ADD, 1e-5) == (math.inf, 1e-5)
@@ -176,8 +212,8 @@ def test_a_delta_below_the_resolution_of_floats_proves_nothing():
     assert epsilon(poisson(0.01, 1.0, 1000), 1e-14, ADD) == math.inf
 
 
-def test_little_enough_leakage_has_epsilon_zero():
-    assert epsilon(poisson(1e-4, 50.0, 2), 0.01, ADD) == 0
+def test_little_enough_leakage_has_epsilon_zero_without_further_search():
+    assert pld_epsilon(flatten(poisson(1e-4, 50.0, 2)), 0.01, ADD) == (0, 1e-4)
 
 
 @pytest.mark.parametrize("grid", [0.0, -1e-4, math.nan, 1.5])
