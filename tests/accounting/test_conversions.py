@@ -1,5 +1,6 @@
 """Conversions between budgets."""
 
+import inspect
 import math
 import warnings
 
@@ -56,8 +57,8 @@ def test_zcdp_costs_at_least_the_gaussian_it_describes_and_less_than_the_classic
 
 
 def test_zcdp_minimises_over_all_orders():
-    for rho, delta in ((1e-4, 1e-6), (0.1, 1e-5), (5.0, 0.01)):
-        a = 1 + np.geomspace(1e-3, 1e6, 200001)
+    for rho, delta in ((1e-13, 1e-12), (1e-4, 1e-6), (0.1, 1e-5), (5.0, 0.01)):
+        a = 1 + np.geomspace(1e-3, 1e9, 200001)
         brute = (rho * a + np.log1p(-1 / a) - np.log(a * delta) / (a - 1)).min()
         assert zcdp_epsilon(rho, delta) == pytest.approx(max(brute, 0), rel=1e-6)
 
@@ -100,6 +101,7 @@ def test_negative_costs_are_refused(function, name, value):
 
 
 def test_default_delta_stays_below_one_over_ten_n():
+    assert default_delta(1) == 1e-5
     assert default_delta(100) == 1e-5
     assert default_delta(10**6) == 1e-7
     assert resolve_delta(None, 10**6) == 1e-7
@@ -113,3 +115,14 @@ def test_a_delta_that_allows_publishing_records_warns():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert resolve_delta(0.0099, 100) == 0.0099
+
+
+def test_the_warning_points_at_the_call_of_the_method_that_took_the_delta():
+    def fit():
+        return resolve_delta(0.01, 100)
+
+    line = inspect.currentframe().f_lineno + 2
+    with pytest.warns(PrivacyWarning) as caught:
+        fit()
+    assert caught[0].filename == __file__
+    assert caught[0].lineno == line

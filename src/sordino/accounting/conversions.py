@@ -73,8 +73,7 @@ def zcdp_rho(epsilon: float, delta: float) -> float:
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     if math.isinf(epsilon):
         return math.inf
-    low = math.log(epsilon**2 / (4 * (epsilon + math.log(1 / delta))))  # never too much
-    high = low + 1
+    low = high = math.log(epsilon**2 / (4 * (epsilon + math.log(1 / delta))))  # never too much
     while zcdp_epsilon(math.exp(high), delta) <= epsilon:
         high += 1
     root = optimize.brentq(lambda t: zcdp_epsilon(math.exp(t), delta) - epsilon, low, high, rtol=1e-12)
