@@ -3,6 +3,7 @@
 import itertools
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
@@ -24,7 +25,14 @@ from tests.accounting.helpers import (
 from sordino.accounting.conversions import zcdp_epsilon
 from sordino.accounting.leaves import flatten
 from sordino.accounting.pld import pld_epsilon
-from sordino.accounting.renyi import ORDERS, laplace_curve, rdp_curve, rdp_epsilon, response_curve
+from sordino.accounting.renyi import (
+    ORDERS,
+    laplace_curve,
+    leaf_curve,
+    rdp_curve,
+    rdp_epsilon,
+    response_curve,
+)
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel.events import PureDpEvent
 
@@ -142,6 +150,27 @@ def test_randomised_response_is_the_worst_pure_mechanism(epsilon):
     assert response_curve(epsilon, np.array([2.0]))[0] == pytest.approx(exact, rel=1e-9)
 
 
+def exact_laplace(e, a):
+    return a / (2 * a - 1) * mpmath.exp((a - 1) * e) + (a - 1) / (2 * a - 1) * mpmath.exp(-a * e)
+
+
+def exact_response(e, a):
+    return (mpmath.exp(a * e) + mpmath.exp((1 - a) * e)) / (1 + mpmath.exp(e))
+
+
+@pytest.mark.parametrize(
+    ("curve", "moment"), [(laplace_curve, exact_laplace), (response_curve, exact_response)]
+)
+@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 0.3, 2.7, 30.0])
+def test_pure_curves_are_rounded_up_by_no_more_than_their_margin(curve, moment, epsilon):
+    orders = np.array([1.1, 1.7, 2.0, 6.3, 40.0, 1000.0, 65536.0])
+    for order, found in zip(orders, curve(epsilon, orders), strict=True):
+        with mpmath.workdps(60):
+            e, a = mpmath.mpf(epsilon), mpmath.mpf(order)
+            exact = mpmath.log(moment(e, a)) / (a - 1)
+            assert exact <= found <= exact * (1 + mpmath.mpf(2e-12)) + 3e-15 / (a - 1)
+
+
 def test_curves_add_up_and_infinite_ones_stay_infinite():
     one, other = poisson(0.01, 1.0, 3), zcdp(0.3, 2)
     total = rdp_curve(together(one, other), REPLACE)
@@ -154,6 +183,8 @@ def test_cached_curves_cannot_be_changed_by_a_caller():
     first = rdp_curve(zcdp(0.4), ADD, WHOLE)
     first[:] = 0
     np.testing.assert_allclose(rdp_curve(zcdp(0.4), ADD, WHOLE), 0.4 * np.array(WHOLE))
+    with pytest.raises(ValueError, match="read-only"):
+        leaf_curve(dp.ZCDpEvent(0.4), ADD, WHOLE)[0] = 0
 
 
 @pytest.mark.parametrize(
@@ -197,7 +228,8 @@ def test_epsilon_is_never_negative():
 
 
 def test_orders_cover_tiny_budgets():
-    assert ORDERS[0] == 1.1
+    assert list(ORDERS[:152]) == rdp.rdp_privacy_accountant.DEFAULT_RDP_ORDERS[:152]
+    assert ORDERS[152:156] == pytest.approx([64, 76.109255, 90.509668, 107.634741])
     assert ORDERS[-1] == 65536
     assert all(a < b for a, b in itertools.pairwise(ORDERS))
     rho = 2e-8

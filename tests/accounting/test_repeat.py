@@ -2,12 +2,13 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from dp_accounting import dp_event as dp
 from dp_accounting import rdp
 
-from sordino.accounting.repeat import repeat_and_select
+from sordino.accounting.repeat import _gamma, repeat_and_select
 from sordino.errors import InvalidInputError
 
 ORDERS = np.array([1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])
@@ -41,3 +42,16 @@ def test_more_runs_cost_more(shape):
 def test_impossible_laws_of_the_number_of_runs_are_refused(mean, shape):
     with pytest.raises(InvalidInputError, match="mean number of runs"):
         repeat_and_select(ORDERS, ORDERS, mean, shape)
+
+
+@pytest.mark.parametrize("shape", [0.0, 0.5, 1.0, 2.0, 3.0])
+@pytest.mark.parametrize("mean", [1.0, 1.5, 2.0, 10.0, 1e6])
+def test_the_halting_parameter_never_runs_shorter_than_the_mean(mean, shape):
+    """The mean is ``shape (1 - g) / (g (1 - g^shape))``, and ``(1 - g) / (g ln(1/g))`` for shape 0."""
+    if mean == 1:
+        assert _gamma(mean, shape) == 1
+        return
+    with mpmath.workdps(40):
+        g = mpmath.mpf(_gamma(mean, shape))
+        runs = (1 - g) / g * (shape / (1 - g**shape) if shape else -1 / mpmath.log(g))
+        assert mean * (1 - 1e-15) <= runs <= mean * (1 + 1e-8)

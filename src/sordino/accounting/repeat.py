@@ -42,7 +42,7 @@ def _delta(orders: FloatArray, curve: FloatArray, epsilon: float) -> float:
     by_order = (orders - 1) * (curve - epsilon + np.log1p(-1 / orders)) - np.log(orders)
     with np.errstate(divide="ignore"):
         by_distance = np.log(-np.expm1(-curve)) / 2  # total variation <= sqrt(1 - e^-divergence)
-    return math.exp(min(float(np.min(by_order)), float(np.min(by_distance)), 0.0))
+    return math.exp(min(float(np.min(by_order)), float(np.min(by_distance))))
 
 
 def _gamma(mean: float, shape: float) -> float:
