@@ -55,3 +55,10 @@ def test_the_halting_parameter_never_runs_shorter_than_the_mean(mean, shape):
         g = mpmath.mpf(_gamma(mean, shape))
         runs = (1 - g) / g * (shape / (1 - g**shape) if shape else -1 / mpmath.log(g))
         assert mean * (1 - 1e-15) <= runs <= mean * (1 + 1e-8)
+
+
+def test_runs_that_tell_nearly_nothing_are_bounded_by_the_distance_of_their_laws():
+    """Poisson: the total variation is at most sqrt(1 - e^-D) with the smallest divergence of the curve."""
+    (*_, last) = repeat_and_select(ORDERS, 1e-8 * ORDERS, 10.0, math.inf)
+    distance = math.sqrt(-math.expm1(-1.5e-8))
+    assert last == pytest.approx(64e-8 + 10 * distance + math.log(10) / 63, rel=1e-12)
