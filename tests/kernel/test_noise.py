@@ -186,6 +186,8 @@ def test_a_block_of_seeded_noise_gives_each_fit_its_own_seed_and_ends():
         assert not fresh_noise().is_private
     with seeded_noise_not_private(3):
         assert two() == first
+    with seeded_noise_not_private(4, same_for_every_fit=True):
+        assert two() == [first[1], first[1]]
     assert first[0] != first[1]
     assert fresh_noise().is_private
 
@@ -232,3 +234,18 @@ def test_signs_of_rounded_noise_do_not_depend_on_its_size():
     drawn = source(19).rounded_gaussian(1e6, SIZE)
     assert_law(np.abs(drawn[drawn > 0]) / 1e6, stats.halfnorm, tests=2)
     assert_law(np.abs(drawn[drawn < 0]) / 1e6, stats.halfnorm, tests=2)
+
+
+def test_further_bits_are_62_fresh_bits(monkeypatch):
+    asked = []
+
+    def keep(words, std, more_bits):
+        asked.extend(more_bits() for _ in range(400))
+        return np.zeros(words.size, dtype=np.int64)
+
+    monkeypatch.setattr("sordino.kernel.noise.round_magnitudes", keep)
+    source(20).rounded_gaussian(3.0, 1)
+    assert min(asked) >= 0
+    ones = np.array([[bit >> i & 1 for i in range(63)] for bit in asked]).sum(axis=0)
+    assert ones[62] == 0
+    assert (abs(ones[:62] - 200) < 60).all()  # six standard deviations

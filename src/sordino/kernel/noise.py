@@ -102,11 +102,11 @@ class NoiseSource:
 
     def integers(self, high: int, shape: Shape) -> NDArray[np.int64]:
         """Draw uniform integers below ``high``."""
-        return self._generator().integers(0, high, size=shape)
+        return self._generator().integers(high, size=shape)
 
     def signs(self, shape: Shape) -> Array:
         """Draw fair signs."""
-        return np.asarray(1.0 - 2.0 * self._generator().integers(0, 2, size=shape), dtype=np.float64)
+        return np.asarray(1.0 - 2.0 * self._generator().integers(2, size=shape), dtype=np.float64)
 
     def bernoulli_rows(self, population: int, rate: float) -> NDArray[np.int64]:
         """Draw each of ``population`` rows with probability ``rate`` by geometric skips, O(batch)."""
@@ -137,10 +137,11 @@ class NoiseSource:
         if shape == 1.0:
             return int(generator.geometric(1.0 / mean))
         success = halting_probability(mean, shape)
-        while True:  # a truncated law: zero is drawn again
-            draw = int(generator.negative_binomial(shape, success))
-            if draw:
-                return draw
+        # A Poisson number of logarithmic variables, given that there is one: drawing zeros again would
+        # never end where the mean is near one. ``rest`` is the time that is left after the first.
+        rate = -shape * math.log(success)
+        rest = math.log1p(generator.random() * math.expm1(rate))
+        return int(generator.logseries(1 - success, size=1 + generator.poisson(rest)).sum())
 
     def rounded_gaussian(self, std: float, shape: Shape) -> NDArray[np.int64]:
         r"""Draw ``round(std * Z)``, Z standard normal, exactly (no floating-point artefacts).
@@ -151,9 +152,9 @@ class NoiseSource:
         if not 1 <= std < 2**40:
             raise InvalidInputError(f"Expected a lattice std in [1, 2**40), got {std}.")
         generator = self._generator()
-        words = generator.integers(0, 2**64, size=shape, dtype=np.uint64)
+        words = generator.integers(2**64, size=shape, dtype=np.uint64)
         magnitude = round_magnitudes(words.reshape(-1), std, lambda: int(generator.integers(2**62)))
-        signs = 1 - 2 * generator.integers(0, 2, size=magnitude.size, dtype=np.int64)
+        signs = 1 - 2 * generator.integers(2, size=magnitude.size, dtype=np.int64)
         return (signs * magnitude).reshape(shape)
 
     def _generator(self) -> np.random.Generator:
