@@ -123,7 +123,12 @@ class NoiseSource:
 
     def distinct_rows(self, population: int, size: int) -> NDArray[np.int64]:
         """Draw a uniform set of ``size`` distinct rows."""
-        return self._generator().choice(population, size=size, replace=False, shuffle=False)
+        return self._generator().choice(
+            population,
+            size=size,
+            replace=False,
+            shuffle=False,  # a set: nobody uses its order
+        )
 
     def distinct_order(self, population: int, size: int) -> NDArray[np.int64]:
         """Draw ``size`` distinct positions in uniform random order."""

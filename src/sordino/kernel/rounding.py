@@ -45,7 +45,8 @@ def _round_exactly(bits: int, std: float, more_bits: Callable[[], int]) -> int:
     while True:
         bits, length = bits << _WORD | more_bits(), length + _WORD
         with mpmath.workdps(30 + length // 3):  # length bits, and 30 digits beyond them
-            ends = [_upper_quantile(mpmath.mpf(b) / mpmath.mpf(2) ** (length + 1)) for b in (bits + 1, bits)]
+            last_bit = mpmath.mpf(2) ** (-length - 1)  # of the tail, half of the uniform
+            ends = [_upper_quantile(b * last_bit) for b in (bits + 1, bits)]
             rounded = [int(mpmath.floor(mpmath.mpf(std) * x + mpmath.mpf(1) / 2)) for x in ends]
         if bits and rounded[0] == rounded[1]:
             return rounded[0]

@@ -26,7 +26,9 @@ class TouchMap:
     @classmethod
     def empty(cls, columns: NDArray[np.int64]) -> TouchMap:
         """Return a map without columns that stays at most a quarter full when ``columns`` is filled."""
-        size = 1 << max(4, (4 * columns.size - 1).bit_length())
+        size = 16
+        while size < 4 * columns.size:
+            size *= 2
         return cls(np.full(size, _FREE, dtype=np.int32), columns)
 
     @classmethod
