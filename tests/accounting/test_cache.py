@@ -3,6 +3,7 @@
 import json
 import math
 import os
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -57,9 +58,13 @@ def test_numbers_that_cannot_be_are_ignored(tmp_path, scale, epsilon):
     assert load(KEY, 1.0) is None
 
 
-def test_the_ends_of_the_range_are_kept(tmp_path):
-    store(KEY, Solution(1.25, 1.0))
-    assert load(KEY, 1.0) == Solution(1.25, 1.0)
+@pytest.mark.parametrize(("scale", "epsilon"), [(1.25, 1.0), (1e-3, 1.0), (1.25, 0.25), (1.25, 8.0)])
+def test_the_ends_of_the_range_are_kept(scale, epsilon):
+    for certified in (epsilon, 0.9901 * epsilon):
+        store(KEY, Solution(scale, certified))
+        assert load(KEY, epsilon) == Solution(scale, certified)
+    store(KEY, Solution(scale, 0.99 * epsilon))
+    assert load(KEY, epsilon) is None
 
 
 def test_a_file_under_a_foreign_name_is_ignored(tmp_path):
@@ -124,5 +129,6 @@ def test_keys_follow_the_problem_the_format_and_the_library(monkeypatch):
     monkeypatch.setattr(cache, "FORMAT", cache.FORMAT + 1)
     assert base != cache_key({"a": 1, "b": 2}, 1.0)
     monkeypatch.undo()
+    assert cache._accounting_version() == metadata.version("dp-accounting")
     monkeypatch.setattr(cache, "_accounting_version", lambda: "9.9")
     assert base != cache_key({"a": 1, "b": 2}, 1.0)

@@ -86,7 +86,7 @@ def test_a_proposal_on_the_edge_of_the_bracket_is_replaced_by_the_middle(edge):
     assert found._next(start, epsilon) == pytest.approx(2 * math.log(8))
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 2.0])
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 20.0])
 def test_the_search_starts_where_the_gaussian_limit_has_the_budget(epsilon):
     """The loss of a pure event has at most the variance of 1/scale squared; the limit has mu^2."""
     expected = 1 / gaussian_mu(epsilon, 1e-5)

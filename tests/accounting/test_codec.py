@@ -118,6 +118,7 @@ GAUSSIAN = {"type": "gaussian", "noise_multiplier": 1.0}
         {"type": "repeated", "event": GAUSSIAN, "count": 10**12 + 1},
         {"type": "repeated", "event": "gaussian", "count": 1},
         {"type": "composed", "events": GAUSSIAN},
+        {"type": "composed", "events": 5},
         {"type": "composed", "events": [GAUSSIAN, None]},
         {"type": "poisson", "sampling_probability": 1.01, "event": GAUSSIAN},
         {"type": "poisson", "sampling_probability": "inf", "event": GAUSSIAN},
@@ -130,6 +131,12 @@ GAUSSIAN = {"type": "gaussian", "noise_multiplier": 1.0}
             "sampling_probs": [0.5, 0.5],
         },
         {"type": "gaussian-mixture", "standard_deviation": 1, "sensitivities": "1", "sampling_probs": [1]},
+        {
+            "type": "gaussian-mixture",
+            "standard_deviation": 1,
+            "sensitivities": [1, 1],
+            "sampling_probs": [0.5, 0.5 + 1.2e-9],
+        },
         {"type": "gaussian-mixture", "standard_deviation": 1, "sensitivities": [True], "sampling_probs": [1]},
     ],
 )
@@ -138,26 +145,36 @@ def test_malformed_data_is_refused(data):
         decode(data)
 
 
-def nested(depth):
+WRAPPERS = {
+    "repeated": lambda data: {"type": "repeated", "event": data, "count": 1},
+    "composed": lambda data: {"type": "composed", "events": [data]},
+}
+
+
+def nested(depth, wrap):
     data = GAUSSIAN
     for _ in range(depth):
-        data = {"type": "repeated", "event": data, "count": 1}
+        data = wrap(data)
     return data
 
 
-def test_trees_that_are_too_deep_are_refused_without_recursion_errors():
-    assert decode(nested(codec.MAX_DEPTH))
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+def test_trees_that_are_too_deep_are_refused_without_recursion_errors(wrap):
+    assert decode(nested(codec.MAX_DEPTH, wrap))
     with pytest.raises(InvalidInputError, match="depth"):
-        decode(nested(codec.MAX_DEPTH + 1))
+        decode(nested(codec.MAX_DEPTH + 1, wrap))
     with pytest.raises(InvalidInputError, match="depth"):
-        decode(nested(900))
+        decode(nested(900, wrap))
 
 
-def test_what_is_too_deep_to_read_is_not_written():
-    event = decode(nested(codec.MAX_DEPTH))
+@pytest.mark.parametrize("wrap", WRAPPERS.values(), ids=WRAPPERS)
+def test_what_is_too_deep_to_read_is_not_written(wrap):
+    event = decode(nested(codec.MAX_DEPTH, wrap))
     assert decode(encode(event)) == event
     with pytest.raises(UnsupportedError, match="depth"):
         encode(dp.SelfComposedDpEvent(event, 1))
+    with pytest.raises(UnsupportedError, match="depth"):
+        encode(dp.ComposedDpEvent([event]))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.special import gammaln, logsumexp
 
-from sordino.accounting.quadrature import _step, mixture_divergence
+from sordino.accounting.quadrature import MAX_POINTS, _step, mixture_divergence
 
 CASES = [
     # P, Q, std, order
@@ -20,6 +20,7 @@ CASES = [
     ([(0.2, 0.5), (2.0, 0.5)], [(0.0, 1.0)], 1.5, 3.7),
     ([(0.0, 1.0)], [(0.2, 0.5), (2.0, 0.5)], 1.5, 3.7),
     ([(0.0, 1.0)], [(-1.0, 0.5), (1.0, 0.5)], 0.4, 6.3),
+    ([(-1.0, 0.5), (1.0, 0.5)], [(0.0, 1.0)], 0.7, 1.5),
 ]
 
 
@@ -58,7 +59,7 @@ def test_whole_orders_of_a_poisson_batch_have_a_binomial_sum(std, order):
 
 
 @pytest.mark.parametrize("std", [0.05, 1.0, 300.0])
-@pytest.mark.parametrize("order", [1.1, 7.0, 900.0])
+@pytest.mark.parametrize("order", [1.1, 7.0, 900.0, 65536.0])
 def test_one_gaussian_against_another_has_a_closed_form(std, order):
     (found,) = mixture_divergence([(2.0, 1.0)], [(0.5, 1.0)], std, np.array([order]))
     exact = order * 1.5**2 / (2 * std**2)
@@ -79,6 +80,10 @@ def test_an_order_that_is_too_expensive_is_given_up_soundly():
     assert found[1] == math.inf
 
 
+def test_an_order_takes_two_mebibytes_of_points_at_most():
+    assert MAX_POINTS * np.dtype(float).itemsize == 2 * 2**20
+
+
 def test_equal_laws_cost_only_the_margin():
     (found,) = mixture_divergence([(1.0, 0.5), (0.0, 0.5)], [(1.0, 0.5), (0.0, 0.5)], 2.0, np.array([3.0]))
     assert 0 < found < 1e-12
@@ -94,3 +99,26 @@ def test_step_proves_sixteen_digits_and_not_many_more(order, std, p_width, q_wid
     digits = 2 * math.pi * y / _step(order, std, p_width, q_width) - y**2 / (2 * std**2)
     digits += (order - 1) * np.log(np.cos(q_width * y / (2 * std**2)))
     assert 37 + math.log(2) < digits.max() < 46
+
+
+@pytest.mark.parametrize(
+    ("c", "d", "std", "order"),
+    [
+        (2.0, 0.5, 0.05, 900.0),
+        (-2.0, 0.5, 0.05, 900.0),
+        (-2.0, -3.0, 0.05, 900.0),
+        (2.0, 3.0, 0.05, 900.0),
+        (3.0, 1.0, 0.3, 200.0),
+        (2.0, 0.5, 0.05, 7.0),
+    ],
+)
+def test_the_margin_is_as_large_as_what_terms_of_this_size_lose(c, d, std, order):
+    """The log moment of N(c) against N(d) is ``a (a-1) (c-d)^2 / 2s^2``; terms near its centre are larger."""
+    (found,) = mixture_divergence([(c, 1.0)], [(d, 1.0)], std, np.array([order]))
+    with mpmath.workdps(50):
+        a, shift, s = mpmath.mpf(order), mpmath.mpf(c) - mpmath.mpf(d), mpmath.mpf(std)
+        added = float(found * (a - 1) - a * (a - 1) * shift**2 / (2 * s**2))
+    x = order * c - (order - 1) * d + np.linspace(-12 * std, 12 * std, 1001)
+    up, down = order * c * (x - c / 2) / std**2, (order - 1) * d * (x - d / 2) / std**2
+    size = (np.abs(up) + np.abs(down) + (x / std) ** 2).max()
+    assert 0.85 < (added - 1e-12) / (1e-15 * size) < 1.15

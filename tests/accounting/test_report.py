@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 
 import pytest
 from tests.accounting.helpers import ADD, REPLACE
@@ -82,6 +83,7 @@ def test_report_says_what_the_plan_and_the_certificate_say(plan, report):
     assert gradient.sensitivity == "3 (L2)"
     assert correction.sensitivity == "follows released values (L2)"
     assert support.sensitivity == "0.5 (Linf)"
+    assert support.mechanism == "GumbelTopK"
 
 
 def test_sensitivities_are_those_of_the_relation():
@@ -114,6 +116,7 @@ def test_a_run_without_noise_guarantees_nothing():
     plan = make_plan().at(0.0)
     report = PrivacyReport.from_plan(plan, certify(plan.event(), 1e-5, ADD), NoiseSource.from_os())
     assert report.status == "not private (no noise)"
+    assert report.is_private is False
     assert report.guarantee.startswith("Nothing is guaranteed")
     assert json.loads(report.to_json())["epsilon"] == "inf"
     assert PrivacyReport.from_json(report.to_json()) == report
@@ -134,6 +137,8 @@ def test_json_round_trip(report):
     again = PrivacyReport.from_json(report.to_json())
     assert again == report
     assert again.to_dict() == report.to_dict()
+    assert report.to_json().startswith('{\n  "format"')
+    assert "{\n  &#34;type&#34;" in report.to_html()
     assert PrivacyReport.from_dict(report.to_dict()) == report
 
 
@@ -239,3 +244,18 @@ def test_names_cannot_smuggle_markup(plan):
 def test_reports_are_frozen(report):
     with pytest.raises(AttributeError):
         report.epsilon = math.pi
+
+
+def test_numbers_without_a_word_in_json_are_not_written(report):
+    with pytest.raises(ValueError, match="JSON compliant"):
+        replace(report, delta=math.nan).to_json()
+
+
+def test_a_report_of_a_later_format_says_what_to_do(report):
+    with pytest.raises(InvalidInputError, match="Upgrade sordino"):
+        PrivacyReport.from_dict({**report.to_dict(), "format": 99})
+
+
+def test_nobody_can_forget_to_say_whether_the_noise_was_seeded(report):
+    with pytest.raises(TypeError, match="seeded"):
+        PrivacyReport(1.0, 1e-5, ADD, "record", "pld", report.event, (), "the system")

@@ -67,7 +67,6 @@ def store(key: str, solution: Solution) -> None:
             os.replace(name, path)  # readers see the old file or the new one, never half of one
         except OSError:
             os.unlink(name)
-            raise
 
 
 def _path(key: str) -> Path:

@@ -49,7 +49,7 @@ def _divergence(p: Parts, q: Parts, std: float, order: float) -> float:
     step = _step(order, std, p_high - p_low, q_high - q_low)
     if (high - low) / step > MAX_POINTS:
         return math.inf
-    x = np.arange(low, high + step, step)
+    x = np.arange(low, high, step)
     up, down = order * _log_ratio(p, x, std), (order - 1) * _log_ratio(q, x, std)
     terms = up - down - (x / std) ** 2 / 2
     top = float(terms.max())

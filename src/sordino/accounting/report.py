@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from dp_accounting import dp_event as dp
-from jinja2 import Environment, PackageLoader, select_autoescape
+from jinja2 import Environment, PackageLoader
 
 from sordino.accounting.accountants import Certificate
 from sordino.accounting.codec import decode, encode
@@ -53,9 +53,9 @@ class PrivacyReport:
     accountant, discretisation : how it was computed.
     event : the privacy events of all releases.
     releases : the releases by name.
-    public : what was assumed to be public knowledge.
     noise_source : where the noise came from.
     seeded : the noise can be reproduced, so there is no privacy.
+    public : what was assumed to be public knowledge.
     paper_claim : in paper mode, the published claim.
     notes : anything else a reader must know.
     """
@@ -67,9 +67,9 @@ class PrivacyReport:
     accountant: str
     event: dp.DpEvent
     releases: tuple[ReleaseReport, ...]
+    noise_source: str
+    seeded: bool
     public: tuple[str, ...] = ()
-    noise_source: str = ""
-    seeded: bool = False
     paper_claim: PaperClaim | None = None
     notes: tuple[str, ...] = ()
     discretisation: float | None = None
@@ -262,7 +262,7 @@ def _finite(value: float) -> float | str:
 def _templates() -> Environment:
     environment = Environment(
         loader=PackageLoader("sordino.accounting"),
-        autoescape=select_autoescape(default=True, default_for_string=True),
+        autoescape=True,
     )
     environment.filters["short"] = _short
     return environment
