@@ -118,6 +118,14 @@ def test_adding_at_an_unknown_coordinate_draws_it_first():
     assert out._std == 1.3
 
 
+def test_adding_beyond_all_known_coordinates_draws_them_first():
+    known = SparseVector(np.array([1, 0]), np.array([5.0, 6.0]), 4)
+    out = lazy(known=known) + SparseVector(np.array([3, 1, 2]), np.array([10.0, 20.0, 30.0]), 4)
+    assert out._known.indices.tolist() == [1, 0, 3, 2]
+    drawn = 1.3 * source(71).normal(2)
+    np.testing.assert_allclose(out._known.values, [25.0, 6.0, 10.0 + drawn[0], 30.0 + drawn[1]])
+
+
 def test_adding_to_nothing_known():
     out = LazyVector(SparseVector.zeros(9), 0.0, source()) + KNOWN
     np.testing.assert_array_equal(out.to_dense(), KNOWN.to_dense())
@@ -197,6 +205,15 @@ def test_the_untouched_compete_at_their_own_scale(std):
     best = np.sort(everything)[::-1][:count]
     np.testing.assert_allclose(np.sort(np.abs(out.values))[::-1], best)
     assert 50 < (out.indices >= 400).sum() < count
+
+
+@pytest.mark.parametrize("std", [1e-4, 1.3, 1e4])
+def test_the_search_among_the_untouched_ends_at_the_scale_of_the_noise(std):
+    # All untouched ones are larger than all known ones, and more are wanted than are drawn at first.
+    known, count = SparseVector(np.arange(4000), 1e-3 * std * np.linspace(1, 2, 4000), 6000), 180
+    out = LazyVector(known, std, source(79)).hard_threshold(count)
+    assert (out.indices >= 4000).all()
+    np.testing.assert_allclose(np.abs(out.values), std * top_abs_normals(2000, count, source(79)))
 
 
 def test_as_many_untouched_coordinates_survive_as_are_large():

@@ -10,7 +10,7 @@ from tests.statistical.laws import LEVEL, assert_counts, assert_law, assert_same
 from sordino.execute import LocalExecutor
 from sordino.execute.records import LazyRecords
 from sordino.kernel import Full, Gaussian, LazyVector, Release, SparseVector
-from sordino.kernel.lazy import top_abs_normals, top_gumbels
+from sordino.kernel.lazy import _abs_normal_quantile, top_abs_normals, top_gumbels
 from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import LOSSES
 from sordino.solvers.project import hard_threshold
@@ -44,6 +44,15 @@ def test_t1_the_largest_of_many_is_precise_in_both_tails(total):
     noise = source(83)
     drawn = np.array([top_abs_normals(total, 1, noise)[0] for _ in range(4000)])
     assert_law(erfc(drawn / np.sqrt(2)), stats.beta(1, total), tests=4)
+
+
+def test_t1_the_quantile_is_precise_in_both_tails():
+    logs = -np.logspace(-300, 2.5, 400)
+    x = _abs_normal_quantile(logs)
+    far, near = -logs < 0.7, -logs > 0.7
+    np.testing.assert_allclose(erfc(x[far] / np.sqrt(2)), -np.expm1(logs[far]), rtol=1e-12)
+    np.testing.assert_allclose(erf(x[near] / np.sqrt(2)), np.exp(logs[near]), rtol=1e-12)
+    assert (np.diff(x) < 0).all()
 
 
 # ------------------------------------------------------- T2: one step of a fixed problem, both ways

@@ -144,7 +144,7 @@ class LazyVector:
         large, floor = candidates(known, free, count)
         fresh = self._largest_untouched(floor, free - (known.indices.size - kept), count)
         chosen, survivors = merge_largest(np.abs(known.values[large]), fresh, count)
-        where = self._positions(survivors, free)
+        where = _positions(known, survivors, free, self._noise)
         values = fresh[:survivors] * self._noise.signs(survivors)
         held = np.concatenate([large[chosen], always])
         indices = np.concatenate([known.indices[held], where])
@@ -164,28 +164,15 @@ class LazyVector:
         likely = math.ceil(wanted * untouched / self.size)  # so many would win among equals
         return self._std * top_abs_normals(untouched, wanted, self._noise, floor / self._std, likely)
 
-    def _positions(self, survivors: int, free: int) -> Indices:
-        """Draw ordered distinct positions outside the touched set, by rejection."""
-        if survivors == 0:
-            return np.empty(0, dtype=np.int64)
-        if free < 2 * (self._known.indices.size + survivors):  # few are left: rejection would be slow
-            left = np.setdiff1d(np.arange(free), self._known.indices)
-            return left[self._noise.distinct_order(left.size, survivors)]
-        touched = self._known.touched or TouchMap.of(self._known.indices)
-        taken, start = TouchMap.empty(np.empty(survivors, dtype=np.int64)), 0
-        while start < survivors:
-            draw = self._noise.integers(free, survivors - start + 8)
-            start = touched.collect_absent(draw, taken, start)
-        return taken.columns
-
     def _merged(self, other: SparseVector) -> SparseVector:
         known = self._known
         order = np.argsort(known.indices)
         at = np.searchsorted(known.indices[order], other.indices)
-        at_safe = order[np.minimum(at, known.indices.size - 1)] if known.indices.size else at * 0
-        shared = known.indices[at_safe] == other.indices if known.indices.size else at < 0
+        # An index beyond all known ones is sent to one slot more, whose index is nobody's.
+        slot = np.append(order, order.size)[at]
+        shared = np.append(known.indices, known.size)[slot] == other.indices
         values = known.values.copy()
-        np.add.at(values, at_safe[shared], other.values[shared])
+        values[slot[shared]] += other.values[shared]
         new = ~shared
         drawn = other.values[new]
         if self._std:  # without noise a run draws the same batches, lazy or dense
@@ -213,17 +200,16 @@ def top_abs_normals(
     Stops early, with fewer, once a value falls below ``floor``: no later one could matter. The first
     ``likely`` ones are drawn at once.
     """
-    parts: list[Floats] = []
+    parts, lowest = [np.empty(0)], math.inf
     log_cdf, start, chunk = 0.0, 0, max(_FIRST_CHUNK, likely)
-    while start < count:
+    while start < count and lowest >= floor:
         stop = start + chunk if 2 * chunk < count - start else count
         steps = noise.exponential(stop - start) / (total - np.arange(start, stop))
         logs = log_cdf - np.cumsum(steps)
         parts.append(_abs_normal_quantile(logs))
-        if parts[-1][-1] < floor:
-            break
-        log_cdf, start, chunk = float(logs[-1]), stop, 4 * chunk
-    return np.concatenate(parts) if parts else np.empty(0)
+        log_cdf, lowest = float(logs[-1]), parts[-1][-1]
+        start, chunk = stop, 4 * chunk
+    return np.concatenate(parts)
 
 
 def top_gumbels(total: int, count: int, noise: NoiseSource) -> Floats:
@@ -242,11 +228,24 @@ def lazy_gumbel_top(
     fresh = scale * top_gumbels(untouched, min(count, untouched), noise)
     both = np.concatenate([noisy, fresh])
     best = np.argsort(-both, kind="stable")[:count]
-    survivors = int((best >= noisy.size).sum())
-    lazy = LazyVector(value, 0.0, noise)
-    indices = np.concatenate([value.indices, np.zeros(fresh.size, dtype=np.int64)])
-    indices[noisy.size : noisy.size + survivors] = lazy._positions(survivors, value.size)
-    return indices[best]
+    survivors = int((best >= noisy.size).sum())  # the first ones of the fresh, which decrease
+    where = _positions(value, survivors, value.size, noise)
+    return np.concatenate([value.indices, where])[best]
+
+
+def _positions(known: SparseVector, survivors: int, free: int, noise: NoiseSource) -> Indices:
+    """Draw ordered distinct positions outside the touched set, by rejection."""
+    if survivors == 0:
+        return np.empty(0, dtype=np.int64)
+    if free < 2 * (known.indices.size + survivors):  # few are left: rejection would be slow
+        left = np.setdiff1d(np.arange(free), known.indices)
+        return left[noise.distinct_order(left.size, survivors)]
+    touched = known.touched or TouchMap.of(known.indices)
+    taken, start = TouchMap.empty(np.empty(survivors, dtype=np.int64)), 0
+    while start < survivors:
+        draw = noise.integers(free, survivors - start + 8)
+        start = touched.collect_absent(draw, taken, start)
+    return taken.columns
 
 
 def merge_largest(magnitudes: Floats, fresh: Floats, count: int) -> tuple[Indices, int]:
@@ -266,8 +265,9 @@ def candidates(known: SparseVector, free: int, count: int) -> tuple[Indices, flo
     Also a bound that ``count`` magnitudes reach, or -inf: none below it can be among the largest. A
     sample gives the bound; where it is too high, all values are candidates.
     """
-    sample = np.abs(known.values[:: max(1, known.values.size // _SAMPLE)])
-    rank = int(1.3 * count * sample.size / max(1, known.values.size)) + 8
+    step = max(1, known.values.size // _SAMPLE)
+    sample = np.abs(known.values[::step])
+    rank = int(1.3 * count / step) + 8
     if rank < sample.size:
         bound = float(np.partition(sample, sample.size - rank)[sample.size - rank])
         large = _at_least(known.indices, known.values, free, bound)
@@ -291,6 +291,5 @@ def _abs_normal_quantile(log_cdf: Floats) -> Floats:
     tail = -np.expm1(log_cdf)
     out = np.asarray(erfcinv(tail))
     near_zero = tail > 0.5
-    if near_zero.any():
-        out[near_zero] = erfinv(np.exp(log_cdf[near_zero]))
+    out[near_zero] = erfinv(np.exp(log_cdf[near_zero]))
     return math.sqrt(2.0) * out
