@@ -77,7 +77,8 @@ def main() -> None:
             print(f"{name:>22}  absent")
             continue
         real = np.asarray(y).dtype.kind == "f"
-        plain = (Ridge(1.0) if real else LogisticRegression(C=10, max_iter=200)).fit(X, y).score(Xt, yt)
+        rivals = [Ridge(1.0)] if real else [LogisticRegression(C=c, max_iter=200) for c in (10, 1e4)]
+        plain = max(rival.fit(X, y).score(Xt, yt) for rival in rivals)  # with hindsight
         kind = SparseLinearRegression if real else SparseLogisticRegression
         start = time.process_time()
         scores = [kind(epsilon=e, delta=1e-5, n_nonzero_coefs=k).fit(X, y).score(Xt, yt) for e in EPSILONS]

@@ -46,7 +46,7 @@ from sordino.problems.problem import Problem
 from sordino.problems.robust import Truncation
 from sordino.solvers.adam import Adam
 from sordino.solvers.agd import Agd
-from sordino.solvers.auto import Auto
+from sordino.solvers.auto import Auto, Stage
 from sordino.solvers.coordinate import Coordinate
 from sordino.solvers.frank_wolfe import FrankWolfe
 from sordino.solvers.gd import Gd
@@ -366,22 +366,19 @@ CASES += [
 
 # ------------------------------------------------------------------------------------ the default
 
-# A mean turns around with its record, a mean of absolute values does not.
-_MOMENTS = {("moments", Relation.REPLACE_ONE): 0.7}
+_NARROW = {"narrow": Stage(4, 2, 0.1, 0.6), "polish": Stage(2, 2, 0.2, 1.0)}
 
 CASES += [
     SolverCase(
         "auto",
-        lambda problem: Auto(3, 3, 2, 0.3, None, True),
+        lambda problem: Auto(3, _NARROW, 0.3, None, True),
         _problem("logistic", intercept=0.8, ridge=0.05),
-        tight=_MOMENTS,
     ),
     SolverCase(
         "auto-dense-replace-csr",
-        lambda problem: Auto(None, 3, 2, 0.3, None, False),
+        lambda problem: Auto(3, {}, 0.3, None, False),
         _problem("squared", "replace-one", features=20),
         data=csr_data,
-        tight=_MOMENTS,
     ),
 ]
 

@@ -2,11 +2,14 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from sordino import SparseLinearRegression
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
-from sordino.problems.affine import SizeCounts
+from sordino.problems.affine import ColumnMoments, SizeCounts
 
 
 def counted(targets, cells=4):
@@ -56,3 +59,30 @@ def test_the_default_regression_learns_targets_that_are_mostly_zero():
     model = SparseLinearRegression(epsilon=4.0, delta=1e-5, n_nonzero_coefs=1, data_norm=2.0).fit(X, y)
     assert model.support_.tolist() == [0]
     assert model.score(X, y) > 0.3
+
+
+@given(
+    x=arrays(float, 4, elements=st.floats(-1, 1)),
+    y=arrays(float, 4, elements=st.floats(-1, 1)),
+    square=st.booleans(),
+)
+def test_a_replaced_row_moves_the_moments_at_most_by_their_sensitivity(x, y, square):
+    query = ColumnMoments(1.3, square)
+    one, two = (
+        query.evaluate(LocalExecutor(row[None], None, 1.3).records(None), None) for row in (2 * x, 2 * y)
+    )
+    bound = query.sensitivity(Relation.REPLACE_ONE, None)
+    assert np.linalg.norm(one - two) <= bound * (1 + 1e-12)
+
+
+def test_the_sensitivity_of_replaced_moments_is_reached_and_squares_pass_it():
+    def moved(square, *rows):
+        query = ColumnMoments(1.3, square)
+        records = [LocalExecutor(1.3 * np.array([row]), None, 1.3).records(None) for row in rows]
+        one, two = (query.evaluate(record, None) for record in records)
+        return np.linalg.norm(one - two)
+
+    query = ColumnMoments(1.3)
+    assert query.sensitivity(Relation.ADD_REMOVE, None) == pytest.approx(np.sqrt(2))
+    assert query.sensitivity(Relation.REPLACE_ONE, None) == pytest.approx(moved(False, [1, 0], [0, 1]))
+    assert moved(True, [1, 0], [-0.27, np.sqrt(1 - 0.27**2)]) > 2.06

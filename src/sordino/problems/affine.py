@@ -62,6 +62,9 @@ class ColumnMoments(ClippedSum):
     With ``||x_i|| <= R`` both halves have norm at most 1, together at most sqrt 2. On sparse rows the
     absolute values stand out of the noise where squares would drown in it; ``square`` asks for
     ``x_i^2 / R^2`` in their place, which has norm at most 1 too.
+
+    When x is replaced by y, ``||x - y||^2 + || |x| - |y| ||^2 <= 4 - 2 sum_j (x_j y_j + |x_j y_j|) <= 4`` in
+    units of R: the sensitivity is 2, not 2 sqrt 2. With squares that is false: x = (1, 0), y = (-.27, .96).
     """
 
     data_norm: float
@@ -70,6 +73,11 @@ class ColumnMoments(ClippedSum):
     def contribution(self, params: Any) -> float:
         """Return sqrt 2."""
         return math.sqrt(2.0)
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return sqrt 2 for a record left out, 2 for one replaced (2 sqrt 2 with squares)."""
+        both = relation.contributions == 2 and not self.square
+        return 2.0 if both else super().sensitivity(relation, params)
 
     def evaluate(self, records: Any, params: Any) -> Floats:
         """Return the two sums behind each other."""

@@ -19,11 +19,14 @@ from sordino.solvers.ight import Ight
 
 Floats = NDArray[np.float64]
 
-# Shares of the budget (of rho); what is left goes to the gradients.
-MOMENTS, SIZES, POLISH = 0.06, 0.02, 0.30
+# Shares of the budget (of rho); what is left goes to the gradients on all columns.
+MOMENTS, SIZES, SIZES_AGAIN = 0.05, 0.02, 0.01
+NARROW, POLISH, POLISH_ALONE = 0.12, 0.20, 0.30
 # Margin noise that the last iterate may carry: dense models of two and of more classes, models still to be
-# thresholded, polishing.
-DENSE, MANY, SELECTING, POLISHING = 1.2, 1.6, 0.3, 1.0
+# thresholded on all columns and on some, polishing.
+DENSE, MANY, SELECTING, NARROWING, POLISHING = 1.2, 1.6, 0.3, 0.5, 1.0
+# The support is found in stages that keep so many times as many coefficients as the last one.
+WIDTHS = (24, 6)
 INTERCEPT = 0.25
 COLUMN_POWER = 0.4
 CLIP = 0.35
@@ -32,8 +35,18 @@ TYPICAL = 0.6
 
 
 @dataclass(frozen=True)
+class Stage:
+    """A descent on the largest ``count`` coefficients: its steps, share of the budget and margin noise."""
+
+    count: int
+    steps: int
+    share: float
+    margin_noise: float
+
+
+@dataclass(frozen=True)
 class Auto:
-    r"""Private column means and scales, noisy Nesterov descent, thresholding, descent on the support.
+    r"""Private column means and scales, noisy Nesterov descent, thresholding in stages.
 
     1. The sums of the columns and of their absolute values are released (a small share). Columns are
        centred and divided by a power of their mean absolute value, floored at the noise; a released
@@ -41,16 +54,16 @@ class Auto:
        curvature.
     2. ``steps`` noisy gradients drive Nesterov descent. The step is the largest at which the noise of the
        margins stays below a constant, so it grows with n and epsilon.
-    3. With a sparsity, the largest coefficients are kept, the sizes of the restricted rows are released
-       (they are smaller, and so is the noise), and a share of the budget polishes the support.
+    3. With a sparsity k, the largest 24 k, then 6 k, then k coefficients are kept. After each cut the sizes
+       of the restricted rows are released (they are smaller, and so is the noise), and a share of the
+       budget descends on the columns that are left: many can be told apart that drowned before.
 
     **Privacy.** Gaussian releases of clipped sums over all records; everything else is post-processing
     of released numbers or a function of n, d, k, epsilon and delta.
     """
 
-    sparsity: int | None
     steps: int
-    polish_steps: int
+    stages: dict[str, Stage]
     clip: float
     step: float | None
     center: bool
@@ -61,11 +74,12 @@ class Auto:
         options.chosen()
         if problem.secure_noise:  # centred rows are dense: no exact integer sums
             return Ight.configured(problem, options)
-        k = options.n_nonzero_coefs
-        sparse = k is not None and k < problem.features * problem.outputs
+        k, coefficients = options.n_nonzero_coefs, problem.features * problem.outputs
+        sparse = k is not None and k < coefficients
         steps = options.max_iter or (30 if sparse else 50)
         clip = CLIP if options.clip_norm is None else options.clip_norm
-        return cls(k if sparse else None, steps, 20, clip, options.step_size, bool(problem.intercept))
+        stages = narrowing(k, coefficients) if sparse else {}
+        return cls(steps, stages, clip, options.step_size, bool(problem.intercept))
 
     def plan(self, problem: Problem) -> Plan:
         """Declare the moments, the sizes, the gradients and the polishing."""
@@ -77,9 +91,9 @@ class Auto:
         }
         if problem.loss.name in ("squared", "huber"):
             queries["targets"] = (SizeCounts("targets", cells), 1, SIZES)
-        if self.sparsity is not None:
-            queries["support-sizes"] = (SizeCounts("rows", cells), 1, SIZES)
-            queries["polish"] = (gradient, self.polish_steps, POLISH)
+        for name, stage in self.stages.items():
+            queries[f"{name}-sizes"] = (SizeCounts("rows", cells), 1, SIZES_AGAIN)
+            queries[name] = (gradient, stage.steps, stage.share)
         queries["gradient"] = (gradient, self.steps, 1.0 - sum(share for _, _, share in queries.values()))
         return problem.planned(
             **{
@@ -97,22 +111,24 @@ class Auto:
         for w in descent.path(start, self.steps):
             yield w
         noise = descent.noise_std * affine.scale
-        if self.sparsity is not None:
-            view, start = self._narrowed(curator, problem, view, w)
-            descent = self._descent(curator, problem, "polish", view)
-            for w in descent.path(start, self.polish_steps):
+        for name, stage in self.stages.items():
+            view, start = self._narrowed(curator, problem, view, w, name)
+            descent = self._descent(curator, problem, name, view)
+            for w in descent.path(start, stage.steps):
                 yield w
             noise = np.where(view[0].scale > 0, np.hypot(noise, descent.noise_std * view[0].scale), 0.0)
         affine, _, unit = view
         yield Estimate(affine.coefficients(w, problem.intercept) * unit, noise * unit)
 
-    def _narrowed(self, curator: Curator, problem: Problem, view: Any, w: Floats) -> tuple[Any, Floats]:
+    def _narrowed(
+        self, curator: Curator, problem: Problem, view: Any, w: Floats, name: str
+    ) -> tuple[Any, Floats]:
         """Keep the largest coefficients; restricted rows are smaller, so measure them again."""
         affine, _, unit = view
-        mask = top_mask(w, self.sparsity or 0, problem.kept)
+        mask = top_mask(w, self.stages[name].count, problem.kept)
         columns = mask if mask.ndim == 1 else mask.any(axis=0)
         affine = affine.restricted(columns[: problem.features])
-        size = self._size(curator, "support-sizes", affine)
+        size = self._size(curator, f"{name}-sizes", affine)
         w = np.where(mask, w, 0.0)
         w[..., : problem.features] *= size
         return (affine.resized(1.0 / size), mask, unit), w
@@ -133,9 +149,9 @@ class Auto:
         return NoisyDescent(full, step, noise, penalty_through(view, problem))
 
     def _margin_noise(self, name: str, problem: Problem) -> float:
-        if name == "polish":
-            return POLISHING
-        if self.sparsity is not None:
+        if name in self.stages:
+            return self.stages[name].margin_noise
+        if self.stages:
             return SELECTING
         return DENSE if problem.outputs == 1 else MANY
 
@@ -157,6 +173,16 @@ class Auto:
         if "targets" not in curator.plan.releases:
             return 1.0
         return min(self._size(curator, "targets", None), problem.target_bound)
+
+
+def narrowing(sparsity: int, coefficients: int) -> dict[str, Stage]:
+    """Return the stages that end at this sparsity; one that would keep most coefficients is left out."""
+    wide = {
+        f"narrow-{times}": Stage(times * sparsity, 10, NARROW, NARROWING)
+        for times in WIDTHS
+        if 2 * times * sparsity <= coefficients
+    }
+    return {**wide, "polish": Stage(sparsity, 20, POLISH if wide else POLISH_ALONE, POLISHING)}
 
 
 def penalty_through(view: Any, problem: Problem) -> Callable[[Floats], Floats] | None:
