@@ -55,6 +55,14 @@ def test_the_example_of_the_papers_page_reports_the_true_epsilon(monkeypatch, tm
     assert names["model"].privacy_.epsilon == pytest.approx(12.66, abs=0.005)
 
 
+@pytest.mark.filterwarnings("ignore::sordino.errors.PrivacyWarning")
+def test_the_examples_of_the_heavy_tails_page_run(monkeypatch, tmp_path):
+    names = run_blocks(DOCS / "heavy-tails.md", monkeypatch, tmp_path)
+    low, high = names["m"].interval
+    assert low < names["incomes"].mean() < high
+    assert names["model"].coef_[0] == pytest.approx(1.0, abs=0.1)
+
+
 # ------------------------------------------------------------------------------- nothing is left out
 
 
