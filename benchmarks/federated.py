@@ -122,7 +122,7 @@ def main() -> None:
     asked = parser.parse_args()
     logging.getLogger("flwr").setLevel(logging.ERROR)
     torch.set_num_threads(1)
-    print(describe())
+    describe()
     data = images(asked.share)
     sizes = [len(rows) for rows in two_digits(data[1])]
     print(f"{CLIENTS} clients of {min(sizes)} to {max(sizes)} images, {LOCAL_STEPS} steps a round")
