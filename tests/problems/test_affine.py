@@ -5,11 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy import sparse
 
 from sordino import SparseLinearRegression
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
-from sordino.problems.affine import ColumnMoments, SizeCounts
+from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeCounts
+from sordino.problems.losses import LOSSES
 
 
 def counted(targets, cells=4):
@@ -86,3 +88,18 @@ def test_the_sensitivity_of_replaced_moments_is_reached_and_squares_pass_it():
     assert query.sensitivity(Relation.ADD_REMOVE, None) == pytest.approx(np.sqrt(2))
     assert query.sensitivity(Relation.REPLACE_ONE, None) == pytest.approx(moved(False, [1, 0], [0, 1]))
     assert moved(True, [1, 0], [-0.27, np.sqrt(1 - 0.27**2)]) > 2.06
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix], ids=["dense", "sparse"])
+@pytest.mark.parametrize("tiny", [1e-170, 1e-156, 3e-154, 5e-324])
+def test_a_row_whose_squares_underflow_is_clipped_all_the_same(kind, tiny):
+    rows = np.zeros((2, 20))
+    rows[0, :3] = [tiny, -tiny, 0.0]
+    query = AffineGradient(LOSSES["squared"], 0.3)
+    affine = Affine(np.zeros(20), np.linspace(1.0, 2.5e6, 20), 0.0)
+    point = (np.zeros(20), affine, None, 1e-4)
+    answers = [
+        query.evaluate(LocalExecutor(kind(rows), targets, 1.7).records(None), point)
+        for targets in (np.array([-1e300, 0.0]), np.array([np.nan, 0.0]))
+    ]
+    assert np.linalg.norm(answers[0] - answers[1]) <= 0.3

@@ -59,6 +59,8 @@ class AffineView:
         sizes = np.sqrt(np.maximum(square - 2 * cross + weights @ affine.shift**2, 0.0))
         # Rounding errors of the difference of squares stay below this; sizes may only be over-estimated.
         slack = 1e-7 * np.sqrt(np.maximum(square, 0.0) + weights @ affine.shift**2)
+        # Nor may squares of entries below 1.5e-154, which underflow, make a row look like nothing.
+        slack = slack + 2e-154 * np.sqrt(affine.scale.size) * affine.scale.max(initial=0.0)
         return np.where(np.isfinite(self._base.norms), sizes + slack, np.nan)
 
 

@@ -149,6 +149,8 @@ class AffineGradient(ClippedSum):
         """Return the clipped sum, or its entries on the mask."""
         w, affine, mask, target_scale = params
         view = records.through(affine)
-        residual = weighted(self.loss.residual(view.margins(w), view.targets / target_scale), view.weights)
+        with np.errstate(over="ignore", invalid="ignore"):  # the clip deals with what is not a number
+            residual = self.loss.residual(view.margins(w), view.targets / target_scale)
+            residual = weighted(residual, view.weights)
         value = view.weighted_sum(clip_residuals(residual, view.norms, self.clip))
         return value if mask is None else value[mask]
