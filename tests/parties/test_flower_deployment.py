@@ -13,22 +13,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.parties.helpers import free_ports
 
 from sordino.ledger import Ledger
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "flower"
 BIN = Path(sys.executable).parent
 PATIENCE = 180.0
-
-
-def free_ports(count):
-    held = [socket.socket() for _ in range(count)]
-    for s in held:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in held]
-    for s in held:
-        s.close()
-    return ports
 
 
 def listens(port):
