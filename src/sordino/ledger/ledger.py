@@ -13,6 +13,7 @@ from sordino.errors import DatasetExistsError, InvalidInputError, LedgerError
 from sordino.kernel.relation import Relation
 from sordino.ledger import export, owner, tables
 from sordino.ledger.account import Account
+from sordino.ledger.address import Address, hidden
 from sordino.ledger.charge import charge_of, check_certificate
 from sordino.ledger.policy import BudgetPolicy, name, text
 from sordino.ledger.postgres import PostgresStore
@@ -70,13 +71,13 @@ class Ledger(LedgerReader):
         timeout : float
             How many seconds to wait for others before ``LedgerLockedError``.
         """
-        place = os.fspath(address) if isinstance(address, str | os.PathLike) else None
+        place = hidden(os.fspath(address)) if isinstance(address, str | os.PathLike) else None
         if not isinstance(place, str):
             raise InvalidInputError(
                 f"Expected a path or a postgresql:// URL, got a {type(address).__name__}."
             )
         if place.startswith(("postgresql://", "postgres://")):
-            return cls(PostgresStore(place, timeout, create))
+            return cls(PostgresStore(Address(place), timeout, create))
         if "://" in place:
             raise InvalidInputError(
                 f"Expected a path or a postgresql:// URL, got the scheme {place.partition('://')[0]!r}."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 
 from sordino.errors import (
     LedgerCorruptError,
@@ -13,6 +12,7 @@ from sordino.errors import (
     LedgerReadOnlyError,
     require_extra,
 )
+from sordino.ledger.address import Address
 from sordino.ledger.schema import VERSION, create_tables, migrate, read_version
 from sordino.ledger.store import Row, Store
 
@@ -45,17 +45,17 @@ class PostgresStore(Store):
     begin_read: ClassVar[str] = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
     for_update: ClassVar[str] = " FOR UPDATE"
 
-    def __init__(self, url: str, timeout: float, create: bool) -> None:
+    def __init__(self, url: Address, timeout: float, create: bool) -> None:
         self._psycopg = _driver()
         super().__init__(url, timeout)
+        self._url = url
         self._prepare(create)
 
     @property
     def label(self) -> str:
         """The URL without user and password."""
-        parts = urlsplit(self.address)
-        host = parts.netloc.rpartition("@")[2]
-        return f"postgresql://{host}{parts.path}"
+        place = self.address.partition("://")[2].partition("?")[0]
+        return f"postgresql://{place.rpartition('@')[2]}"
 
     @property
     def errors(self) -> type[Exception]:
@@ -65,7 +65,7 @@ class PostgresStore(Store):
 
     def connect(self) -> Any:
         """Open a session whose commits are durable and whose waits end."""
-        connection = self._psycopg.connect(self.address, autocommit=True, connect_timeout=10)
+        connection = self._psycopg.connect(self._url.revealed(), autocommit=True, connect_timeout=10)
         milliseconds = max(1, round(self.timeout * 1000))  # 0 would mean to wait for ever
         connection.execute("SELECT set_config('lock_timeout', %s, false)", (f"{milliseconds}ms",))
         if connection.execute("SHOW synchronous_commit").fetchone() == ("off",):
@@ -86,6 +86,8 @@ class PostgresStore(Store):
         state = getattr(error, "sqlstate", None) or ""
         kind = _STATES.get(state, LedgerError)
         name = f"{type(error).__name__} {state}".strip()
+        if self._url.revealed() != self._url:
+            error.args = ("(the words of the server are left out: they may quote the URL)",)
         return kind(f"The ledger {self.label} cannot be used ({name}). {_REMEDIES[kind]}")
 
     def _prepare(self, create: bool) -> None:
