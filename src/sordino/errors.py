@@ -83,6 +83,10 @@ class PrivacyWarning(UserWarning):
     """The guarantee is true but weaker than it may look."""
 
 
+class UndeclaredBoundWarning(UserWarning):
+    """A bound that clips was left at its default: the guarantee holds, the accuracy may suffer."""
+
+
 def require_extra(module: str, extra: str) -> MissingExtraError:
     """Build the error for a missing optional dependency."""
     return MissingExtraError(

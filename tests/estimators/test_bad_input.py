@@ -21,7 +21,6 @@ PARAMETERS = {
     "delta zero": {"delta": 0.0},
     "delta one": {"delta": 1.0},
     "delta text": {"delta": "small"},
-    "data_norm missing": {"data_norm": None},
     "data_norm zero": {"data_norm": 0.0},
     "data_norm in words": {"data_norm": "1"},
     "data_norm a flag": {"data_norm": True},

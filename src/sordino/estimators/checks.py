@@ -120,11 +120,8 @@ def class_weights(declared: Any, classes: np.ndarray) -> np.ndarray | None:
     return weights / weights.max()  # a weight above one would only be clipped away again
 
 
-def record_weights(declared: Any, X: Any, bound: Any) -> np.ndarray | None:
+def record_weights(declared: Any, X: Any, bound: float) -> np.ndarray:
     """Return each record's weight as a share of the declared bound, at which it is clipped."""
-    if declared is None:
-        return None
-    bound = check_positive("weight_bound", bound, "Pass a public bound on the weights; never their maximum.")
     try:
         weights = _check_sample_weight(declared, X, dtype=np.float64, ensure_non_negative=True)
     except (ValueError, TypeError):

@@ -61,14 +61,15 @@ class LogisticRegression(_Dense, LinearClassifier):
     delta : the probability of a larger loss; None means ``min(1e-5, 1 / (10 n))``.
     solver : ``"auto"``, ``"gd"``, ``"sgd"``, ``"adam"``, ``"srm"`` (recursive momentum), ``"agd"`` (private
         line search), ``"rrp-sgd"``, or ``"ls-sgd"`` and ``"ls-adam"`` (smoothed gradients).
-    data_norm : rows are clipped to this Euclidean norm; a public bound, never the data's own maximum.
+    data_norm : rows are clipped to this Euclidean norm, in fit and in predict; a public bound, never the
+        data's own maximum. None is 1, and says so once.
     penalty : None, ``"ridge"`` for ``alpha ||w||^2 / 2``, or ``"nonconvex"`` for
         ``alpha sum_j w_j^2 / (1 + w_j^2)``, which does not shrink large coefficients.
     alpha : the weight of the penalty.
     smoothing : the strength of Laplacian smoothing over neighbouring columns; None leaves it to the solver.
     classes : the class labels; None takes those seen, which the report lists as assumed public.
     class_weight : declared weights of the classes, a dict; they scale the losses before the clip.
-    weight_bound : ``sample_weight`` is clipped to this public bound and divided by it.
+    weight_bound : ``sample_weight`` is clipped to this public bound and divided by it; None is 1.
     fit_intercept : add a constant column.
     relation : ``"add-remove"`` (n is public) or ``"replace-one"``.
     sampling : ``"poisson"`` or ``"fixed"`` (replace-one only) mini-batches.
@@ -103,13 +104,13 @@ class LogisticRegression(_Dense, LinearClassifier):
         epsilon: float = 1.0,
         delta: float | None = None,
         solver: str = "auto",
-        data_norm: float = 1.0,
+        data_norm: float | None = None,
         penalty: str | None = None,
         alpha: float = 1e-3,
         smoothing: float | None = None,
         classes: Any = None,
         class_weight: Any = None,
-        weight_bound: float = 1.0,
+        weight_bound: float | None = None,
         fit_intercept: bool = True,
         relation: str = "add-remove",
         sampling: str = "poisson",
@@ -132,8 +133,8 @@ class LinearRegression(_Dense, LinearRegressor):
     r"""Least squares under differential privacy.
 
     Minimises ``mean_i (x_i . w + b - y_i)^2 / 2 + penalty(w, b)`` with clipped gradients. The targets are
-    clipped to ``[-target_bound, target_bound]``, a public bound. Other parameters and attributes as in
-    :class:`LogisticRegression`.
+    clipped to ``[-target_bound, target_bound]``, a public bound; None is 1, and says so once. The other
+    parameters and attributes are those of :class:`LogisticRegression`.
 
     **Privacy.** ``coef_`` and ``intercept_`` are (epsilon, delta)-DP for one record; see ``privacy_``.
 
@@ -152,9 +153,9 @@ class LinearRegression(_Dense, LinearRegressor):
         epsilon: float = 1.0,
         delta: float | None = None,
         solver: str = "auto",
-        data_norm: float = 1.0,
-        target_bound: float = 1.0,
-        weight_bound: float = 1.0,
+        data_norm: float | None = None,
+        target_bound: float | None = None,
+        weight_bound: float | None = None,
         penalty: str | None = None,
         alpha: float = 1e-3,
         smoothing: float | None = None,

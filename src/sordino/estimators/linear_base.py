@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.errors import InvalidInputError
+from sordino.estimators.bounds import declared_bound, said_of_bound
 from sordino.estimators.checks import (
     check_count,
     check_data,
@@ -73,14 +74,13 @@ class LinearModel(BaseEstimator):
         weights: np.ndarray | None = None,
         groups: Any = None,
     ) -> np.ndarray:
-        executor: Any = LocalExecutor(
-            X, targets, _data_norm(self.data_norm), 1.0 if self.fit_intercept else 0.0, weights
-        )
+        bound = declared_bound(self, "data_norm")
+        executor: Any = LocalExecutor(X, targets, bound, 1.0 if self.fit_intercept else 0.0, weights)
         if groups is not None:
             executor = GroupedExecutor(executor, groups)
         n = executor.population
         budget = Budget.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
-        problem = self._problem((n, X.shape[1]), loss, outputs, budget)
+        problem = self._problem((n, X.shape[1]), loss, outputs, budget, bound)
         if groups is not None:
             problem = replace(problem, unit="person")
         self._check_weighting(weights is not None, groups is not None)
@@ -93,17 +93,19 @@ class LinearModel(BaseEstimator):
             budget,
             paper=paper,
             verbose=self.verbose,
-            public=(*_public_facts(problem), *public),
+            public=(*_public_facts(problem, self.data_norm), *public),
             description=f"{type(self).__name__} ({self.solver})",
         )
-        self.privacy_, self.n_iter_ = fitted.report, fitted.steps
+        self.privacy_, self.n_iter_, self.data_norm_ = fitted.report, fitted.steps, bound
         w, noise = fitted.result, None
         if isinstance(w, Estimate):
             w, noise = w.value, w.noise
         self.coef_noise_ = noise
         return w.to_dense() if isinstance(w, SparseVector) else w
 
-    def _problem(self, shape: tuple[int, int], loss: str, outputs: int, budget: Budget) -> Problem:
+    def _problem(
+        self, shape: tuple[int, int], loss: str, outputs: int, budget: Budget, bound: float
+    ) -> Problem:
         relation = Relation.parse(self.relation)
         _among("sampling", self.sampling, _SAMPLINGS)
         _among("noise", self.noise, _NOISES)
@@ -114,10 +116,10 @@ class LinearModel(BaseEstimator):
             budget.epsilon,
             budget.delta,
             outputs=outputs,
-            data_norm=_data_norm(self.data_norm),
+            data_norm=bound,
             intercept=1.0 if self.fit_intercept else 0.0,
             **self._penalties(),
-            target_bound=float(getattr(self, "target_bound", 1.0)),
+            target_bound=self._target_bound(),
             secure_noise=bool(self.secure_noise),
         )
 
@@ -149,20 +151,26 @@ class LinearModel(BaseEstimator):
 
     def _weights(self, declared: Any, X: Any, by_class: np.ndarray | None = None) -> np.ndarray | None:
         """Return the weight of each record, at most one, or None where all are one."""
-        own = record_weights(declared, X, self.weight_bound)
-        if own is None or by_class is None:
-            return by_class if own is None else own
-        return own * by_class
+        if declared is None:
+            return by_class
+        own = record_weights(declared, X, declared_bound(self, "weight_bound"))
+        return own if by_class is None else own * by_class
 
     def _said_of(self, sample_weight: Any) -> tuple[str, ...]:
         if sample_weight is None:
             return ()
-        return (f"weight_bound = {float(self.weight_bound):g} (sample weights are clipped to it)",)
+        bound = declared_bound(self, "weight_bound")
+        return (said_of_bound("weight_bound", bound, self.weight_bound, "sample weights are clipped to it"),)
+
+    def _target_bound(self) -> float:
+        return 1.0
 
     def _decision(self, X: Any) -> np.ndarray:
+        """Return the margins of rows that are clipped as in fit: the model knows no others."""
         check_is_fitted(self)
         X = check_data(self, X, reset=False)
-        return np.asarray(X @ np.atleast_2d(self.coef_).T) + self.intercept_
+        rows = LocalExecutor(X, None, self.data_norm_).records(None)
+        return rows.margins(np.atleast_2d(self.coef_)) + self.intercept_
 
     def _at_least_zero(self, name: str) -> float:
         value = getattr(self, name)
@@ -201,7 +209,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Return the margins, one column per class when there are more than two."""
+        """Return the margins of rows clipped to ``data_norm``; one column per class for more than two."""
         scores = self._decision(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
@@ -235,37 +243,29 @@ class LinearRegressor(RegressorMixin, LinearModel):
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
         """Fit the model; the budget is spent here. ``sample_weight`` and ``groups`` as for the classifier."""
         X, y = check_data(self, X, y, y_numeric=True)
-        bound = check_positive(
-            "target_bound",
-            self.target_bound,
-            "Pass a public bound on |y| (targets are clipped to it); computing it from y would leak.",
-        )
+        bound = self._target_bound()
         targets = np.clip(y.astype(float), -bound, bound)
         rows = self._weights(sample_weight, X)
-        public = (f"target_bound = {bound:g}", *self._said_of(sample_weight))
+        said = said_of_bound("target_bound", bound, self.target_bound, "targets are clipped to it")
+        public = (said, *self._said_of(sample_weight))
         w = self._fit(X, targets, "squared", 1, public, rows, groups)
         self.coef_ = w[: X.shape[1]].copy()
         self.intercept_ = float(w[-1]) if self.fit_intercept else 0.0
         return self
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the predicted targets."""
+        """Return the predicted targets of rows clipped to ``data_norm``, as in fit."""
         return self._decision(X)[:, 0]
 
-
-def _data_norm(value: Any) -> float:
-    return check_positive(
-        "data_norm",
-        value,
-        "Pass a public bound on the row norms (rows are clipped to it); computing it from X would leak.",
-    )
+    def _target_bound(self) -> float:
+        return declared_bound(self, "target_bound")
 
 
-def _public_facts(problem: Problem) -> tuple[str, ...]:
+def _public_facts(problem: Problem, declared: Any) -> tuple[str, ...]:
     return (
         f"number of {problem.unit}s: {problem.population}",
         f"number of features: {problem.features}",
-        f"data_norm = {problem.data_norm:g} (rows are clipped to it)",
+        said_of_bound("data_norm", problem.data_norm, declared, "rows are clipped to it"),
     )
 
 

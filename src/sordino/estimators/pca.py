@@ -12,7 +12,8 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.errors import InvalidInputError
-from sordino.estimators.checks import check_count, check_data, check_positive
+from sordino.estimators.bounds import declared_bound
+from sordino.estimators.checks import check_count, check_data
 from sordino.estimators.fitting import Budget, run_privately
 from sordino.estimators.pca_checks import axes_to_follow, checked_options, public_facts
 from sordino.estimators.pca_paper import published
@@ -42,7 +43,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         for sparse rows), ``"power"`` (products, for many features), ``"spca"``, ``"vrpca"`` (mini-batches),
         ``"mod-sulq"`` (independent entries), or ``"wishart"``, which is not private and runs only with
         ``noise="paper"``.
-    data_norm : rows are clipped to this Euclidean norm; a public bound, never the data's own maximum.
+    data_norm : rows are clipped to this Euclidean norm, in fit and in transform; a public bound, never the
+        data's own maximum. None is 1, and says so once.
     center : subtract the released mean; False gives the axes of the second moment about zero.
     whiten : scale the components to unit (private) variance.
     relation : ``"add-remove"`` (n is public) or ``"replace-one"``.
@@ -85,7 +87,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         epsilon: float = 1.0,
         delta: float | None = None,
         solver: str = "auto",
-        data_norm: float = 1.0,
+        data_norm: float | None = None,
         center: bool = True,
         whiten: bool = False,
         relation: str = "add-remove",
@@ -148,7 +150,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             budget,
             paper=paper,
             verbose=self.verbose,
-            public=public_facts(problem),
+            public=public_facts(problem, self.data_norm),
             description=f"PCA ({type(solver).__name__})",
         )
         self.privacy_, self.n_iter_ = fitted.report, fitted.steps
@@ -173,7 +175,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         parts = check_count("n_chunks", self.n_chunks, 1, None, "It is the length of the stream.") or 1
         budget = self._budget(rows * parts)
         problem = self._problem(rows * parts, features, budget)
-        return PcaStream(problem, parts, budget, public_facts(problem))
+        return PcaStream(problem, parts, budget, public_facts(problem, self.data_norm))
 
     def __getstate__(self) -> dict[str, Any]:
         # An open stream holds its noise source, which must not be copied: a copy starts a new stream.
@@ -181,11 +183,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         return {key: value for key, value in state.items() if key != "_stream"}
 
     def transform(self, X: Any) -> np.ndarray:
-        """Return the coordinates of rows on the axes; sparse rows are not made dense."""
+        """Return the coordinates on the axes of rows clipped as in fit; sparse rows are not made dense."""
         check_is_fitted(self)
         X = check_data(self, X, reset=False)
-        axes = self._axes().astype(X.dtype)
-        return np.asarray(X @ axes.T) - (self.mean_ @ self._axes().T).astype(X.dtype)
+        rows = LocalExecutor(X, None, self.data_norm_).records(None)
+        return (rows.margins(self._axes()) - self.mean_ @ self._axes().T).astype(X.dtype)
 
     def inverse_transform(self, X: Any) -> np.ndarray:
         """Return the rows with these coordinates."""
@@ -227,11 +229,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 "Expected noise='paper' with solver='wishart', got 'sound': Wishart noise is not private and "
                 "serves as a benchmark only. Use solver='gauss'."
             )
-        data_norm = check_positive(
-            "data_norm",
-            self.data_norm,
-            "Pass a public bound on the row norms (rows are clipped to it); computing it from X would leak.",
-        )
+        data_norm = declared_bound(self, "data_norm")
         return PcaProblem(
             n,
             d,
@@ -252,7 +250,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         fixed = isinstance(self.n_components, Integral) or self.n_components is None
         k = len(found.axes) if fixed else choose_count(self.n_components, found, d)
         unbiased = n / (n - 1) if problem.center else 1.0
-        self.n_components_, self.n_samples_ = k, n
+        self.n_components_, self.n_samples_, self.data_norm_ = k, n, problem.data_norm
         self.components_ = found.axes[:k]
         self.mean_ = found.mean if problem.center else np.zeros(d)
         self.explained_variance_ = np.maximum(found.variances[:k] * unbiased, 1e-300)

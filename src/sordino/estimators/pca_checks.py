@@ -6,6 +6,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from sordino.errors import InvalidInputError
+from sordino.estimators.bounds import said_of_bound
 from sordino.estimators.checks import check_count, check_positive
 from sordino.problems.covariance import PcaProblem
 from sordino.solvers.pca import PcaOptions, automatic
@@ -47,10 +48,10 @@ def checked_options(estimator: Any) -> PcaOptions:
     )
 
 
-def public_facts(problem: PcaProblem) -> tuple[str, ...]:
+def public_facts(problem: PcaProblem, declared: Any) -> tuple[str, ...]:
     """Return what the report lists as assumed public."""
     return (
         f"number of records: {problem.population}",
         f"number of features: {problem.features}",
-        f"data_norm = {problem.data_norm:g} (rows are clipped to it)",
+        said_of_bound("data_norm", problem.data_norm, declared, "rows are clipped to it"),
     )

@@ -47,10 +47,11 @@ class SparseLogisticRegression(_Sparse, LinearClassifier):
     n_nonzero_coefs : how many coefficients survive; None keeps all.
     solver : a name in :data:`sordino.solvers.SOLVERS`, for example ``"ight"`` (all records each step) or
         ``"sgd-ht"`` (mini-batches); the documentation has a page on each.
-    data_norm : rows are clipped to this Euclidean norm; a public bound, never the data's own maximum.
+    data_norm : rows are clipped to this Euclidean norm, in fit and in predict; a public bound, never the
+        data's own maximum. None is 1, and says so once.
     classes : the class labels; None takes those seen, which the report lists as assumed public.
     class_weight : declared weights of the classes, a dict; they scale the losses before the clip.
-    weight_bound : ``sample_weight`` is clipped to this public bound and divided by it.
+    weight_bound : ``sample_weight`` is clipped to this public bound and divided by it; None is 1.
     fit_intercept : add a coefficient that is never thresholded.
     ridge : weight of the squared norm, outside the clip and so free.
     relation : ``"add-remove"`` (n is public) or ``"replace-one"``.
@@ -89,10 +90,10 @@ class SparseLogisticRegression(_Sparse, LinearClassifier):
         delta: float | None = None,
         n_nonzero_coefs: int | None = None,
         solver: str = "auto",
-        data_norm: float = 1.0,
+        data_norm: float | None = None,
         classes: Any = None,
         class_weight: Any = None,
-        weight_bound: float = 1.0,
+        weight_bound: float | None = None,
         fit_intercept: bool = True,
         ridge: float = 0.0,
         relation: str = "add-remove",
@@ -116,8 +117,8 @@ class SparseLinearRegression(_Sparse, LinearRegressor):
     r"""Least squares with few non-zero coefficients, under differential privacy.
 
     Minimises ``mean_i (x_i . w + b - y_i)^2 / 2 + ridge ||w||^2 / 2`` with clipped gradients. The targets are
-    clipped to ``[-target_bound, target_bound]``, a public bound. Other parameters and attributes as in
-    :class:`SparseLogisticRegression`.
+    clipped to ``[-target_bound, target_bound]``, a public bound; None is 1, and says so once. The other
+    parameters and attributes are those of :class:`SparseLogisticRegression`.
 
     **Privacy.** ``coef_`` and ``intercept_`` are (epsilon, delta)-DP for one record; see ``privacy_``.
 
@@ -137,9 +138,9 @@ class SparseLinearRegression(_Sparse, LinearRegressor):
         delta: float | None = None,
         n_nonzero_coefs: int | None = None,
         solver: str = "auto",
-        data_norm: float = 1.0,
-        target_bound: float = 1.0,
-        weight_bound: float = 1.0,
+        data_norm: float | None = None,
+        target_bound: float | None = None,
+        weight_bound: float | None = None,
         fit_intercept: bool = True,
         ridge: float = 0.0,
         relation: str = "add-remove",

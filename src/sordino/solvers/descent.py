@@ -55,7 +55,9 @@ class NoisyDescent:
                 moved, changed = ahead - earlier[0], g - earlier[1]
                 curvature = max(curvature, _curvature(moved, changed, self.taken[-1], self.noise))
             earlier = (ahead, g)
-            h = min(self.step, FIRST_STEP * 2.0**t, 1.0 / curvature if curvature > 0 else math.inf)
+            h = min(
+                self.step, FIRST_STEP * 2.0 ** min(t, 1000), 1.0 / curvature if curvature > 0 else math.inf
+            )
             self.taken.append(h)
             velocity = MOMENTUM * velocity - h * g
             w = w + velocity
