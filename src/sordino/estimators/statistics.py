@@ -157,15 +157,17 @@ def quantiles(
     bounds : public limits with cells of equal width; None uses cells of equal ratio on both signs, about
         0.7 % wide at the default resolution, up to 1e12.
     resolution : the depth of the tree, 2 to 20.
-    confidence, relation, ledger, dataset_id : as in :func:`mean`. The interval is free of assumptions about
-        the law, up to the width of a cell.
+    confidence : the probability with which ``.interval`` covers all sample quantiles at q: the records of
+        rank q n - 1 to q n + 1 and what is between them, whichever definition you use, with any number of
+        ties. Ends are borders of cells; without bounds an end beyond 1e12 is infinite, with bounds records
+        beyond count as the nearer one. It covers the population's quantile as well, in the normal
+        approximation of ranks.
+    relation, ledger, dataset_id : as in :func:`mean`.
 
     **Privacy.** (epsilon, delta)-DP for one record: one Gaussian release.
     """
     data, flat = _numbers(x)
-    wanted = np.atleast_1d(np.asarray(q, dtype=float))
-    if wanted.ndim != 1 or wanted.size == 0 or not ((wanted >= 0) & (wanted <= 1)).all():
-        raise InvalidInputError("Expected q in [0, 1], one number or a list, got others.")
+    wanted = _probabilities(q)
     depth = check_count("resolution", resolution, 2, 20, "It is the depth of the tree.")
     solver = RankQuantiles(
         tuple(wanted.tolist()), _limits(bounds), depth or 14, _between("confidence", confidence)
@@ -277,10 +279,23 @@ def _between(name: str, value: Any) -> float:
     return number
 
 
+def _probabilities(q: Any) -> np.ndarray:
+    try:
+        wanted = np.atleast_1d(np.asarray(q, dtype=float))
+    except (TypeError, ValueError, OverflowError):
+        wanted = np.empty(0)
+    if wanted.ndim != 1 or wanted.size == 0 or not ((wanted >= 0) & (wanted <= 1)).all():
+        raise InvalidInputError("Expected q in [0, 1], one number or a list, got others.")
+    return wanted
+
+
 def _limits(bounds: Any) -> tuple[float, float] | None:
     if bounds is None:
         return None
-    low, high = (float(b) for b in bounds)
+    try:
+        low, high = (float(b) for b in bounds)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInputError("Expected bounds as two numbers low < high, got something else.") from None
     if not -np.inf < low < high < np.inf:
         raise InvalidInputError(f"Expected finite bounds low < high, got {low:g} and {high:g}.")
     return low, high

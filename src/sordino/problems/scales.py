@@ -230,7 +230,9 @@ class RankTree:
     def edges(self) -> Floats:
         """The inner borders of the cells."""
         if self.bounds is not None:
-            return np.linspace(*self.bounds, 2**self.depth + 1)[1:-1]
+            share = np.arange(1, 2**self.depth) / 2**self.depth
+            # Not low + share (high - low), which overflows between bounds near the largest numbers.
+            return np.maximum.accumulate(self.bounds[0] * (1.0 - share) + self.bounds[1] * share)
         side = np.exp2(np.linspace(-REACH, REACH, 2 ** (self.depth - 1) - 1))
         return np.concatenate([-side[::-1], [0.0], side])
 

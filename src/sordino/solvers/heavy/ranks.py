@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from sordino.kernel import Curator, Plan, Release
 from sordino.problems.sample import Sample
 from sordino.problems.scales import RankTree
+from sordino.solvers.heavy.intervals import RankMargins, interval_cells, outer_borders
 from sordino.solvers.heavy.shares import noise_of
-from sordino.solvers.heavy.trees import quantiles_of
+from sordino.solvers.heavy.trees import counts_below, quantiles_of
 
 Floats = NDArray[np.float64]
 
@@ -34,6 +34,10 @@ class RankQuantiles:
     Levels are made consistent by least squares (Hay et al. 2010), the counts of the cells are summed from
     below and read off at ``q n``.
 
+    An interval covers, with probability ``confidence``, every sample quantile at q: the records of rank
+    ``q n - 1`` to ``q n + 1`` and what lies between, so each of NumPy's definitions, ties or not. It covers
+    the population's quantile ``inf {x: F(x) >= q}`` too, as far as the binomial law of ranks is normal.
+
     **Privacy.** One Gaussian release. Intervals are quantiles at ranks ``q n -+`` the errors of the noise and
     of sampling, so they cost nothing.
     """
@@ -50,14 +54,15 @@ class RankQuantiles:
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[Ranks]:
         """Yield the quantiles of each column."""
-        n, width = problem.population, noise_of(curator, "tree", None)
         query: RankTree = curator.plan.releases["tree"].query  # type: ignore[assignment]
+        edges, n = query.edges, problem.population
         q = np.asarray(self.probabilities)
-        reach = special.ndtri(1.0 - (1.0 - self.confidence) / 2.0)
-        # A rank, counted from the nearer side, sums at most half the levels; least squares only helps.
-        margin = reach * np.hypot(width * np.sqrt((self.depth + 1) / 2), np.sqrt(n * q * (1.0 - q)))
-        ranks = np.stack([q * n, q * n - margin, q * n + margin])
-        trees = curator.release("tree")
-        out = [quantiles_of(c, self.depth, n, ranks, query.edges, self.bounds) for c in trees]
-        value, low, high = np.stack(out, axis=-1)
-        yield Ranks(value, low, high)
+        noise = noise_of(curator, "tree", None)
+        margins = RankMargins(self.depth, self.confidence).at(noise, np.sqrt(n * q * (1.0 - q)))
+        out = []
+        for nodes in curator.release("tree"):
+            value = quantiles_of(nodes, self.depth, n, q * n, edges, self.bounds)
+            cells = interval_cells(counts_below(nodes, self.depth, n), q * n, margins)
+            low, high = outer_borders(cells, edges, self.bounds)
+            out.append([value, np.minimum(low, value), np.maximum(high, value)])
+        yield Ranks(*np.stack(out, axis=-1))

@@ -16,10 +16,15 @@ def quantiles_of(
     nodes: Floats, depth: int, total: float, ranks: Floats, edges: Floats, bounds: tuple[float, float] | None
 ) -> Floats:
     """Return the values at the ranks of one column, from the noisy nodes of its tree."""
-    below = np.cumsum(consistent(nodes, depth, total))
+    below = counts_below(nodes, depth, total)
     # Counts below cannot fall: the middle between the nearest rising sequences above and below.
     rising = (np.maximum.accumulate(below) + np.minimum.accumulate(below[::-1])[::-1]) / 2.0
     return read_ranks(np.clip(rising, 0.0, total), ranks, edges, bounds)
+
+
+def counts_below(nodes: Floats, depth: int, total: float) -> Floats:
+    """Return for each cell the noisy number of records in it and below it."""
+    return np.cumsum(consistent(nodes, depth, total))
 
 
 def consistent(nodes: Floats, depth: int, total: float) -> Floats:
