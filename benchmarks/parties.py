@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +26,7 @@ from sordino.execute.parties.lattice import Lattice
 from sordino.execute.parties.links import fingerprint_of
 from sordino.execute.parties.mpyc_engine import Limits, MpycEngine
 from sordino.kernel import Curator, NoiseSource, Relation
+from sordino.papers.local import LocalObjective, PrintedTilt
 from sordino.parties import baselines
 from sordino.parties.mpc_output import OutputPerturbation
 from sordino.problems.losses import LOSSES
@@ -182,9 +184,20 @@ def compare(world: World, members, share, noise) -> None:
     pathak = baselines.Pathak(1.0, 1e-3, parties=count)
     show(f"Pathak, m={count}", [output(world, pathak, joint, noise)])
     show(f"Local Out P, m={count}", [world.judge(baselines.local_output(members, problem, 1.0, noise))])
-    show(f"Local Obj P, m={count}", [world.judge(baselines.local_objective(members, problem, noise))])
+    show(f"Local Obj P, m={count}", [world.judge(local_objective(members, problem, noise))])
     w = baselines.local_gradient(members, problem, 1.0, 200, 1.0, noise)
     show(f"Local Grad P, m={count} (T=200)", [world.judge(w)])
+
+
+def local_objective(members, problem, noise) -> np.ndarray:
+    """Return the average of what all parties release on their own: printed, and not private."""
+    total = np.zeros(problem.shape)
+    for member in members:
+        own = replace(problem, population=member.population)
+        solver = LocalObjective.as_printed(own)
+        curator = Curator(member, solver.plan(own), noise, printed=(PrintedTilt.printed,))
+        total += next(solver.run(curator, own))
+    return total / len(members)
 
 
 def show(name: str, figures) -> None:

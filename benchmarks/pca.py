@@ -155,12 +155,11 @@ def certified(model: PCA, rows: np.ndarray) -> float:
     """Return what the printed noise certifies; nothing is run."""
     from sordino.estimators.fitting import calibrated_plan
     from sordino.estimators.pca_checks import checked_options
-    from sordino.estimators.pca_paper import published
-    from sordino.solvers.pca import make_pca_solver
+    from sordino.papers.pca import published
 
     budget = model._budget(len(rows))
     problem, options = model._problem(*rows.shape, budget), checked_options(model)
-    solver, paper = published(make_pca_solver(model.solver, problem, options), problem, options, budget)
+    solver, paper = published(model.solver, problem, options, budget)
     return calibrated_plan(solver.plan(problem), budget, paper)[1].epsilon
 
 

@@ -167,6 +167,54 @@ def _is_kernel_import(name: str, allowed: set[str]) -> bool:
     return first in allowed or first in sys.stdlib_module_names
 
 
+# What only a mechanism or a sampling defines, and the modules whose classes are such.
+PARTS = frozenset({"privatise", "privatise_on_lattice", "amplify"})
+KINDS = frozenset(
+    """
+    Additive Mechanism Sampling Gaussian SymmetricGaussian Laplace NormGamma TiltedObjective GumbelTopK
+    LaplaceMax LaplacePeeling Full Poisson FixedSize Disjoint
+    """.split()  # noqa: SIM905
+)
+
+
+def mechanism_parts(source: str) -> list[Finding]:
+    """Return (line, what) of each mechanism or sampling that a module defines or derives."""
+    tree = ast.parse(source)
+    names = _aliases(tree)
+    found: list[Finding] = []
+    for node in ast.walk(tree):
+        kinds = [base for base in _bases(node) if _is_kind(base, names)]
+        found += [(node.lineno, f"subclass of {ast.unparse(base)}") for base in kinds]
+        found += [(node.lineno, f"defines {name}") for name in _defined(node) if name in PARTS]
+    return sorted(set(found))
+
+
+def _bases(node: ast.AST) -> list[ast.expr]:
+    """Return the bases of a class, or those in a call of `type`."""
+    if isinstance(node, ast.ClassDef):
+        return node.bases
+    made = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "type" and len(node.args) == 3
+    return list(node.args[1].elts) if made and isinstance(node.args[1], ast.Tuple) else []
+
+
+def _is_kind(base: ast.expr, names: dict[str, str]) -> bool:
+    full = _dotted(base, names) or ""
+    return full.startswith("sordino.papers.") or (
+        full.startswith("sordino.kernel") and full.rpartition(".")[2] in KINDS
+    )
+
+
+def _defined(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a statement gives to functions and attributes."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        yield node.name
+    elif isinstance(node, ast.Assign | ast.AnnAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        yield from (getattr(target, "attr", getattr(target, "id", "")) for target in targets)
+    elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "setattr":
+        yield from (str(a.value) for a in node.args if isinstance(a, ast.Constant))
+
+
 def long_functions(source: str, most: int) -> list[Finding]:
     """Return (line, name) of each function of more than `most` lines."""
     kinds = ast.FunctionDef | ast.AsyncFunctionDef

@@ -1,5 +1,6 @@
 """The house rules hold in `src/`, and each checker catches the offender it is there for."""
 
+import importlib
 import os
 import re
 import subprocess
@@ -7,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.house_rules import foreign_imports, long_functions, random_draws
+from tests.house_rules import foreign_imports, long_functions, mechanism_parts, random_draws
+
+import sordino.kernel as kernel
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "sordino"
@@ -97,6 +100,73 @@ def test_a_planted_draw_is_reported_with_its_line():
     )
 
 
+# ------------------------------------------------------------------- mechanisms and samplings
+
+ROOMS_OF_NOISE = {"kernel", "papers"}
+
+
+def test_mechanisms_and_samplings_live_in_the_kernel_and_in_papers_only():
+    elsewhere = [path for path in MODULES if path.relative_to(PACKAGE).parts[0] not in ROOMS_OF_NOISE]
+    found = _findings(mechanism_parts, elsewhere)
+    assert not found, "mechanisms or samplings outside kernel/ and papers/:\n" + _complain(found)
+
+
+def test_the_rule_knows_every_mechanism_and_sampling_of_the_kernel():
+    def is_part(value):
+        return isinstance(value, type) and (hasattr(value, "privatise") or hasattr(value, "amplify"))
+
+    names = [name for name in kernel.__all__ if is_part(getattr(kernel, name))]
+    assert len(names) >= 12
+    for name in names:
+        assert mechanism_parts(f"from sordino.kernel import {name}\nclass Own({name}): ...")
+
+
+@pytest.mark.parametrize(
+    "offender",
+    [
+        "class Free:\n    def privatise(self, value, sensitivity, noise):\n        return value",
+        "class Lucky:\n    def amplify(self, event, times, relation, population):\n        return None",
+        "class Free:\n    privatise = lambda self, value, sensitivity, noise: value",
+        "class Free:\n    privatise: object = print",
+        "def build(kind):\n    kind.privatise = print",
+        "def build(kind):\n    setattr(kind, 'amplify', print)",
+        "def build():\n    class Free:\n        async def privatise(self): ...",
+        "from sordino.kernel.mechanism import Additive\nclass Own(Additive): ...",
+        "from sordino.kernel import Gaussian as Normal\nclass Own(Normal): ...",
+        "import sordino.kernel as k\nclass Own(k.Poisson): ...",
+        "from sordino.kernel import Mechanism\nclass Own(Mechanism): ...",
+        "from sordino.kernel import Gaussian\nOwn = type('Own', (Gaussian,), {})",
+        "from sordino.papers.wishart import WishartNotPrivate\nclass Own(WishartNotPrivate): ...",
+    ],
+)
+def test_a_planted_mechanism_or_sampling_is_found(offender):
+    assert mechanism_parts(offender)
+
+
+@pytest.mark.parametrize(
+    "innocent",
+    [
+        "from sordino.kernel import Gaussian\nnoise = Gaussian(2.0)",
+        "def answer(release, value, noise):\n    return release.mechanism.privatise(value, 2.0, noise)",
+        "from sordino.kernel import ClippedSum\nclass Own(ClippedSum): ...",
+        "class Poisson:\n    pass\nclass Zero(Poisson): ...",
+        "from sordino.kernel import Gaussian\nkind = type(Gaussian(2.0))",
+    ],
+)
+def test_an_innocent_use_is_not_taken_for_a_mechanism(innocent):
+    assert mechanism_parts(innocent) == []
+
+
+def test_all_parts_of_papers_are_marked_as_printed():
+    for path in sorted((PACKAGE / "papers").glob("[!_]*.py")):
+        module = importlib.import_module(f"sordino.papers.{path.stem}")
+        for kind in vars(module).values():
+            here = isinstance(kind, type) and kind.__module__ == module.__name__
+            if here and (hasattr(kind, "privatise") or hasattr(kind, "amplify")):
+                assert issubclass(kind, kernel.Printed), kind
+                assert kind.printed, kind
+
+
 # ---------------------------------------------------------------------------------- the layers
 
 
@@ -145,7 +215,7 @@ def test_imports_point_downwards():
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-ROOMS = "accounting audit cli estimators execute kernel ledger nn parties problems report solvers"
+ROOMS = "accounting audit cli estimators execute kernel ledger nn papers parties problems report solvers"
 
 
 @pytest.fixture
@@ -166,6 +236,13 @@ def empty_house(tmp_path):
         ("kernel", "def f():\n    import torch"),
         ("problems", "import sordino.solvers"),
         ("solvers", "import sordino.estimators"),
+        ("kernel", "import sordino.papers"),
+        ("problems", "import sordino.papers"),
+        ("solvers", "import sordino.papers"),
+        ("accounting", "import sordino.papers"),
+        ("ledger", "import sordino.papers"),
+        ("execute", "import sordino.papers"),
+        ("papers", "import sordino.estimators"),
         ("solvers", "import sordino.ledger"),
         ("solvers", "import sordino.execute"),
         ("accounting", "import sordino.estimators"),

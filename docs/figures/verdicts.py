@@ -16,16 +16,17 @@ from pathlib import Path
 
 from dp_accounting import dp_event as dp
 
-from sordino.accounting import certify, paper
+from sordino.accounting import certify
 from sordino.errors import NotPrivateWarning
 from sordino.estimators.fitting import Budget, calibrated_plan
-from sordino.estimators.pca_paper import published
 from sordino.kernel import Relation
 from sordino.kernel.events import composed, laplace_event, poisson_event, pure_event, repeated
-from sordino.parties.baselines import objective_noise
+from sordino.papers import formulas
+from sordino.papers.local import objective_noise
+from sordino.papers.pca import published
+from sordino.papers.wishart import distinguishing_probability
 from sordino.problems.covariance import PcaProblem
-from sordino.solvers.pca import PcaOptions, make_pca_solver
-from sordino.solvers.pca.wishart import distinguishing_probability
+from sordino.solvers.pca import PcaOptions
 
 PAGE = Path(__file__).resolve().parents[1] / "papers.md"
 START, END = "<!-- made by docs/figures/verdicts.py -->", "<!-- end of the table -->"
@@ -95,24 +96,24 @@ def sparse_rows() -> Iterator[Verdict]:
     """DP-SGD-HT, DP-SCSG-HT, DP-SVRG-HT, DP-IGHT, Frank-Wolfe."""
     for epsilon, batch in ((2, 100), (10, 10), (10, 1)):
         steps = 20 * RCV1 // batch
-        noise = paper.sgd_ht(epsilon, 1e-5, population=RCV1, batch_size=batch, steps=steps)
+        noise = formulas.sgd_ht(epsilon, 1e-5, population=RCV1, batch_size=batch, steps=steps)
         why = "conditions of the lemma contradict each other at every batch size"
         setting = f"n = {RCV1:,}, 20 epochs, b = {batch}"
         yield _both("DP-SGD-HT", setting, epsilon, 1e-5, poisson(batch / RCV1, noise, steps), why)
     for anchor, batch in ((2024, 20), (506, 16), (2024, 200), (RCV1, 200)):
         yield _scsg(anchor, batch)
     for epsilon in (2, 10):
-        event = gaussian(paper.ight(epsilon, 0.01, steps=1))
+        event = gaussian(formulas.ight(epsilon, 0.01, steps=1))
         yield _both("DP-IGHT, Thm 5.2", "any T", epsilon, 0.01, event, "replace-one costs 2 rho, not rho")
     for epsilon in (2, 10):
-        event = gaussian(paper.ight_logistic(epsilon, 0.01, steps=1))
+        event = gaussian(formulas.ight_logistic(epsilon, 0.01, steps=1))
         yield _both("DP-IGHT, Cor 5.8", "any T", epsilon, 0.01, event, "a constant is lost")
     for epsilon, delta in ((2, 1e-5), (10, 0.01)):
         yield _frank_wolfe(epsilon, delta)
 
 
 def _scsg(anchor: int, batch: int) -> Verdict:
-    one, two = paper.scsg_ht(2, 1e-5, population=RCV1, anchor_batch=anchor, batch_size=batch, epochs=10)
+    one, two = formulas.scsg_ht(2, 1e-5, population=RCV1, anchor_batch=anchor, batch_size=batch, epochs=10)
     event = composed(
         [poisson(anchor / RCV1, one, 10), poisson(batch / RCV1, two, 10 * math.floor(anchor / batch))]
     )
@@ -122,9 +123,9 @@ def _scsg(anchor: int, batch: int) -> Verdict:
 
 
 def _frank_wolfe(epsilon: float, delta: float) -> Verdict:
-    noise = paper.frank_wolfe(epsilon, delta, steps=50)
+    noise = formulas.frank_wolfe(epsilon, delta, steps=50)
     add, replace = (
-        certify(repeated(pure_event(2 / paper.multiplier(noise, r)), 50), delta, r).epsilon
+        certify(repeated(pure_event(2 / formulas.multiplier(noise, r)), 50), delta, r).epsilon
         for r in (ADD, REPLACE)
     )
     why = "upper bounds: where above the claim, not certified and not refuted"
@@ -134,11 +135,11 @@ def _frank_wolfe(epsilon: float, delta: float) -> Verdict:
 def pca_rows() -> Iterator[Verdict]:
     """DP-SPCA, DP-VRPCA, Analyze-Gauss, MOD-SULQ, PPI, Wishart."""
     for epsilon in (0.1, 1):
-        noise = paper.spca(epsilon, 1e-3, population=A9A, steps=A9A)
+        noise = formulas.spca(epsilon, 1e-3, population=A9A, steps=A9A)
         event = poisson(1 / A9A, noise, A9A)
         yield _both("DP-SPCA", "a9a, T = n", epsilon, 1e-3, event, "conditions of the lemma fail")
     for epochs in (1, 10):
-        noise = paper.vrpca(0.1, 1e-3, population=A9A, steps=A9A, epochs=epochs)
+        noise = formulas.vrpca(0.1, 1e-3, population=A9A, steps=A9A, epochs=epochs)
         event = poisson(1 / A9A, noise, A9A * epochs)
         why = "the one-record difference (up to 2) is ignored; worst case over the two bases"
         yield _both("DP-VRPCA", f"a9a, T = n, epochs: {epochs}", 0.1, 1e-3, event, why)
@@ -155,7 +156,7 @@ def _pca(name: str, setting: str, solver: str, why: str, d: int = 123) -> Verdic
     for relation in (ADD, REPLACE):
         problem = PcaProblem(A9A, d, 10, relation, 0.1, 1e-3, center=False, adaptive=False)
         options, budget = PcaOptions(oversampling=0), Budget(0.1, 1e-3)
-        made, noise = published(make_pca_solver(solver, problem, options), problem, options, budget)
+        made, noise = published(solver, problem, options, budget)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotPrivateWarning)
             found.append(calibrated_plan(made.plan(problem), budget, noise)[1].epsilon)
@@ -166,12 +167,12 @@ def nonconvex_rows() -> Iterator[Verdict]:
     """DP-SRM and DP-LSSGD."""
     for epsilon, passes in ((0.2, 4), (0.5, 5)):
         steps = passes * A9A // 100
-        noise = paper.srm(epsilon, 1e-5, population=A9A, batch_size=100, steps=steps)
+        noise = formulas.srm(epsilon, 1e-5, population=A9A, batch_size=100, steps=steps)
         setting, event = f"a9a, b = 100, {passes} passes", poisson(100 / A9A, noise, steps)
         yield _both("DP-SRM", setting, epsilon, 1e-5, event, "conditions fail; over-noised")
     for epsilon in (0.1, 0.3):
         steps = 50 * MNIST // 128
-        noise = paper.lssgd(epsilon, 1e-5, population=MNIST, batch_size=128, steps=steps)
+        noise = formulas.lssgd(epsilon, 1e-5, population=MNIST, batch_size=128, steps=steps)
         event = poisson(128 / MNIST, noise, steps)
         why = "conditions fail; over-noised"
         yield _both("DP-LSSGD", "MNIST, b = 128, 50 epochs", epsilon, 1e-5, event, why)
@@ -179,12 +180,12 @@ def nonconvex_rows() -> Iterator[Verdict]:
 
 def party_rows() -> Iterator[Verdict]:
     """Output, gradient and objective perturbation between parties."""
-    pure = paper.mpc_output_pure_epsilon(0.5, features=122)
+    pure = formulas.mpc_output_pure_epsilon(0.5, features=122)
     why = "Laplace noise per coordinate, sensitivity in L2"
     yield Verdict("MPC Out P", "KDD Cup 99, d = 122", 0.5, 0, None, pure, why)
-    event = gaussian(paper.mpc_gradient(0.5, 1e-3, steps=1500), 1500)
+    event = gaussian(formulas.mpc_gradient(0.5, 1e-3, steps=1500), 1500)
     yield _both("MPC Grad P, formula", "T = 1,500", 0.5, 1e-3, event, "sound, loose")
-    event = gaussian(paper.mpc_gradient_table(0.5, steps=100), 100)
+    event = gaussian(formulas.mpc_gradient_table(0.5, steps=100), 100)
     yield _both("MPC Grad P, its table", "T = 100", 0.5, 1e-3, event, "the logarithm of delta is left out")
     extra = objective_noise(0.5, 50, 1e-3, 0.25).extra
     why = f"nothing is left for the noise; needs {extra:.4f} more curvature"
@@ -193,15 +194,15 @@ def party_rows() -> Iterator[Verdict]:
 
 def heavy_rows() -> Iterator[Verdict]:
     """Heavy tails."""
-    event = gaussian(paper.truncated_mean(1, 1e-5))
+    event = gaussian(formulas.truncated_mean(1, 1e-5))
     yield _both("DPODME, DPHDME", "any", 1, 1e-5, event, "sound, loose")
-    event = gaussian(paper.sco(1, 1e-5, steps=100), 100)
+    event = gaussian(formulas.sco(1, 1e-5, steps=100), 100)
     yield _both("DP-SCO, convex", "T = 100", 1, 1e-5, event, "sound, very loose")
     for steps in (10, 100):
-        event = gaussian(paper.truncated_mean(1, 1e-5), steps)
+        event = gaussian(formulas.truncated_mean(1, 1e-5), steps)
         why = "the listing uses X where the proof needs X_t"
         yield _both("DP-SCO, strongly convex, as listed", f"T = {steps}", 1, 1e-5, event, why)
-    scale = paper.multiplier(paper.peeling(1, 1e-5, sparsity=10), REPLACE)
+    scale = formulas.multiplier(formulas.peeling(1, 1e-5, sparsity=10), REPLACE)
     event = composed([repeated(pure_event(2 / scale), 10), repeated(laplace_event(scale), 10)])
     found = certify(event, 1e-5, REPLACE).epsilon
     yield Verdict("Peeling", "s = 10", 1, 1e-5, None, found, "sound, loose; an upper bound")

@@ -11,7 +11,6 @@ from sordino.execute import LocalExecutor
 from sordino.kernel import Full, Gaussian, Poisson, Relation, Release
 from sordino.problems.covariance import (
     Ball,
-    EntryLevelProduct,
     GramMatrix,
     GramProduct,
     GramTriangle,
@@ -131,12 +130,6 @@ def test_the_upper_triangle_is_as_long_as_the_matrix_along_an_axis_only():
     axis, even = np.eye(4)[:1] * R, np.full((1, 4), R / 2)
     assert np.linalg.norm(query.evaluate(records(axis), None)) == pytest.approx(R**2, rel=1e-6)
     assert np.linalg.norm(query.evaluate(records(even), None)) < 0.85 * R**2
-
-
-def test_the_entry_level_product_declares_at_least_the_true_bound():
-    for seed in range(5):
-        block = basis(9, 2, seed)
-        assert EntryLevelProduct(R).contribution((block, None)) >= GramProduct(R).contribution((block, None))
 
 
 def test_the_operator_norm_is_an_upper_bound():

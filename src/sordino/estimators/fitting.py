@@ -13,7 +13,7 @@ from sordino.accounting import Certificate, PaperClaim, PrivacyReport, calibrate
 from sordino.errors import InvalidInputError, NotPrivateWarning, PrivacyWarning
 from sordino.estimators.outer_search import search_notes
 from sordino.estimators.progress import track
-from sordino.kernel import Curator, Executor, Plan, Relation
+from sordino.kernel import Curator, Executor, PaperNoise, Plan, Relation
 from sordino.kernel.noise import fresh_noise
 from sordino.ledger import Ledger
 
@@ -62,14 +62,6 @@ class Budget:
 
 
 @dataclass(frozen=True)
-class PaperNoise:
-    """Published multipliers by release, with the epsilon their paper claims for them."""
-
-    multipliers: dict[str, float]
-    formula: str
-
-
-@dataclass(frozen=True)
 class Fitted:
     """The last iterate, the number of iterates, and the report."""
 
@@ -102,12 +94,12 @@ def run_privately(
         certificate,
         noise,
         public=public,
-        notes=(*notes, *search_notes()),
+        notes=(*notes, *search_notes(), *(f"not proven here: {name}" for name in plan.printed)),
         paper_claim=None if paper is None else PaperClaim(budget.epsilon, paper.formula),
     )
     reservation = reserve_budget(plan, certificate, budget, description)
     try:
-        curator = Curator(executor, plan, noise)
+        curator = Curator(executor, plan, noise, printed=() if paper is None else paper.printed)
         total = sum(r.times for r in plan.releases.values())
         result, steps = _last(track(solver.run(curator, problem), total, description, verbose))
     except BaseException as error:

@@ -23,9 +23,9 @@ from sordino.estimators.checks import (
     record_weights,
 )
 from sordino.estimators.fitting import Budget, run_privately
-from sordino.estimators.paper import paper_noise
 from sordino.execute import GroupedExecutor, LocalExecutor
 from sordino.kernel import Relation, SparseVector
+from sordino.papers.linear import paper_noise
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.solvers import Options, make_solver

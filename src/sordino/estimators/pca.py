@@ -16,10 +16,10 @@ from sordino.estimators.bounds import declared_bound
 from sordino.estimators.checks import check_count, check_data
 from sordino.estimators.fitting import Budget, run_privately
 from sordino.estimators.pca_checks import axes_to_follow, checked_options, public_facts
-from sordino.estimators.pca_paper import published
 from sordino.estimators.pca_stream import PcaStream
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
+from sordino.papers.pca import published
 from sordino.problems.covariance import PcaProblem
 from sordino.solvers.pca import Principal, choose_count, make_pca_solver
 
@@ -140,9 +140,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.__dict__.pop("_stream", None)
         budget = self._budget(X.shape[0])
         problem, options = self._problem(*X.shape, budget, issparse(X)), checked_options(self)
-        solver, paper = make_pca_solver(self.solver, problem, options), None
         if self.noise == "paper":
-            solver, paper = published(solver, problem, options, budget)
+            solver, paper = published(self.solver, problem, options, budget)
+        else:
+            solver, paper = make_pca_solver(self.solver, problem, options), None
         fitted = run_privately(
             solver,
             problem,

@@ -130,13 +130,17 @@ class Records:
         edge = np.linspace(0, self.count, parts + 1).astype(np.int64)
         return self._sliced(slice(int(edge[index]), int(edge[index + 1])))
 
-    def _weights(self, rows: slice) -> Floats | None:
+    def taken(self, rows: NDArray[np.int64]) -> Records:
+        """Return some of these rows, by position; which ones is as secret as whoever drew them says."""
+        return self._sliced(rows)
+
+    def _weights(self, rows: Any) -> Floats | None:
         return None if self.weights is None else self.weights[rows]
 
     def _row_peaks(self) -> Floats:
         raise UnsupportedError("This kind of data has no largest entries.")  # pragma: no cover
 
-    def _sliced(self, rows: slice) -> Records:
+    def _sliced(self, rows: Any) -> Records:
         raise UnsupportedError("This kind of data cannot be split.")  # pragma: no cover
 
     def _products(self, w: Floats) -> Floats:
@@ -213,7 +217,7 @@ class DenseRecords(Records):
         parts = [np.abs(self._block(rows)).max(axis=1, initial=0.0) for rows in self._blocks()]
         return np.concatenate(parts) if parts else np.empty(0)
 
-    def _sliced(self, rows: slice) -> Records:
+    def _sliced(self, rows: Any) -> Records:
         picked = (self.matrix[rows], self.targets[rows], self.norms[rows], self.scale[rows])
         return DenseRecords(*picked, self.intercept, self.features, weights=self._weights(rows))
 
@@ -267,7 +271,7 @@ class CsrRecords(Records):
     def _row_peaks(self) -> Floats:
         return csr.row_peaks(self.matrix.indptr, self.matrix.data, self.rows)
 
-    def _sliced(self, rows: slice) -> Records:
+    def _sliced(self, rows: Any) -> Records:
         picked = (self.matrix, self.targets[rows], self.norms[rows], self.scale[rows])
         return CsrRecords(
             *picked, self.intercept, self.features, weights=self._weights(rows), rows=self.rows[rows]

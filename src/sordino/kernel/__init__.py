@@ -6,6 +6,7 @@ from sordino.kernel.matrix import SymmetricGaussian
 from sordino.kernel.mechanism import Gaussian, Laplace, Mechanism, NormGamma
 from sordino.kernel.noise import NoiseSource, public_generator
 from sordino.kernel.objective import TiltedObjective
+from sordino.kernel.quarantine import PaperNoise, Printed
 from sordino.kernel.query import ClippedSum, Norm, Query
 from sordino.kernel.relation import Relation
 from sordino.kernel.release import Plan, Release
@@ -29,8 +30,10 @@ __all__ = [
     "NoiseSource",
     "Norm",
     "NormGamma",
+    "PaperNoise",
     "Plan",
     "Poisson",
+    "Printed",
     "Query",
     "Relation",
     "Release",

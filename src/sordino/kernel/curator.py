@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 from weakref import WeakSet
 
 from sordino.errors import PlanError, PlanSpentError
 from sordino.kernel.noise import NoiseSource
+from sordino.kernel.quarantine import check_asked
 from sordino.kernel.release import Plan, Release
 
 _opened: WeakSet[Plan] = WeakSet()
@@ -39,6 +40,8 @@ class Curator:
     noise : the source of randomness.
     used : how often each release was asked in earlier sessions of the same run; those stay spent.
     journal : is told (name, count) before a release is asked, so that a crash cannot forget it.
+    printed : the names of the parts of the plan that are not proven here (``plan.printed``), said by whoever
+        wants them run all the same.
 
     **Privacy.** The sequence of all answers satisfies the event of the plan.
     """
@@ -50,7 +53,9 @@ class Curator:
         noise: NoiseSource,
         used: Mapping[str, int] | None = None,
         journal: Callable[[str, int], None] | None = None,
+        printed: Collection[str] = (),
     ) -> None:
+        check_asked(plan.printed, printed)
         if not plan.is_calibrated:
             raise PlanError("The plan has no noise multipliers yet. Call accounting.calibrate first.")
         if executor.population != plan.population:

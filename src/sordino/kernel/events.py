@@ -9,11 +9,14 @@ the accountant doubles the shift itself, and so the event carries twice our mult
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
+from numbers import Real
+from typing import Any
 
 import attrs
 from dp_accounting import dp_event as dp
 
-from sordino.errors import InvalidInputError
+from sordino.errors import InvalidInputError, PlanError
 from sordino.kernel.relation import Relation
 
 
@@ -64,6 +67,42 @@ def poisson_event(rate: float, event: dp.DpEvent) -> dp.DpEvent:
 def fixed_size_event(population: int, size: int, event: dp.DpEvent) -> dp.DpEvent:
     """Event of a mechanism on a batch of exactly ``size`` distinct records."""
     return dp.SampledWithoutReplacementDpEvent(population, size, event)
+
+
+def check_event(event: dp.DpEvent) -> dp.DpEvent:
+    """Return the event of a release, unless a part of it is free or its numbers mean nothing.
+
+    No release is free: one that says so would hand out the exact answer under any certificate.
+    """
+    values = list(_values(event))
+    parts = [value for value in values if isinstance(value, dp.DpEvent)]
+    numbers = [float(value) for value in values if isinstance(value, Real)]
+    for number in numbers:
+        if not 0 <= number < math.inf:
+            raise PlanError(f"Expected finite numbers >= 0 in a privacy event, got {number} in {event!r}.")
+    if _is_free(event) or (isinstance(event, dp.ComposedDpEvent) and not parts) or (parts and 0 in numbers):
+        raise PlanError(
+            f"Expected a mechanism whose event has a price, got {event!r}: nothing is released for free. "
+            "Evaluate the query together with the noisy one that it belongs to."
+        )
+    for part in parts:
+        check_event(part)
+    return event
+
+
+def _is_free(event: dp.DpEvent) -> bool:
+    if isinstance(event, PureDpEvent):
+        return event.epsilon == 0
+    if isinstance(event, dp.ZCDpEvent):
+        return bool(event.rho == 0 and event.xi == 0)
+    return isinstance(event, dp.NoOpDpEvent)
+
+
+def _values(event: dp.DpEvent) -> Iterator[Any]:
+    """Yield the fields of an event, those that are lists item by item."""
+    for field in attrs.fields(type(event)):
+        value = getattr(event, field.name)
+        yield from value if isinstance(value, Iterable) else (value,)
 
 
 def _none(multiplier: float) -> bool:

@@ -10,8 +10,9 @@ from typing import Any
 from dp_accounting import dp_event as dp
 
 from sordino.errors import InvalidInputError, PlanError, UnsupportedError
-from sordino.kernel.events import composed
+from sordino.kernel.events import check_event, composed
 from sordino.kernel.mechanism import Mechanism
+from sordino.kernel.quarantine import marks
 from sordino.kernel.query import Query
 from sordino.kernel.relation import Relation
 from sordino.kernel.sampling import Full, Poisson, Sampling
@@ -91,18 +92,22 @@ class Plan:
             raise InvalidInputError(f"Expected a public population >= 1, got {self.population}.")
         object.__setattr__(self, "releases", MappingProxyType(dict(self.releases)))
         object.__setattr__(self, "relation", Relation.parse(self.relation))
-        for release in self.releases.values():  # refuse unsupported samplings before any data
-            release.sampling.amplify(
-                release.mechanism.at(1.0).event(self.relation),
-                release.times,
-                self.relation,
-                self.population,
-            )
+        for (
+            release
+        ) in self.releases.values():  # refused before any data: free releases, unsupported samplings
+            single = check_event(release.mechanism.at(1.0).event(self.relation))
+            check_event(release.sampling.amplify(single, release.times, self.relation, self.population))
 
     @property
     def is_calibrated(self) -> bool:
         """Whether every mechanism has its noise multiplier."""
         return all(r.mechanism.multiplier is not None for r in self.releases.values())
+
+    @property
+    def printed(self) -> tuple[str, ...]:
+        """The names of the parts that are not proven here; a curator wants to hear them from its caller."""
+        parts = [(r.query, r.mechanism, r.sampling) for r in self.releases.values()]
+        return tuple(dict.fromkeys(mark for part in parts for mark in marks(*part)))
 
     def at(self, scale: float) -> Plan:
         """Return this plan with every multiplier set to ``scale`` times its relative size."""
@@ -116,4 +121,5 @@ class Plan:
         """Return the privacy event of the whole plan."""
         if not self.is_calibrated:
             raise PlanError("The plan has no noise multipliers yet. Call accounting.calibrate first.")
-        return composed([r.event(self.relation, self.population) for r in self.releases.values()])
+        events = [r.event(self.relation, self.population) for r in self.releases.values()]
+        return check_event(composed(events))

@@ -1,12 +1,12 @@
 r"""What parties can do without a secure sum, for comparison, with the guarantees these methods really have.
 
 Every party protects its own records alone, so the guarantee of a record is the one of its party and the
-whole is as private as the worst party. All of them are simulated in one process.
+whole is as private as the worst party. All of them are simulated in one process. What is printed
+but not private (Local Obj P) is in :mod:`sordino.papers.local`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,15 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.accounting import calibrate, certify
-from sordino.accounting.conversions import gaussian_epsilon
-from sordino.errors import InvalidInputError
+from sordino.accounting import calibrate
 from sordino.execute import LocalExecutor
-from sordino.kernel import Curator, Full, NoiseSource, NormGamma, Plan, Relation, Release
-from sordino.kernel.events import laplace_event, repeated
+from sordino.kernel import Curator, Full, NoiseSource, Plan, Relation, Release
 from sordino.parties.mpc_output import OutputPerturbation, WeightedMinimiser
 from sordino.problems.glm import GlmGradient
-from sordino.problems.minimiser import CertifiedMinimiser, Descent, minimise
 from sordino.problems.problem import Problem
 
 Floats = NDArray[np.float64]
@@ -92,91 +88,3 @@ def local_gradient(
         g = sum(curator.release("gradient", w) for curator in curators) / len(curators)
         w = w - step * (g + problem.ridge * w)
     return w
-
-
-@dataclass(frozen=True)
-class ObjectiveNoise:
-    """The linear term and the extra curvature of Chaudhuri, Monteleoni, Sarwate 2011.
-
-    ``left`` is what the change of variables leaves of epsilon for the linear term, ``extra`` the curvature
-    that has to be added where it leaves nothing.
-    """
-
-    left: float
-    extra: float
-
-
-def objective_noise(epsilon: float, records: int, strength: float, curvature: float) -> ObjectiveNoise:
-    r"""Return ``eps' = eps - ln(1 + 2c/(n lam) + c^2/(n lam)^2)``, or ``eps / 2`` with curvature ``Delta``.
-
-    For rows and slopes of norm at most 1 and replace-one. Without the correction (as in the dissertation's
-    baseline) the release is not private at all where ``eps' <= 0``.
-
-    Examples
-    --------
-    >>> round(objective_noise(0.5, 500, 1e-2, 0.25).left, 5)
-    0.40242
-    """
-    if not (epsilon > 0 and strength > 0 and curvature > 0 and records > 0):
-        raise InvalidInputError("Expected epsilon, strength, curvature and the number of records > 0.")
-    ratio = curvature / (records * strength)
-    left = epsilon - math.log(1 + 2 * ratio + ratio**2)
-    if left > 0:
-        return ObjectiveNoise(left, 0.0)
-    return ObjectiveNoise(epsilon / 2, curvature / (records * math.expm1(epsilon / 4)) - strength)
-
-
-def local_objective(members: Sequence[LocalExecutor], problem: Problem, noise: NoiseSource) -> Floats:
-    """Average the minimisers of randomly tilted objectives (Local Obj P).
-
-    **Privacy.** Pure epsilon per party under replace-one, for rows of norm at most 1, a slope of at most
-    1 and the *exact* minimiser; ours is one up to a certified gradient norm: for comparison only.
-    """
-    total = np.zeros(problem.shape)
-    for member in members:
-        n, curvature = member.population, problem.loss.curvature
-        tilt = objective_noise(problem.epsilon, n, problem.ridge, curvature)
-        b = NormGamma(2.0 / tilt.left).privatise(np.zeros(problem.shape), 1.0, noise)
-        total += _tilted(member, problem, problem.ridge + tilt.extra, b / n)
-    return total / len(members)
-
-
-def _tilted(member: LocalExecutor, problem: Problem, strength: float, tilt: Floats) -> Floats:
-    records, n = member.records(None), member.population
-    query = CertifiedMinimiser(problem.loss, 1.0, strength, n, problem.shape, problem.row_bound)
-    gradient = GlmGradient(problem.loss, 1.0)
-
-    def slope(w: Floats) -> Floats:
-        out: Floats = gradient.evaluate(records, w) / n + strength * w + tilt
-        return out
-
-    curvature = problem.loss.curvature * problem.row_bound**2 + strength
-    first = 1.0 + float(np.linalg.norm(tilt))
-    return minimise(slope, np.zeros(problem.shape), Descent(curvature, strength, query.tolerance / 2, first))
-
-
-def per_coordinate_laplace(features: int, epsilon: float, delta: float) -> float:
-    r"""Return the epsilon of i.i.d. Laplace noise of scale ``D2 / eps`` on an L2 sensitivity ``D2``.
-
-    The dissertation's MPC Out P. Moving all coordinates by ``D2 / sqrt(d)`` is the worst case; it is
-    ``sqrt(d) eps`` in pure DP (``delta=0``).
-    """
-    if delta == 0:
-        return math.sqrt(features) * epsilon
-    event = repeated(laplace_event(math.sqrt(features) / epsilon), features)
-    return certify(event, delta, Relation.ADD_REMOVE).epsilon
-
-
-def published_gradient_noise(epsilon: float, delta: float, *, table: bool = False) -> tuple[float, float]:
-    r"""Return ``(mu, epsilon)`` of the dissertation's MPC Grad P under replace-one.
-
-    Its formula ``s^2 = 8 G^2 T ln(1/delta) / (m n eps)^2`` gives ``mu = eps / sqrt(2 ln(1/delta))``; the
-    noise of its table, ``sqrt(2 T) G / (m n eps)``, gives ``mu = sqrt(2) eps``.
-    """
-    mu = math.sqrt(2) * epsilon if table else epsilon / math.sqrt(2 * math.log(1 / delta))
-    return mu, gaussian_epsilon(mu, delta)
-
-
-def per_iteration_epsilon(epsilon: float, steps: int) -> float:
-    """Return what Rajkumar and Agarwal 2012 add up to: their epsilon is that of one iteration."""
-    return epsilon * steps

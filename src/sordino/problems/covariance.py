@@ -226,21 +226,6 @@ class GramProduct(_Quadratic):
         return ball.view(records).gram_product(np.asarray(block, float), ball)
 
 
-@dataclass(frozen=True)
-class EntryLevelProduct(GramProduct):
-    r"""The product with the noise of the private power iteration, which protects one *entry*.
-
-    That noise is ``z ||V||_max``. Declaring ``sqrt(d) ||V||_max >= 1`` as the contribution of a record gives
-    the same noise at the multiplier ``z / sqrt(d)``, and an epsilon that is true for records.
-    """
-
-    def contribution(self, params: Any) -> float:
-        """Return ``radius^2 sqrt(d) ||V||_max``, at least the true bound for orthonormal V."""
-        block, ball = params
-        spread = math.sqrt(len(block)) * float(np.abs(block).max())
-        return max(super().contribution(params), _ball(self.row_norm, ball).radius ** 2 * spread)
-
-
 def operator_norm(block: Any) -> float:
     """Return an upper bound on the largest singular value, tight to rounding."""
     square = np.asarray(block, dtype=float)

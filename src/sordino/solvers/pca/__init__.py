@@ -15,7 +15,6 @@ from sordino.solvers.pca.spca import Spca
 from sordino.solvers.pca.spectrum import Principal, choose_count
 from sordino.solvers.pca.sulq import ModSulq
 from sordino.solvers.pca.vrpca import Vrpca
-from sordino.solvers.pca.wishart import Wishart, distinguishing_probability
 
 PCA_SOLVERS: dict[str, Callable[[PcaProblem, PcaOptions], Any]] = {
     "gauss": Gauss.configured,
@@ -24,7 +23,6 @@ PCA_SOLVERS: dict[str, Callable[[PcaProblem, PcaOptions], Any]] = {
     "spca": Spca.configured,
     "vrpca": Vrpca.configured,
     "mod-sulq": ModSulq.configured,
-    "wishart": Wishart.configured,
 }
 
 
@@ -56,6 +54,5 @@ __all__ = [
     "Principal",
     "automatic",
     "choose_count",
-    "distinguishing_probability",
     "make_pca_solver",
 ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sordino.kernel import Curator, Full, Plan, Release
-from sordino.problems.covariance import EntryLevelProduct, GramProduct, PcaProblem
+from sordino.problems.covariance import GramProduct, PcaProblem
 from sordino.solvers.pca.locate import (
     Location,
     locate,
@@ -40,7 +40,6 @@ class Power:
     columns: int
     steps: int
     momentum: float = 1.0
-    entry_level: bool = False
 
     @classmethod
     def configured(cls, problem: PcaProblem, options: PcaOptions) -> Power:
@@ -51,10 +50,13 @@ class Power:
 
     def plan(self, problem: PcaProblem) -> Plan:
         """Declare the mean and the products."""
-        kind = EntryLevelProduct if self.entry_level else GramProduct
         noise = problem.gaussian(weight_of_rest(problem, self.steps))
-        product = Release(kind(problem.data_norm), noise, Full(), self.steps)
+        product = Release(self.query(problem), noise, Full(), self.steps)
         return problem.planned(**moments_release(problem), product=product)
+
+    def query(self, problem: PcaProblem) -> GramProduct:
+        """Return the product that each step asks for."""
+        return GramProduct(problem.data_norm)
 
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
         """Yield the axes after each step."""

@@ -17,7 +17,6 @@ from sordino.solvers.pca.locate import (
 )
 from sordino.solvers.pca.options import PcaOptions
 from sordino.solvers.pca.power import ritz
-from sordino.solvers.pca.printed import ExactSnapshot, OneRecordOverSnapshot, WorstDifference
 from sordino.solvers.pca.spectrum import Principal, by_strength, polar
 
 # The step is in units of one over the squared radius of the data, divided by the number of the epoch.
@@ -44,7 +43,6 @@ class Vrpca:
     step: float
     sampling: Sampling
     correction: float = 0.3
-    printed: bool = False
 
     @classmethod
     def configured(cls, problem: PcaProblem, options: PcaOptions) -> Vrpca:
@@ -56,21 +54,12 @@ class Vrpca:
 
     def plan(self, problem: PcaProblem) -> Plan:
         """Declare the mean, the snapshots and the corrections."""
-        if self.printed:
-            return self._printed_plan(problem)
         query = GramProduct(problem.data_norm)
         noise = problem.gaussian(weight_of_rest(problem, self.epochs))
         snapshot = Release(query, noise, Full(), self.epochs)
         small = problem.gaussian(self.correction * math.sqrt(self.epochs * self.inner))
         correction = Release(query, small, self.sampling, self.epochs * self.inner)
         return problem.planned(**moments_release(problem), snapshot=snapshot, correction=correction)
-
-    def _printed_plan(self, problem: PcaProblem) -> Plan:
-        snapshot = Release(GramProduct(problem.data_norm), ExactSnapshot(), Full(), self.epochs)
-        batch = OneRecordOverSnapshot(1 / problem.population)
-        query, times = WorstDifference(problem.data_norm), self.epochs * self.inner
-        correction = Release(query, problem.gaussian(), batch, times)
-        return problem.planned(snapshot=snapshot, correction=correction)
 
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
         """Yield the axes after each step."""

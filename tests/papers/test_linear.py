@@ -8,7 +8,7 @@ from sordino import SparseLinearRegression, SparseLogisticRegression
 from sordino.accounting import gaussian_multiplier
 from sordino.errors import InvalidInputError, NotPrivateWarning
 from sordino.estimators.fitting import Budget
-from sordino.estimators.paper import paper_noise
+from sordino.papers.linear import paper_noise
 from sordino.solvers import Options, make_solver
 
 

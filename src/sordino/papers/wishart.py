@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from dp_accounting import dp_event as dp
 
-from sordino.kernel import Curator, Full, NoiseSource, Norm, Plan, Relation, Release
+from sordino.kernel import Curator, Full, NoiseSource, Norm, Plan, Printed, Relation, Release
 from sordino.kernel.mechanism import Additive
 from sordino.problems.covariance import GramMatrix, PcaProblem
 from sordino.solvers.pca.gauss import Gauss, principal_of
@@ -19,13 +19,16 @@ from sordino.solvers.pca.spectrum import Principal
 
 
 @dataclass(frozen=True)
-class WishartNotPrivate(Additive):
+class WishartNotPrivate(Printed, Additive):
     r"""Adds ``c G G^T`` with a d x (d + 1) Gaussian ``G`` and ``c = multiplier * sensitivity``.
 
     The noise is positive definite, so an answer M rules out every data set with a direction in which
     M is below its Gram matrix: see :func:`distinguishing_probability`. Its event is "not private".
+
+    References: Jiang, Xie, Zhang 2016, who claim pure DP.
     """
 
+    printed: ClassVar[str] = "Wishart noise"
     norms: ClassVar[tuple[Norm, ...]] = (Norm.L2,)
 
     def event(self, relation: Relation) -> dp.DpEvent:

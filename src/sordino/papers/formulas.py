@@ -11,10 +11,21 @@ carries them and report that number; never the claim. The privacy notes say what
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 from sordino.accounting.conversions import check_delta, check_epsilon
 from sordino.errors import InvalidInputError
 from sordino.kernel.relation import Relation
+
+
+class Claimed(Protocol):
+    """The epsilon and delta that a paper is asked to claim."""
+
+    @property
+    def epsilon(self) -> float: ...
+
+    @property
+    def delta(self) -> float: ...
 
 
 def multiplier(noise: float, relation: Relation) -> float:

@@ -7,12 +7,14 @@ import pytest
 from dp_accounting import dp_event as dp
 
 from sordino import PCA
-from sordino.accounting import certify, paper
+from sordino.accounting import certify
 from sordino.errors import InvalidInputError, NotPrivateWarning, UnsupportedError
 from sordino.estimators.fitting import Budget, calibrated_plan
-from sordino.estimators.pca_paper import published
 from sordino.kernel import Full, Relation, Release
-from sordino.problems.covariance import EntryLevelProduct, GramProduct, PcaProblem
+from sordino.papers import formulas
+from sordino.papers.pca import published
+from sordino.papers.power import EntryLevelProduct
+from sordino.problems.covariance import GramProduct, PcaProblem
 from sordino.solvers.pca import PcaOptions, make_pca_solver
 
 ZO, RO = Relation.ADD_REMOVE, Relation.REPLACE_ONE
@@ -23,9 +25,7 @@ def certified(solver, epsilon, delta=1e-3, relation=ZO, n=N, d=123, k=10, **opti
     """Return the epsilon of the printed noise at these public numbers; no data are touched."""
     problem = PcaProblem(n, d, k, relation, epsilon, delta, center=False, adaptive=False)
     options = PcaOptions(**options)
-    solver, noise = published(
-        make_pca_solver(solver, problem, options), problem, options, Budget(epsilon, delta)
-    )
+    solver, noise = published(solver, problem, options, Budget(epsilon, delta))
     with pytest.warns(NotPrivateWarning, match="certifies"):
         return calibrated_plan(solver.plan(problem), Budget(epsilon, delta), noise)[1].epsilon
 
@@ -41,14 +41,13 @@ def test_dp_vrpca_claims_a_tenth_and_certifies_hundreds():
 
 def test_the_printed_step_of_dp_vrpca_is_accounted_for_removal_only():
     problem = PcaProblem(N, 9, 2, RO, 0.1, 1e-3, center=False, adaptive=False)
-    solver = make_pca_solver("vrpca", problem, PcaOptions())
-    solver, _ = published(solver, problem, PcaOptions(), Budget(0.1, 1e-3))
+    solver, _ = published("vrpca", problem, PcaOptions(), Budget(0.1, 1e-3))
     with pytest.raises(UnsupportedError, match="add-remove"):
         solver.plan(problem)
 
 
 def test_vector_b5_mod_sulq_is_hundreds_of_times_too_noisy():
-    assert paper.mod_sulq(0.1, 1e-3, features=123) == pytest.approx(6934.15, rel=1e-5)
+    assert formulas.mod_sulq(0.1, 1e-3, features=123) == pytest.approx(6934.15, rel=1e-5)
     assert certified("mod-sulq", 0.1) < 0.001
 
 
@@ -70,6 +69,14 @@ def test_the_noise_of_private_power_iteration_is_the_printed_one():
     std = z / math.sqrt(16) * release.sensitivity(ZO, (block, None))
     assert std == pytest.approx(z * np.abs(block).max() * 1.3**2)
     assert release.sensitivity(ZO, (block, None)) > GramProduct(1.3).sensitivity(ZO, (block, None))
+
+
+def test_the_entry_level_product_declares_at_least_the_true_bound():
+    for seed in range(5):
+        block = np.linalg.qr(np.random.default_rng(seed).normal(size=(9, 2)))[0]
+        assert EntryLevelProduct(1.7).contribution((block, None)) >= GramProduct(1.7).contribution(
+            (block, None)
+        )
 
 
 @pytest.mark.parametrize(
@@ -98,7 +105,7 @@ def test_vector_c2_sound_dp_vrpca(delta, expected):
 
 
 def test_vector_c3_the_correction_of_dp_vrpca_alone():
-    noise = paper.vrpca(0.1, 1e-3, population=N, steps=N)
+    noise = formulas.vrpca(0.1, 1e-3, population=N, steps=N)
     assert noise == pytest.approx(0.1457 / 2, rel=1e-3)
     event = dp.SelfComposedDpEvent(dp.PoissonSampledDpEvent(1 / N, dp.GaussianDpEvent(noise)), N)
     assert certify(event, 1e-3, ZO).epsilon == pytest.approx(450, rel=0.02)

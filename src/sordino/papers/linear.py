@@ -1,4 +1,4 @@
-"""The published noise formulas, by solver: for reproduction only."""
+"""The published noise of the linear solvers, DPSL-KT included: for reproduction only."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from sordino.accounting import paper
 from sordino.errors import InvalidInputError
-from sordino.estimators.fitting import Budget, PaperNoise
-from sordino.kernel import FixedSize, Poisson, Sampling
+from sordino.kernel import FixedSize, PaperNoise, Poisson, Sampling
+from sordino.papers import formulas
+from sordino.papers.formulas import Claimed
 from sordino.problems.problem import Problem
 
-Formula = Callable[[Any, Problem, Budget], PaperNoise]
+Formula = Callable[[Any, Problem, Claimed], PaperNoise]
 
 
-def paper_noise(name: str, solver: Any, problem: Problem, budget: Budget) -> PaperNoise:
+def paper_noise(name: str, solver: Any, problem: Problem, budget: Claimed) -> PaperNoise:
     """Return the published multipliers of a solver; which epsilon they give is for the accountant to say."""
     if name not in _FORMULAS:
         raise InvalidInputError(
@@ -26,14 +26,14 @@ def paper_noise(name: str, solver: Any, problem: Problem, budget: Budget) -> Pap
     return _FORMULAS[name](solver, problem, budget)
 
 
-def _ight(solver: Any, problem: Problem, budget: Budget) -> PaperNoise:
-    noise = paper.ight(budget.epsilon, budget.delta, steps=solver.steps)
+def _ight(solver: Any, problem: Problem, budget: Claimed) -> PaperNoise:
+    noise = formulas.ight(budget.epsilon, budget.delta, steps=solver.steps)
     return _noise(problem, "DP-IGHT, Theorem 5.2", gradient=noise)
 
 
-def _sgd_ht(solver: Any, problem: Problem, budget: Budget) -> PaperNoise:
+def _sgd_ht(solver: Any, problem: Problem, budget: Claimed) -> PaperNoise:
     n = problem.population
-    noise = paper.sgd_ht(
+    noise = formulas.sgd_ht(
         budget.epsilon,
         budget.delta,
         population=n,
@@ -43,9 +43,9 @@ def _sgd_ht(solver: Any, problem: Problem, budget: Budget) -> PaperNoise:
     return _noise(problem, "DP-SGD-HT, Theorem 4.1", gradient=noise)
 
 
-def _scsg_ht(solver: Any, problem: Problem, budget: Budget) -> PaperNoise:
+def _scsg_ht(solver: Any, problem: Problem, budget: Claimed) -> PaperNoise:
     n = problem.population
-    snapshot, correction = paper.scsg_ht(
+    snapshot, correction = formulas.scsg_ht(
         budget.epsilon,
         budget.delta,
         population=n,
@@ -56,10 +56,10 @@ def _scsg_ht(solver: Any, problem: Problem, budget: Budget) -> PaperNoise:
     return _noise(problem, "DP-SCSG-HT, constants as printed", snapshot=snapshot, correction=correction)
 
 
-def _srm(solver: Any, problem: Problem, budget: Budget) -> PaperNoise:
+def _srm(solver: Any, problem: Problem, budget: Claimed) -> PaperNoise:
     n = problem.population
     first, recursion = (
-        paper.srm(
+        formulas.srm(
             budget.epsilon, budget.delta, population=n, batch_size=_size(sampling, n), steps=solver.steps
         )
         for sampling in (solver.first, solver.minibatches)
@@ -68,9 +68,9 @@ def _srm(solver: Any, problem: Problem, budget: Budget) -> PaperNoise:
     return _noise(problem, "DP-SRM, section 4.5", **noises)
 
 
-def _lssgd(solver: Any, problem: Problem, budget: Budget) -> PaperNoise:
+def _lssgd(solver: Any, problem: Problem, budget: Claimed) -> PaperNoise:
     n = problem.population
-    noise = paper.lssgd(
+    noise = formulas.lssgd(
         budget.epsilon,
         budget.delta,
         population=n,
@@ -80,24 +80,24 @@ def _lssgd(solver: Any, problem: Problem, budget: Budget) -> PaperNoise:
     return _noise(problem, "DP-LSSGD, Theorem 5.3", gradient=noise)
 
 
-def _frank_wolfe(solver: Any, problem: Problem, budget: Budget) -> PaperNoise:
+def _frank_wolfe(solver: Any, problem: Problem, budget: Claimed) -> PaperNoise:
     _needs_laplace(solver)
-    noise = paper.frank_wolfe(budget.epsilon, budget.delta, steps=solver.steps)
+    noise = formulas.frank_wolfe(budget.epsilon, budget.delta, steps=solver.steps)
     return _noise(problem, "private Frank-Wolfe, Laplace", vertex=noise)
 
 
-def _peeled(solver: Any, problem: Problem, budget: Budget) -> PaperNoise:
+def _peeled(solver: Any, problem: Problem, budget: Claimed) -> PaperNoise:
     _needs_laplace(solver)
     if problem.kept or not solver.split:
         raise InvalidInputError(
             "The published Peeling has no intercept and gives each step its own records. "
             "Set fit_intercept=False and solver_options={'selection': 'laplace', 'split': True}."
         )
-    noise = paper.peeling(budget.epsilon, budget.delta, sparsity=solver.sparsity)
+    noise = formulas.peeling(budget.epsilon, budget.delta, sparsity=solver.sparsity)
     return _noise(problem, "Peeling, Laplace", support=noise)
 
 
-def _transfer(solver: Any, problem: Problem, budget: Budget) -> PaperNoise:
+def _transfer(solver: Any, problem: Problem, budget: Claimed) -> PaperNoise:
     r"""Return the published noise on responses, ``sigma^2 = 8 m b s g^2 ln(2.5/delta) / (n eps lam)^2``.
 
     It is put on the responses of the certified teacher: the published teacher has no bounded sensitivity
@@ -120,7 +120,7 @@ def _transfer(solver: Any, problem: Problem, budget: Budget) -> PaperNoise:
 
 def _noise(problem: Problem, formula: str, **noises: float) -> PaperNoise:
     return PaperNoise(
-        {name: paper.multiplier(noise, problem.relation) for name, noise in noises.items()}, formula
+        {name: formulas.multiplier(noise, problem.relation) for name, noise in noises.items()}, formula
     )
 
 
