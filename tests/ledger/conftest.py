@@ -1,16 +1,14 @@
 """One suite, two databases: a file, and a PostgreSQL cluster that lives as long as the tests."""
 
-import itertools
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from sordino.ledger import BudgetPolicy, Ledger
-
-_COUNTER = itertools.count()
 
 
 def _as_somebody():
@@ -39,8 +37,7 @@ def cluster(tmp_path_factory):
     pytest.importorskip("psycopg")
     binaries, (prefix, user) = _binaries(), _as_somebody()
     # A socket's path has about 100 characters at most; pytest's folders are longer.
-    folder = Path("/tmp") / f"sordino-pg-{os.getpid()}"
-    folder.mkdir()
+    folder = Path(tempfile.mkdtemp(prefix="sordino-pg-", dir="/tmp"))
     if user:
         shutil.chown(folder, user)
 
@@ -60,14 +57,21 @@ def cluster(tmp_path_factory):
 
 @pytest.fixture
 def postgres_url(cluster):
-    """Return the URL of an empty schema."""
+    """Return the URL of the database, emptied: it holds one ledger."""
     import psycopg
 
-    schema = f"s{next(_COUNTER)}"
-    base = f"postgresql:///postgres?host={cluster}&user=sordino"
-    with psycopg.connect(base, autocommit=True) as connection:
-        connection.execute(f"CREATE SCHEMA {schema}")
-    return f"{base}&options=-csearch_path%3D{schema}"
+    url = f"postgresql:///postgres?host={cluster}&user=sordino"
+    with psycopg.connect(url, autocommit=True) as connection:
+        rows = connection.execute(
+            "SELECT quote_ident(nspname) FROM pg_namespace"
+            " WHERE nspname NOT LIKE 'pg\\_%' AND nspname <> 'information_schema'"
+        )
+        for (schema,) in rows.fetchall():
+            connection.execute(f"DROP SCHEMA {schema} CASCADE")
+        connection.execute("CREATE SCHEMA public")
+        connection.execute("GRANT USAGE ON SCHEMA public TO public")
+        connection.execute("ALTER DATABASE postgres RESET ALL")
+    return url
 
 
 @pytest.fixture

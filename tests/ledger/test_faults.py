@@ -103,6 +103,66 @@ def test_a_newer_version_is_refused_untouched(sqlite_path):
     assert Path(sqlite_path).read_bytes() == before
 
 
+def test_an_older_version_is_refused(sqlite_path):
+    make(sqlite_path)
+    change(sqlite_path, "UPDATE sordino_meta SET value = '1'")
+    with pytest.raises(LedgerVersionError, match="no release"):
+        Ledger.open(sqlite_path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX's")
+def test_only_the_owner_may_read_a_ledger(sqlite_path):
+    before = os.umask(0)
+    try:
+        with Ledger.open(sqlite_path) as ledger:
+            ledger.create("survey", BudgetPolicy(1.0, 1e-5))
+            files = sorted(Path(sqlite_path).parent.iterdir())
+            assert [f.name for f in files] == ["ledger.sqlite", "ledger.sqlite-shm", "ledger.sqlite-wal"]
+            assert [f.stat().st_mode & 0o777 for f in files] == [0o600] * 3
+    finally:
+        os.umask(before)
+
+
+def test_a_role_with_a_schema_of_its_own_finds_the_one_ledger(postgres_url):
+    import psycopg
+
+    with Ledger.open(postgres_url) as ledger:
+        ledger.create("survey", BudgetPolicy(1.0, 1e-5))
+    with psycopg.connect(postgres_url, autocommit=True) as other:
+        other.execute("CREATE SCHEMA elsewhere")
+    with Ledger.open(f"{postgres_url}&options=-csearch_path%3Delsewhere") as ledger:
+        assert ledger.datasets() == ["survey"]
+        assert reserve(ledger).sequence == 1
+
+
+def test_a_schema_of_any_name_holds_a_ledger(postgres_url):
+    import psycopg
+
+    with psycopg.connect(postgres_url, autocommit=True) as other:
+        other.execute('CREATE SCHEMA "odd "" %name"')
+        other.execute(f"ALTER DATABASE {other.info.dbname} SET search_path = 'odd \" %name'")
+    with Ledger.open(postgres_url) as ledger:
+        ledger.create("survey", BudgetPolicy(1.0, 1e-5))
+        assert reserve(ledger).sequence == 1
+        assert ledger._store._schema == 'odd " %name'
+
+
+def test_two_ledgers_in_one_database_are_refused(postgres_url):
+    import psycopg
+
+    Ledger.open(postgres_url).close()
+    with psycopg.connect(postgres_url, autocommit=True) as other:
+        other.execute("CREATE SCHEMA second")
+        other.execute("CREATE TABLE second.sordino_meta (name TEXT, value TEXT)")
+    with pytest.raises(LedgerError, match="2 ledgers, in the schemas public, second"):
+        Ledger.open(postgres_url)
+
+
+def test_a_role_without_a_schema_is_told_so(postgres_url):
+    with pytest.raises(LedgerError, match="no schema"):
+        Ledger.open(f"{postgres_url}&options=-csearch_path%3Dnowhere")
+
+
 def test_a_newer_server_is_refused(postgres_url):
     import psycopg
 
@@ -207,7 +267,7 @@ def test_a_read_only_role_may_look_but_not_book(postgres_url):
     role = postgres_url.replace("user=sordino", "user=visitor")
     import psycopg
 
-    schema = postgres_url.rpartition("%3D")[2]
+    schema = "public"
     with psycopg.connect(postgres_url, autocommit=True) as other:
         other.execute("DO $$ BEGIN CREATE ROLE visitor LOGIN; EXCEPTION WHEN OTHERS THEN END $$")
         other.execute(f"GRANT USAGE ON SCHEMA {schema} TO visitor")

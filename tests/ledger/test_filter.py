@@ -12,7 +12,7 @@ from sordino.accounting.conversions import gaussian_epsilon, gaussian_multiplier
 from sordino.errors import BudgetExceededError, InvalidInputError, PolicyMismatchError
 from sordino.kernel.events import gaussian_event, laplace_event, pure_event, zcdp_event
 from sordino.kernel.relation import Relation
-from sordino.ledger import Account, BudgetPolicy, Charge, Mode, RenyiFilter
+from sordino.ledger import Account, BudgetPolicy, Charge, FilterMode, RenyiFilter
 from sordino.ledger.charge import charge_of, check_certificate, pure_epsilon
 from sordino.ledger.filter import gaussian_order, price
 
@@ -87,7 +87,7 @@ def test_what_was_admitted_is_within_the_policy_by_the_exact_accountant(policy, 
         except BudgetExceededError:
             continue
         precision += multiplier**-2
-    assert account.mode is not Mode.BASIC
+    assert account.mode is not FilterMode.BASIC
     if precision:
         assert gaussian_epsilon(math.sqrt(precision), policy.delta) <= policy.epsilon
 
@@ -107,7 +107,7 @@ def test_a_plan_calibrated_to_exactly_the_policy_fits_once():
     account = Account.opened(policy)
     event = gaussian_event(gaussian_multiplier(1.0, 1e-5), AR)
     booked = account.book(charged(account, event, (1.0, 1e-5)))
-    assert booked.mode is Mode.BASIC
+    assert booked.mode is FilterMode.BASIC
     with pytest.raises(BudgetExceededError, match="are booked of"):
         booked.book(charged(booked, gaussian_event(1e5, AR), (1e-9, 0.0)))
 
@@ -117,7 +117,7 @@ def test_basic_mode_adds_certificates_exactly():
     unproven = (math.inf,) * len(account.filter.orders)
     for _ in range(10):
         account = account.book(Charge(unproven, 0.1, 1e-6))
-    assert account.mode is Mode.BASIC
+    assert account.mode is FilterMode.BASIC
     assert (account.epsilon, account.delta) == (Decimal("1.0"), Decimal("0.00001"))
     for more in (Charge(unproven, 1e-12, 0.0), Charge(unproven, 0.0, 1e-300)):
         with pytest.raises(BudgetExceededError):
@@ -127,7 +127,7 @@ def test_basic_mode_adds_certificates_exactly():
 def test_a_certificate_does_not_help_once_the_renyi_filter_guards():
     account = Account.opened(BudgetPolicy(1.0, 1e-5))
     account = account.book(charged(account, gaussian_event(100.0, AR)))
-    assert account.mode is Mode.RENYI
+    assert account.mode is FilterMode.RENYI
     with pytest.raises(BudgetExceededError, match="RDP filter"):
         account.book(charged(account, gaussian_event(1.0, AR), (1e-3, 1e-9)))
 
@@ -136,7 +136,7 @@ def test_pure_plans_add_up_without_loss():
     account = Account.opened(BudgetPolicy(1.0, 1e-5))
     for _ in range(4):
         account = account.book(charged(account, laplace_event(4.0), (0.25, 0.0)))
-    assert account.mode is Mode.RENYI
+    assert account.mode is FilterMode.RENYI
     assert account.renyi[-1] == pytest.approx(1.0)
 
 

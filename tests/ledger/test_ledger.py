@@ -1,8 +1,10 @@
 """What a ledger promises, on both databases."""
 
 import copy
+import dataclasses
 import json
 import math
+import os
 import pickle
 import threading
 
@@ -24,7 +26,8 @@ from sordino.errors import (
     UnsupportedError,
 )
 from sordino.kernel.events import pure_event
-from sordino.ledger import BudgetPolicy, Ledger, Mode, Status
+from sordino.ledger import BudgetPolicy, FilterMode, Ledger, Status
+from sordino.ledger.export import save
 
 
 def nested(depth):
@@ -72,13 +75,43 @@ def test_no_status_gives_anything_back(ledger, finish, status):
     assert ledger.history("survey")[0].status is status
 
 
-def test_settling_twice_is_harmless_and_failing_a_settled_one_is_not(ledger):
+def test_a_reservation_ends_once(ledger):
+    settled, failed = reserve(ledger), reserve(ledger)
+    settled.settle()
+    failed.fail("no memory")
+    for ended in (settled, failed):
+        for again in (ended.settle, lambda ended=ended: ended.fail("too late")):
+            with pytest.raises(LedgerError, match="ended once"):
+                again()
+    assert [e.status for e in ledger.history("survey")] == [Status.SETTLED, Status.FAILED]
+
+
+def test_a_reservation_is_ended_by_the_process_that_made_it(ledger):
     reservation = reserve(ledger)
+    copied = dataclasses.replace(reservation, process=os.getpid() + 1)
+    for copy_of in (copied, pickle.loads(pickle.dumps(copied))):
+        for end in (copy_of.settle, lambda copy_of=copy_of: copy_of.fail("elsewhere")):
+            with pytest.raises(LedgerError, match="another process"):
+                end()
+    assert ledger.history("survey")[0].status is Status.RESERVED
     reservation.settle()
-    reservation.settle()
-    with pytest.raises(LedgerError, match="settled"):
-        reservation.fail("too late")
-    assert ledger.history("survey")[0].status is Status.SETTLED
+
+
+def test_of_threads_that_settle_one_reservation_one_succeeds(ledger):
+    reservation, refused = reserve(ledger), []
+
+    def work():
+        try:
+            reservation.settle()
+        except LedgerError:
+            refused.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(refused) == 3
 
 
 def test_a_block_settles_and_an_error_in_it_fails_without_its_message(ledger):
@@ -111,7 +144,7 @@ def test_a_refused_reservation_leaves_no_trace(ledger):
 def test_a_plan_of_the_whole_budget_fits_once_and_ends_it(ledger):
     event = gaussian(gaussian_multiplier(1.0, 1e-5))
     reserve(ledger, event, (1.0, 1e-5))
-    assert ledger.spent("survey").mode is Mode.BASIC
+    assert ledger.spent("survey").mode is FilterMode.BASIC
     assert ledger.spent("survey").fraction == 1
     assert ledger.remaining("survey").epsilon == 0
     with pytest.raises(BudgetExceededError):
@@ -124,17 +157,27 @@ def test_a_certificate_that_claims_too_little_is_not_booked(ledger):
     with pytest.raises(InvalidInputError, match="accountant certifies"):
         reserve(ledger, event, (0.9, 1e-5))
     assert ledger.history("survey") == []
-    assert ledger.account("survey").mode is Mode.UNDECIDED
+    assert ledger.account("survey").mode is FilterMode.UNDECIDED
+
+
+def test_a_certificate_is_booked_as_certified_in_every_mode(ledger):
+    """What is stated in the history is proven, also where the filter does not rest on it."""
+    with pytest.raises(InvalidInputError, match="accountant certifies"):
+        reserve(ledger, gaussian(), (1e-9, 1e-30))
+    assert ledger.history("survey") == []
+    proven = certify(gaussian(), 1e-6, AR).epsilon
+    reserve(ledger, gaussian(), (proven * (1 - 1e-9), 1e-6))  # the rounding of another machine
+    assert ledger.history("survey")[0].epsilon == proven
 
 
 def test_what_remains_is_what_one_more_gaussian_plan_may_cost(ledger):
-    reserve(ledger, gaussian(8.0))
+    reserve(ledger, gaussian(8.0), (1.0, 1e-6))
     left = ledger.remaining("survey")
     assert left.fraction == pytest.approx(1 - ledger.spent("survey").fraction)
     multiplier = gaussian_multiplier(left.epsilon, left.delta)
     with pytest.raises(BudgetExceededError):
-        reserve(ledger, gaussian(multiplier * 0.99))
-    reserve(ledger, gaussian(multiplier * 1.01))
+        reserve(ledger, gaussian(multiplier * 0.99), (1.0, 1e-6))
+    reserve(ledger, gaussian(multiplier * 1.01), (1.0, 1e-6))
 
 
 def test_a_new_data_set_has_spent_nothing(ledger):
@@ -282,6 +325,24 @@ def test_an_export_moves_to_another_ledger_without_loss(ledger, tmp_path):
         (lambda d: d["datasets"][0].update(epsilon="much"), InvalidInputError),
         (lambda d: d["datasets"][0].update(spent_renyi=[0.0]), InvalidInputError),
         (lambda d: d["datasets"][0].update(mode="basic"), LedgerCorruptError),
+        (lambda d: d["datasets"][0].update(shares=[1e-8, 1e-6, 1e-6, 0.0]), LedgerCorruptError),
+        (lambda d: d["datasets"][0]["orders"].__setitem__(0, 1.5), LedgerCorruptError),
+        (lambda d: d["datasets"][0].update(dataset_id="cafe\u0301"), InvalidInputError),
+        (lambda d: d["datasets"][0].update(reservations=True), InvalidInputError),
+        (lambda d: d["datasets"][0].update(reservations=1.0), InvalidInputError),
+        (lambda d: d["datasets"][0].update(mode="undecided"), InvalidInputError),
+        (lambda d: d["datasets"][0].update(spent_epsilon="NaN"), InvalidInputError),
+        (lambda d: d["datasets"][0].update(spent_epsilon="-1"), InvalidInputError),
+        (lambda d: d["datasets"][0].update(spent_delta="sNaN"), InvalidInputError),
+        (lambda d: d["datasets"][0].update(created_at="\u001b[2J"), InvalidInputError),
+        (lambda d: d["datasets"][0]["history"][0].update(epsilon=-3.0), InvalidInputError),
+        (lambda d: d["datasets"][0]["history"][0].update(epsilon="nan"), InvalidInputError),
+        (lambda d: d["datasets"][0]["history"][0].update(epsilon=10**400), InvalidInputError),
+        (lambda d: d["datasets"][0]["history"][0].update(delta=7.0), InvalidInputError),
+        (lambda d: d["datasets"][0]["history"][0].update(epsilon=1e-9), LedgerCorruptError),
+        (lambda d: d["datasets"][0]["history"][0]["charges"].__setitem__(0, "nan"), InvalidInputError),
+        (lambda d: d["datasets"][0]["history"][0].update(sequence=1.0), InvalidInputError),
+        (lambda d: d["datasets"][0]["history"][0].update(description="\u001b[2J"), InvalidInputError),
         (lambda d: d["datasets"][0]["history"].pop(), LedgerCorruptError),
         (lambda d: d["datasets"][0]["history"][0].update(status="free"), InvalidInputError),
         (
@@ -304,7 +365,16 @@ def test_a_changed_export_is_not_imported(ledger, tmp_path, change, error):
         assert other.datasets() == []
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", "null", '"sordino-ledger"'])
+@pytest.mark.skipif(os.name != "posix", reason="file modes are POSIX's")
+def test_only_the_owner_may_read_an_export(tmp_path):
+    path = tmp_path / "export.json"
+    path.touch(0o644)
+    save("{}", path)
+    assert path.read_text() == "{}\n"
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", "null", '"sordino-ledger"', "[" * 10**5])
 def test_what_is_no_export_is_refused(sqlite_path, text):
     with Ledger.open(sqlite_path) as ledger, pytest.raises(InvalidInputError):
         ledger.import_json(text)

@@ -111,7 +111,9 @@ def export(ledger: str, dataset: str | None, output: Path | None) -> None:
     if output is None:
         click.echo(document)
     else:
-        output.write_text(document + "\n", encoding="utf-8")
+        from sordino.ledger.export import save
+
+        save(document, output)
 
 
 @ledger.command(name="import")

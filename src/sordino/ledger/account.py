@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal, localcontext
 from enum import Enum
 
-from sordino.errors import BudgetExceededError, LedgerCorruptError
+from sordino.errors import BudgetExceededError, InvalidInputError, LedgerCorruptError
 from sordino.ledger.filter import RenyiFilter
 from sordino.ledger.policy import BudgetPolicy
 
 
-class Mode(str, Enum):
+class FilterMode(str, Enum):
     """Which filter guards a data set; decided by the first reservation, for ever."""
 
     UNDECIDED = "undecided"
@@ -36,6 +36,13 @@ class Charge:
     epsilon: float
     delta: float
 
+    def __post_init__(self) -> None:
+        if not all(cost >= 0 for cost in self.renyi) or not self.epsilon >= 0 or not 0 <= self.delta < 1:
+            raise InvalidInputError(
+                f"Expected costs >= 0 and a certificate with epsilon >= 0 and delta in [0, 1), got "
+                f"{self.renyi} and ({self.epsilon}, {self.delta}). Pass what `certify` returns."
+            )
+
 
 @dataclass(frozen=True)
 class Account:
@@ -47,7 +54,7 @@ class Account:
 
     policy: BudgetPolicy
     filter: RenyiFilter
-    mode: Mode = Mode.UNDECIDED
+    mode: FilterMode = FilterMode.UNDECIDED
     count: int = 0
     renyi: tuple[float, ...] = ()
     epsilon: Decimal = field(default=Decimal(0))
@@ -61,6 +68,13 @@ class Account:
                 f"The ledger holds {len(self.renyi)} sums for {len(self.filter.orders)} orders. "
                 "Restore it from a backup."
             )
+        # A decimal that is not a number compares with nothing; `min` and `max` would pass it on.
+        sums = (*self.renyi, *(math.nan if s.is_nan() else s for s in (self.epsilon, self.delta)))
+        untouched = self.mode is FilterMode.UNDECIDED
+        if self.count < 0 or untouched != (self.count == 0) or not all(total >= 0 for total in sums):
+            raise LedgerCorruptError(
+                "The ledger holds a sum, a count or a mode that no history gives. Restore it from a backup."
+            )
 
     @classmethod
     def opened(cls, policy: BudgetPolicy) -> Account:
@@ -69,9 +83,9 @@ class Account:
 
     def needs_certificate(self, charge: Charge) -> bool:
         """Return whether a booking would rest on the certificate and not on the RDP sums."""
-        if self.mode is Mode.UNDECIDED:
+        if self.mode is FilterMode.UNDECIDED:
             return not self._renyi_admits(charge)
-        return self.mode is Mode.BASIC
+        return self.mode is FilterMode.BASIC
 
     def book(self, charge: Charge) -> Account:
         """Return the account after a reservation, or refuse it.
@@ -86,11 +100,11 @@ class Account:
             raise BudgetExceededError(self._refusal(charge))
         return replace(
             self,
-            mode=Mode.BASIC if basic else Mode.RENYI,
+            mode=FilterMode.BASIC if basic else FilterMode.RENYI,
             count=self.count + 1,
             renyi=self._renyi_with(charge),
-            epsilon=added(self.epsilon, charge.epsilon),
-            delta=added(self.delta, charge.delta),
+            epsilon=exact_sum(self.epsilon, charge.epsilon),
+            delta=exact_sum(self.delta, charge.delta),
         )
 
     @property
@@ -98,7 +112,7 @@ class Account:
         """The part of the budget that is gone, between 0 and 1."""
         if math.isinf(self.policy.epsilon):
             return 0.0
-        if self.mode is Mode.BASIC:
+        if self.mode is FilterMode.BASIC:
             parts = [float(self.epsilon) / self.policy.epsilon]
             parts += [float(self.delta) / self.policy.delta] if self.policy.delta else []
             return max(parts)
@@ -113,7 +127,7 @@ class Account:
         return any(total <= most for total, most in zip(self._renyi_with(charge), budgets))
 
     def _basic_admits(self, charge: Charge) -> bool:
-        return added(self.epsilon, charge.epsilon) <= exact(self.policy.epsilon) and added(
+        return exact_sum(self.epsilon, charge.epsilon) <= exact(self.policy.epsilon) and exact_sum(
             self.delta, charge.delta
         ) <= exact(self.policy.delta)
 
@@ -124,7 +138,7 @@ class Account:
             "Nothing was reserved. Plan with a smaller epsilon (`remaining` says how much is left), "
             "or ask whoever owns the data."
         )
-        if self.mode is Mode.BASIC:
+        if self.mode is FilterMode.BASIC:
             left = f"{self.epsilon:.4g} and {self.delta:.4g} are booked of {whole} (added up)"
         else:
             left = f"{self.fraction:.1%} of {whole} is spent (RDP filter)"
@@ -136,7 +150,7 @@ def exact(value: float) -> Decimal:
     return Decimal(repr(value))
 
 
-def added(total: Decimal, value: float) -> Decimal:
+def exact_sum(total: Decimal, value: float) -> Decimal:
     """Add without rounding: 1000 digits hold every sum of floats that are worth booking."""
     with localcontext() as context:
         context.prec = 1000

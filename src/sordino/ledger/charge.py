@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dp_accounting import dp_event as dp
 
@@ -50,14 +51,19 @@ def pure_epsilon(event: dp.DpEvent, relation: Relation) -> float:
     return _cost(total)
 
 
-def check_certificate(event: dp.DpEvent, relation: Relation, charge: Charge) -> None:
-    """Refuse a certificate that claims less than the accountant certifies.
+def check_certificate(event: dp.DpEvent, relation: Relation, charge: Charge) -> Charge:
+    """Return a charge whose certificate the accountant proves, or refuse one that claims too little.
+
+    What is stated may be larger than what is proven, and smaller by the rounding of another machine;
+    then the larger number is booked. An infinite epsilon claims nothing.
 
     Raises
     ------
     InvalidInputError
         The event costs more than its certificate says.
     """
+    if math.isinf(charge.epsilon):
+        return charge
     if charge.delta > 0:
         found = certify(event, charge.delta, relation).epsilon
     else:
@@ -68,6 +74,7 @@ def check_certificate(event: dp.DpEvent, relation: Relation, charge: Charge) -> 
             f"but the accountant certifies {found:.6g}. Nothing was reserved. Pass what `certify` "
             "returns for this event and relation."
         )
+    return replace(charge, epsilon=max(charge.epsilon, found))
 
 
 def _pure_leaf(event: dp.DpEvent, relation: Relation) -> float:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
-from sordino.errors import InvalidInputError, LedgerVersionError, SordinoError
+from sordino.errors import InvalidInputError, LedgerVersionError
 from sordino.ledger.records import (
     DATASET_COLUMNS,
     ENTRY_COLUMNS,
+    UNREADABLE,
     Dataset,
     Entry,
     dataset_from_row,
@@ -39,6 +42,15 @@ def to_json(records: Sequence[tuple[Dataset, Sequence[Entry]]]) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
 
 
+def save(document: str, path: str | os.PathLike[str]) -> None:
+    """Write an export that only its owner may read, as the ledger itself."""
+    handle = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+    with open(handle, "w", encoding="utf-8") as file:
+        with suppress(AttributeError):  # no file modes on this system
+            os.fchmod(handle, 0o600)  # the file may have been there before
+        file.write(document + "\n")
+
+
 def from_json(document: str) -> list[tuple[Dataset, list[Entry]]]:
     """Return what :func:`to_json` wrote, or refuse the document."""
     datasets = _datasets(document)
@@ -50,7 +62,7 @@ def from_json(document: str) -> list[tuple[Dataset, list[Entry]]]:
             )
             for data in datasets
         ]
-    except (SordinoError, KeyError, TypeError, ValueError) as error:
+    except UNREADABLE as error:
         raise InvalidInputError(
             "The document is not an export of a ledger: a data set or a reservation in it cannot "
             "be read. Export it again."
@@ -60,7 +72,7 @@ def from_json(document: str) -> list[tuple[Dataset, list[Entry]]]:
 def _datasets(document: str) -> list[dict[str, Any]]:
     try:
         data = json.loads(document)
-    except (TypeError, ValueError) as error:
+    except UNREADABLE as error:
         raise InvalidInputError("Expected an export of a ledger, got no JSON.") from error
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise InvalidInputError(f"Expected an export of a ledger (format {FORMAT!r}).")

@@ -55,6 +55,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sordino.errors import InvalidInputError
 from sordino.ledger.policy import BudgetPolicy
@@ -66,6 +67,7 @@ from sordino.ledger.policy import BudgetPolicy
 SHARES = ((0.4, 0.05), (0.65, 0.05), (1.0, 0.8), (1.5, 0.05), (2.5, 0.05))
 LARGEST_ORDER = 10_000.0
 LARGEST_EPSILON = 50.0
+SMALLEST_DELTA = 1e-290  # below it shares of delta are not exact floats; only pure mechanisms are admitted
 ROUNDING = 1e-9  # taken off: covers the rounding of a million floating-point additions
 TWELVE_DIGITS = 1e-12  # given at order infinity: 0.1 and 0.2 fit a budget of 0.3
 
@@ -97,10 +99,18 @@ class RenyiFilter:
     @classmethod
     def for_policy(cls, policy: BudgetPolicy) -> RenyiFilter:
         """Choose the orders that suit a policy; they depend on nothing but the policy."""
-        pairs = [] if policy.delta == 0 else _finite_orders(policy)
-        pairs.append((math.inf, 0.0))
-        orders, deltas = zip(*pairs)
-        return cls(orders, deltas)
+        return _filter_of(policy)
+
+    def belongs_to(self, policy: BudgetPolicy) -> bool:
+        """Return whether this is the filter of a policy, and none that somebody chose later.
+
+        The theorem needs shares that add up to delta *and* a family that was fixed before the first
+        release. So a filter that comes from a file is never believed: it has to be the policy's own.
+        """
+        own = _filter_of(policy)
+        return self.orders == own.orders and all(
+            math.isclose(mine, its, rel_tol=1e-12) for mine, its in zip(self.deltas, own.deltas, strict=True)
+        )
 
     def budgets(self, epsilon: float) -> tuple[float, ...]:
         """Return the largest sum that each order may reach."""
@@ -117,6 +127,13 @@ class RenyiFilter:
         return min(
             total + price(order, delta) for order, delta, total in zip(self.orders, self.deltas, spent)
         )
+
+
+@lru_cache(maxsize=256)
+def _filter_of(policy: BudgetPolicy) -> RenyiFilter:
+    pairs = [] if policy.delta < SMALLEST_DELTA else _finite_orders(policy)
+    orders, deltas = zip(*pairs, (math.inf, 0.0))
+    return RenyiFilter(orders, deltas)
 
 
 def price(order: float, delta: float) -> float:

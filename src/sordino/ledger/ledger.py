@@ -17,7 +17,7 @@ from sordino.ledger.address import Address, hidden
 from sordino.ledger.charge import charge_of, check_certificate
 from sordino.ledger.policy import BudgetPolicy, name, text
 from sordino.ledger.postgres import PostgresStore
-from sordino.ledger.reading import LedgerReader
+from sordino.ledger.reader import LedgerReader
 from sordino.ledger.records import Dataset, Entry, Status, damaged, encode_event
 from sordino.ledger.reservation import Reservation
 from sordino.ledger.sqlite import SQLiteStore
@@ -134,8 +134,8 @@ class Ledger(LedgerReader):
         relation, unit
             The neighbours for which the plan is private. They have to be the budget's.
         certificate : (epsilon, delta)
-            What the accountant certifies for the event alone. In basic mode the booking rests on
-            it, and it is computed again before.
+            What the accountant certifies for the event alone. It is certified again here, before it is
+            booked; what claims too little is refused.
         description, plan_digest : str
             Words for the history. They must not contain anything computed from the data.
 
@@ -149,28 +149,21 @@ class Ledger(LedgerReader):
         account = self._account(dataset_id)
         account.policy.require(relation, unit)
         stated = account.policy.relation
-        charge = charge_of(event, stated, account.filter.orders, certificate)
         line = encode_event(event)
+        # Outside of the transaction: the accountant may take a second, others need the file.
+        charge = charge_of(event, stated, account.filter.orders, certificate)
+        charge = check_certificate(event, stated, charge)
         draft = Entry(dataset_id, 0, Status.RESERVED, line, charge, *words, "", now(), "")
-        entry = self._book(draft, account, checked=False)
-        if entry is None:
-            # Outside of the transaction: the accountant may take a second, others need the file.
-            check_certificate(event, stated, charge)
-            entry = self._book(draft, account, checked=True)
-        if entry is None:  # pragma: no cover
-            raise LedgerError("A checked certificate was not booked. Nothing was reserved.")
-        return Reservation(self, entry)
+        return Reservation(self, self._book(draft, account))
 
-    def _book(self, draft: Entry, known: Account, *, checked: bool) -> Entry | None:
-        """Book in one transaction; None if that would rest on a certificate nobody checked."""
+    def _book(self, draft: Entry, known: Account) -> Entry:
+        """Book in one transaction, all or nothing."""
         with self._store.transaction(write=True) as store:
             dataset = tables.read_dataset(store, draft.dataset_id, lock=True)
             account = dataset.account
             if (account.policy, account.filter) != (known.policy, known.filter):
                 raise damaged(f"the budget of {draft.dataset_id!r} was exchanged")
             booked = replace(dataset, account=account.book(draft.charge))
-            if account.needs_certificate(draft.charge) and not checked:
-                return None
             entry = replace(draft, sequence=booked.account.count)
             tables.insert_entry(store, entry, owner.this_process())
             tables.update_account(store, booked)
@@ -181,12 +174,12 @@ class Ledger(LedgerReader):
         reason = text(reason, "reason")
         with self._store.transaction(write=True) as store:
             entry = tables.read_entry(store, dataset_id, sequence, lock=True)
-            if entry.status is status or (status is Status.CRASHED and entry.status is not Status.RESERVED):
+            if status is Status.CRASHED and entry.status is not Status.RESERVED:
                 return entry
             if entry.status in (Status.SETTLED, Status.FAILED):
                 raise LedgerError(
                     f"Reservation {sequence} of {dataset_id!r} is {entry.status.value}, it cannot "
-                    f"become {status.value}."
+                    f"become {status.value}. It ended once; reserve again for another run."
                 )
             entry = replace(entry, status=status, reason=reason, finished_at=now())
             tables.update_status(store, entry)
@@ -204,8 +197,9 @@ class Ledger(LedgerReader):
     def import_json(self, document: str) -> list[str]:
         """Add the data sets of an export, for example to move to PostgreSQL; return their names.
 
-        All or nothing: the history is replayed first, and a data set that is already here is an
-        error.
+        All or nothing. Filters, costs and certificates are computed again from the budgets and the
+        events first, and a data set that is already here is an error. The budgets themselves are taken
+        from the document, as :meth:`create` takes them from its caller: look at them.
         """
         records = export.from_json(document)
         verified(records)

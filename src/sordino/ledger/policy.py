@@ -85,7 +85,7 @@ def number(value: object, what: str) -> float:
         raise InvalidInputError(f"Expected {what} to be a number, got a {kind}.") from None
     if math.isnan(result):
         raise InvalidInputError(f"Expected {what} to be a number, got NaN.")
-    return result
+    return result + 0.0  # -0.0 becomes 0.0: a database may not keep the sign, and the seal would break
 
 
 def name(value: object, what: str) -> str:

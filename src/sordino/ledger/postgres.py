@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -13,10 +14,12 @@ from sordino.errors import (
     require_extra,
 )
 from sordino.ledger.address import Address
-from sordino.ledger.schema import VERSION, create_tables, migrate, read_version
+from sordino.ledger.schema import check_version, create_tables
 from sordino.ledger.store import Row, Store
 
 _ONE_AT_A_TIME = 0x50_4D_55_54_45  # an arbitrary key: who holds it may change the tables
+
+_TABLE = re.compile(r"\bsordino_(?:meta|datasets|reservations)\b")
 
 _STATES: dict[str, type[LedgerError]] = {
     "55P03": LedgerLockedError,  # lock_not_available
@@ -39,7 +42,9 @@ _REMEDIES: dict[type[LedgerError], str] = {
 
 
 class PostgresStore(Store):
-    """The ledger tables of one database, in the first schema of the search path."""
+    """The one ledger of a database, in whichever schema it was made: by default the first one of the
+    search path of the role that made it. Its tables are always named with that schema.
+    """
 
     begin_write: ClassVar[str] = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
     begin_read: ClassVar[str] = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
@@ -49,6 +54,7 @@ class PostgresStore(Store):
         self._psycopg = _driver()
         super().__init__(url, timeout)
         self._url = url
+        self._schema: str | None = None
         self._prepare(create)
 
     @property
@@ -74,10 +80,16 @@ class PostgresStore(Store):
 
     def execute(self, statement: str, values: Sequence[object] = (), /) -> list[Row]:
         """Run one statement inside a transaction."""
-        query = statement.replace("?", "%s").encode()
-        cursor = self._connection.execute(query, values or None)
+        cursor = self._connection.execute(self._qualified(statement), values)
         rows: list[Row] = cursor.fetchall() if cursor.description else []
         return rows
+
+    def _qualified(self, statement: str) -> bytes:
+        """Return a statement as psycopg reads it, with every table of the ledger named by its schema."""
+        if self._schema is not None:
+            quoted = '"' + self._schema.replace('"', '""').replace("%", "%%") + '".'
+            statement = _TABLE.sub(lambda table: quoted + table[0], statement)
+        return statement.replace("?", "%s").encode()
 
     def translate(self, error: Exception) -> Exception:
         """Return the typed error for PostgreSQL's state."""
@@ -91,30 +103,55 @@ class PostgresStore(Store):
         return kind(f"The ledger {self.label} cannot be used ({name}). {_REMEDIES[kind]}")
 
     def _prepare(self, create: bool) -> None:
-        """Make the tables if there are none, and bring them up to date."""
+        """Find the ledger of this database, or make it."""
         with self.transaction(write=False):
-            version = read_version(self) if self._has_tables() else 0
-        if version == VERSION:
+            found = self._find()
+            if found:
+                check_version(self)
+        if found:
             return
-        if not version and not create:
+        if not create:
             raise LedgerError(
                 f"There is no ledger in {self.label}. Check the URL, or make one with "
                 "`sordino ledger create`."
             )
         with self.transaction(write=True):
-            self.execute(f"SELECT pg_advisory_xact_lock({_ONE_AT_A_TIME})")
-            if self._has_tables():
-                migrate(self)
+            self.execute(f"SELECT pg_advisory_xact_lock({_ONE_AT_A_TIME})")  # the whole database
+            if self._find():
+                check_version(self)
             else:
+                self._schema = self._own_schema()
                 create_tables(self)
 
-    def _has_tables(self) -> bool:
+    def _find(self) -> bool:
+        """Look for a ledger in every schema, whatever this role's search path says.
+
+        A role that sees only a schema of its own must not get a second, fresh budget.
+        """
         # A query, not to_regclass: a session remembers for a while that there was no such table.
         query = (
-            "SELECT count(*) FROM pg_catalog.pg_class"
-            " WHERE relname = 'sordino_meta' AND pg_catalog.pg_table_is_visible(oid)"
+            "SELECT n.nspname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n"
+            " ON n.oid = c.relnamespace WHERE c.relname = 'sordino_meta' AND c.relkind <> 'i'"
+            " ORDER BY n.nspname"
         )
-        return self.execute(query) != [(0,)]
+        schemas = [str(row[0]) for row in self.execute(query)]
+        if len(schemas) > 1:
+            raise LedgerError(
+                f"The database {self.label} holds {len(schemas)} ledgers, in the schemas "
+                f"{', '.join(schemas)}. Together they would admit more than either budget. Export them, "
+                "import them into a database of one ledger, and drop the others."
+            )
+        self._schema = schemas[0] if schemas else None
+        return bool(schemas)
+
+    def _own_schema(self) -> str:
+        (schema,) = self.execute("SELECT pg_catalog.current_schema()")[0]
+        if schema is None:
+            raise LedgerError(
+                f"The role has no schema in {self.label} to make a ledger in. Let it use one, for example "
+                "`CREATE SCHEMA sordino`, and name it in the role's search_path."
+            )
+        return str(schema)
 
 
 def _driver() -> Any:

@@ -7,7 +7,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from enum import Enum
 from typing import Any
 
@@ -16,9 +16,9 @@ from dp_accounting import dp_event as dp
 from sordino.accounting.codec import canonical, decode
 from sordino.errors import LedgerCorruptError, SordinoError
 from sordino.kernel.relation import Relation
-from sordino.ledger.account import Account, Charge, Mode
+from sordino.ledger.account import Account, Charge, FilterMode
 from sordino.ledger.filter import RenyiFilter
-from sordino.ledger.policy import BudgetPolicy
+from sordino.ledger.policy import BudgetPolicy, name, text
 
 
 class Status(str, Enum):
@@ -80,6 +80,10 @@ DATASET_COLUMNS = (
 )
 
 
+UNREADABLE = (SordinoError, ValueError, TypeError, KeyError, ArithmeticError, RecursionError)
+"""What a reader of rows meets in a file that somebody else wrote."""
+
+
 def entry_row(entry: Entry) -> list[object]:
     """Return the values of ``ENTRY_COLUMNS``."""
     charge = entry.charge
@@ -91,14 +95,14 @@ def entry_row(entry: Entry) -> list[object]:
 def entry_from_row(row: Sequence[Any]) -> Entry:
     """Build an entry from ``ENTRY_COLUMNS``, or say that the row is damaged."""
     try:
-        name, sequence, status, event, renyi, epsilon, delta, *texts = row
+        dataset_id, sequence, status, event, renyi, epsilon, delta, *texts = row
         charge = Charge(load(renyi), float(epsilon), float(delta))
-        description, digest, reason, reserved, finished = map(str, texts)
+        description, digest, reason, reserved, finished = (text(words, "a text") for words in texts)
         return Entry(
-            str(name), int(sequence), Status(status), str(event), charge,
+            _name(dataset_id), _whole(sequence), Status(status), str(event), charge,
             description, digest, reason, reserved, finished,
         )  # fmt: skip
-    except (SordinoError, ValueError, TypeError) as error:
+    except UNREADABLE as error:
         raise damaged("a reservation cannot be read") from error
 
 
@@ -114,16 +118,37 @@ def dataset_row(dataset: Dataset) -> list[object]:
 def dataset_from_row(row: Sequence[Any]) -> Dataset:
     """Build a data set from ``DATASET_COLUMNS``, or say that the row is damaged."""
     try:
-        name, epsilon, delta, relation, unit, orders, shares, mode, count, renyi, *rest = row
+        dataset_id, epsilon, delta, relation, unit, orders, shares, mode, count, renyi, *rest = row
         policy = BudgetPolicy(float(epsilon), float(delta), Relation(relation), unit)
         total_epsilon, total_delta, created = rest
         account = Account(
-            policy, RenyiFilter(load(orders), load(shares)), Mode(mode), int(count), load(renyi),
+            policy, RenyiFilter(load(orders), load(shares)), FilterMode(mode), _whole(count), load(renyi),
             Decimal(total_epsilon), Decimal(total_delta),
         )  # fmt: skip
-        return Dataset(str(name), account, str(created))
-    except (SordinoError, ValueError, TypeError, InvalidOperation) as error:
+        return Dataset(_name(dataset_id), account, text(created, "a time"))
+    except UNREADABLE as error:
         raise damaged("the account of a data set cannot be read") from error
+
+
+def require_own_filter(dataset: Dataset) -> Dataset:
+    """Return a data set whose stored filter is the one of its policy; another one was never proven."""
+    if not dataset.account.filter.belongs_to(dataset.account.policy):
+        raise damaged(f"the filter of data set {dataset.dataset_id!r} is not the one of its budget")
+    return dataset
+
+
+def _name(value: object) -> str:
+    """Return a name as the ledger would have written it; another spelling would be a second budget."""
+    checked = name(value, "dataset_id")
+    if checked != value:
+        raise damaged("a data set has a name that is not in its normal form")
+    return checked
+
+
+def _whole(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise damaged("a count is not a whole number")
+    return value
 
 
 def seal(values: Sequence[object]) -> str:
@@ -157,7 +182,7 @@ def decode_event(line: str) -> dp.DpEvent:
     """Return the event of a JSON text; only classes from the allow-list are built."""
     try:
         return decode(json.loads(line))
-    except (SordinoError, ValueError) as error:
+    except UNREADABLE as error:
         raise damaged("an event cannot be decoded") from error
 
 

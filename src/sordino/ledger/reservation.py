@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol
 
+from sordino.errors import LedgerError
 from sordino.ledger.records import Entry, Status
 
 
@@ -18,11 +20,13 @@ class Reservation:
     """Budget that is spent and may now be used, once.
 
     As a context manager it settles at the end of the block and fails on an error. Either way the
-    budget stays spent: what was released cannot be taken back.
+    budget stays spent: what was released cannot be taken back. It ends once, and in the process that
+    made it: a copy in a fork or a pickle cannot say what became of the run.
     """
 
     ledger: _Book
     entry: Entry
+    process: int = field(default_factory=os.getpid, repr=False, compare=False)
 
     @property
     def dataset_id(self) -> str:
@@ -36,11 +40,19 @@ class Reservation:
 
     def settle(self) -> None:
         """Write that everything planned was released."""
-        self.ledger.finish(self.dataset_id, self.sequence, Status.SETTLED)
+        self._end(Status.SETTLED)
 
     def fail(self, reason: str) -> None:
         """Write that the run failed. The reason must not contain anything from the data."""
-        self.ledger.finish(self.dataset_id, self.sequence, Status.FAILED, reason)
+        self._end(Status.FAILED, reason)
+
+    def _end(self, status: Status, reason: str = "") -> None:
+        if os.getpid() != self.process:
+            raise LedgerError(
+                f"Reservation {self.sequence} of {self.dataset_id!r} belongs to another process, it cannot "
+                f"become {status.value} here. End it where it was made; it stays spent in any case."
+            )
+        self.ledger.finish(self.dataset_id, self.sequence, status, reason)
 
     def __enter__(self) -> Reservation:
         return self

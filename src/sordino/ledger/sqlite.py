@@ -18,7 +18,7 @@ from sordino.errors import (
     LedgerLockedError,
     LedgerReadOnlyError,
 )
-from sordino.ledger.schema import VERSION, create_tables, migrate, read_version
+from sordino.ledger.schema import check_version, create_tables
 from sordino.ledger.store import Row, Store
 
 _CODES: dict[int, type[LedgerError]] = {
@@ -55,7 +55,8 @@ class SQLiteStore(Store):
         if create and not self.path.exists():
             self._create()
         self._require_file()
-        self._upgrade()
+        with self.transaction(write=False):
+            check_version(self)
 
     @property
     def label(self) -> str:
@@ -133,13 +134,6 @@ class SQLiteStore(Store):
         if self.execute("PRAGMA integrity_check") != [("ok",)]:
             raise LedgerCorruptError(f"The ledger {self.label} fails SQLite's integrity check.")
 
-    def _upgrade(self) -> None:
-        with self.transaction(write=False):
-            version = read_version(self)
-        if version < VERSION:
-            with self.transaction(write=True):
-                migrate(self)
-
     def _require_file(self) -> None:
         if not self.path.exists():
             raise LedgerError(
@@ -203,7 +197,9 @@ def _connection(path: Path, timeout: float, mode: str = "rw") -> sqlite3.Connect
 
 
 def _write_empty(path: Path, timeout: float) -> None:
+    """Write a ledger without data sets that only its owner may read; -wal and -shm get the same rights."""
     path.unlink(missing_ok=True)
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     connection = _connection(path, timeout, mode="rwc")
     try:
         connection.execute("BEGIN IMMEDIATE")

@@ -19,7 +19,7 @@ Row = tuple[Any, ...]
 _INHERITED: list[object] = []
 
 
-class Session(Protocol):
+class Statements(Protocol):
     """Whatever runs a statement."""
 
     def execute(self, statement: str, values: Sequence[object] = ..., /) -> Any:

@@ -16,6 +16,7 @@ from sordino.ledger.records import (
     dataset_row,
     entry_from_row,
     entry_row,
+    require_own_filter,
     seal,
 )
 from sordino.ledger.store import Store
@@ -37,7 +38,7 @@ def find_dataset(store: Store, dataset_id: str, *, lock: bool = False) -> Datase
     if not rows:
         return None
     check_seal(rows[0][:-1], rows[0][-1])
-    return dataset_from_row(rows[0][:-1])
+    return require_own_filter(dataset_from_row(rows[0][:-1]))
 
 
 def read_dataset(store: Store, dataset_id: str, *, lock: bool = False) -> Dataset:

@@ -1,4 +1,8 @@
-"""Replay of a history: the running sums have to be what the events cost, one after the other."""
+"""Replay of a history: nothing stored is believed but the policy and the events.
+
+The filter is derived from the policy again, the costs and certificates from the events, and the running
+sums from the costs, one after the other.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from sordino.errors import BudgetExceededError, InvalidInputError
-from sordino.ledger.account import Account, Mode
+from sordino.errors import BudgetExceededError, InvalidInputError, UnsupportedError
+from sordino.ledger.account import Account
 from sordino.ledger.charge import charge_of, check_certificate
-from sordino.ledger.records import Dataset, Entry, damaged
+from sordino.ledger.records import Dataset, Entry, damaged, require_own_filter
 
 CLOSE = 1e-9  # a new version of an accountant may round differently
 
@@ -38,7 +42,7 @@ def replayed(account: Account, entries: Sequence[Entry]) -> Account:
 
 
 def _checked(dataset: Dataset, entries: Sequence[Entry]) -> float:
-    account, label = dataset.account, f"data set {dataset.dataset_id!r}"
+    account, label = require_own_filter(dataset).account, f"data set {dataset.dataset_id!r}"
     if [entry.sequence for entry in entries] != list(range(1, account.count + 1)):
         raise damaged(f"{label} counts {account.count} reservations, its history differs")
     if any(entry.dataset_id != dataset.dataset_id for entry in entries):
@@ -61,15 +65,14 @@ def _difference(account: Account, entry: Entry) -> float:
     largest = max(_apart(stored, new) for stored, new in pairs)
     if largest > CLOSE:
         raise damaged(f"reservation {entry.sequence} does not cost what its event costs")
-    if account.mode is Mode.BASIC:
-        _check_certificate(account, entry)
+    _check_certificate(account, entry)
     return largest
 
 
 def _check_certificate(account: Account, entry: Entry) -> None:
     try:
         check_certificate(entry.event, account.policy.relation, entry.charge)
-    except InvalidInputError as error:
+    except (InvalidInputError, UnsupportedError) as error:
         raise damaged(f"reservation {entry.sequence} claims less than its event costs") from error
 
 

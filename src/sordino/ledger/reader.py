@@ -8,9 +8,9 @@ from typing import Self
 from sordino.accounting.accountants import Certificate
 from sordino.ledger import export, tables
 from sordino.ledger.account import Account
-from sordino.ledger.figures import Remaining, Spent, nonadaptive, remaining_of, spent_of
 from sordino.ledger.policy import BudgetPolicy, name
 from sordino.ledger.records import Dataset, Entry
+from sordino.ledger.spending import Remaining, Spent, nonadaptive, remaining_of, spent_of
 from sordino.ledger.sqlite import SQLiteStore
 from sordino.ledger.store import Store
 from sordino.ledger.verify import Verification, verified

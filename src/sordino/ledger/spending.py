@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sordino.accounting.accountants import Certificate, certify
 from sordino.accounting.conversions import gaussian_epsilon
 from sordino.kernel.events import composed
-from sordino.ledger.account import Account, Mode, exact
+from sordino.ledger.account import Account, FilterMode, exact
 from sordino.ledger.charge import pure_epsilon
 from sordino.ledger.policy import BudgetPolicy, number
 from sordino.ledger.records import Entry
@@ -26,7 +26,7 @@ class Spent:
         policy's delta. The guarantee is the policy's: this says how much of it is used up.
     fraction : float
         The part of the budget that is gone. It grows evenly with equal plans, unlike epsilon.
-    mode : Mode
+    mode : FilterMode
         Which filter guards the data set.
     reservations : int
         How many were booked; none of them is ever refunded.
@@ -35,7 +35,7 @@ class Spent:
     epsilon: float
     delta: float
     fraction: float
-    mode: Mode
+    mode: FilterMode
     reservations: int
 
 
@@ -62,7 +62,7 @@ def spent_of(account: Account) -> Spent:
     """Return what is booked on an account."""
     if account.count == 0:
         return Spent(0.0, 0.0, 0.0, account.mode, 0)
-    if account.mode is Mode.BASIC:
+    if account.mode is FilterMode.BASIC:
         epsilon, delta = float(account.epsilon), float(account.delta)
     else:
         epsilon, delta = account.filter.reading(account.renyi), account.policy.delta
@@ -72,9 +72,9 @@ def spent_of(account: Account) -> Spent:
 def remaining_of(account: Account) -> Remaining:
     """Return what can still be booked on an account."""
     policy, left = account.policy, 1 - account.fraction
-    if account.mode is Mode.UNDECIDED:
+    if account.mode is FilterMode.UNDECIDED:
         return Remaining(policy.epsilon, policy.delta, left)
-    if account.mode is Mode.BASIC:
+    if account.mode is FilterMode.BASIC:
         epsilon = float(exact(policy.epsilon) - account.epsilon)
         return Remaining(epsilon, float(exact(policy.delta) - account.delta), left)
     return Remaining(_largest_gaussian(account), policy.delta, left)
