@@ -153,14 +153,14 @@ def printed_noise() -> None:
 
 def certified(model: PCA, rows: np.ndarray) -> float:
     """Return what the printed noise certifies; nothing is run."""
-    from sordino.estimators.fitting import calibrated_plan
     from sordino.estimators.pca_checks import checked_options
     from sordino.papers.pca import published
+    from sordino.runs import Promise
 
     budget = model._budget(len(rows))
     problem, options = model._problem(*rows.shape, budget), checked_options(model)
     solver, paper = published(model.solver, problem, options, budget)
-    return calibrated_plan(solver.plan(problem), budget, paper)[1].epsilon
+    return Promise.made(budget, solver.plan(problem), paper).certificate.epsilon
 
 
 def cpu(work: Callable[[], Any], repeats: int = 3) -> float:

@@ -22,12 +22,12 @@ from sordino.estimators.checks import (
     encode_labels,
     record_weights,
 )
-from sordino.estimators.fitting import Budget, run_privately
 from sordino.execute import GroupedExecutor, LocalExecutor
 from sordino.kernel import Relation, SparseVector
 from sordino.papers.linear import paper_noise
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
+from sordino.runs import Ask, run_privately
 from sordino.solvers import Options, make_solver
 from sordino.solvers.base import Estimate
 
@@ -79,7 +79,7 @@ class LinearModel(BaseEstimator):
         if groups is not None:
             executor = GroupedExecutor(executor, groups)
         n = executor.population
-        budget = Budget.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
+        budget = Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
         problem = self._problem((n, X.shape[1]), loss, outputs, budget, bound)
         if groups is not None:
             problem = replace(problem, unit="person")
@@ -103,9 +103,7 @@ class LinearModel(BaseEstimator):
         self.coef_noise_ = noise
         return w.to_dense() if isinstance(w, SparseVector) else w
 
-    def _problem(
-        self, shape: tuple[int, int], loss: str, outputs: int, budget: Budget, bound: float
-    ) -> Problem:
+    def _problem(self, shape: tuple[int, int], loss: str, outputs: int, budget: Ask, bound: float) -> Problem:
         relation = Relation.parse(self.relation)
         _among("sampling", self.sampling, _SAMPLINGS)
         _among("noise", self.noise, _NOISES)

@@ -14,13 +14,13 @@ from sklearn.utils.validation import check_is_fitted
 from sordino.errors import InvalidInputError
 from sordino.estimators.bounds import declared_bound
 from sordino.estimators.checks import check_count, check_data
-from sordino.estimators.fitting import Budget, run_privately
 from sordino.estimators.pca_checks import axes_to_follow, checked_options, public_facts
 from sordino.estimators.pca_stream import PcaStream
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
 from sordino.papers.pca import published
 from sordino.problems.covariance import PcaProblem
+from sordino.runs import Ask, run_privately
 from sordino.solvers.pca import Principal, choose_count, make_pca_solver
 
 _NOISES = ("sound", "paper")
@@ -215,10 +215,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             return self.components_
         return self.components_ / np.sqrt(self.explained_variance_)[:, None]
 
-    def _budget(self, n: int) -> Budget:
-        return Budget.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
+    def _budget(self, n: int) -> Ask:
+        return Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
 
-    def _problem(self, n: int, d: int, budget: Budget, sparse: bool = False) -> PcaProblem:
+    def _problem(self, n: int, d: int, budget: Ask, sparse: bool = False) -> PcaProblem:
         if self.noise not in _NOISES:
             raise InvalidInputError(f"Expected noise in {_NOISES}, got {self.noise!r}.")
         if self.noise == "paper" and self.center:

@@ -9,12 +9,12 @@ import numpy as np
 
 from sordino.errors import InvalidInputError
 from sordino.estimators.checks import check_count, check_positive
-from sordino.estimators.fitting import Budget, run_privately
 from sordino.estimators.results import PrivateArray, PrivateFloat
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
 from sordino.problems.robust import Truncation
 from sordino.problems.sample import Sample
+from sordino.runs import Ask, run_privately
 from sordino.solvers.heavy.mean import Estimate, Moments, RobustMean
 from sordino.solvers.heavy.ranks import RankQuantiles
 
@@ -87,7 +87,7 @@ def mean(
         xi,
         _between("confidence", confidence),
     )
-    budget = Budget.checked(epsilon, delta, len(data), ledger, dataset_id)
+    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     return _estimate(solver, _sample(data, relation, secure_noise), data, budget, flat, "mean")
 
 
@@ -172,7 +172,7 @@ def quantiles(
     solver = RankQuantiles(
         tuple(wanted.tolist()), _limits(bounds), depth or 14, _between("confidence", confidence)
     )
-    budget = Budget.checked(epsilon, delta, len(data), ledger, dataset_id)
+    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     fitted = _run(solver, _sample(data, relation, False), data, budget, "quantiles")
     ranks = fitted.result
     values = [a[:, 0] if flat else a for a in (ranks.value, ranks.low, ranks.high)]
@@ -197,7 +197,7 @@ def _moments(
 ) -> PrivateFloat | PrivateArray:
     data, flat = _numbers(x, least=2)
     solver = Moments(moment_order_of(order), products, _between("confidence", confidence))
-    budget = Budget.checked(epsilon, delta, len(data), ledger, dataset_id)
+    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     name = "covariance" if products else "variance"
     sample = _sample(data, relation, False)
     return _estimate(solver, sample, data, budget, flat and not products, name)
@@ -207,7 +207,7 @@ def _estimate(
     solver: RobustMean | Moments,
     sample: Sample,
     data: np.ndarray,
-    budget: Budget,
+    budget: Ask,
     flat: bool,
     name: str,
 ) -> PrivateFloat | PrivateArray:
@@ -220,7 +220,7 @@ def _estimate(
     return _wrap(found.value, fitted.report, ends, found.threshold)
 
 
-def _run(solver: Any, sample: Sample, data: np.ndarray, budget: Budget, name: str) -> Any:
+def _run(solver: Any, sample: Sample, data: np.ndarray, budget: Ask, name: str) -> Any:
     executor = LocalExecutor(data, np.zeros(len(data)), data_norm=None)
     public = (f"number of records: {sample.population}", f"number of columns: {sample.columns}")
     return run_privately(solver, sample, executor, budget, public=public, description=f"{name}")
