@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sordino.runs import PrivacyReport
+from sordino.accounting import PrivacyReport
 
 
 class PrivateFloat(float):
