@@ -18,30 +18,26 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks.machine import describe
 from sordino import SparseLinearRegression, SparseLogisticRegression
 from sordino.datasets import (
-    load_a9a,
-    load_breast_cancer,
-    load_digits,
-    load_imdb,
-    load_rcv1_sample,
+    load,
     log1p_unit,
-    make_paper002,
+    make_sparse_linear_model,
     unit_rows,
 )
 
 
 def digits(seed):
-    X, y = load_digits(return_X_y=True)
+    X, y = load("digits", return_X_y=True)
     return train_test_split(unit_rows(X), (y >= 5).astype(int), test_size=0.3, random_state=seed)
 
 
 def breast_cancer(seed):
-    X, y = load_breast_cancer(return_X_y=True)
+    X, y = load("breast_cancer", return_X_y=True)
     X = unit_rows(StandardScaler().fit_transform(X))  # the bar's protocol; not private by itself
     return train_test_split(X, y, test_size=0.3, random_state=seed)
 
 
-def fixed(loader, prepare=lambda X: X):
-    data = loader()
+def fixed(name, prepare=lambda X: X):
+    data = load(name)
     parts = prepare(data.data), prepare(data.test_data), data.target, data.test_target
     return lambda seed: parts
 
@@ -50,11 +46,11 @@ def fixed(loader, prepare=lambda X: X):
 ROWS = (
     ("digits", digits, 1.0, None, {1.0: 0.85, 2.0: 0.86}),
     ("breast cancer", breast_cancer, 1.0, None, {1.0: 0.955}),
-    ("a9a", lambda: fixed(load_a9a), 3.75, None, {1.0: 0.8495 - 0.005}),
-    ("imdb", lambda: fixed(load_imdb, log1p_unit), 1.0, None, {1.0: 0.855, 4.0: 0.87}),
-    ("imdb", lambda: fixed(load_imdb, log1p_unit), 1.0, 5000, {1.0: 0.83, 4.0: 0.86}),
-    ("rcv1", lambda: fixed(load_rcv1_sample), 1.0, 1000, {1.0: 1 - 0.072, 2.0: 1 - 0.058, 8.0: 1 - 0.050}),
-    ("rcv1", lambda: fixed(load_rcv1_sample), 1.0, 500, {1.0: 1 - 0.078, 2.0: 1 - 0.062, 8.0: 1 - 0.056}),
+    ("a9a", lambda: fixed("a9a"), 3.75, None, {1.0: 0.8495 - 0.005}),
+    ("imdb", lambda: fixed("imdb", log1p_unit), 1.0, None, {1.0: 0.855, 4.0: 0.87}),
+    ("imdb", lambda: fixed("imdb", log1p_unit), 1.0, 5000, {1.0: 0.83, 4.0: 0.86}),
+    ("rcv1", lambda: fixed("rcv1_sample"), 1.0, 1000, {1.0: 1 - 0.072, 2.0: 1 - 0.058, 8.0: 1 - 0.050}),
+    ("rcv1", lambda: fixed("rcv1_sample"), 1.0, 500, {1.0: 1 - 0.078, 2.0: 1 - 0.062, 8.0: 1 - 0.056}),
 )
 
 
@@ -91,7 +87,7 @@ def regression(runs: int) -> None:
     The rival is plain ``ight`` with the best steps, step size and clip of a grid *with hindsight*: what an
     oracle that sees the true coefficients would choose.
     """
-    designs = [make_paper002(5000, 5000, 30, random_state=run) for run in range(runs)]
+    designs = [make_sparse_linear_model(5000, 5000, 30, random_state=run) for run in range(runs)]
     error, spread, found = recovery(designs * 3)
     print(
         f"n = d = 5000, s = 30, eps 2, delta .01: relative error {error:.3f} +- {spread:.3f}, "

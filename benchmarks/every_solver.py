@@ -35,11 +35,11 @@ SOLVERS = (
 )
 # task, k, data_norm
 TASKS = {
-    "rcv1_sample": (lambda: parts(datasets.load_rcv1_sample(), lambda X: X), 1000, 1.0),
+    "rcv1_sample": (lambda: parts(datasets.load("rcv1_sample"), lambda X: X), 1000, 1.0),
     "20news comp": (two_groups, 2000, 1.0),
-    "imdb": (lambda: parts(datasets.load_imdb(), datasets.log1p_unit), 5000, 1.0),
-    "a9a": (lambda: parts(datasets.load_a9a(), lambda X: X), 60, 3.75),
-    "reuters acq": (lambda: parts(datasets.load_reuters_acq(), datasets.unit_rows), 500, 1.0),
+    "imdb": (lambda: parts(datasets.load("imdb"), datasets.log1p_unit), 5000, 1.0),
+    "a9a": (lambda: parts(datasets.load("a9a"), lambda X: X), 60, 3.75),
+    "reuters acq": (lambda: parts(datasets.load("reuters_acq"), datasets.unit_rows), 500, 1.0),
     "golub": (genes("golub"), 20, 1.0),
 }
 

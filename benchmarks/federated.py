@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from benchmarks.machine import describe
-from sordino.datasets import load_mnist
+from sordino.datasets import load
 from sordino.parties.flower import (
     FederatedClient,
     FederatedRecipe,
@@ -67,7 +67,7 @@ def sparse_start() -> np.ndarray:
 
 def images(share: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return training and test images; a share of the training ones, evenly from all."""
-    data = load_mnist(flatten=False)
+    data = load("mnist", flatten=False)
     x, y = np.asarray(data.data, dtype=np.float32), np.asarray(data.target, dtype=np.int64)
     tx, ty = np.asarray(data.test_data, dtype=np.float32), np.asarray(data.test_target, dtype=np.int64)
     every = max(1, round(1 / share))

@@ -14,7 +14,7 @@ import numpy as np
 
 import sordino
 from benchmarks.machine import describe
-from sordino.datasets import Lognormal, Pareto, StudentT, load_donor_pva, load_kddcup99
+from sordino.datasets import Lognormal, Pareto, StudentT, load
 from sordino.errors import DataNotFoundError
 from sordino.testing import seeded_noise_not_private
 
@@ -91,7 +91,7 @@ def designs() -> None:
 
 def gifts() -> None:
     """Print test errors for the last gift of a donor, from raw amounts and counts."""
-    raw = load_donor_pva(encoding="raw", target="amount").data
+    raw = load("donor_pva", encoding="raw", target="amount").data
     X = np.stack([np.asarray(raw[c], dtype=float) for c in GIFTS], axis=1)
     y = np.asarray(raw["LAST_GIFT_AMT"], dtype=float)
     order = np.random.default_rng(0).permutation(len(y))
@@ -122,7 +122,7 @@ def gifts() -> None:
 
 def bytes_sent() -> None:
     """Print means and quantiles of columns of KDD Cup 99."""
-    raw = load_kddcup99(encoding="raw").data
+    raw = load("kddcup99", encoding="raw").data
     print("\nkddcup99 column       true mean   private mean (5 runs, epsilon 1)")
     for column in ("duration", "dst_bytes", "src_bytes"):
         x = np.asarray(raw[column], dtype=float)

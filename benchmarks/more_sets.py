@@ -29,7 +29,7 @@ def parts(data, prepare):
 
 def two_groups():
     """20 newsgroups, computers (comp.*) against the rest."""
-    data = datasets.load_20news()
+    data = datasets.load("20news")
     X, Xt, y, yt = parts(data, datasets.log1p_unit)
     named = np.array([str(name).startswith("comp.") for name in data.target_names])
     return X, Xt, named[y].astype(int), named[yt].astype(int)
@@ -37,14 +37,14 @@ def two_groups():
 
 def stars():
     """IMDB star ratings as a regression on words, targets scaled to [-1, 1] by public constants."""
-    data = datasets.load_imdb(target="rating")
+    data = datasets.load("imdb", target="rating")
     X, Xt, y, yt = parts(data, datasets.log1p_unit)
     return X, Xt, (y - 5.5) / 4.5, (yt - 5.5) / 4.5
 
 
 def genes(name):
     def load():
-        data = datasets.load_microarray(name)
+        data = datasets.load(f"microarray_{name}")
         X = datasets.unit_rows(np.log1p(np.abs(np.asarray(data.data, dtype=float))))
         return train_test_split(X, data.target, test_size=0.3, random_state=0, stratify=data.target)
 
@@ -53,10 +53,10 @@ def genes(name):
 
 TASKS = {
     "20news comp": (two_groups, 2000),
-    "20news, 20 classes": (lambda: parts(datasets.load_20news(), datasets.log1p_unit), None),
-    "news20, 20 classes": (lambda: parts(datasets.load_news20(), datasets.log1p_unit), None),
-    "reuters acq": (lambda: parts(datasets.load_reuters_acq(), datasets.unit_rows), 500),
-    "mushrooms": (lambda: parts(datasets.load_mushrooms(), datasets.unit_rows), None),
+    "20news, 20 classes": (lambda: parts(datasets.load("20news"), datasets.log1p_unit), None),
+    "news20, 20 classes": (lambda: parts(datasets.load("news20"), datasets.log1p_unit), None),
+    "reuters acq": (lambda: parts(datasets.load("reuters_acq"), datasets.unit_rows), 500),
+    "mushrooms": (lambda: parts(datasets.load("mushrooms"), datasets.unit_rows), None),
     "golub (72 x 7129)": (genes("golub"), 20),
     "gordon (181 x 12533)": (genes("gordon"), 20),
     "IMDB stars, R2": (stars, 2000),

@@ -15,7 +15,7 @@ import numpy as np
 
 from benchmarks.machine import describe
 from sordino import LogisticRegression
-from sordino.datasets import load_mnist
+from sordino.datasets import load
 
 BARS = {0.1: 0.87, 0.2: 0.89, 0.3: 0.90}
 PUBLISHED = {0.1: 0.7713, 0.2: 0.8222, 0.3: 0.8511}
@@ -30,7 +30,7 @@ def main() -> None:
     """Print one row per epsilon."""
     describe()
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 3
-    data = load_mnist()
+    data = load("mnist")
     X, Xt = pixels(data.data), pixels(data.test_data)
     for epsilon, bar in BARS.items():
         start = time.process_time()

@@ -111,11 +111,11 @@ def accuracy(model, x, y) -> float:
 
 def mnist() -> None:
     """Print the test error of the CNN at true epsilon 1.2, 3 and 7."""
-    from sordino.datasets import load_mnist
+    from sordino.datasets import load
 
     parts = []
     for subset in ("train", "test"):
-        bunch = load_mnist(flatten=False, subset=subset)
+        bunch = load("mnist", flatten=False, split=subset)
         images = torch.tensor(np.asarray(bunch.data), dtype=torch.float32).reshape(-1, 1, 28, 28)
         parts += [images / images.max().clamp_min(1.0), torch.tensor(np.asarray(bunch.target))]
     print("\nMNIST, 26,010 parameters, delta 1e-5: certified epsilon, steps, test error %")

@@ -23,7 +23,7 @@ from scipy import stats
 
 from benchmarks.machine import describe
 from sordino.accounting import calibrate
-from sordino.datasets import load_a9a, load_ijcnn1
+from sordino.datasets import load
 from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, NoiseSource, Relation
 from sordino.problems.losses import LOSSES
@@ -34,7 +34,7 @@ from sordino.solvers import Options, make_solver
 DELTA, PENALTY, PILOTS, POINTS = 1e-5, Nonconvex(1e-3), 2, 16
 STEPS = (1.0, 4.0, 12.0)  # in units of one over the largest curvature
 # Rows of a9a hold at most 14 ones; features of ijcnn1 are scaled to [-1, 1], 2 is a guess that holds.
-TASKS = {"a9a": (load_a9a, math.sqrt(14.0)), "ijcnn1": (load_ijcnn1, 2.0)}
+TASKS = {"a9a": math.sqrt(14.0), "ijcnn1": 2.0}
 PASSES = {0.2: 4, 0.5: 5}
 # test loss, data passes, gradient norm, as printed (for a claimed epsilon)
 PUBLISHED = {
@@ -78,10 +78,9 @@ class Task:
     @classmethod
     def of(cls, name: str, epsilon: float) -> Task:
         """Load the data and declare the problem."""
-        loader, norm = TASKS[name]
-        data = loader()
+        data = load(name)
         sets = [(x, _signs(y)) for x, y in ((data.data, data.target), (data.test_data, data.test_target))]
-        facts = {"data_norm": norm, "intercept": 1.0, "penalty": PENALTY}
+        facts = {"data_norm": TASKS[name], "intercept": 1.0, "penalty": PENALTY}
         shape = data.data.shape
         problem = Problem(LOSSES["logistic"], *shape, Relation.ADD_REMOVE, epsilon, DELTA, **facts)
         return cls(name, problem, *sets)

@@ -61,11 +61,11 @@ def theirs(X, y, Xt, yt):
 
 def main() -> None:
     """Print both accuracies and the ratio of CPU times."""
-    from sordino.datasets import load_imdb, log1p_unit
+    from sordino.datasets import load, log1p_unit
 
     warnings.simplefilter("ignore")
     describe()
-    data = load_imdb()
+    data = load("imdb")
     X, Xt = log1p_unit(data.data), log1p_unit(data.test_data)
     y, yt = data.target, data.test_target
     accuracy, cpu = ours(X, y, Xt, yt)

@@ -107,8 +107,7 @@ class World:
     def __init__(self, name: str, records: int) -> None:
         from sordino import datasets
 
-        load = {"kddcup99": datasets.load_kddcup99, "adult": datasets.load_adult}[name]
-        bunch = load(unit=True, shuffle=True, random_state=1)
+        bunch = datasets.load(name, transform="unit", shuffle=True, random_state=1)
         y = np.where(np.asarray(bunch.target) > 0, 1.0, -1.0)
         self.name, self.x, self.y = name, bunch.data[:records].tocsr(), y[:records]
         self.test_x, self.test_y = bunch.test_data, np.where(np.asarray(bunch.test_target) > 0, 1.0, -1.0)

@@ -28,7 +28,7 @@ from sklearn.svm import LinearSVC
 from benchmarks.machine import describe
 from sordino import PCA
 from sordino.accounting import gaussian_multiplier
-from sordino.datasets import load_20news, load_a9a, load_cifar10, load_digits, load_mnist
+from sordino.datasets import load
 from sordino.errors import DataNotFoundError, NotPrivateWarning, PrivacyWarning
 from sordino.kernel import NoiseSource
 
@@ -59,7 +59,7 @@ def textbook(rows: np.ndarray, epsilon: float, seed: int, center: bool) -> np.nd
 
 
 def digits_table(splits: int = 10) -> None:
-    rows = normalize(load_digits().data)
+    rows = normalize(load("digits").data)
     for center in (True, False):
         print(
             f"\n## digits 1,257 x 64 (70 %), k = 10, delta 1e-5, {'centred' if center else 'raw'} unit rows"
@@ -130,7 +130,7 @@ def paper_table(repeats: int = 5) -> None:
 
 
 def paper_tasks() -> list[tuple[str, np.ndarray, np.ndarray]]:
-    a9a, mnist = load_a9a(), load_mnist()
+    a9a, mnist = load("a9a"), load("mnist")
     tasks = [("a9a", normalize(a9a.data.toarray().astype(float)), a9a.target)]
     images = mnist.data.reshape(len(mnist.data), -1)
     for one, other in ((0, 1), (1, 7), (3, 8)):
@@ -153,14 +153,14 @@ def printed_noise() -> None:
 
 def certified(model: PCA, rows: np.ndarray) -> float:
     """Return what the printed noise certifies; nothing is run."""
-    from sordino.estimators.fitting import calibrated_plan
     from sordino.estimators.pca_checks import checked_options
     from sordino.papers.pca import published
+    from sordino.runs import Promise
 
     budget = model._budget(len(rows))
     problem, options = model._problem(*rows.shape, budget), checked_options(model)
     solver, paper = published(model.solver, problem, options, budget)
-    return calibrated_plan(solver.plan(problem), budget, paper)[1].epsilon
+    return Promise.made(budget, solver.plan(problem), paper).certificate.epsilon
 
 
 def cpu(work: Callable[[], Any], repeats: int = 3) -> float:
@@ -184,7 +184,7 @@ def peak(work: Callable[[], Any]) -> float:
 
 def time_and_memory() -> None:
     print("\n## CPU seconds (one thread) and memory beyond the data")
-    rows = normalize(load_mnist().data.reshape(60_000, -1).astype(np.float64))
+    rows = normalize(load("mnist").data.reshape(60_000, -1).astype(np.float64))
     compare(
         "MNIST 60,000 x 784, gauss",
         lambda: PCA(10).fit(rows),
@@ -200,7 +200,7 @@ def time_and_memory() -> None:
         lambda: sklearn.decomposition.PCA(10, svd_solver="randomized", random_state=0).fit(small),
         2,
     )
-    text = normalize(load_20news().data.tocsr().astype(float))
+    text = normalize(load("20news").data.tocsr().astype(float))
     for solver in ("power", "auto"):
         compare(
             f"20news {text.shape[0]:,} x {text.shape[1]:,} CSR, {solver}",
@@ -209,7 +209,7 @@ def time_and_memory() -> None:
             lambda: sklearn.decomposition.TruncatedSVD(10, random_state=0).fit(text),
             5,
         )
-    cifar = load_cifar10().data.reshape(20_000, -1).astype(np.float32)
+    cifar = load("cifar10").data.reshape(20_000, -1).astype(np.float32)
     cifar /= np.linalg.norm(cifar, axis=1, keepdims=True)
     fit = partial(PCA(10, epsilon=1.0).fit, cifar)
     print(f"CIFAR-10 20,000 x 3,072 float32, auto: {cpu(fit, 1):.2f} s, {peak(fit):.0f} MB (bar 500)")
@@ -223,7 +223,7 @@ def compare(name: str, ours: Callable[[], Any], other: str, theirs: Callable[[],
 
 
 def text_table() -> None:
-    text = normalize(load_20news().data.tocsr().astype(float))
+    text = normalize(load("20news").data.tocsr().astype(float))
     mean = np.asarray(text.mean(axis=0)).ravel()
 
     def variance(axes: np.ndarray) -> float:

@@ -20,7 +20,7 @@ from scipy import sparse
 
 from benchmarks.machine import describe
 from sordino.accounting import calibrate
-from sordino.datasets import load_a9a, load_rcv1_sample
+from sordino.datasets import load
 from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, Full, NoiseSource, Poisson, Relation
 from sordino.problems.losses import LOSSES
@@ -121,8 +121,8 @@ def _name(solver: Any) -> str:
 def tasks() -> list[Task]:
     """Return the two real data sets."""
     return [
-        Task.of("rcv1_sample", *load_rcv1_sample(return_X_y=True), 1000),
-        Task.of("a9a", *load_a9a(return_X_y=True), 60),
+        Task.of("rcv1_sample", *load("rcv1_sample", return_X_y=True), 1000),
+        Task.of("a9a", *load("a9a", return_X_y=True), 60),
     ]
 
 

@@ -15,20 +15,20 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 
 from sordino import SparseLogisticRegression
-from sordino.datasets import load_a9a, load_digits, load_imdb, load_rcv1_sample, log1p_unit, unit_rows
+from sordino.datasets import load, log1p_unit, unit_rows
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 HERE = Path(__file__).parent
 
 
 def digits(seed):
-    X, y = load_digits(return_X_y=True)
+    X, y = load("digits", return_X_y=True)
     return train_test_split(unit_rows(X), (y >= 5).astype(int), test_size=0.3, random_state=seed)
 
 
-def bunch(loader, prepare=lambda X: X):
+def bunch(name, prepare=lambda X: X):
     def split(seed):
-        data = loader()
+        data = load(name)
         return prepare(data.data), prepare(data.test_data), data.target, data.test_target
 
     return split
@@ -36,9 +36,9 @@ def bunch(loader, prepare=lambda X: X):
 
 TASKS = {
     "digits 0-4 / 5-9": (digits, 1.0, 5),
-    "a9a": (bunch(load_a9a), 3.75, 2),
-    "IMDB reviews, d = 74,849": (bunch(load_imdb, log1p_unit), 1.0, 2),
-    "RCV1 sample, d = 47,236": (bunch(load_rcv1_sample), 1.0, 2),
+    "a9a": (bunch("a9a"), 3.75, 2),
+    "IMDB reviews, d = 74,849": (bunch("imdb", log1p_unit), 1.0, 2),
+    "RCV1 sample, d = 47,236": (bunch("rcv1_sample"), 1.0, 2),
 }
 
 

@@ -18,7 +18,6 @@ from dp_accounting import dp_event as dp
 
 from sordino.accounting import certify
 from sordino.errors import NotPrivateWarning
-from sordino.estimators.fitting import Budget, calibrated_plan
 from sordino.kernel import Relation
 from sordino.kernel.events import composed, laplace_event, poisson_event, pure_event, repeated
 from sordino.papers import formulas
@@ -26,6 +25,7 @@ from sordino.papers.local import objective_noise
 from sordino.papers.pca import published
 from sordino.papers.wishart import distinguishing_probability
 from sordino.problems.covariance import PcaProblem
+from sordino.runs import Ask, Promise
 from sordino.solvers.pca import PcaOptions
 
 PAGE = Path(__file__).resolve().parents[1] / "papers.md"
@@ -155,11 +155,11 @@ def _pca(name: str, setting: str, solver: str, why: str, d: int = 123) -> Verdic
     found = []
     for relation in (ADD, REPLACE):
         problem = PcaProblem(A9A, d, 10, relation, 0.1, 1e-3, center=False, adaptive=False)
-        options, budget = PcaOptions(oversampling=0), Budget(0.1, 1e-3)
+        options, budget = PcaOptions(oversampling=0), Ask(0.1, 1e-3)
         made, noise = published(solver, problem, options, budget)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotPrivateWarning)
-            found.append(calibrated_plan(made.plan(problem), budget, noise)[1].epsilon)
+            found.append(Promise.made(budget, made.plan(problem), noise).certificate.epsilon)
     return Verdict(name, setting, 0.1, 1e-3, *found, why)
 
 

@@ -27,7 +27,7 @@ _EXPORTS = {
     "PrivateStandardScaler": "sordino.estimators.preprocessing",
     "RowClipper": "sordino.estimators.preprocessing",
     "pipeline_privacy": "sordino.estimators.pipeline",
-    "PrivacyReport": "sordino.accounting",
+    "PrivacyReport": "sordino.runs",
     "Ledger": "sordino.ledger",
     "BudgetPolicy": "sordino.ledger",
     "Relation": "sordino.kernel",

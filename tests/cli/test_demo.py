@@ -14,8 +14,8 @@ TASKS = ("sparse regression", "digits 0-4 or 5-9", "digits PCA, k = 10")
 @pytest.fixture
 def small(monkeypatch):
     """Shrink the design of the paper and the list of epsilons; the rest is small already."""
-    made = functools.partial(_made, sordino.datasets.make_paper002)
-    monkeypatch.setattr(sordino.datasets, "make_paper002", made)
+    made = functools.partial(_made, sordino.datasets.make_sparse_linear_model)
+    monkeypatch.setattr(sordino.datasets, "make_sparse_linear_model", made)
     monkeypatch.setattr(demo, "EPSILONS", (1.0, 8.0))
 
 

@@ -1,6 +1,7 @@
 """Shared by the tests of the data sets: the folder with the real files, and a loopback server."""
 
 import contextlib
+import dataclasses
 import functools
 import http.server
 import os
@@ -26,8 +27,8 @@ def real(data_folder):
     """Return a function that loads a real data set, each only once in a session."""
 
     @functools.cache
-    def load(loader, *args, **options):
-        return getattr(datasets, loader)(*args, data_home=data_folder, download=False, **options)
+    def load(name, **options):
+        return datasets.load(name, data_home=data_folder, download=False, **options)
 
     return load
 
@@ -88,3 +89,17 @@ def homes(tmp_path, monkeypatch):
     monkeypatch.setenv("SORDINO_CACHE", str(cache))
     monkeypatch.delenv("SORDINO_OFFLINE", raising=False)
     return data, cache / "data"
+
+
+@pytest.fixture
+def replace_row(monkeypatch):
+    """Return a function that changes a row of the registry for the time of a test."""
+    rows = dict(datasets.REGISTRY)
+    monkeypatch.setattr("sordino.datasets.loading.REGISTRY", rows)
+
+    def replace(name, train, test=None, **changes):
+        shapes = {"train": train} | ({} if test is None else {"test": test})
+        rows[name] = dataclasses.replace(rows[name], **({"shapes": shapes} | changes))
+        return rows[name]
+
+    return replace

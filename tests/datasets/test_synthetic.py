@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sordino.datasets import make_dpslkt, make_paper002, make_spiked_covariance
+from sordino.datasets import make_knowledge_transfer, make_sparse_linear_model, make_spiked_covariance
 from sordino.errors import InvalidInputError
 
 REJECT = 1e-4
@@ -22,7 +22,7 @@ def _uniform(bound):
 @pytest.mark.statistical
 def test_entries_of_the_ight_design_are_uniform_when_no_row_is_too_long():
     # 2 s* = 40 exceeds the largest possible norm 2 sqrt(50), so nothing is scaled.
-    entries = make_paper002(200, 50, 20, random_state=1).data.ravel()
+    entries = make_sparse_linear_model(200, 50, 20, random_state=1).data.ravel()
     assert _p(entries, _uniform(2)) > REJECT
     assert all(_p(entries, _uniform(2 * wrong)) < REJECT for wrong in WRONG)
 
@@ -30,7 +30,7 @@ def test_entries_of_the_ight_design_are_uniform_when_no_row_is_too_long():
 @pytest.mark.parametrize(("size", "s"), [(100, 3), (400, 30)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_rows_of_the_ight_design_have_norm_at_most_twice_the_sparsity(size, s, dtype):
-    design = make_paper002(size, size, s, random_state=2, dtype=dtype)
+    design = make_sparse_linear_model(size, size, s, random_state=2, dtype=dtype)
     assert design.data.dtype == dtype
     assert design.data_norm == 2 * s
     norms = np.linalg.norm(design.data.astype(float), axis=1)
@@ -40,7 +40,7 @@ def test_rows_of_the_ight_design_have_norm_at_most_twice_the_sparsity(size, s, d
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("make", [make_paper002, make_dpslkt])
+@pytest.mark.parametrize("make", [make_sparse_linear_model, make_knowledge_transfer])
 def test_coefficients_are_uniform_between_minus_one_and_one(make):
     coef = make(1, 20_000, 4_000, random_state=3).coef
     drawn = coef[coef != 0]
@@ -52,7 +52,7 @@ def test_coefficients_are_uniform_between_minus_one_and_one(make):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("make", [make_paper002, make_dpslkt])
+@pytest.mark.parametrize("make", [make_sparse_linear_model, make_knowledge_transfer])
 @pytest.mark.parametrize("variance", [0.1, 2.5])
 def test_linear_targets_have_the_declared_noise(make, variance):
     design = make(5_000, 40, 5, noise_variance=variance, random_state=4)
@@ -63,7 +63,7 @@ def test_linear_targets_have_the_declared_noise(make, variance):
 
 
 @pytest.mark.statistical
-@pytest.mark.parametrize("make", [make_paper002, make_dpslkt])
+@pytest.mark.parametrize("make", [make_sparse_linear_model, make_knowledge_transfer])
 def test_labels_follow_the_logistic_law(make):
     design = make(20_000, 30, 10, task="classification", random_state=5)
     margins = design.data @ design.coef
@@ -81,17 +81,17 @@ def test_labels_follow_the_logistic_law(make):
 
 @pytest.mark.statistical
 def test_private_and_public_features_of_the_transfer_design_are_uniform_and_different():
-    design = make_dpslkt(100, 60, 5, n_public=70, random_state=6)
+    design = make_knowledge_transfer(100, 60, 5, n_public=70, random_state=6)
     assert design.public_data.shape == (70, 60)
     for data in (design.data, design.public_data):
         assert _p(data.ravel(), _uniform(1)) > REJECT
         assert all(_p(data.ravel(), _uniform(wrong)) < REJECT for wrong in WRONG)
     assert not np.array_equal(design.data[:70], design.public_data)
     assert design.public_second_moment == pytest.approx((design.public_data**2).mean(), abs=0.02)
-    assert make_dpslkt(9, 20, 5, random_state=6).public_data.shape == (9, 20)
+    assert make_knowledge_transfer(9, 20, 5, random_state=6).public_data.shape == (9, 20)
 
 
-@pytest.mark.parametrize("make", [make_paper002, make_dpslkt])
+@pytest.mark.parametrize("make", [make_sparse_linear_model, make_knowledge_transfer])
 def test_a_seed_gives_the_same_design_again_and_another_seed_another(make):
     one, same, other = (make(20, 30, 4, random_state=seed) for seed in (7, 7, 8))
     assert np.array_equal(one.data, same.data)
@@ -121,11 +121,11 @@ def test_clipped_spiked_rows_keep_their_components():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: make_paper002(10, 5, 6), "n_nonzero to be at least 1 and at most 5, got 6"),
-        (lambda: make_paper002(10, 5, 0), "n_nonzero"),
-        (lambda: make_paper002(0, 5, 1), "n_samples to be at least 1, got 0"),
-        (lambda: make_paper002(9, 5, 1, task="ranking"), "'ranking'"),
-        (lambda: make_dpslkt(-1, 5, 1), "n_samples"),
+        (lambda: make_sparse_linear_model(10, 5, 6), "n_nonzero to be at least 1 and at most 5, got 6"),
+        (lambda: make_sparse_linear_model(10, 5, 0), "n_nonzero"),
+        (lambda: make_sparse_linear_model(0, 5, 1), "n_samples to be at least 1, got 0"),
+        (lambda: make_sparse_linear_model(9, 5, 1, task="ranking"), "'ranking'"),
+        (lambda: make_knowledge_transfer(-1, 5, 1), "n_samples"),
         (lambda: make_spiked_covariance(5, 2, (3, 2, 1)), "n_features to be at least 3, got 2"),
     ],
 )

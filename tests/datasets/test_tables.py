@@ -3,12 +3,13 @@
 import math
 
 import numpy as np
+import pandas
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sordino.datasets import Category, Number, Schema, encode_table, read_table, schemas
-from sordino.datasets.tables import raw_records
+from sordino.datasets import REGISTRY, Category, Number, Schema, encode_table
+from sordino.errors import InvalidInputError
 
 SCHEMA = Schema(
     (
@@ -21,8 +22,13 @@ SCHEMA = Schema(
 NAMES = ("age", "town", "debt", "rank")
 
 
+def _frame(*lines):
+    """Return a table of words, as a file without types gives it."""
+    return pandas.DataFrame([line.split(", ") for line in lines], columns=list(NAMES))
+
+
 def _encode(*lines):
-    return encode_table(read_table("\n".join(lines).encode(), NAMES), SCHEMA).toarray()
+    return encode_table(_frame(*lines), SCHEMA).toarray()
 
 
 def test_numbers_are_scaled_by_their_bounds_and_levels_become_columns():
@@ -47,34 +53,49 @@ def test_an_undeclared_level_and_a_missing_value_leave_zeros():
     assert rows.tolist() == [[0.1, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 1]]
 
 
-def test_repeated_lines_are_counted_as_often_as_they_occur():
-    table = read_table(b"1, Rome, 2, 3\n4, Bonn, 5, 2\n1, Rome, 2, 3\n", NAMES)
-    assert table.rows.tolist() == [0, 1, 0]
-    assert len(table) == 3
-    assert len(table.columns["age"]) == 2
-    assert table.column("town").tolist() == [b"Rome", b"Bonn", b"Rome"]
+def test_other_columns_and_another_order_change_nothing():
+    frame = pandas.DataFrame({"rank": [3], "id": ["x"], "debt": [0], "town": ["Bonn"], "age": [25]})
+    assert encode_table(frame, SCHEMA).toarray().tolist() == [[0.25, 0, 1, 0, 0.5, 0]]
 
 
-def test_comments_and_empty_lines_are_left_out():
-    assert len(read_table(b"|a comment\n\n1,Rome,2,3\n\n", NAMES)) == 1
+def test_rows_keep_their_places_whatever_the_index_of_the_frame():
+    frame = _frame("25, Bonn, 0, 3", "50, Rome, 1000, 2").iloc[::-1]
+    assert encode_table(frame, SCHEMA).toarray()[:, 0].tolist() == [0.5, 0.25]
 
 
-@pytest.mark.parametrize("text", [b"1,Rome,2\n", b"1,Rome,2,3\n1,Rome\n", b"1,Rome,2,3,4\n"])
-def test_lines_with_other_columns_are_refused(text):
-    with pytest.raises(ValueError):
-        read_table(text, NAMES)
+def test_typed_columns_are_encoded_like_text():
+    """Numbers as numbers, levels as a categorical, gaps as NaN or None."""
+    typed = pandas.DataFrame(
+        {
+            "age": [25, 50],
+            "town": pandas.Categorical(["Bonn", None]),
+            "debt": [0.0, np.nan],
+            "rank": pandas.array([3, None], dtype="Int64"),
+        }
+    )
+    assert np.array_equal(encode_table(typed, SCHEMA).toarray(), _encode("25, Bonn, 0, 3", "50, ?, ?, ?"))
 
 
-def test_raw_records_keep_names_types_and_gaps():
-    records = raw_records(read_table(b"7, Rome, ?, 3\n", NAMES), SCHEMA)
-    assert records["age"].tolist() == [7]
-    assert records["town"].tolist() == ["Rome"]
-    assert np.isnan(records["debt"]).all()
+def test_a_word_in_a_column_of_numbers_counts_as_missing_and_is_not_shown():
+    assert _encode("SECRET, Rome, 0, SECRET").tolist() == [[0, 1, 0, 0, 0, 1]]
 
 
-_CELL = st.one_of(
-    st.sampled_from(["?", "Rome", "Bonn", "Oslo", ""]), st.floats().map(repr), st.integers().map(str)
-)
+def test_a_level_declared_twice_is_refused():
+    with pytest.raises(InvalidInputError, match="each level of the column 'town' once"):
+        Category("town", ("Rome", "Rome"))
+
+
+def test_a_column_that_is_not_there_is_named():
+    with pytest.raises(InvalidInputError, match="lacks the declared columns town, rank"):
+        encode_table({"age": [1], "debt": [2]}, SCHEMA)
+
+
+@pytest.mark.parametrize(("low", "high"), [(1, 1), (2, 1), (0, math.inf), (math.nan, 1)])
+def test_bounds_that_bound_nothing_are_refused(low, high):
+    with pytest.raises(InvalidInputError, match="finite low < high for the column 'age'"):
+        Number("age", low, high)
+
+
 _TOWN = st.sampled_from(["Rome", "Bonn", "Oslo", "?"])
 _NUMBER = st.one_of(st.just("?"), st.floats(allow_nan=False, width=32).map(repr))
 _RECORD = st.tuples(_NUMBER, _TOWN, _NUMBER, _NUMBER).map(", ".join)
@@ -96,11 +117,11 @@ def test_a_row_does_not_depend_on_the_other_rows(records):
 
 
 @pytest.mark.parametrize(
-    ("schema", "columns", "features"),
-    [("ADULT", 14, 104), ("KDDCUP99", 41, 122), ("DONOR_PVA", 47, 122)],
+    ("name", "columns", "features"),
+    [("adult", 14, 104), ("kddcup99", 41, 122), ("donor_pva", 47, 122)],
 )
-def test_declared_schemas_have_the_columns_of_the_papers(schema, columns, features):
-    declared = getattr(schemas, schema)
+def test_declared_schemas_have_the_columns_of_the_papers(name, columns, features):
+    declared = REGISTRY[name].schema
     assert (len(declared.columns), declared.n_features) == (columns, features)
     assert len(set(declared.feature_names)) == features
     for column in declared.columns:
@@ -111,5 +132,10 @@ def test_declared_schemas_have_the_columns_of_the_papers(schema, columns, featur
 
 
 def test_the_kinds_of_attack_are_declared_once_each():
-    assert len(set(schemas.KDD_LABELS)) == len(schemas.KDD_LABELS) == 40
-    assert set(schemas.KDD_DOS) < set(schemas.KDD_LABELS)
+    kinds = REGISTRY["kddcup99"].classes
+    assert len(set(kinds)) == len(kinds) == 40
+    first, last = REGISTRY["kddcup99"].targets["dos"].positive
+    assert set(kinds[first : last + 1]) == {
+        *("back", "land", "neptune", "pod", "smurf", "teardrop"),
+        *("apache2", "mailbomb", "processtable", "udpstorm"),
+    }

@@ -7,8 +7,8 @@ from tests.solvers.plain import made_problem
 from sordino import SparseLinearRegression, SparseLogisticRegression
 from sordino.accounting import gaussian_multiplier
 from sordino.errors import InvalidInputError, NotPrivateWarning
-from sordino.estimators.fitting import Budget
 from sordino.papers.linear import paper_noise
+from sordino.runs import Ask
 from sordino.solvers import Options, make_solver
 
 
@@ -53,7 +53,7 @@ def test_every_published_solver_reports_its_claim_beside_the_truth(solver, optio
 def multipliers(name, options, epsilon=2.0, relation="add-remove", n=20242):
     problem = made_problem(n=n, d=60, relation=relation, data_norm=1.0)
     solver = make_solver(name, problem, options)
-    return paper_noise(name, solver, problem, Budget(epsilon, 1e-5)).multipliers
+    return paper_noise(name, solver, problem, Ask(epsilon, 1e-5)).multipliers
 
 
 def test_vectors_s2_and_s5_are_the_multipliers_of_the_printed_noise():

@@ -9,12 +9,12 @@ from dp_accounting import dp_event as dp
 from sordino import PCA
 from sordino.accounting import certify
 from sordino.errors import InvalidInputError, NotPrivateWarning, UnsupportedError
-from sordino.estimators.fitting import Budget, calibrated_plan
 from sordino.kernel import Full, Relation, Release
 from sordino.papers import formulas
 from sordino.papers.pca import published
 from sordino.papers.power import EntryLevelProduct
 from sordino.problems.covariance import GramProduct, PcaProblem
+from sordino.runs import Ask, Promise
 from sordino.solvers.pca import PcaOptions, make_pca_solver
 
 ZO, RO = Relation.ADD_REMOVE, Relation.REPLACE_ONE
@@ -25,9 +25,9 @@ def certified(solver, epsilon, delta=1e-3, relation=ZO, n=N, d=123, k=10, **opti
     """Return the epsilon of the printed noise at these public numbers; no data are touched."""
     problem = PcaProblem(n, d, k, relation, epsilon, delta, center=False, adaptive=False)
     options = PcaOptions(**options)
-    solver, noise = published(solver, problem, options, Budget(epsilon, delta))
+    solver, noise = published(solver, problem, options, Ask(epsilon, delta))
     with pytest.warns(NotPrivateWarning, match="certifies"):
-        return calibrated_plan(solver.plan(problem), Budget(epsilon, delta), noise)[1].epsilon
+        return Promise.made(Ask(epsilon, delta), solver.plan(problem), noise).certificate.epsilon
 
 
 def test_dp_spca_is_over_noised_at_a_tenth_and_broken_at_one():
@@ -41,7 +41,7 @@ def test_dp_vrpca_claims_a_tenth_and_certifies_hundreds():
 
 def test_the_printed_step_of_dp_vrpca_is_accounted_for_removal_only():
     problem = PcaProblem(N, 9, 2, RO, 0.1, 1e-3, center=False, adaptive=False)
-    solver, _ = published("vrpca", problem, PcaOptions(), Budget(0.1, 1e-3))
+    solver, _ = published("vrpca", problem, PcaOptions(), Ask(0.1, 1e-3))
     with pytest.raises(UnsupportedError, match="add-remove"):
         solver.plan(problem)
 
@@ -90,7 +90,8 @@ def test_vector_c1_sound_dp_spca(delta, relation, z):
 def test_vector_c1_comes_from_the_plan():
     problem = PcaProblem(N, 123, 10, ZO, 0.1, 1e-3, adaptive=False)
     solver = make_pca_solver("spca", problem, PcaOptions(max_iter=3256, batch_size=100))
-    plan, certificate = calibrated_plan(solver.plan(problem), Budget(0.1, 1e-3))
+    promise = Promise.made(Ask(0.1, 1e-3), solver.plan(problem))
+    plan, certificate = promise.plan, promise.certificate
     assert plan.releases["batch"].mechanism.multiplier == pytest.approx(3.146, rel=5e-3)
     assert 0.099 < certificate.epsilon <= 0.1
 

@@ -15,14 +15,10 @@ from sordino.accounting.conversions import (
     zcdp_rho,
 )
 from sordino.accounting.renyi import ORDERS, rdp_epsilon
-from sordino.accounting.report import PaperClaim, PrivacyReport, ReleaseReport
 
 __all__ = [
     "ORDERS",
     "Certificate",
-    "PaperClaim",
-    "PrivacyReport",
-    "ReleaseReport",
     "calibrate",
     "canonical",
     "certify",

@@ -57,9 +57,9 @@ def _sparse_regression() -> Task:
     from sklearn.linear_model import OrthogonalMatchingPursuit
 
     from sordino import SparseLinearRegression
-    from sordino.datasets import make_paper002
+    from sordino.datasets import make_sparse_linear_model
 
-    data = make_paper002(5000, 5000, 30, random_state=SEED)
+    data = make_sparse_linear_model(5000, 5000, 30, random_state=SEED)
     X, y, truth = data.data, data.target, data.coef
 
     def error(coef: np.ndarray) -> float:

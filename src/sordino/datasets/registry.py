@@ -1,31 +1,23 @@
-"""The types of the registry: one frozen row per data set, and nothing that reads a file."""
+"""The registry: what is known of each data set, read from ``registry.toml``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from types import MappingProxyType
+from typing import Any
 
-from sordino.errors import InvalidInputError
+from sordino.datasets.tables import Category, Number, Schema
 
 
 @dataclass(frozen=True)
 class DataFile:
-    """One file of a data set.
+    """One file of a data set: which part it holds, its name, and what its bytes must be.
 
-    Parameters
-    ----------
-    part : str
-        What the file holds: ``"train"``, ``"test"``, ``"labels"`` (of both, or ``"train-labels"``),
-        ``"vocabulary"``, or ``"archive"`` for all of it.
-    name : str
-        Its name in the data set's folder.
-    sha256, md5 : str or None
-        The digest of what the addresses deliver. MD5 stands where no SHA-256 is published: it tells
-        a damaged file from a whole one, not a forged one.
-    urls : tuple of str
-        Public addresses, tried in turn. Empty: nobody serves the file in this format.
-    copies : tuple of str
-        SHA-256 of known copies with the same contents in another packing.
+    ``sha256`` or ``md5`` is the digest of what ``urls`` deliver; ``copies`` are the SHA-256 of the same
+    contents in another packing. Without ``urls`` nobody serves the file in this format.
     """
 
     part: str
@@ -36,130 +28,98 @@ class DataFile:
     copies: tuple[str, ...] = ()
 
     @property
-    def digest(self) -> tuple[str, str] | None:
-        """The algorithm and the digest that a download must have, or None where none is known."""
-        if self.sha256 is not None and self.urls:
-            return "sha256", self.sha256
-        return None if self.md5 is None else ("md5", self.md5)
-
-    def serves(self, part: str) -> bool:
-        """Return whether reading a part (train, test, vocabulary) takes this file."""
-        if self.part in ("archive", part):
-            return True
-        if self.part == "labels":
-            return part in ("train", "test")
-        return self.part == f"{part}-labels"
-
-    @property
-    def known_sha256(self) -> frozenset[str]:
-        """Every SHA-256 under which this file is known to be whole."""
-        return frozenset(self.copies) | ({self.sha256} if self.sha256 else frozenset())
+    def digest(self) -> str | None:
+        """What a download must hash to, ``algorithm:digest``, or None where none is known."""
+        if self.sha256 is not None:
+            return f"sha256:{self.sha256}"
+        return None if self.md5 is None else f"md5:{self.md5}"
 
 
 @dataclass(frozen=True)
-class Form:
-    """A set of files that holds the whole data set, and the parser that reads it.
+class Target:
+    """One of several things to predict: other classes than the file's, or a column of numbers.
 
-    A form with a ``converter`` is not read itself: it is turned once into the files of the row's
-    first form, which are kept in the cache.
+    ``positive`` counts the first and the last of the file's classes that become 1.
     """
 
-    parser: str
-    files: tuple[DataFile, ...]
-    note: str = ""
-    converter: str | None = None
-
-    def needed(self, part: str) -> tuple[DataFile, ...]:
-        """Return the files that reading a part takes."""
-        return tuple(file for file in self.files if file.serves(part))
+    classes: tuple[str, ...] | None = None
+    positive: tuple[int, int] | None = None
+    number: str | None = None
 
 
 @dataclass(frozen=True)
-class DatasetRow:
-    """What is known of a data set: files, shapes, terms of use, whom to cite, how to read it.
-
-    ``train_shape`` and ``test_shape`` count the columns as the files hold them; a loader that
-    encodes or flattens says so in its own documentation.
-    """
+class Dataset:
+    """A row of the registry: files, shapes, terms of use, whom to cite, how to read it."""
 
     name: str
-    loader: str
     title: str
     task: str
-    train_shape: tuple[int, ...]
-    test_shape: tuple[int, ...] | None
-    forms: tuple[Form, ...]
+    shapes: Mapping[str, tuple[int, ...]]
+    format: str
     licence: str
     citation: str
     source: str
     description: str
-    target_names: tuple[str, ...] = ()
+    files: tuple[DataFile, ...] = ()
     folder: str = ""
+    note: str = ""
+    classes: tuple[str, ...] = ()
+    targets: Mapping[str, Target] = field(default_factory=dict)
+    schema: Schema | None = None
+    details: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def directory(self) -> str:
-        """The name of the data set's folder."""
-        return self.folder or self.name
-
-    @property
-    def splits(self) -> tuple[str, ...]:
-        """The splits a loader can return."""
-        return ("train", "test", "all") if self.test_shape else ("train", "all")
-
-    @property
-    def n_features(self) -> int:
-        """The number of columns."""
-        return self.train_shape[1]
-
-    def shape_of(self, part: str) -> tuple[int, ...]:
-        """Return the shape of a part."""
-        return self.train_shape if part == "train" or not self.test_shape else self.test_shape
-
-    def files(self) -> Iterator[DataFile]:
-        """Walk over the files of every form."""
-        for form in self.forms:
-            yield from form.files
+    def is_image(self) -> bool:
+        """Whether a record is an array of pixels."""
+        return len(self.shapes["train"]) > 2
 
     def describe(self) -> str:
-        """Return the description that a loaded data set carries as ``DESCR``."""
-        test = f", test {_times(self.test_shape)}" if self.test_shape else ""
-        lines = [
-            self.title,
-            "=" * len(self.title),
-            "",
-            self.description,
-            "",
-            f"Task: {self.task}.",
-            f"Shape: train {_times(self.train_shape)}{test}.",
-            f"Licence: {self.licence}",
-            f"Source: {self.source}",
-            f"Citation: {self.citation}",
-        ]
-        return "\n".join(lines)
+        """Return the text that a loaded data set carries as ``DESCR``."""
+        shapes = [f"{part} {' x '.join(f'{n:,}' for n in shape)}" for part, shape in self.shapes.items()]
+        facts = {
+            "Task": f"{self.task}.",
+            "Shape": ", ".join(shapes) + ".",
+            "Licence": self.licence,
+            "Source": self.source,
+            "Citation": self.citation,
+        }
+        head = [self.title, "=" * len(self.title), "", self.description, ""]
+        return "\n".join(head + [f"{key}: {value}" for key, value in facts.items()])
 
 
-def _times(shape: tuple[int, ...]) -> str:
-    return " x ".join(f"{n:,}" for n in shape)
+def _frozen(value: Any) -> Any:
+    """Turn the lists of TOML into tuples."""
+    if isinstance(value, dict):
+        return {key: _frozen(entry) for key, entry in value.items()}
+    return tuple(_frozen(entry) for entry in value) if isinstance(value, list) else value
 
 
-class Registry:
-    """The rows by name."""
+def _column(name: str, *declared: Any) -> Number | Category:
+    if isinstance(declared[0], str):
+        return Category(name, declared)
+    low, high, *options = declared
+    return Number(name, low, high, log="log" in options, missing_column="missing" in options)
 
-    def __init__(self, *rows: DatasetRow) -> None:
-        self._rows = {row.name: row for row in rows}
 
-    def __getitem__(self, name: str) -> DatasetRow:
-        try:
-            return self._rows[name]
-        except KeyError:
-            known = ", ".join(self._rows)
-            raise InvalidInputError(f"There is no data set {name!r}. Choose one of: {known}.") from None
+def _dataset(name: str, row: dict[str, Any]) -> Dataset:
+    values = {"folder": name} | {key: _frozen(value) for key, value in row.items()}
+    shapes = {part: values.pop(part) for part in ("train", "validation", "test") if part in values}
+    values["files"] = tuple(DataFile(**file) for file in values.get("files", ()))
+    values["targets"] = {key: Target(**target) for key, target in values.get("targets", {}).items()}
+    if "columns" in values:
+        values["schema"] = Schema(tuple(_column(*column) for column in values.pop("columns")))
+    known = Dataset.__dataclass_fields__
+    details = {key: value for key, value in values.items() if key not in known}
+    own = {key: value for key, value in values.items() if key in known}
+    return Dataset(name=name, shapes=shapes, details=details, **own)
 
-    def __iter__(self) -> Iterator[DatasetRow]:
-        return iter(self._rows.values())
 
-    def __len__(self) -> int:
-        return len(self._rows)
+def _read() -> dict[str, Dataset]:
+    rows = tomllib.loads(resources.files("sordino.datasets").joinpath("registry.toml").read_text("utf-8"))
+    # A row "like" another takes what it does not say itself from that one.
+    whole = {name: {**rows.get(row.pop("like", ""), {}), **row} for name, row in rows.items()}
+    return {name: _dataset(name, row) for name, row in whole.items()}
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._rows
+
+REGISTRY: Mapping[str, Dataset] = MappingProxyType(_read())
+"""Every data set that :func:`sordino.datasets.load` can load, by name."""

@@ -57,7 +57,7 @@ def responses(public: Public, margins: NDArray[Any], task: Task, variance: float
     raise InvalidInputError(f"Expected task to be regression or classification, got {task!r}.")
 
 
-def make_paper002(
+def make_sparse_linear_model(
     n_samples: int = 5000,
     n_features: int = 5000,
     n_nonzero: int = 30,
@@ -67,7 +67,7 @@ def make_paper002(
     random_state: object = None,
     dtype: DTypeLike = np.float64,
 ) -> Bunch:
-    r"""Make the sparse design of Wang and Gu (DP-IGHT).
+    r"""Make dense bounded rows whose targets depend on few columns (Wang and Gu 2019, DP-IGHT).
 
     Entries of X are U(-2, 2), rows are scaled to norm at most :math:`2 s^*`, and :math:`\theta^*` has
     :math:`s^*` entries from U(-1, 1). Targets are :math:`X\theta^* + N(0, 0.1)`, or labels with
@@ -103,7 +103,7 @@ def make_paper002(
 
     Examples
     --------
-    >>> design = make_paper002(100, 50, 5, random_state=0)
+    >>> design = make_sparse_linear_model(100, 50, 5, random_state=0)
     >>> design.data.shape, design.data_norm, int((design.coef != 0).sum())
     ((100, 50), 10.0, 5)
     """
@@ -112,17 +112,16 @@ def make_paper002(
     theta = sparse_vector(public, n_features, n_nonzero)
     data = uniform_matrix(public, (n_samples, n_features), 2.0, dtype)
     clip_rows(data, 2.0 * n_nonzero)
-    target = responses(public, data @ theta.astype(data.dtype), task, noise_variance)
     return Bunch(
         data=data,
-        target=target,
+        target=responses(public, data @ theta.astype(data.dtype), task, noise_variance),
         coef=theta,
         data_norm=2.0 * n_nonzero,
         DESCR=f"Wang and Gu (2019), {task}: n={n_samples}, d={n_features}, s*={n_nonzero}.",
     )
 
 
-def make_dpslkt(
+def make_knowledge_transfer(
     n_samples: int = 4000,
     n_features: int = 5000,
     n_nonzero: int = 50,
@@ -133,9 +132,10 @@ def make_dpslkt(
     random_state: object = None,
     dtype: DTypeLike = np.float64,
 ) -> Bunch:
-    """Make the design of knowledge transfer (DPSL-KT): a private set and public features.
+    """Make a private set and public features without targets, for knowledge transfer (DPSL-KT).
 
-    Entries of both matrices are U(-1, 1), so a public feature has second moment 1/3.
+    Entries of both matrices are U(-1, 1), so a public feature has second moment 1/3. The other
+    parameters are those of :func:`make_sparse_linear_model`.
 
     Parameters
     ----------
@@ -143,14 +143,8 @@ def make_dpslkt(
         Rows, columns and sparsity. The dissertation uses (800, 1000, 10) and (4000, 5000, 50).
     n_public : int, optional
         Rows of the public features; by default as many as private ones.
-    task : {"regression", "classification"}
-        Linear or logistic.
-    noise_variance : float
-        The variance of the noise of the linear model.
-    random_state : int, optional
-        The seed of the design.
-    dtype : float64 or float32
-        The type of the matrices.
+    task, noise_variance, random_state, dtype
+        As there.
 
     Returns
     -------

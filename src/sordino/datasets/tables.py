@@ -16,19 +16,18 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
-_MISSING = (b"", b"?", b".", b"NA")
+from sordino.errors import InvalidInputError, require_extra
+
+Entries = tuple[NDArray[Any], Any, Any]  # rows, columns, values
 
 
-def _is_missing(values: NDArray[Any]) -> NDArray[np.bool_]:
-    return np.logical_or.reduce([values == marker for marker in _MISSING])
-
-
-def _numbers(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Parse a column of bytes; what is missing becomes NaN."""
+def require_pandas() -> Any:
+    """Return pandas, or say which extra brings it."""
     try:
-        return values.astype(np.float64)
-    except ValueError:
-        return np.where(_is_missing(values), b"nan", values).astype(np.float64)
+        import pandas
+    except ImportError as error:
+        raise require_extra("pandas", "datasets") from error
+    return pandas
 
 
 @dataclass(frozen=True)
@@ -44,20 +43,28 @@ class Number:
     log: bool = False
     missing_column: bool = False
 
+    def __post_init__(self) -> None:
+        if not -math.inf < self.low < self.high < math.inf:
+            raise InvalidInputError(
+                f"Expected finite low < high for the column {self.name!r}, got {self.low!r} and "
+                f"{self.high!r}. Declare bounds from what the column means, not from the data."
+            )
+
     @property
     def feature_names(self) -> tuple[str, ...]:
         """The names of the encoded columns."""
         return (self.name, f"{self.name} missing") if self.missing_column else (self.name,)
 
-    def encode(self, values: NDArray[Any]) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Yield (column, entries) over the distinct rows."""
-        numbers = _numbers(values)
+    def encode(self, values: Any) -> Iterator[Entries]:
+        """Yield the nonzero entries of the encoded columns."""
+        numbers = np.asarray(require_pandas().to_numeric(values, errors="coerce"), dtype=np.float64)
         clipped = np.clip(numbers, self.low, self.high) - self.low
         span = self.high - self.low
-        scaled = np.log1p(clipped) / math.log1p(span) if self.log else clipped / span
-        yield 0, np.nan_to_num(scaled, nan=0.0)
+        scaled = np.nan_to_num(np.log1p(clipped) / np.log1p(span) if self.log else clipped / span)
+        rows = np.flatnonzero(scaled)
+        yield rows, 0, scaled[rows]
         if self.missing_column:
-            yield 1, np.isnan(numbers).astype(np.float64)
+            yield np.flatnonzero(np.isnan(numbers)), 1, 1.0
 
 
 @dataclass(frozen=True)
@@ -67,15 +74,22 @@ class Category:
     name: str
     levels: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        if len(set(self.levels)) < len(self.levels):
+            raise InvalidInputError(f"Expected each level of the column {self.name!r} once.")
+
     @property
     def feature_names(self) -> tuple[str, ...]:
         """The names of the encoded columns."""
         return tuple(f"{self.name}={level}" for level in self.levels)
 
-    def encode(self, values: NDArray[Any]) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """Yield (column, entries) over the distinct rows."""
-        for column, level in enumerate(self.levels):
-            yield column, (values == level.encode()).astype(np.float64)
+    def encode(self, values: Any) -> Iterator[Entries]:
+        """Yield the nonzero entries of the encoded columns."""
+        pandas = require_pandas()
+        # Not pandas.Categorical, which warns where it meets an undeclared level: that would leak one.
+        codes = pandas.Index(self.levels).get_indexer(pandas.Series(values).astype(str))
+        rows = np.flatnonzero(codes >= 0)
+        yield rows, codes[rows], 1.0
 
 
 @dataclass(frozen=True)
@@ -100,73 +114,40 @@ class Schema:
         return math.sqrt(len(self.columns))
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
-    """The distinct records of a text file, and which of them each record is.
+def encode_table(table: Any, schema: Schema, dtype: DTypeLike = np.float64) -> sparse.csr_matrix:
+    """Encode a table into a sparse matrix with ``schema.n_features`` columns in [0, 1].
 
-    ``columns`` holds the distinct records by column as bytes; ``rows[i]`` says which is record i.
+    Parameters
+    ----------
+    table : DataFrame or mapping of columns
+        Has the columns of the schema; others are left out.
+    schema : Schema
+        The declared levels and bounds.
+    dtype : dtype
+        The floating type of the result.
+
+    Notes
+    -----
+    **Privacy.** Row i of the result depends on record i alone, and its norm is at most
+    ``schema.norm_bound`` whatever the record holds.
+
+    Examples
+    --------
+    >>> schema = Schema((Number("age", 0, 100), Category("town", ("Bonn", "Rome"))))
+    >>> encode_table({"age": [34, 71], "town": ["Rome", "Oslo"]}, schema).toarray()
+    array([[0.34, 0.  , 1.  ],
+           [0.71, 0.  , 0.  ]])
     """
-
-    columns: dict[str, NDArray[Any]]
-    rows: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def column(self, name: str) -> NDArray[Any]:
-        """Return a column as bytes, one entry per record."""
-        return self.columns[name][self.rows]
-
-    def complete(self) -> NDArray[np.bool_]:
-        """Return which records have no missing value."""
-        whole = [~_is_missing(values) for values in self.columns.values()]
-        return np.logical_and.reduce(whole)[self.rows]
-
-    def take(self, rows: Any) -> Table:
-        """Return some of the records."""
-        return Table(self.columns, self.rows[rows])
-
-
-def read_table(text: bytes, names: tuple[str, ...], separator: bytes = b",") -> Table:
-    """Read delimited text without quoting; each distinct line is split once.
-
-    Comment lines (``|``) and empty lines are left out.
-    """
-    first: dict[bytes, int] = {}
-    text = text.replace(separator + b" ", separator).replace(b"\r", b"")
-    kept = (line for line in text.split(b"\n") if line and line[:1] != b"|")
-    rows = np.fromiter((first.setdefault(line, len(first)) for line in kept), dtype=np.int64)
-    if any(line.count(separator) != len(names) - 1 for line in first):
-        raise ValueError("the lines do not all have the declared columns")
-    # One flat list is several times faster than a list of lists.
-    cells = np.array(separator.join(first).split(separator)).reshape(len(first), len(names))
-    return Table({name: cells[:, j] for j, name in enumerate(names)}, rows)
-
-
-def encode_table(table: Table, schema: Schema, dtype: DTypeLike = np.float64) -> sparse.csr_matrix:
-    """Encode a table into a sparse matrix with ``schema.n_features`` columns in [0, 1]."""
-    rows, cols, values = [], [], []
+    absent = [column.name for column in schema.columns if column.name not in table]
+    if absent:
+        raise InvalidInputError(f"The table lacks the declared columns {', '.join(absent)}.")
+    found: list[Entries] = []
     offset = 0
     for column in schema.columns:
-        for j, entries in column.encode(table.columns[column.name]):
-            touched = np.flatnonzero(entries)
-            rows.append(touched)
-            cols.append(np.full(touched.size, offset + j))
-            values.append(entries[touched])
+        for rows, places, values in column.encode(table[column.name]):
+            at = np.broadcast_to(places + offset, rows.shape)
+            found.append((rows, at, np.broadcast_to(values, rows.shape)))
         offset += len(column.feature_names)
-    n_distinct = len(next(iter(table.columns.values())))
-    triplets = (np.concatenate(values), (np.concatenate(rows), np.concatenate(cols)))
-    distinct = sparse.csr_matrix(triplets, shape=(n_distinct, schema.n_features), dtype=dtype)
-    return distinct[table.rows]
-
-
-def raw_records(table: Table, schema: Schema) -> NDArray[Any]:
-    """Return the table as a structured array: floats (NaN where missing) and strings."""
-    kinds = {c.name: isinstance(c, Number) for c in schema.columns}
-    width = f"U{max(values.dtype.itemsize for values in table.columns.values())}"
-    fields = [(name, np.float64 if number else width) for name, number in kinds.items()]
-    out = np.empty(len(table), dtype=fields)
-    for name, number in kinds.items():
-        values = table.columns[name]
-        out[name] = (_numbers(values) if number else values)[table.rows]
-    return out
+    rows, places, values = (np.concatenate(parts) for parts in zip(*found))
+    shape = (len(table[schema.columns[0].name]), schema.n_features)
+    return sparse.csr_matrix((values, (rows, places)), shape=shape, dtype=dtype)

@@ -6,18 +6,18 @@ import math
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.errors import InvalidInputError
-from sordino.estimators.base import PrivateEstimator
 from sordino.estimators.checks import check_count, check_data, check_positive
-from sordino.estimators.fitting import Budget, run_privately
 from sordino.estimators.statistics import among, moment_bound_of, moment_order_of
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
 from sordino.problems.losses import Loss
 from sordino.problems.problem import Problem
 from sordino.problems.robust import Truncation
+from sordino.runs import Ask, run_privately
 from sordino.solvers.heavy import HeavyTailedSparse, ProjectedGradient, Scaling
 
 _ALLOWED = {
@@ -29,7 +29,7 @@ _ALLOWED = {
 _DEFAULT_STEPS, _SPLIT_STEPS = 50, 10
 
 
-class HeavyTailedModel(PrivateEstimator):
+class HeavyTailedModel(BaseEstimator):
     """What the two models share: no bound on the data, only a moment."""
 
     def __init__(
@@ -93,7 +93,7 @@ class HeavyTailedModel(PrivateEstimator):
     ) -> np.ndarray:
         problem = self._problem(X, loss, outputs)
         n = problem.population
-        budget = Budget.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
+        budget = Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
         fitted = run_privately(
             self._solver(problem),
             problem,
@@ -110,7 +110,7 @@ class HeavyTailedModel(PrivateEstimator):
         if not 0 <= self.ridge < np.inf:
             raise InvalidInputError(f"Expected ridge >= 0, got {self.ridge}.")
         n, d = X.shape
-        checked = Budget.checked(self.epsilon, self.delta, n)
+        checked = Ask.checked(self.epsilon, self.delta, n)
         return Problem(
             loss,
             n,

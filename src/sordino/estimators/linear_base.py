@@ -8,11 +8,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import expit, softmax
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.errors import InvalidInputError
-from sordino.estimators.base import PrivateEstimator, Scored
 from sordino.estimators.bounds import declared_bound, said_of_bound
 from sordino.estimators.checks import (
     check_count,
@@ -23,12 +22,12 @@ from sordino.estimators.checks import (
     encode_labels,
     record_weights,
 )
-from sordino.estimators.fitting import Budget, run_privately
 from sordino.execute import GroupedExecutor, LocalExecutor
 from sordino.kernel import Relation, SparseVector
 from sordino.papers.linear import paper_noise
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
+from sordino.runs import Ask, run_privately
 from sordino.solvers import Options, make_solver
 from sordino.solvers.base import Estimate
 
@@ -36,7 +35,7 @@ _SAMPLINGS = ("poisson", "fixed")
 _NOISES = ("sound", "paper")
 
 
-class LinearModel(PrivateEstimator):
+class LinearModel(BaseEstimator):
     """Public facts in, a paid-for model out; subclasses say what they penalise and how sparse they are.
 
     ``person_solvers`` can protect persons with many rows, ``weighted_solvers`` know declared weights;
@@ -80,7 +79,7 @@ class LinearModel(PrivateEstimator):
         if groups is not None:
             executor = GroupedExecutor(executor, groups)
         n = executor.population
-        budget = Budget.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
+        budget = Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
         problem = self._problem((n, X.shape[1]), loss, outputs, budget, bound)
         if groups is not None:
             problem = replace(problem, unit="person")
@@ -104,9 +103,7 @@ class LinearModel(PrivateEstimator):
         self.coef_noise_ = noise
         return w.to_dense() if isinstance(w, SparseVector) else w
 
-    def _problem(
-        self, shape: tuple[int, int], loss: str, outputs: int, budget: Budget, bound: float
-    ) -> Problem:
+    def _problem(self, shape: tuple[int, int], loss: str, outputs: int, budget: Ask, bound: float) -> Problem:
         relation = Relation.parse(self.relation)
         _among("sampling", self.sampling, _SAMPLINGS)
         _among("noise", self.noise, _NOISES)
@@ -180,7 +177,7 @@ class LinearModel(PrivateEstimator):
         return float(value)
 
 
-class LinearClassifier(Scored, ClassifierMixin, LinearModel):
+class LinearClassifier(ClassifierMixin, LinearModel):
     """Two classes by the logistic loss, more by softmax."""
 
     def __sklearn_tags__(self) -> Any:
@@ -233,7 +230,7 @@ class LinearClassifier(Scored, ClassifierMixin, LinearModel):
         return self.classes_[best]
 
 
-class LinearRegressor(Scored, RegressorMixin, LinearModel):
+class LinearRegressor(RegressorMixin, LinearModel):
     """Least squares with targets clipped to a public bound."""
 
     def __sklearn_tags__(self) -> Any:
@@ -245,7 +242,7 @@ class LinearRegressor(Scored, RegressorMixin, LinearModel):
         """Fit the model; the budget is spent here. ``sample_weight`` and ``groups`` as for the classifier."""
         X, y = check_data(self, X, y, y_numeric=True)
         bound = self._target_bound()
-        targets = np.clip(y, -bound, bound)
+        targets = np.clip(y.astype(float), -bound, bound)
         rows = self._weights(sample_weight, X)
         said = said_of_bound("target_bound", bound, self.target_bound, "targets are clipped to it")
         public = (said, *self._said_of(sample_weight))

@@ -7,28 +7,26 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from sordino.errors import InvalidInputError
-from sordino.estimators.base import PrivateEstimator
 from sordino.estimators.bounds import declared_bound
 from sordino.estimators.checks import check_count, check_data
-from sordino.estimators.fitting import Budget, run_privately
 from sordino.estimators.pca_checks import axes_to_follow, checked_options, public_facts
 from sordino.estimators.pca_stream import PcaStream
-from sordino.estimators.refusals import refusing
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
 from sordino.papers.pca import published
 from sordino.problems.covariance import PcaProblem
+from sordino.runs import Ask, run_privately
 from sordino.solvers.pca import Principal, choose_count, make_pca_solver
 
 _NOISES = ("sound", "paper")
 
 
-class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
+class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     r"""Principal components under differential privacy.
 
     The axes of largest variance of ``clip_R(x) - m``, R = ``data_norm``, m the released mean. A tenth of
@@ -198,10 +196,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
         axes = self.components_
         if self.whiten:
             axes = axes * np.sqrt(self.explained_variance_)[:, None]
-        rows = refusing(lambda: check_array(X, dtype=[np.float64, np.float32]), X)
-        if rows.shape[1] != len(axes):
-            raise InvalidInputError(f"Expected {len(axes)} coordinates per row, got {rows.shape[1]}.")
-        return rows @ axes + self.mean_
+        return np.asarray(X) @ axes + self.mean_
 
     def get_covariance(self) -> np.ndarray:
         """Return the private covariance of the probabilistic model: the axes plus an even remainder."""
@@ -220,10 +215,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
             return self.components_
         return self.components_ / np.sqrt(self.explained_variance_)[:, None]
 
-    def _budget(self, n: int) -> Budget:
-        return Budget.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
+    def _budget(self, n: int) -> Ask:
+        return Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
 
-    def _problem(self, n: int, d: int, budget: Budget, sparse: bool = False) -> PcaProblem:
+    def _problem(self, n: int, d: int, budget: Ask, sparse: bool = False) -> PcaProblem:
         if self.noise not in _NOISES:
             raise InvalidInputError(f"Expected noise in {_NOISES}, got {self.noise!r}.")
         if self.noise == "paper" and self.center:

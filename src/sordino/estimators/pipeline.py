@@ -1,53 +1,156 @@
-"""The guarantee of several steps together."""
+"""The guarantee of several steps together, however they are nested."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from dp_accounting import dp_event as dp
+from sklearn.base import BaseEstimator
+from sklearn.compose import ColumnTransformer
+from sklearn.feature_extraction import FeatureHasher
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import (
+    Binarizer,
+    FunctionTransformer,
+    Normalizer,
+    OneHotEncoder,
+    OrdinalEncoder,
+    PolynomialFeatures,
+)
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.accounting import PrivacyReport, certify
 from sordino.errors import InvalidInputError
+from sordino.estimators.preprocessing import RowClipper
+from sordino.runs import PrivacyReport, composed
+
+_STATELESS = (
+    Binarizer,
+    FeatureHasher,
+    FunctionTransformer,
+    HashingVectorizer,
+    Normalizer,
+    PolynomialFeatures,
+    RowClipper,
+)
+# What to use instead of a step that reads all records; by the name of its class.
+_INSTEAD = {
+    "StandardScaler": "PrivateStandardScaler",
+    "MinMaxScaler": "a FunctionTransformer with declared bounds",
+    "MaxAbsScaler": "RowClipper, or a FunctionTransformer with declared bounds",
+    "RobustScaler": "PrivateStandardScaler",
+    "SimpleImputer": "SimpleImputer(strategy='constant')",
+    "OneHotEncoder": "OneHotEncoder(categories=[...]) with declared levels",
+    "OrdinalEncoder": "OrdinalEncoder(categories=[...]) with declared levels",
+    "CountVectorizer": "HashingVectorizer, or a declared vocabulary",
+    "TfidfVectorizer": "HashingVectorizer and PrivateColumnWeights",
+    "TfidfTransformer": "PrivateColumnWeights",
+    "PCA": "sordino.PCA",
+    "TruncatedSVD": "sordino.PCA",
+    "GridSearchCV": "sordino.PrivateSearchCV",
+    "RandomizedSearchCV": "sordino.PrivateSearchCV",
+    "LogisticRegression": "sordino.LogisticRegression",
+    "LinearRegression": "sordino.LinearRegression",
+}
 
 
-def pipeline_privacy(pipeline: Any, delta: float | None = None) -> PrivacyReport:
+@dataclass
+class _Found:
+    """The parts of a pipeline by what they paid."""
+
+    paid: list[tuple[str, PrivacyReport]] = field(default_factory=list)
+    free: list[str] = field(default_factory=list)
+    assumed: list[str] = field(default_factory=list)
+    unpaid: list[str] = field(default_factory=list)
+    seen: set[int] = field(default_factory=set)
+
+
+def pipeline_privacy(
+    pipeline: Any, delta: float | None = None, *, assume_public: Sequence[str] = ()
+) -> PrivacyReport:
     """Return the guarantee of all private steps of a fitted pipeline together.
 
-    Their events are composed; ``delta=None`` takes the largest delta of the steps. Steps without a
-    ``privacy_`` report are listed: they must be public (a fixed vocabulary, a hashing vectoriser, a row
-    normaliser), because nothing was paid for them.
+    Nested pipelines, unions, column transformers and wrappers are walked through. The events of the
+    private steps are composed and certified; ``delta=None`` takes the largest delta of the steps. A step that
+    reads the records and paid nothing makes the whole "not private", and the report says which and what to
+    use instead. Steps that keep nothing of the data (hashing, row normalising, declared levels) are free.
+
+    Parameters
+    ----------
+    pipeline : a fitted pipeline, union, column transformer, wrapper or single estimator.
+    delta : of the whole.
+    assume_public : names of steps (``"outer__inner"`` where nested) that you declare to use public data only.
     """
     check_is_fitted(pipeline)
-    steps = list(getattr(pipeline, "steps", [(type(pipeline).__name__, pipeline)]))
-    reports = [(name, step.privacy_) for name, step in steps if hasattr(step, "privacy_")]
-    if not reports:
+    found = _Found()
+    _walk("", pipeline, frozenset(assume_public), found)
+    unknown = sorted(set(assume_public) - set(found.assumed))
+    if unknown:
+        raise InvalidInputError(f"Expected assume_public among the steps that paid nothing, got {unknown}.")
+    if not found.paid:
         raise InvalidInputError("Expected a pipeline with at least one private step, got none.")
-    relations = {report.relation for _, report in reports}
-    units = {report.unit for _, report in reports}
-    if len(relations) > 1 or len(units) > 1:
-        raise InvalidInputError(
-            "Expected all steps to protect the same unit under the same relation, got "
-            f"{sorted(r.value for r in relations)} and {sorted(units)}."
-        )
-    relation = relations.pop()
-    delta = max(report.delta for _, report in reports) if delta is None else delta
-    event = dp.ComposedDpEvent([report.event for _, report in reports])
-    certificate = certify(event, delta, relation)
-    free = [name for name, step in steps if not hasattr(step, "privacy_")]
-    return PrivacyReport(
-        epsilon=certificate.epsilon,
-        delta=delta,
-        relation=relation,
-        unit=units.pop(),
-        accountant=certificate.accountant,
-        event=event,
-        releases=tuple(r for _, report in reports for r in report.releases),
-        public=tuple(dict.fromkeys(line for _, report in reports for line in report.public)),
-        noise_source=reports[0][1].noise_source,
-        seeded=any(report.seeded for _, report in reports),
-        notes=(
-            *(f"step {name!r}: epsilon = {report.epsilon:.4g}" for name, report in reports),
-            *(f"step {name!r}: nothing paid, assumed to use no private data" for name in free),
-        ),
-    )
+    notes = [f"step {name!r}: nothing paid, it keeps nothing of the data" for name in found.free]
+    notes += [f"step {name!r}: nothing paid, declared to use public data only" for name in found.assumed]
+    return composed(found.paid, delta, notes=notes, unpaid=found.unpaid)
+
+
+def _walk(name: str, step: Any, assumed: frozenset[str], found: _Found) -> None:
+    if step is None or isinstance(step, str) or id(step) in found.seen:
+        return
+    found.seen.add(id(step))
+    report = getattr(step, "privacy_", None)
+    if isinstance(report, PrivacyReport):
+        found.paid.append((name or type(step).__name__, report))
+    elif isinstance(step, (Pipeline, FeatureUnion, ColumnTransformer)):
+        for inner, child in _steps(step):
+            _walk(f"{name}__{inner}" if name else inner, child, assumed, found)
+    elif name in assumed:
+        found.assumed.append(name)
+    elif _keeps_nothing(step):
+        found.free.append(name)
+    else:
+        found.unpaid.append(_reason(name, step))
+        for inner, child in _children(step):
+            _walk(f"{name}__{inner}" if name else inner, child, assumed, found)
+
+
+def _steps(step: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(step, Pipeline):
+        yield from step.steps
+    elif isinstance(step, FeatureUnion):
+        yield from step.transformer_list
+    else:
+        yield from ((name, child) for name, child, _ in step.transformers_)
+
+
+def _children(step: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the fitted estimators that a wrapper holds, in lists and dictionaries too."""
+    for name, value in vars(step).items():
+        if not name.endswith("_"):
+            continue
+        held = list(value.values()) if isinstance(value, dict) else value
+        held = list(held) if isinstance(held, (list, tuple)) else [held]
+        for number, child in enumerate(held):
+            if isinstance(child, BaseEstimator):
+                yield f"{name}{number}" if len(held) > 1 else name, child
+
+
+def _keeps_nothing(step: Any) -> bool:
+    """Tell whether a step is known to learn nothing from the records."""
+    kind = type(step)
+    if kind in _STATELESS:
+        return True
+    if kind in (OneHotEncoder, OrdinalEncoder):
+        return not (isinstance(step.categories, str) and step.categories == "auto")
+    if kind is CountVectorizer:
+        return step.vocabulary is not None
+    return kind is SimpleImputer and step.strategy == "constant"
+
+
+def _reason(name: str, step: Any) -> str:
+    kind = type(step).__name__
+    instead = _INSTEAD.get(kind)
+    remedy = f"use {instead}" if instead else f"if it reads public data only, pass assume_public=[{name!r}]"
+    return f"step {name or kind!r} ({kind}): it may have learnt from the records; {remedy}"

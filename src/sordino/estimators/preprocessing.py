@@ -11,12 +11,11 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.estimators.base import PrivateEstimator
 from sordino.estimators.checks import check_data, check_positive
-from sordino.estimators.fitting import Budget, run_privately
 from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, Full, Gaussian, Plan, Relation, Release
 from sordino.problems.affine import ColumnMoments
+from sordino.runs import Ask, run_privately
 
 
 class RowClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -67,7 +66,7 @@ class _Moments:
         yield curator.release("moments")
 
 
-class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
+class _Scaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """What the scalers share: one paid release, then a public affine map."""
 
     _square = True
@@ -102,7 +101,7 @@ class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
         bound = check_positive(
             "data_norm", self.data_norm, "Pass a public bound on the row norms (rows are clipped to it)."
         )
-        budget = Budget.checked(self.epsilon, self.delta, X.shape[0], self.ledger, self.dataset_id)
+        budget = Ask.checked(self.epsilon, self.delta, X.shape[0], self.ledger, self.dataset_id)
         solver = _Moments(bound, self._square, Relation.parse(self.relation))
         public = (f"number of records: {X.shape[0]}", f"data_norm = {bound:g} (rows are clipped to it)")
         fitted = run_privately(

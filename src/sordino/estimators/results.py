@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from sordino.accounting import PrivacyReport
+from sordino.runs import PrivacyReport
 
 
 class PrivateFloat(float):

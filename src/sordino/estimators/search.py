@@ -2,59 +2,29 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from dp_accounting import dp_event as dp
-from sklearn.base import MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import ParameterGrid
+from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted, indexable
+from sklearn.utils.validation import check_is_fitted
 
-from sordino.accounting import (
-    Certificate,
-    PrivacyReport,
-    certify,
-    gaussian_epsilon,
-    solve_scale,
-)
-from sordino.errors import InvalidInputError, SordinoError, UnsupportedError
-from sordino.estimators.base import PrivateEstimator
-from sordino.estimators.checks import check_positive
-from sordino.estimators.fitting import Budget, reserve_event
-from sordino.execute import LocalExecutor
-from sordino.kernel import ClippedSum, Curator, Full, Gaussian, Plan, Relation, Release
-from sordino.kernel.events import gaussian_event
-from sordino.kernel.noise import NoiseSource, fresh_noise
+from sordino.errors import InvalidInputError
+from sordino.estimators.checks import check_data, check_positive
+from sordino.kernel import Relation, public_generator
+from sordino.runs import Ask, BestOf
+from sordino.runs.search import Trial
 
-SHAPES = {"geometric": 1.0, "poisson": math.inf, "truncated-negative-binomial": 0.5}
-
-
-@dataclass(frozen=True)
-class ScoreSum(ClippedSum):
-    """The sum of scores in [0, 1], one per record of the validation part."""
-
-    def contribution(self, params: Any) -> float:
-        """Return 1."""
-        return 1.0
-
-    def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return 1: a score stays between 0 and 1 whichever record it is of."""
-        return 1.0
-
-    def evaluate(self, records: Any, params: Any) -> Any:
-        """Return the sum."""
-        return np.array([np.clip(records.targets, 0.0, 1.0).sum()])
+_OWN = ("epsilon", "delta", "relation", "ledger", "dataset_id", "verbose")
 
 
 def _has(name: str) -> Any:
     return lambda self: hasattr(self.estimator, name)
 
 
-class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
+class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
     r"""Choose parameters privately: the best of a random number of random candidates.
 
     Each trial draws a candidate, fits it on the training part and scores it, with noise, on the
@@ -68,16 +38,18 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
     epsilon, delta : the guarantee of the whole search.
     mean_trials : the expected number of trials.
     distribution : of that number: ``"geometric"``, ``"poisson"`` or ``"truncated-negative-binomial"``.
-    validation : the share of records, the last ones by position, that scores the candidates.
+    validation : the share of records, drawn by a public permutation, that scores the candidates.
     target_bound : scores of regressors are ``1 - min(1, (y - prediction)^2 / target_bound^2)``.
     ledger, dataset_id : where the whole search is booked, once.
+    random_state : seeds the public permutation, never noise.
 
     Attributes
     ----------
     best_estimator_, best_params_, best_score_ (noisy), privacy_, classes_
 
     **Privacy.** ``best_estimator_`` and ``best_score_`` together are (epsilon, delta)-DP. A record is either
-    in the training or in the validation part, so a trial costs the larger of the two, not their sum.
+    in the training or in the validation part, so a trial costs the larger of the two, not their sum. Warnings
+    and progress of the trials are not shown, because their number is secret; the run time tells it.
     """
 
     def __init__(
@@ -93,6 +65,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         relation: str = "add-remove",
         ledger: Any = None,
         dataset_id: str | None = None,
+        random_state: Any = None,
     ) -> None:
         self.estimator = estimator
         self.param_grid = param_grid
@@ -105,36 +78,60 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         self.relation = relation
         self.ledger = ledger
         self.dataset_id = dataset_id
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.estimator_type, tags.target_tags = inner.estimator_type, inner.target_tags
+        tags.classifier_tags, tags.regressor_tags = inner.classifier_tags, inner.regressor_tags
+        tags.input_tags, tags.non_deterministic = inner.input_tags, True
+        return tags
 
     def fit(self, X: Any, y: Any) -> PrivateSearchCV:
         """Search; the whole budget is spent here."""
-        X, y = indexable(X, y)
-        n = X.shape[0]
-        grid, cut = self._grid(), n - self._validation_size(n)
-        budget = Budget.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
-        relation = Relation.parse(self.relation)
-        scale, certificate, event = self._calibrated(budget, relation)
-        reservation = reserve_event(event, relation, "record", certificate, budget, "PrivateSearchCV")
-        noise = fresh_noise()
-        try:
-            best = self._best_trial(X, y, cut, grid, scale, budget.delta, relation, noise)
-        except BaseException as error:
-            if reservation is not None:
-                reservation.fail(type(error).__name__)
-            raise
-        if reservation is not None:
-            reservation.settle()
-        self.best_score_, self.best_params_, self.best_estimator_ = best
-        self.privacy_ = self._report(certificate, event, relation, noise, n)
+        classifier = is_classifier(self.estimator)
+        X, y = check_data(self, X, y, y_numeric=not classifier)
+        n, grid = X.shape[0], self._grid()
+        cut = n - self._validation_size(n)
+        public = public_generator(self.random_state)
+        order = public.permutation(n)
+        train, test = order[:cut], order[cut:]
+        bound = check_positive("target_bound", self.target_bound, "It is a public bound on |y|.")
+        mean = check_positive("mean_trials", self.mean_trials, "It is the expected number of trials.")
+        ask = Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
+        search = BestOf.made(ask, Relation.parse(self.relation), self.distribution, mean)
+
+        def trial(budget: Trial) -> tuple[float, Any]:
+            params = grid[search.draw(len(grid))]
+            model = self._candidate(params, budget, y if classifier else None)
+            model = budget.fitted(lambda: model.fit(X[train], y[train]))
+            predicted = model.predict(X[test])
+            scores = predicted == y[test] if classifier else 1.0 - ((predicted - y[test]) / bound) ** 2
+            return budget.score(scores.astype(float)), (params, model)
+
+        self.best_score_, (self.best_params_, self.best_estimator_) = search.run(trial, "PrivateSearchCV")
+        share = f"validation share {self.validation:g}, by a public permutation"
+        facts = (f"number of records: {n}", "the grid", share)
+        self.privacy_ = search.report(self.best_estimator_.privacy_, facts)
         # A chosen model costs the whole search: its own, smaller epsilon would be a false claim.
         self.best_estimator_.privacy_ = self.privacy_
-        if is_classifier(self.best_estimator_):
+        if classifier:
             self.classes_ = self.best_estimator_.classes_
         return self
 
+    def _candidate(self, params: dict[str, Any], budget: Trial, labels: Any) -> Any:
+        """Return a fresh model with the budget of a trial, for the labels of all records."""
+        model = clone(self.estimator).set_params(**params)
+        own = {"epsilon": budget.epsilon, "delta": budget.delta, "relation": budget.relation.value}
+        own |= {"ledger": None, "dataset_id": None, "verbose": 0}  # both would tell the number of trials
+        known = model.get_params(deep=False)
+        if labels is not None and "classes" in known and known["classes"] is None:
+            own["classes"] = np.unique(labels)
+        return model.set_params(**{name: value for name, value in own.items() if name in known})
+
     def _grid(self) -> list[dict[str, Any]]:
         grid = list(ParameterGrid(self.param_grid))
-        taken = {"epsilon", "delta", "relation", "ledger", "dataset_id"} & {k for c in grid for k in c}
+        taken = set(_OWN) & {k for c in grid for k in c}
         if taken:
             raise InvalidInputError(f"Expected a grid without {sorted(taken)}: they belong to the search.")
         return grid
@@ -145,99 +142,6 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
                 f"Expected validation in (0, 1) with at least one record on each side, got {self.validation}."
             )
         return round(self.validation * n)
-
-    def _calibrated(self, budget: Budget, relation: Relation) -> tuple[float, Certificate, dp.DpEvent]:
-        if self.distribution not in SHAPES:
-            raise InvalidInputError(f"Expected distribution in {sorted(SHAPES)}, got {self.distribution!r}.")
-        mean = check_positive("mean_trials", self.mean_trials, "It is the expected number of trials.")
-        shape = SHAPES[self.distribution]
-
-        def event_at(scale: float) -> dp.DpEvent:
-            return dp.RepeatAndSelectDpEvent(gaussian_event(scale, relation), mean, shape)
-
-        if math.isinf(budget.epsilon):
-            raise InvalidInputError("Expected a finite epsilon for a private search, got inf.")
-        scale = solve_scale(event_at, budget.epsilon, budget.delta, relation)
-        event = event_at(scale)
-        return scale, certify(event, budget.delta, relation), event
-
-    def _best_trial(
-        self,
-        X: Any,
-        y: Any,
-        cut: int,
-        grid: Any,
-        scale: float,
-        delta: float,
-        relation: Relation,
-        noise: NoiseSource,
-    ) -> tuple[float, dict[str, Any], Any]:
-        trials = noise.trials(float(self.mean_trials), SHAPES[self.distribution])
-        if trials == 0:
-            raise SordinoError(
-                "The drawn number of trials is 0, so there is nothing to release; the budget is spent. "
-                "Use distribution='geometric', which always runs one, or a larger mean_trials."
-            )
-        best: tuple[float, dict[str, Any], Any] | None = None
-        for _ in range(trials):
-            params = grid[int(noise.integers(len(grid), 1)[0])]
-            model = self._trial(X[:cut], y[:cut], params, scale, delta, relation)
-            score = self._score(model, X[cut:], y[cut:], scale, relation, noise)
-            if best is None or score > best[0]:
-                best = (score, params, model)
-        assert best is not None
-        return best
-
-    def _trial(
-        self, X: Any, y: Any, params: Mapping[str, Any], scale: float, delta: float, relation: Relation
-    ) -> Any:
-        epsilon = gaussian_epsilon(1.0 / scale, delta)
-        model = clone(self.estimator).set_params(**params)
-        model.set_params(epsilon=epsilon, delta=delta, relation=relation.value)
-        model.set_params(ledger=None, dataset_id=None)  # rows per trial would tell their secret number
-        model.fit(X, y)
-        if model.privacy_.accountant != "gaussian (exact)":
-            raise UnsupportedError(
-                "PrivateSearchCV needs an estimator whose releases are all Gaussian on all records, got one "
-                f"accounted by {model.privacy_.accountant!r}. Use solver='auto' or solver='ight'."
-            )
-        return model
-
-    def _score(
-        self, model: Any, X: Any, y: Any, scale: float, relation: Relation, noise: NoiseSource
-    ) -> float:
-        if is_classifier(model):
-            scores = (model.predict(X) == np.asarray(y)).astype(float)
-        else:
-            bound = check_positive("target_bound", self.target_bound, "It is a public bound on |y|.")
-            scores = 1.0 - np.minimum(1.0, ((model.predict(X) - np.asarray(y)) / bound) ** 2)
-        plan = Plan({"score": Release(ScoreSum(), Gaussian(), Full())}, relation, len(scores)).at(scale)
-        executor = LocalExecutor(np.zeros((len(scores), 1)), scores)
-        return float(Curator(executor, plan, noise).release("score")[0])
-
-    def _report(
-        self, certificate: Certificate, event: dp.DpEvent, relation: Relation, noise: NoiseSource, n: int
-    ) -> PrivacyReport:
-        return PrivacyReport(
-            epsilon=certificate.epsilon,
-            delta=certificate.delta,
-            relation=relation,
-            unit="record",
-            accountant=certificate.accountant,
-            event=event,
-            releases=(),
-            public=(
-                f"number of records: {n}",
-                "the grid",
-                f"validation share {self.validation:g}, by position",
-            ),
-            noise_source=noise.description,
-            seeded=not noise.is_private,
-            notes=(
-                f"best of a random number of trials ({self.distribution}, {self.mean_trials:g} expected); "
-                "the number of trials and all but the best are secret",
-            ),
-        )
 
     @available_if(_has("predict"))
     def predict(self, X: Any) -> Any:

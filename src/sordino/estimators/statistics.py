@@ -9,13 +9,12 @@ import numpy as np
 
 from sordino.errors import InvalidInputError
 from sordino.estimators.checks import check_count, check_positive
-from sordino.estimators.fitting import Budget, run_privately
-from sordino.estimators.refusals import refusing
 from sordino.estimators.results import PrivateArray, PrivateFloat
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
 from sordino.problems.robust import Truncation
 from sordino.problems.sample import Sample
+from sordino.runs import Ask, run_privately
 from sordino.solvers.heavy.mean import Estimate, Moments, RobustMean
 from sordino.solvers.heavy.ranks import RankQuantiles
 
@@ -88,7 +87,7 @@ def mean(
         xi,
         _between("confidence", confidence),
     )
-    budget = Budget.checked(epsilon, delta, len(data), ledger, dataset_id)
+    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     return _estimate(solver, _sample(data, relation, secure_noise), data, budget, flat, "mean")
 
 
@@ -173,7 +172,7 @@ def quantiles(
     solver = RankQuantiles(
         tuple(wanted.tolist()), _limits(bounds), depth or 14, _between("confidence", confidence)
     )
-    budget = Budget.checked(epsilon, delta, len(data), ledger, dataset_id)
+    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     fitted = _run(solver, _sample(data, relation, False), data, budget, "quantiles")
     ranks = fitted.result
     values = [a[:, 0] if flat else a for a in (ranks.value, ranks.low, ranks.high)]
@@ -198,7 +197,7 @@ def _moments(
 ) -> PrivateFloat | PrivateArray:
     data, flat = _numbers(x, least=2)
     solver = Moments(moment_order_of(order), products, _between("confidence", confidence))
-    budget = Budget.checked(epsilon, delta, len(data), ledger, dataset_id)
+    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     name = "covariance" if products else "variance"
     sample = _sample(data, relation, False)
     return _estimate(solver, sample, data, budget, flat and not products, name)
@@ -208,7 +207,7 @@ def _estimate(
     solver: RobustMean | Moments,
     sample: Sample,
     data: np.ndarray,
-    budget: Budget,
+    budget: Ask,
     flat: bool,
     name: str,
 ) -> PrivateFloat | PrivateArray:
@@ -221,7 +220,7 @@ def _estimate(
     return _wrap(found.value, fitted.report, ends, found.threshold)
 
 
-def _run(solver: Any, sample: Sample, data: np.ndarray, budget: Budget, name: str) -> Any:
+def _run(solver: Any, sample: Sample, data: np.ndarray, budget: Ask, name: str) -> Any:
     executor = LocalExecutor(data, np.zeros(len(data)), data_norm=None)
     public = (f"number of records: {sample.population}", f"number of columns: {sample.columns}")
     return run_privately(solver, sample, executor, budget, public=public, description=f"{name}")
@@ -240,7 +239,10 @@ def _sample(data: np.ndarray, relation: str, secure: bool) -> Sample:
 
 def _numbers(x: Any, least: int = 1) -> tuple[np.ndarray, bool]:
     """Return the rows as doubles, and whether they were plain numbers."""
-    data = refusing(lambda: _doubles(x), x)
+    try:
+        data = np.asarray(x, dtype=float)
+    except (TypeError, ValueError):
+        raise InvalidInputError("Expected an array of numbers, got something else.") from None
     if data.ndim not in (1, 2) or data.shape[0] < least or data.size == 0:
         raise InvalidInputError(
             f"Expected {least} or more numbers or rows of numbers, got shape {data.shape}."
@@ -250,17 +252,6 @@ def _numbers(x: Any, least: int = 1) -> tuple[np.ndarray, bool]:
             "Expected finite numbers, got NaN or inf. Drop or replace them by a public rule."
         )
     return (data[:, None], True) if data.ndim == 1 else (data, False)
-
-
-def _doubles(x: Any) -> np.ndarray:
-    """Return real numbers as doubles; the caller refuses what raises."""
-    raw = np.asarray(x)
-    if raw.dtype.kind == "c":
-        raise ValueError("complex data")
-    if raw.dtype.kind in "SUMmV":
-        raise TypeError("could not convert")
-    with np.errstate(all="ignore"):
-        return raw.astype(float)
 
 
 def moment_order_of(value: Any) -> float:
@@ -314,13 +305,7 @@ def _center(center: Any, shape: tuple[int, ...], learns: bool) -> np.ndarray | N
     if isinstance(center, str):
         among("center", center, ("auto",))
         return None if learns else np.zeros(shape)
-    try:
-        value = np.broadcast_to(np.asarray(center, dtype=float), shape)
-    except (TypeError, ValueError, OverflowError):
-        value = np.full(shape, np.nan)
-    if not np.isfinite(value).all():
-        raise InvalidInputError(f"Expected center as 'auto' or finite numbers of shape {shape}, got others.")
-    return value
+    return np.broadcast_to(np.asarray(center, dtype=float), shape)
 
 
 def _blocks(estimator: str, shape: tuple[int, ...], xi: float) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
@@ -43,7 +44,8 @@ class Curator:
     printed : the names of the parts of the plan that are not proven here (``plan.printed``), said by whoever
         wants them run all the same.
 
-    **Privacy.** The sequence of all answers satisfies the event of the plan.
+    **Privacy.** The sequence of all answers satisfies the event of the plan. A curator belongs to the process
+    that opened it: a forked copy would spend the same plan a second time, so it refuses.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class Curator:
         self._used: Counter[str] = Counter(_positions(plan, used or {}))
         self._journal = journal
         self._turn = threading.Lock()
+        self._process, self._closed = os.getpid(), False
 
     @property
     def plan(self) -> Plan:
@@ -82,6 +85,10 @@ class Curator:
         """How often each release was asked so far."""
         return dict(self._used)
 
+    def close(self) -> None:
+        """End the run: whatever is left of the plan stays spent and is never answered."""
+        self._closed = True
+
     def release(self, name: str, params: Any = None) -> Any:
         """Ask one planned question and return its noisy answer."""
         release, position = self._count(name)
@@ -92,6 +99,13 @@ class Curator:
         return answer / release.sampling.expected(self._plan.population)
 
     def _count(self, name: str) -> tuple[Release, int]:
+        if os.getpid() != self._process:
+            raise PlanSpentError(
+                "This curator belongs to the process that opened it. A copy made by fork would spend the "
+                "same plan twice: fit in the child itself, with a budget of its own."
+            )
+        if self._closed:
+            raise PlanSpentError("The run of this plan has ended. Make a new one, with a budget of its own.")
         if name not in self._plan.releases:
             known = ", ".join(self._plan.releases)
             raise PlanError(f"No release {name!r} in the plan; planned are: {known}.")

@@ -7,10 +7,8 @@ the journal: releases in between are spent and not repeated.
 
 from __future__ import annotations
 
-import fcntl
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,60 +16,9 @@ import torch
 
 from sordino.errors import InvalidInputError, PlanError
 from sordino.nn.solvers import TrainingState
+from sordino.runs import SavedRun
 
-FORMAT = 1
-
-
-class Journal:
-    """Counts releases on disk; only one process may hold it."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = open(path, "a+b")  # noqa: SIM115 - held, and locked, as long as the run
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._file.close()
-            raise PlanError(
-                f"Another process is training with the checkpoint of {path.name!r}. Wait for it."
-            ) from None
-
-    def counts(self) -> dict[str, int]:
-        """Return the highest count of each release.
-
-        A line without its end was cut off by the crash: its release was not asked, because a line is on
-        disk as a whole before that.
-        """
-        self._file.seek(0)
-        text = self._file.read().decode("utf-8")
-        found: dict[str, int] = {}
-        for line in text.split("\n")[:-1]:
-            name, _, count = line.partition(" ")
-            if count.isdigit():
-                found[name] = max(found.get(name, 0), int(count))
-        if text and not text.endswith("\n"):
-            self._file.write(b"\n")  # or the next line would grow onto the broken one
-        return found
-
-    def note(self, name: str, count: int) -> None:
-        """Write that release ``name`` is about to be asked for the ``count``-th time."""
-        self._file.write(f"{name} {count}\n".encode())
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        """Give up the file and its lock."""
-        self._file.close()
-
-
-@dataclass(frozen=True)
-class Saved:
-    """What a checkpoint holds besides the state."""
-
-    used: dict[str, int]
-    multipliers: dict[str, float]
-    recipe: str
-    report: str
-    reservation: tuple[str, int] | None
+FORMAT = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,23 +51,24 @@ class Checkpoint:
                 "journal nobody knows which releases are spent."
             )
 
-    def save(self, state: TrainingState, saved: Saved) -> None:
+    def save(self, state: TrainingState, saved: SavedRun, used: dict[str, int]) -> None:
         """Replace the checkpoint as a whole."""
         content = {
             "format": FORMAT,
             "state": {"vector": state.vector, "average": state.average, **_named(state.slots)},
             "weight": state.weight,
             "random": _generators(),
-            **vars(saved),
+            "used": used,
+            "run": asdict(saved),
         }
         draft = self.path.with_name(self.path.name + ".new")
-        with open(draft, "wb") as file:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             torch.save(content, file)
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, self.path)
 
-    def load(self, device: torch.device) -> tuple[TrainingState, Saved]:
+    def load(self, device: torch.device) -> tuple[TrainingState, SavedRun, dict[str, int]]:
         """Return the saved state; only tensors and plain values are read."""
         content = torch.load(self.path, map_location=device, weights_only=True)
         if content["format"] != FORMAT:
@@ -128,14 +76,8 @@ class Checkpoint:
         _restore(content["random"])
         state = content["state"]
         slots = {k.removeprefix("slot "): v for k, v in state.items() if k.startswith("slot ")}
-        keys = ("used", "multipliers", "recipe", "report", "reservation")
         loaded = TrainingState(state["vector"], slots, state["average"], content["weight"])
-        return loaded, Saved(*(content[key] for key in keys))
-
-
-def latest(counts: Mapping[str, int], saved: Mapping[str, int]) -> dict[str, int]:
-    """Return the larger of two counts of each release."""
-    return {name: max(counts.get(name, 0), saved.get(name, 0)) for name in {*counts, *saved}}
+        return loaded, SavedRun(**content["run"]), content["used"]
 
 
 def words(value: Any) -> str:

@@ -11,10 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from sordino.accounting import PrivacyReport
 from sordino.errors import InvalidInputError
-from sordino.estimators.fitting import Budget
-from sordino.estimators.progress import track
 from sordino.execute.torch import TorchExecutor
 from sordino.kernel import Relation
 from sordino.nn.checkpoint import Checkpoint
@@ -25,6 +22,7 @@ from sordino.nn.network import Loss, Network
 from sordino.nn.session import Session, open_session, resume_session
 from sordino.nn.solvers import Descent, NetworkSolver, NetworkTask, Recipe, Srm
 from sordino.nn.updates import Adam, HardThreshold, Sgd, schedule_of
+from sordino.runs import Ask, PrivacyReport, track
 
 # name -> (what makes the solver from a recipe and options, strength of smoothing, learning rate)
 OPTIMIZERS: dict[str, tuple[Callable[..., NetworkSolver], float, float]] = {
@@ -111,8 +109,7 @@ class Trainer:
         made = self._made(source_of(data, targets))
         session = open_session(
             *made,
-            public=(*_public(made[1]), *self.public),
-            notes=(f"gradients by {made[1].engine.method}",),
+            **self._words(made[1]),
             description=f"Trainer ({self.optimizer})",
             checkpoint=self._checkpoint(),
         )
@@ -128,7 +125,12 @@ class Trainer:
         if checkpoint is None:
             raise InvalidInputError("Expected a checkpoint to resume from, got None. Pass checkpoint=.")
         made = self._made(source_of(data, targets))
-        return self._train(resume_session(*made, checkpoint), made[0], made[1])
+        return self._train(resume_session(*made, checkpoint, **self._words(made[1])), made[0], made[1])
+
+    def _words(self, task: NetworkTask) -> dict[str, tuple[str, ...]]:
+        """Return what the report lists as public, and its notes."""
+        notes = (f"gradients by {task.engine.method}",)
+        return {"public": (*_public(task), *self.public), "notes": notes}
 
     def solver(self, population: int) -> NetworkSolver:
         """Return the algorithm for this many records."""
@@ -159,8 +161,8 @@ class Trainer:
     def _checkpoint(self) -> Checkpoint | None:
         return None if self.checkpoint is None else Checkpoint(self.checkpoint, self.checkpoint_every)
 
-    def _made(self, source: Source) -> tuple[NetworkSolver, NetworkTask, TorchExecutor, Budget]:
-        budget = Budget.checked(self.epsilon, self.delta, source.population, self.ledger, self.dataset_id)
+    def _made(self, source: Source) -> tuple[NetworkSolver, NetworkTask, TorchExecutor, Ask]:
+        budget = Ask.checked(self.epsilon, self.delta, source.population, self.ledger, self.dataset_id)
         device = _device_of(self.model, self.device)
         network = Network(copy.deepcopy(self.model).to(device), self.loss, self.precision)
         engine = make_engine(network, *source.example, self.method)

@@ -13,13 +13,10 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from sordino.accounting import PrivacyReport
 from sordino.errors import InvalidInputError, PlanError, SordinoError
-from sordino.estimators.fitting import Budget
-from sordino.kernel import Curator
-from sordino.parties.flower_book import RoundBook
 from sordino.parties.flower_models import LocalModel, Weights
 from sordino.parties.flower_recipe import FederatedRecipe
+from sordino.runs import Ask, PrivacyReport, RoundBook
 
 RECORD_LEVEL, CLIENT_LEVEL = "record", "client"
 _log = logging.getLogger("sordino.parties.flower")
@@ -71,8 +68,15 @@ class FederatedClient:
     @property
     def book(self) -> RoundBook:
         """The rounds and the budget."""
-        budget = Budget.checked(self.epsilon, self.delta, self.population, self.ledger, self.dataset_id)
-        return RoundBook(self.folder, budget)
+        return RoundBook(
+            self.folder,
+            Ask.checked(self.epsilon, self.delta, self.population, self.ledger, self.dataset_id),
+            self.recipe,
+            self.model.plan(self.recipe),
+            public=(f"number of records: {self.population}", "the recipe and the model's shape"),
+            notes=("federated: local noise, each gradient counts as released to the server",),
+            description=f"{self.recipe.algorithm()} run",
+        )
 
     def round(self, run: str, weights: Weights) -> tuple[Weights, PrivacyReport]:
         """Make the local steps of the next round from the server's weights; what it releases is spent."""
@@ -81,9 +85,8 @@ class FederatedClient:
             raise InvalidInputError(
                 f"Expected finite weights of shape {self.model.shape}, got shape {weights.shape}."
             )
-        with self.book.turn(run, self.recipe, self.model.plan(self.recipe)) as turn:
-            used = dict.fromkeys(turn.plan.releases, turn.attempt * self.recipe.local_steps)
-            curator = Curator(self.model.executor, turn.plan, turn.noise, used=used)
+        with self.book.turn(run) as turn:
+            curator = turn.curate(self.model.executor, self.recipe.local_steps)
             step = self.recipe.step_of(turn.attempt)
             return self.model.steps(curator, weights, self.recipe, step), turn.report
 

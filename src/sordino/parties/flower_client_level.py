@@ -16,15 +16,14 @@ from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
 from numpy.typing import NDArray
 
-from sordino.accounting import PrivacyReport
 from sordino.errors import InvalidInputError
-from sordino.estimators.fitting import Budget, run_privately
 from sordino.kernel import ClippedSum, Curator, Full, Gaussian, NoiseSource, Plan, Poisson, Release
 from sordino.parties.flower_client import CLIENT_LEVEL, record_of
 from sordino.parties.flower_models import Weights
 from sordino.parties.flower_recipe import FederatedRecipe
 from sordino.parties.flower_server import FederatedResult, farewell, waited_for
 from sordino.problems.glm import check_clip
+from sordino.runs import Ask, PrivacyReport, run_privately
 from sordino.solvers.project import hard_threshold
 
 _SAFETY = 1.0 - 2.0**-40  # keeps the norm of a clipped update, computed in floating point, below the bound
@@ -145,7 +144,7 @@ class ClientLevelHardThresholding:
 
     def fit(self, grid: Grid, start: Weights) -> tuple[Weights, PrivacyReport]:
         """Run all rounds; the budget is reserved before the first one."""
-        budget = Budget.checked(self.epsilon, self.delta, self.clients, self.ledger, self.dataset_id)
+        budget = Ask.checked(self.epsilon, self.delta, self.clients, self.ledger, self.dataset_id)
         nodes = tuple(waited_for(grid, self.clients, self.patience))
         executor = FederationExecutor(grid, nodes, self.recipe, self.timeout)
         fitted = run_privately(

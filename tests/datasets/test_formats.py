@@ -1,11 +1,12 @@
 """Each parser reads each container its sources serve, and refuses what is damaged."""
 
 import bz2
-import dataclasses
+import functools
 import gzip
 import io
 import lzma
 import struct
+import sys
 import tarfile
 import traceback
 
@@ -14,18 +15,15 @@ import pytest
 from scipy import sparse
 
 from sordino import datasets
-from sordino.datasets import REGISTRY
-from sordino.errors import DataNotFoundError
+from sordino.errors import DataNotFoundError, MissingExtraError
 
 
 @pytest.fixture
-def shrink(monkeypatch, tmp_path):
+def shrink(replace_row, tmp_path):
     """Return a function that gives a row a small shape; files go to the folder it returns."""
 
-    def shrink(name, train, test=None):
-        row = dataclasses.replace(REGISTRY[name], train_shape=train, test_shape=test)
-        monkeypatch.setitem(REGISTRY._rows, name, row)
-        folder = tmp_path / row.directory
+    def shrink(name, train, test=None, **changes):
+        folder = tmp_path / replace_row(name, train, test, **changes).folder
         folder.mkdir(exist_ok=True)
         return folder
 
@@ -34,10 +32,7 @@ def shrink(monkeypatch, tmp_path):
 
 @pytest.fixture
 def load(tmp_path):
-    def load(loader, *args, **options):
-        return getattr(datasets, loader)(*args, data_home=tmp_path, download=False, **options)
-
-    return load
+    return functools.partial(datasets.load, data_home=tmp_path, download=False)
 
 
 LIBSVM = b"-1.0 1:0.5 3:0.0\n+1 2:-0.25\n"
@@ -46,7 +41,7 @@ LIBSVM = b"-1.0 1:0.5 3:0.0\n+1 2:-0.25\n"
 @pytest.mark.parametrize(("name", "pack"), [("a9a.bz2", bz2.compress), ("a9a", bytes)])
 def test_libsvm_text_is_read_packed_and_plain(shrink, load, name, pack):
     (shrink("a9a", (2, 4)) / name).write_bytes(pack(LIBSVM))
-    bunch = load("load_a9a", dtype="float32")
+    bunch = load("a9a", split="train", dtype="float32")
     assert bunch.data.toarray().tolist() == [[0.5, 0, 0, 0], [0, -0.25, 0, 0]]
     assert bunch.data.dtype == np.float32
     assert bunch.data.nnz == 3
@@ -57,7 +52,7 @@ def test_libsvm_text_is_read_packed_and_plain(shrink, load, name, pack):
 def test_regression_targets_stay_real_numbers(shrink, load):
     folder = shrink("e2006", (2, 3))
     (folder / "E2006.train.bz2").write_bytes(bz2.compress(b"-3.5 1:1\n-2.25 3:1\n"))
-    assert load("load_e2006").target.tolist() == [-3.5, -2.25]
+    assert load("e2006").target.tolist() == [-3.5, -2.25]
 
 
 ADULT = [
@@ -72,11 +67,11 @@ def test_adult_is_read_as_served_and_as_packed(shrink, load):
     (folder / "adult.data.xz").write_bytes(lzma.compress(b"\n".join(ADULT) + b"\n"))
     served = b"|1x3 Cross validator\n" + b"".join(row + b".\n" for row in ADULT) + b"\n"
     (folder / "adult.test").write_bytes(served)
-    train = load("load_adult", missing="zero")
-    test = load("load_adult", missing="zero", split="test")
+    train = load("adult", missing="zero")
+    test = load("adult", missing="zero", split="test")
     assert (train.data != test.data).nnz == 0
     assert train.target.tolist() == test.target.tolist() == [0, 1]
-    assert load("load_adult").shape == (1, 104)
+    assert load("adult").shape == (1, 104)
 
 
 def test_idx_files_are_read(shrink, load):
@@ -86,10 +81,10 @@ def test_idx_files_are_read(shrink, load):
     (folder / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(images))
     labels = b"\0\0\x08\x01" + struct.pack(">I", 2) + b"\x07\x01"
     (folder / "train-labels-idx1-ubyte.gz").write_bytes(gzip.compress(labels))
-    bunch = load("load_mnist", dtype="uint8", flatten=False)
+    bunch = load("mnist", dtype="uint8", flatten=False)
     assert bunch.data.tolist() == [[[0, 1, 2], [3, 4, 5]], [[6, 7, 8], [9, 10, 11]]]
     assert bunch.target.tolist() == [7, 1]
-    assert load("load_mnist").data[1, 5] == pytest.approx(11 / 255)
+    assert load("mnist").data[1, 5] == pytest.approx(11 / 255)
 
 
 def _tar(path, members):
@@ -111,30 +106,33 @@ def _cifar(labels):
     return b"".join(records)
 
 
-@pytest.mark.parametrize(("full", "name"), [(False, "cifar10"), (True, "cifar10_full")])
-def test_cifar_binary_archive_gives_the_subset_and_the_whole(shrink, load, full, name):
+@pytest.mark.parametrize("name", ["cifar10", "cifar10_full"])
+def test_cifar_binary_archive_gives_the_subset_and_the_whole(shrink, load, name):
     folder = shrink(name, (3, 32, 32, 3), (1, 32, 32, 3))
     members = {"cifar-10-batches-bin/readme.html": b"<p>"}
     members["cifar-10-batches-bin/data_batch_1.bin"] = _cifar([3, 1, 2, 9])
     members["cifar-10-batches-bin/test_batch.bin"] = _cifar([5, 6])
     _tar(folder / "cifar-10-binary.tar.gz", members)
-    bunch = load("load_cifar10", full=full, flatten=False, dtype="uint8")
+    bunch = load(name, flatten=False, dtype="uint8")
     assert bunch.target.tolist() == [3, 1, 2]
     assert bunch.data[1, 7, 31].tolist() == [1, 100, 200]
     assert bunch.test_target.tolist() == [5]
 
 
 def test_pneumonia_is_read_with_the_keys_of_medmnist(shrink, load):
-    folder = shrink("pneumoniamnist", (3, 2, 2), (1, 2, 2))
+    shapes = {"train": (3, 2, 2), "validation": (2, 2, 2), "test": (1, 2, 2)}
+    folder = shrink("pneumoniamnist", None, shapes=shapes)
     arrays = {}
     for part, n in [("train", 3), ("val", 2), ("test", 1)]:
         arrays[f"{part}_images"] = np.full((n, 2, 2), 51, dtype=np.uint8)
         arrays[f"{part}_labels"] = np.arange(n, dtype=np.uint8)[:, None] % 2
     np.savez(folder / "pneumoniamnist.npz", **arrays)
-    assert load("load_pneumoniamnist").data[0, 0] == pytest.approx(0.2)
-    joined = load("load_pneumoniamnist", validation=True, split="all")
-    assert joined.target.tolist() == [0, 1, 0, 0, 1, 0]
-    assert load("load_pneumoniamnist", validation=True, split="test").shape == (1, 4)
+    bunch = load("pneumoniamnist")
+    assert bunch.data[0, 0] == pytest.approx(0.2)
+    assert (len(bunch.target), len(bunch.validation_target), len(bunch.test_target)) == (3, 2, 1)
+    assert load("pneumoniamnist", split="train+validation").target.tolist() == [0, 1, 0, 0, 1]
+    assert load("pneumoniamnist", split="all").target.tolist() == [0, 1, 0, 0, 1, 0]
+    assert load("pneumoniamnist", split="test").shape == (1, 4)
 
 
 NEWS = {
@@ -148,14 +146,16 @@ NEWS = {
 def test_newsgroups_archive_is_counted_once(shrink, load, tmp_path):
     folder = shrink("20news", (3, 5), (1, 5))
     _tar(folder / "20news-bydate.tar.gz", NEWS)
-    bunch = load("load_20news")
+    bunch = load("20news")
     assert bunch.feature_names == ["doubt", "faith", "naïve", "no", "orbit"]
     assert bunch.target.tolist() == [0, 0, 1]
     assert bunch.data.toarray().tolist() == [[0, 1, 0, 1, 0], [2, 0, 1, 0, 0], [1, 0, 0, 0, 1]]
     assert bunch.test_data.toarray().tolist() == [[0, 0, 0, 0, 2]]
+    assert bunch.test_target.tolist() == [1]
     (folder / "20news-bydate.tar.gz").unlink()
-    assert load("load_20news", split="all").shape == (4, 5)
-    assert not list(folder.glob("*.part"))
+    assert load("20news", split="all").shape == (4, 5)
+    names = {"labels.npz", "train_counts.npz", "test_counts.npz", "vocabulary.txt.xz"}
+    assert {path.name for path in folder.iterdir()} == names
 
 
 def test_imdb_archive_gives_sentiment_and_stars(shrink, load):
@@ -168,18 +168,20 @@ def test_imdb_archive_gives_sentiment_and_stars(shrink, load):
         "aclImdb/README": b"read me",
     }
     _tar(folder / "aclImdb_v1.tar.gz", members)
-    bunch = load("load_imdb")
+    bunch = load("imdb")
     assert (bunch.target.tolist(), bunch.rating.tolist()) == ([0, 1], [2, 9])
+    assert (bunch.test_target.tolist(), bunch.test_rating.tolist()) == ([1], [10])
     assert bunch.feature_names == ["café", "good"]
-    stars = load("load_imdb", target="rating", split="test")
+    stars = load("imdb", target="rating", split="test")
     assert stars.target.tolist() == [10.0]
 
 
 def test_a_damaged_archive_is_reported(shrink, load):
     folder = shrink("imdb", (2, 2), (1, 2))
     (folder / "aclImdb_v1.tar.gz").write_bytes(b"SECRET-7781 is no archive")
-    with pytest.raises(DataNotFoundError, match="cannot be read as an archive"):
-        load("load_imdb")
+    with pytest.raises(DataNotFoundError, match=r"aclImdb_v1\.tar\.gz cannot be read") as caught:
+        load("imdb")
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
 SECRET = "SECRET-7781"
@@ -206,7 +208,7 @@ def test_a_damaged_file_is_named_and_its_contents_are_not(shrink, load, damage):
     folder = shrink("a9a", (2, 3))
     damage(folder)
     with pytest.raises(DataNotFoundError, match="damaged or holds something else") as caught:
-        load("load_a9a")
+        load("a9a")
     shown = "".join(traceback.format_exception(caught.value))
     assert "7781" not in shown
     assert str(folder) in str(caught.value)
@@ -216,7 +218,7 @@ def test_a_damaged_table_is_named_and_its_contents_are_not(shrink, load):
     folder = shrink("adult", (2, 14), (2, 14))
     (folder / "adult.data").write_bytes(f"39, {SECRET}\n{SECRET}, 1, 2\n".encode())
     with pytest.raises(DataNotFoundError) as caught:
-        load("load_adult")
+        load("adult")
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
@@ -224,7 +226,31 @@ def test_pickled_arrays_are_refused(shrink, load):
     folder = shrink("microarray_alon", (2, 2))
     np.savez(folder / "alon.npz", X=np.array([[1, 2], [3, "x"]], dtype=object), y=np.zeros(2))
     with pytest.raises(DataNotFoundError):
-        load("load_microarray", "alon")
+        load("microarray_alon")
+
+
+def test_an_archive_that_would_write_outside_its_folder_is_refused(shrink, load, tmp_path):
+    folder = shrink("imdb", (2, 2), (1, 2))
+    _tar(folder / "aclImdb_v1.tar.gz", {"../../escaped.txt": b"out"})
+    with pytest.raises(DataNotFoundError):
+        load("imdb")
+    assert not list(tmp_path.rglob("escaped.txt"))
+
+
+def test_a_table_without_pandas_names_the_extra(shrink, load, monkeypatch):
+    folder = shrink("adult", (2, 14))
+    (folder / "adult.data").write_bytes(b"\n".join(ADULT))
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingExtraError, match=r"sordino\[datasets\]"):
+        load("adult")
+
+
+def test_an_undeclared_label_is_refused_and_not_shown(shrink, load):
+    folder = shrink("adult", (2, 14))
+    (folder / "adult.data").write_bytes(b"\n".join(ADULT).replace(b">50K", SECRET.encode()))
+    with pytest.raises(DataNotFoundError, match="damaged") as caught:
+        load("adult")
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
 def test_counts_and_labels_of_different_lengths_are_refused(shrink, load):
@@ -232,4 +258,4 @@ def test_counts_and_labels_of_different_lengths_are_refused(shrink, load):
     sparse.save_npz(folder / "train_counts.npz", sparse.csr_matrix(np.eye(2)))
     np.savez(folder / "labels.npz", y_train=np.zeros(3), rating_train=np.zeros(3))
     with pytest.raises(DataNotFoundError):
-        load("load_imdb")
+        load("imdb")

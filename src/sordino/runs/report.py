@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
 
 from dp_accounting import dp_event as dp
 from jinja2 import Environment, PackageLoader
 
-from sordino.accounting.accountants import Certificate
+from sordino.accounting.accountants import Certificate, certify
 from sordino.accounting.codec import decode, encode
 from sordino.errors import InvalidInputError, PlanError
 from sordino.kernel.mechanism import Mechanism
@@ -20,7 +20,7 @@ from sordino.kernel.noise import NoiseSource
 from sordino.kernel.relation import Relation
 from sordino.kernel.release import Plan, Release
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,11 @@ class PrivacyReport:
     public : what was assumed to be public knowledge.
     paper_claim : in paper mode, the published claim.
     notes : anything else a reader must know.
+    unpaid : steps that read the records and paid nothing; with one of them nothing is guaranteed.
+    unproven : parts of the plan that are printed in a paper or written elsewhere, and not proven here.
+    copied : read back from a text, which proves nothing about what was run.
+
+    A report that states less than its own event certifies, or numbers that are none, cannot be made.
     """
 
     epsilon: float
@@ -73,6 +78,22 @@ class PrivacyReport:
     paper_claim: PaperClaim | None = None
     notes: tuple[str, ...] = ()
     discretisation: float | None = None
+    unpaid: tuple[str, ...] = ()
+    unproven: tuple[str, ...] = ()
+    copied: bool = field(default=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.epsilon >= 0 or not 0 < self.delta < 1:
+            raise InvalidInputError(
+                "Expected a guarantee with epsilon >= 0 and delta in (0, 1), got epsilon = "
+                f"{self.epsilon:g}, delta = {self.delta:g}."
+            )
+        proven = certify(self.event, self.delta, self.relation).epsilon
+        if not self.epsilon >= proven * (1 - 1e-9):
+            raise InvalidInputError(
+                f"The report states epsilon = {self.epsilon:.4g}, its events certify {proven:.4g} at delta = "
+                f"{self.delta:g}. A report cannot state less."
+            )
 
     @classmethod
     def from_plan(
@@ -98,32 +119,48 @@ class PrivacyReport:
             unit=plan.unit,
             accountant=certificate.accountant,
             event=plan.event(),
-            releases=tuple(_describe(name, r, plan.relation) for name, r in plan.releases.items()),
+            releases=cls.described(plan),
             public=tuple(public),
             noise_source=noise.description,
             seeded=not noise.is_private,
             paper_claim=paper_claim,
             notes=tuple(notes),
             discretisation=certificate.discretisation,
+            unproven=plan.printed,
         )
+
+    @staticmethod
+    def described(plan: Plan) -> tuple[ReleaseReport, ...]:
+        """Return the rows of the table of releases."""
+        return tuple(_describe(name, r, plan.relation) for name, r in plan.releases.items())
 
     @property
     def is_private(self) -> bool:
-        """Whether the guarantee holds: finite epsilon, and noise that nobody can reproduce."""
-        return math.isfinite(self.epsilon) and not self.seeded
+        """Whether the guarantee holds: see :attr:`status`."""
+        return self.status == "private"
 
     @property
     def status(self) -> str:
-        """One of "private", "not private (no noise)" and "seeded (not private)"."""
+        """The word "private", or why it is not: no noise, an unpaid step, seeded noise, only a copy."""
         if not math.isfinite(self.epsilon):
             return "not private (no noise)"
-        return "seeded (not private)" if self.seeded else "private"
+        if self.unpaid:
+            return "not private (a step reads the records and paid nothing)"
+        if self.unproven:
+            return "not private (parts of it are not proven)"
+        if self.seeded:
+            return "seeded (not private)"
+        return "unverified copy" if self.copied else "private"
 
     @property
     def guarantee(self) -> str:
         """The guarantee in one plain sentence."""
         if not math.isfinite(self.epsilon):
             return f"Nothing is guaranteed: a {self.unit} can be read from the output."
+        if self.unpaid:
+            return f"Nothing is guaranteed, because of {'; '.join(self.unpaid)}."
+        if self.unproven:
+            return f"Nothing is guaranteed here: not proven are {'; '.join(self.unproven)}."
         change = "left out" if self.relation is Relation.ADD_REMOVE else "replaced by any other"
         words = (
             f"Whether or not one {self.unit} is {change}, any output is as likely up to a factor of "
@@ -149,6 +186,8 @@ class PrivacyReport:
             "seeded": self.seeded,
             "paper_claim": asdict(self.paper_claim) if self.paper_claim else None,
             "notes": list(self.notes),
+            "unpaid": list(self.unpaid),
+            "unproven": list(self.unproven),
         }
 
     def to_json(self) -> str:
@@ -157,7 +196,11 @@ class PrivacyReport:
 
     @classmethod
     def from_dict(cls, data: Any) -> PrivacyReport:
-        """Read :meth:`to_dict`; anything else raises ``InvalidInputError``."""
+        """Read :meth:`to_dict`; anything else raises ``InvalidInputError``.
+
+        The events are certified again, and a text that states less is refused. Whether they are what was
+        run, no text can prove: the result says that it is a copy.
+        """
         try:
             return cls._read(data)
         except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -194,6 +237,9 @@ class PrivacyReport:
             paper_claim=PaperClaim(**claim) if claim is not None else None,
             notes=tuple(str(item) for item in data["notes"]),
             discretisation=None if grid is None else float(grid),
+            unpaid=tuple(str(item) for item in data["unpaid"]),
+            unproven=tuple(str(item) for item in data["unproven"]),
+            copied=True,
         )
 
     def to_html(self) -> str:
@@ -221,6 +267,8 @@ class PrivacyReport:
         if self.paper_claim:
             claim = self.paper_claim
             lines.append(f"  {claim.formula} claims epsilon = {_short(claim.epsilon)}")
+        lines += [f"  paid nothing: {step}" for step in self.unpaid]
+        lines += [f"  not proven here: {part}" for part in self.unproven]
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
 
@@ -261,7 +309,7 @@ def _finite(value: float) -> float | str:
 @lru_cache(maxsize=1)
 def _templates() -> Environment:
     environment = Environment(
-        loader=PackageLoader("sordino.accounting"),
+        loader=PackageLoader("sordino.runs"),
         autoescape=True,
     )
     environment.filters["short"] = _short

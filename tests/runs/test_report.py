@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from tests.accounting.helpers import ADD, REPLACE
 
-from sordino.accounting import PaperClaim, PrivacyReport, calibrate, certify
+from sordino.accounting import calibrate, certify
 from sordino.errors import InvalidInputError, PlanError
 from sordino.kernel import (
     ClippedSum,
@@ -21,6 +21,7 @@ from sordino.kernel import (
     Poisson,
     Release,
 )
+from sordino.runs import PaperClaim, PrivacyReport
 
 
 class Sum(ClippedSum):
@@ -136,7 +137,8 @@ def test_an_uncalibrated_plan_has_no_report():
 def test_json_round_trip(report):
     again = PrivacyReport.from_json(report.to_json())
     assert again == report
-    assert again.to_dict() == report.to_dict()
+    assert again.to_dict() == {**report.to_dict(), "status": "unverified copy"}
+    assert not again.is_private
     assert report.to_json().startswith('{\n  "format"')
     assert "{\n  &#34;type&#34;" in report.to_html()
     assert PrivacyReport.from_dict(report.to_dict()) == report
@@ -168,7 +170,7 @@ def test_text_that_is_no_report_is_refused(text):
         ("releases", 3),
         ("public", None),
         ("paper_claim", {"epsilon": 1}),
-        ("format", 2),
+        ("format", 3),
         ("discretisation", "fine"),
     ],
 )
@@ -246,9 +248,15 @@ def test_reports_are_frozen(report):
         report.epsilon = math.pi
 
 
-def test_numbers_without_a_word_in_json_are_not_written(report):
-    with pytest.raises(ValueError, match="JSON compliant"):
-        replace(report, delta=math.nan).to_json()
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.5, math.nan), (math.nan, 1e-5), (-3.0, 1e-5), (1.5, 7.0)])
+def test_numbers_that_are_no_guarantee_cannot_be_reported(report, epsilon, delta):
+    with pytest.raises(InvalidInputError, match="Expected a guarantee"):
+        replace(report, epsilon=epsilon, delta=delta)
+
+
+def test_a_report_cannot_state_less_than_its_events_certify(report):
+    with pytest.raises(InvalidInputError, match="cannot state less"):
+        replace(report, epsilon=0.9 * report.epsilon)
 
 
 def test_a_report_of_a_later_format_says_what_to_do(report):

@@ -1,0 +1,49 @@
+"""The only room that makes a promise: what was asked, certified, reserved, released and reported.
+
+A fit is one call, :func:`run_privately`. Whoever needs more control takes the same steps one by one::
+
+    ask = Ask.checked(epsilon, delta, population, ledger, dataset_id)   # what the user wants
+    promise = Promise.made(ask, solver.plan(problem))                    # calibrated, certified now
+    with promise.reserved("what it is for") as run:                      # on the ledger's disk
+        curator = run.curate(executor)                                   # the only way to a curator
+        ...                                                              # settled, or failed, at the end
+    report = promise.report(public, notes)                               # the only way to a report
+
+A plan whose noise comes from elsewhere (a checkpoint, a peer, a consortium's text) becomes a promise only by
+:meth:`Promise.given`, which certifies it now and refuses what exceeds the ask. :class:`Journal` and
+:class:`SavedRun` let a run survive its process, :class:`RoundBook` spreads one over the rounds of a
+federation, :class:`Stream` over chunks; :func:`composed` adds up promises, :class:`BestOf` pays for a search.
+"""
+
+from sordino.runs.ask import Ask
+from sordino.runs.compose import composed
+from sordino.runs.enclosure import Enclosure
+from sordino.runs.fit import Fitted, run_privately
+from sordino.runs.journal import Journal, SavedRun, resumed
+from sordino.runs.progress import track
+from sordino.runs.promise import Promise, Run
+from sordino.runs.report import PaperClaim, PrivacyReport, ReleaseReport
+from sordino.runs.rounds import RoundBook, Turn
+from sordino.runs.search import BestOf
+from sordino.runs.stream import Stream
+
+__all__ = [
+    "Ask",
+    "BestOf",
+    "Enclosure",
+    "Fitted",
+    "Journal",
+    "PaperClaim",
+    "PrivacyReport",
+    "Promise",
+    "ReleaseReport",
+    "RoundBook",
+    "Run",
+    "SavedRun",
+    "Stream",
+    "Turn",
+    "composed",
+    "resumed",
+    "run_privately",
+    "track",
+]

@@ -1,0 +1,211 @@
+"""One promise over the rounds of a federation, on disk: what was paid, and which rounds are spent.
+
+A client's process may end between two rounds, and usually does: Flower starts a new one for each message. So
+the run and the number of rounds that were begun live in a folder. A round is written down *before* its
+first release: after a crash it counts as spent, whatever of it was released.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from sordino.errors import PlanError, PlanSpentError
+from sordino.kernel import Curator, Executor, Plan
+from sordino.runs.ask import Ask
+from sordino.runs.journal import SavedRun, resumed
+from sordino.runs.promise import Promise, Run
+from sordino.runs.report import PrivacyReport
+
+FORMAT = 2
+_CLOSED = "closed"
+
+
+class Recipe(Protocol):
+    """What the parties of a federation have agreed on."""
+
+    @property
+    def digest(self) -> str:
+        """A hash of everything that decides what is asked."""
+
+    @property
+    def rounds(self) -> int:
+        """The number of rounds that are paid for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """A round that was written down and may now be computed, once."""
+
+    report: PrivacyReport
+    attempt: int
+    _run: Run
+
+    def curate(self, executor: Executor, per_round: int) -> Curator:
+        """Open the curator at this round's place; each release is asked ``per_round`` times a round."""
+        plan = self._run.promise.plan
+        used = dict.fromkeys(plan.releases, self.attempt * per_round)
+        return self._run.curate(executor, used=used)
+
+
+class RoundBook:
+    """The rounds of one client.
+
+    Parameters
+    ----------
+    folder : a folder of this client alone. It holds one run; with a ledger it may hold one after the other,
+        because the ledger bounds them together.
+    ask : what the run may spend, and the client's own ledger.
+    recipe, plan : what was agreed on, and what it asks of this client's records in all rounds together.
+    public, notes, description : words for the report and the ledger.
+
+    **Privacy.** The whole plan is reserved before the first round. Losing the folder loses no privacy: a run
+    that is not in it is planned and reserved anew, and noise never comes from the folder.
+    """
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        ask: Ask,
+        recipe: Recipe,
+        plan: Plan,
+        *,
+        public: tuple[str, ...] = (),
+        notes: tuple[str, ...] = (),
+        description: str = "federated run",
+    ) -> None:
+        self.folder, self.ask, self.recipe, self.plan = Path(folder), ask, recipe, plan
+        self.public, self.notes, self.description = public, notes, description
+
+    @contextmanager
+    def turn(self, run: str) -> Iterator[Turn]:
+        """Write down the next round and hand it out; at the end of the last one the ledger is settled."""
+        with self._locked():
+            name = self._name()
+            if name is None or name != run:
+                self._begin(name, run)
+            attempt = self._next()
+            opened = self._opened()
+            self._append(str(attempt + 1))
+            with opened:  # resumable: an error leaves it reserved, and this round spent
+                yield Turn(opened.promise.report(self.public, self.notes), attempt, opened)
+                if attempt + 1 < self.recipe.rounds:
+                    opened.pause()
+
+    def close(self, run: str) -> None:
+        """End the run early: no more rounds, and the ledger is settled. What was reserved stays spent."""
+        if not self.folder.exists():
+            return
+        with self._locked():
+            if self._name() == run and not self._over():
+                self._append(_CLOSED)
+                self._opened().settle()
+
+    @property
+    def rounds_begun(self) -> int:
+        """How many rounds of the run in the folder are spent."""
+        lines = self._lines() if self._journal.exists() else []
+        return max((int(line) for line in lines if line.isdigit()), default=0)
+
+    def _begin(self, old: str | None, run: str) -> None:
+        if old is not None and self.ask.ledger is None:
+            raise PlanError(
+                f"The folder {self.folder.name!r} belongs to another run, and without a ledger nothing "
+                "bounds their sum. Pass a ledger, or decide for a new run with a new folder."
+            )
+        promise = Promise.made(self.ask, self.plan)
+        booked = promise.reserved(f"{self.description} {run}")
+        self._write("rounds", "")  # before the run: a run without its journal is refused
+        text = {"format": FORMAT, "run": run, **asdict(SavedRun.of(booked, self.recipe.digest))}
+        self._write("run.json", json.dumps(text))
+        booked.pause()
+
+    def _over(self) -> bool:
+        return _CLOSED in self._lines() or self.rounds_begun >= self.recipe.rounds
+
+    def _next(self) -> int:
+        if _CLOSED in self._lines():
+            raise PlanSpentError("The run was closed on this client. Start a new run.")
+        if self.rounds_begun >= self.recipe.rounds:
+            raise PlanSpentError(
+                f"This client has paid for {self.recipe.rounds} rounds and all of them are spent. For more, "
+                "agree on a recipe with more rounds and start a new run."
+            )
+        return self.rounds_begun
+
+    def _opened(self) -> Run:
+        return resumed(self.ask, self.plan, self._saved(), self.recipe.digest)
+
+    @property
+    def _journal(self) -> Path:
+        return self.folder / "rounds"
+
+    def _name(self) -> str | None:
+        if not (self.folder / "run.json").exists():
+            return None
+        return str(self._text()["run"])
+
+    def _saved(self) -> SavedRun:
+        data = self._text()
+        place = data["place"]
+        return SavedRun(
+            recipe=str(data["recipe"]),
+            multipliers={str(k): float(v) for k, v in data["multipliers"].items()},
+            digest=str(data["digest"]),
+            place=None if place is None else (str(place[0]), int(place[1])),
+            seeded=bool(data["seeded"]),
+        )
+
+    def _text(self) -> dict[str, Any]:
+        if not self._journal.exists():
+            raise PlanError("The folder has a run but no journal: nobody knows which rounds are spent.")
+        data = json.loads((self.folder / "run.json").read_text("utf-8"))
+        if data.get("format") != FORMAT:
+            raise PlanError(f"Expected a folder of format {FORMAT}. Use the version that began the run.")
+        return dict(data)
+
+    def _lines(self) -> list[str]:
+        # A line without its end was cut off by a crash, before its round released anything.
+        return self._journal.read_text("utf-8").split("\n")[:-1]
+
+    def _append(self, line: str) -> None:
+        with open(self._journal, "r+b") as file:
+            kept = file.read().rpartition(b"\n")
+            file.truncate(len(kept[0] + kept[1]))
+            file.seek(0, os.SEEK_END)
+            file.write(f"{line}\n".encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _write(self, name: str, text: str) -> None:
+        """Replace a file as a whole, readable by its owner alone, on disk when this returns."""
+        draft = self.folder / f"{name}.new"
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, self.folder / name)
+        here = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(here)
+        finally:
+            os.close(here)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with open(self.folder / "lock", "a+b") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise PlanError(
+                    f"Another process is at work in the folder {self.folder.name!r}. Wait for it."
+                ) from None
+            yield
