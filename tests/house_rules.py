@@ -215,6 +215,25 @@ def _defined(node: ast.AST) -> Iterator[str]:
         yield from (str(a.value) for a in node.args if isinstance(a, ast.Constant))
 
 
+NOISES = frozenset(["normal", "laplace", "gumbel", "gamma", "rounded_gaussian"])
+
+
+def noise_uses(source: str) -> list[Finding]:
+    """Return (line, what) of each draw of noise, and of each mechanism used outside a method `answer`."""
+    tree = ast.parse(source)
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef
+    answers = [n for n in ast.walk(tree) if isinstance(n, kinds) and n.name == "answer"]
+    allowed = {id(node) for answer in answers for node in ast.walk(answer)}
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            name, receiver = node.func.attr, ast.unparse(node.func.value).rpartition(".")[2]
+            drawn = name in NOISES and receiver in {"noise", "_noise"}
+            if drawn or (name in PARTS and id(node) not in allowed):
+                found.append((node.lineno, f"{receiver}.{name}()"))
+    return sorted(found)
+
+
 def long_functions(source: str, most: int) -> list[Finding]:
     """Return (line, name) of each function of more than `most` lines."""
     kinds = ast.FunctionDef | ast.AsyncFunctionDef

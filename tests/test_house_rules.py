@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.house_rules import foreign_imports, long_functions, mechanism_parts, random_draws
+from tests.house_rules import foreign_imports, long_functions, mechanism_parts, noise_uses, random_draws
 
 import sordino.kernel as kernel
 
@@ -155,6 +155,31 @@ def test_a_planted_mechanism_or_sampling_is_found(offender):
 )
 def test_an_innocent_use_is_not_taken_for_a_mechanism(innocent):
     assert mechanism_parts(innocent) == []
+
+
+def test_noise_is_added_by_the_kernel_the_executors_and_the_papers_only():
+    rooms = {"kernel", "papers", "execute"}
+    elsewhere = [path for path in MODULES if path.relative_to(PACKAGE).parts[0] not in rooms]
+    found = _findings(noise_uses, elsewhere)
+    assert not found, "noise that no executor adds:\n" + _complain(found)
+
+
+@pytest.mark.parametrize(
+    "offender",
+    [
+        "def local(w, noise):\n    return w + noise.normal(3)",
+        "def local(self, w):\n    return w + self._noise.laplace(3)",
+        "def local(w, noise):\n    return Gaussian(2.0).privatise(w, 1.0, noise)",
+        "class A:\n    def answer(self): ...\n    def other(self, m):\n        return m.privatise(1, 2, 3)",
+    ],
+)
+def test_planted_noise_is_found(offender):
+    assert noise_uses(offender)
+
+
+def test_an_executor_may_use_a_mechanism_and_anybody_public_randomness():
+    assert noise_uses("class E:\n    def answer(self, m):\n        return m.privatise(1, 2, 3)") == []
+    assert noise_uses("def design(public):\n    return public.normal(size=3)") == []
 
 
 def test_all_parts_of_papers_are_marked_as_printed():

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from mutations import Mutant, mutants
 from nursery import Nursery, changeable, time_limit, wait_for
 
-ROOMS = ("src/sordino/kernel", "src/sordino/accounting")
+ROOMS = ("src/sordino/kernel", "src/sordino/accounting", "src/sordino/papers/formulas.py")
 HEAVY = ("numpy", "scipy.stats", "scipy.sparse", "numba", "dp_accounting", "sklearn", "hypothesis")
 ENTRY = ("file", "where", "code", "change")
 IGNORED = shutil.ignore_patterns("__pycache__", ".git", ".venv")
@@ -79,7 +79,8 @@ def _read(path: Path) -> dict:
 
 
 def _modules(root: Path) -> list[str]:
-    files = [path for room in ROOMS for path in sorted((root / room).rglob("*.py"))]
+    rooms = [root / room for room in ROOMS]
+    files = [path for room in rooms for path in ([room] if room.is_file() else sorted(room.rglob("*.py")))]
     return [path.relative_to(root).as_posix() for path in files]
 
 

@@ -234,3 +234,15 @@ def test_a_batch_divided_by_its_realised_size_is_caught():
         return Curator(Realised(executor.matrix), plan, noise)
 
     assert mean_moves(twin) > 1.5 * 2.7 / 2
+
+
+@dataclass(frozen=True)
+class Unreviewed(Gaussian):
+    """A mechanism that the kernel does not know."""
+
+
+def test_a_plan_that_is_not_proven_here_is_opened_for_those_who_say_its_name():
+    plan = Plan({"total": Release(Total(), Unreviewed(3.0))}, "add-remove", len(RECORDS))
+    with pytest.raises(PlanError, match=r"printed=\('unreviewed: .*Unreviewed',\)"):
+        curator_of(plan)
+    assert curator_of(plan, printed=plan.printed).plan is plan  # and a refusal does not spend it

@@ -5,10 +5,11 @@ import math
 import pytest
 from dp_accounting import dp_event as dp
 
-from sordino.errors import InvalidInputError
+from sordino.errors import InvalidInputError, PlanError
 from sordino.kernel import Relation
 from sordino.kernel.events import (
     PureDpEvent,
+    check_event,
     composed,
     fixed_size_event,
     gaussian_event,
@@ -58,3 +59,61 @@ def test_a_pure_event_is_frozen_and_compared_by_value():
     assert PureDpEvent(0.5) == PureDpEvent(0.5) != PureDpEvent(0.6)
     with pytest.raises(AttributeError):
         PureDpEvent(0.5).epsilon = 0.1
+
+
+INNER = dp.GaussianDpEvent(2.0)
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        dp.NoOpDpEvent(),
+        PureDpEvent(0.0),
+        dp.ZCDpEvent(0.0, 0.0),
+        dp.ComposedDpEvent([]),
+        dp.ComposedDpEvent([INNER, dp.NoOpDpEvent()]),
+        dp.SelfComposedDpEvent(dp.NoOpDpEvent(), 3),
+        dp.SelfComposedDpEvent(INNER, 0),
+        dp.PoissonSampledDpEvent(0.0, INNER),
+        dp.SampledWithoutReplacementDpEvent(9, 0, INNER),
+    ],
+)
+def test_an_event_that_costs_nothing_is_refused(event):
+    with pytest.raises(PlanError, match="nothing is released for free"):
+        check_event(event)
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -1.0, -1e-300])
+@pytest.mark.parametrize(
+    "make",
+    [
+        dp.GaussianDpEvent,
+        PureDpEvent,
+        lambda x: dp.ZCDpEvent(0.3, x),
+        lambda x: dp.PoissonSampledDpEvent(x, INNER),
+        lambda x: dp.ComposedDpEvent([INNER, dp.LaplaceDpEvent(x)]),
+        lambda x: dp.MixtureOfGaussiansDpEvent(2.0, [0.1, x], [0.5, 0.5]),
+    ],
+)
+def test_an_event_whose_numbers_mean_nothing_is_refused(make, wrong):
+    with pytest.raises(PlanError, match="finite numbers >= 0"):
+        check_event(make(wrong))
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        dp.NonPrivateDpEvent(),
+        PureDpEvent(1e-9),
+        PureDpEvent(1.0),
+        dp.ZCDpEvent(0.0, 1.0),
+        dp.ZCDpEvent(1.0, 0.0),
+        dp.LaplaceDpEvent(0.5),
+        dp.SelfComposedDpEvent(INNER, 1),
+        dp.PoissonSampledDpEvent(1.0, INNER),
+        dp.ComposedDpEvent([INNER, dp.SelfComposedDpEvent(INNER, 2)]),
+        dp.MixtureOfGaussiansDpEvent(2.0, [0.0, 0.1], [0.0, 1.0]),
+    ],
+)
+def test_an_event_with_a_price_comes_back_as_it_is(event):
+    assert check_event(event) is event

@@ -175,3 +175,36 @@ def test_a_sampling_without_a_proof_is_refused_when_the_plan_is_made(release, re
 def test_a_batch_larger_than_the_public_population_is_refused_when_the_plan_is_made():
     with pytest.raises(InvalidInputError, match="<= the 40 records"):
         Plan({"bad": Release(Total(), Gaussian(), FixedSize(41))}, RO, 40)
+
+
+@dataclass(frozen=True)
+class FreeAt(Gaussian):
+    """Says that it costs nothing, at one multiplier only."""
+
+    free: float = 3.0
+
+    def event(self, relation):
+        return dp.NoOpDpEvent() if self.multiplier == self.free else super().event(relation)
+
+
+@dataclass(frozen=True)
+class FreeSampling(Full):
+    """Forgets what it amplifies."""
+
+    def amplify(self, event, times, relation, population):
+        return dp.NoOpDpEvent()
+
+
+def test_a_release_that_is_free_is_found_while_planning_after_sampling_and_once_calibrated():
+    for release in (Release(Total(), FreeAt(3.0, free=1.0)), Release(Total(), Gaussian(), FreeSampling())):
+        with pytest.raises(PlanError, match="for free"):
+            Plan({"sound": Release(Total(), Gaussian()), "free": release}, "add-remove", 30)
+    plan = Plan({"free": Release(Total(), FreeAt(3.0))}, "add-remove", 30)
+    with pytest.raises(PlanError, match="for free"):
+        plan.event()
+
+
+def test_a_plan_names_each_part_that_is_not_proven_once():
+    odd, mark = Release(Total(), FreeAt(3.0)), "unreviewed: tests.kernel.test_release.FreeAt"
+    plan = Plan({"sound": Release(Total(), Gaussian(3.0)), "one": odd, "two": odd}, "add-remove", 30)
+    assert plan.printed == (mark,)
