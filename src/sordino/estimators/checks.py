@@ -2,37 +2,49 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from collections.abc import Mapping
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.multiclass import type_of_target
+from sklearn.utils.validation import validate_data
 
-from sordino.errors import InvalidInputError, InvalidTypeError
+from sordino.errors import InvalidInputError
+from sordino.estimators.refusals import CAUGHT, refusing
 
 
 def check_data(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, **kwargs: Any) -> Any:
     """Validate X (and y) as scikit-learn does, without a value of the data in any message."""
-    try:
-        return validate_data(
-            estimator,
-            X,
-            y,
-            reset=reset,
-            accept_sparse="csr",
-            dtype=[np.float64, np.float32],
-            **kwargs,
-        )
-    except (ValueError, TypeError) as error:
-        text = str(error)
-        if "convert" in text or "invalid literal" in text or "argument must be" in text:
-            raise InvalidTypeError(
-                "Expected a numeric matrix X and numeric targets, got entries that are not numbers: "
-                "argument must be a string or a number. Encode them with a public vocabulary first."
-            ) from None
-        raise InvalidInputError(text) from None
+    numeric = bool(kwargs.get("y_numeric"))
+
+    def validated() -> Any:
+        with np.errstate(all="ignore"):  # a cast that overflows would warn on one data set only
+            out = validate_data(
+                estimator,
+                X,
+                y,
+                reset=reset,
+                accept_sparse="csr",
+                dtype=[np.float64, np.float32],
+                **kwargs,
+            )
+            return (out[0], _real(out[1])) if numeric else out
+
+    least = int(kwargs.get("ensure_min_samples", 1))
+    return refusing(validated, X, None if isinstance(y, str) else y, estimator, least)
+
+
+def _real(y: np.ndarray) -> np.ndarray:
+    """Return targets as doubles; texts and complex numbers are refused by the caller."""
+    if np.iscomplexobj(y):
+        raise ValueError("complex data")
+    out = y.astype(np.float64)
+    if not np.isfinite(out).all():
+        raise ValueError("y contains infinity")
+    return out
 
 
 def remember(estimator: Any, parameters: Mapping[str, Any]) -> None:
@@ -42,11 +54,19 @@ def remember(estimator: Any, parameters: Mapping[str, Any]) -> None:
             setattr(estimator, name, value)
 
 
+def as_float(value: Any) -> float:
+    """Return a real number as a double; whole numbers beyond the largest double are infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf if value > 0 else -np.inf
+
+
 def check_positive(name: str, value: Any, remedy: str) -> float:
     """Return ``value`` as a positive finite float."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InvalidInputError(f"Expected {name} > 0, got {type(value).__name__}. {remedy}")
-    number = float(value)
+    number = as_float(value)
     if not 0 < number < np.inf:
         raise InvalidInputError(f"Expected {name} > 0, got {number:g}. {remedy}")
     return number
@@ -76,15 +96,16 @@ def check_mapping(name: str, value: Any) -> dict[str, Any]:
 
 def encode_labels(y: Any, classes: Any) -> tuple[np.ndarray, np.ndarray, str]:
     """Return class numbers, the classes, and the statement about them for the report."""
-    try:
-        check_classification_targets(y)
-    except ValueError as error:
-        raise InvalidInputError(str(error)) from None
+    kind = refusing(lambda: _kind_of_labels(y), None, y)
+    if kind not in ("binary", "multiclass"):
+        raise InvalidInputError(
+            f"Unknown label type: {kind}. Expected one class label per row; use a regressor for numbers."
+        )
     if classes is None:
-        known, codes = np.unique(y, return_inverse=True)
+        known, codes = refusing(lambda: np.unique(y, return_inverse=True), None, y)
         said = "class labels: those seen in y, assumed public (pass classes= to declare them)"
     else:
-        known, codes = _codes_of(y, np.unique(np.asarray(classes)))
+        known, codes = _codes_of(y, _declared(classes))
         said = "class labels: declared"
     if known.size < 2:
         raise InvalidInputError(
@@ -94,10 +115,29 @@ def encode_labels(y: Any, classes: Any) -> tuple[np.ndarray, np.ndarray, str]:
     return codes, known, said
 
 
+def _kind_of_labels(y: Any) -> str:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it counts the labels seen, and says so where they are many
+        return str(type_of_target(y))
+
+
+def _declared(classes: Any) -> np.ndarray:
+    try:
+        known = np.unique(np.asarray(classes))
+    except (TypeError, ValueError):
+        known = np.empty(0)
+    if known.size < 2 or known.dtype.kind not in "biufUSO":
+        raise InvalidInputError("Expected classes as a list of 2 or more labels of one kind, got others.")
+    return known
+
+
 def _codes_of(y: Any, known: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    codes = np.searchsorted(known, y)
-    codes = np.minimum(codes, known.size - 1)
-    if not np.array_equal(known[codes], y):
+    try:
+        codes = np.minimum(np.searchsorted(known, y), known.size - 1)
+        among_them = np.array_equal(known[codes], y)
+    except (TypeError, ValueError):
+        among_them = False
+    if not among_them:
         raise InvalidInputError(
             f"Expected labels among the {known.size} declared classes, got others. "
             "Add them to classes= or drop those rows by a public rule."
@@ -114,7 +154,10 @@ def class_weights(declared: Any, classes: np.ndarray) -> np.ndarray | None:
             "Expected class_weight as a dict of declared constants. 'balanced' would be computed from "
             "the data: declare the class shares you believe in."
         )
-    weights = np.array([float(declared.get(label, 1.0)) for label in classes.tolist()])
+    named = {label: declared.get(label, 1.0) for label in classes.tolist()}
+    if not all(isinstance(w, Real) and not isinstance(w, bool) for w in named.values()):
+        raise InvalidInputError("Expected every class_weight to be a positive number.")
+    weights = np.array([as_float(w) for w in named.values()])
     if not np.all((weights > 0) & np.isfinite(weights)):
         raise InvalidInputError("Expected every class_weight to be a positive number.")
     return weights / weights.max()  # a weight above one would only be clipped away again
@@ -122,10 +165,15 @@ def class_weights(declared: Any, classes: np.ndarray) -> np.ndarray | None:
 
 def record_weights(declared: Any, X: Any, bound: float) -> np.ndarray:
     """Return each record's weight as a share of the declared bound, at which it is clipped."""
-    try:
-        weights = _check_sample_weight(declared, X, dtype=np.float64, ensure_non_negative=True)
-    except (ValueError, TypeError):
+    weights = np.empty(0)
+    with contextlib.suppress(*CAUGHT):
+        weights = _real(np.asarray(declared))
+    rows = X.shape[0]
+    if weights.ndim == 0:
+        weights = np.full(rows, weights)
+    # Weights that are all zero are fine: refusing them would tell that no record has another.
+    if weights.shape != (rows,) or np.any(weights < 0):
         raise InvalidInputError(
-            f"Expected sample_weight as one finite number >= 0 for each of the {X.shape[0]} rows."
-        ) from None
+            f"Expected sample_weight as one finite number >= 0 for each of the {rows} rows."
+        )
     return np.minimum(weights / bound, 1.0)

@@ -8,13 +8,14 @@ import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 
+from sordino.estimators.base import Scored
 from sordino.estimators.checks import check_data, check_positive, encode_labels
 from sordino.estimators.heavy_base import HeavyTailedModel
 from sordino.estimators.statistics import among
 from sordino.problems.losses import LOSSES, Huber, Loss
 
 
-class HeavyTailedRegressor(RegressorMixin, HeavyTailedModel):
+class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
     r"""Linear regression on features and targets without bounds, under differential privacy.
 
     Projected gradient descent on ``mean_i loss(x_i . w + b - y_i) + ridge ||w||^2 / 2`` with a robust private
@@ -127,7 +128,7 @@ class HeavyTailedRegressor(RegressorMixin, HeavyTailedModel):
         loss: Loss = LOSSES["squared"]
         if self.loss == "huber":
             loss = Huber(check_positive("huber_threshold", self.huber_threshold, "Pass a public number."))
-        w = self._fit(X, y.astype(float), loss, 1, ())
+        w = self._fit(X, y, loss, 1, ())
         self.coef_ = w[: X.shape[1]].copy()
         self.intercept_ = float(w[-1]) if self.fit_intercept else 0.0
         return self
@@ -137,7 +138,7 @@ class HeavyTailedRegressor(RegressorMixin, HeavyTailedModel):
         return self._decision(X)[:, 0]
 
 
-class HeavyTailedClassifier(ClassifierMixin, HeavyTailedModel):
+class HeavyTailedClassifier(Scored, ClassifierMixin, HeavyTailedModel):
     r"""Logistic regression on features without bounds, under differential privacy.
 
     Several classes by softmax. ``classes`` are the class labels; None takes those seen, which the report

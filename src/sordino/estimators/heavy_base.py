@@ -6,10 +6,10 @@ import math
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.errors import InvalidInputError
+from sordino.estimators.base import PrivateEstimator
 from sordino.estimators.checks import check_count, check_data, check_positive
 from sordino.estimators.statistics import among, moment_bound_of, moment_order_of
 from sordino.execute import LocalExecutor
@@ -29,7 +29,7 @@ _ALLOWED = {
 _DEFAULT_STEPS, _SPLIT_STEPS = 50, 10
 
 
-class HeavyTailedModel(BaseEstimator):
+class HeavyTailedModel(PrivateEstimator):
     """What the two models share: no bound on the data, only a moment."""
 
     def __init__(

@@ -8,10 +8,11 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import expit, softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.errors import InvalidInputError
+from sordino.estimators.base import PrivateEstimator, Scored
 from sordino.estimators.bounds import declared_bound, said_of_bound
 from sordino.estimators.checks import (
     check_count,
@@ -35,7 +36,7 @@ _SAMPLINGS = ("poisson", "fixed")
 _NOISES = ("sound", "paper")
 
 
-class LinearModel(BaseEstimator):
+class LinearModel(PrivateEstimator):
     """Public facts in, a paid-for model out; subclasses say what they penalise and how sparse they are.
 
     ``person_solvers`` can protect persons with many rows, ``weighted_solvers`` know declared weights;
@@ -177,7 +178,7 @@ class LinearModel(BaseEstimator):
         return float(value)
 
 
-class LinearClassifier(ClassifierMixin, LinearModel):
+class LinearClassifier(Scored, ClassifierMixin, LinearModel):
     """Two classes by the logistic loss, more by softmax."""
 
     def __sklearn_tags__(self) -> Any:
@@ -230,7 +231,7 @@ class LinearClassifier(ClassifierMixin, LinearModel):
         return self.classes_[best]
 
 
-class LinearRegressor(RegressorMixin, LinearModel):
+class LinearRegressor(Scored, RegressorMixin, LinearModel):
     """Least squares with targets clipped to a public bound."""
 
     def __sklearn_tags__(self) -> Any:
@@ -242,7 +243,7 @@ class LinearRegressor(RegressorMixin, LinearModel):
         """Fit the model; the budget is spent here. ``sample_weight`` and ``groups`` as for the classifier."""
         X, y = check_data(self, X, y, y_numeric=True)
         bound = self._target_bound()
-        targets = np.clip(y.astype(float), -bound, bound)
+        targets = np.clip(y, -bound, bound)
         rows = self._weights(sample_weight, X)
         said = said_of_bound("target_bound", bound, self.target_bound, "targets are clipped to it")
         public = (said, *self._said_of(sample_weight))

@@ -6,14 +6,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 from scipy import sparse
-from sklearn.base import BaseEstimator
 
 from sordino.errors import InvalidTypeError
+from sordino.estimators.base import PrivateEstimator
 from sordino.estimators.checks import check_data
 from sordino.estimators.statistics import mean
 
 
-class TruncatedMean(BaseEstimator):
+class TruncatedMean(PrivateEstimator):
     r"""The mean of truncated rows with Gaussian noise (Algorithm 1 of the paper, DPODME, for any dimension).
 
     Parameters

@@ -7,15 +7,17 @@ from typing import Any
 
 import numpy as np
 from scipy.sparse import issparse
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from sordino.errors import InvalidInputError
+from sordino.estimators.base import PrivateEstimator
 from sordino.estimators.bounds import declared_bound
 from sordino.estimators.checks import check_count, check_data
 from sordino.estimators.pca_checks import axes_to_follow, checked_options, public_facts
 from sordino.estimators.pca_stream import PcaStream
+from sordino.estimators.refusals import refusing
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
 from sordino.papers.pca import published
@@ -26,7 +28,7 @@ from sordino.solvers.pca import Principal, choose_count, make_pca_solver
 _NOISES = ("sound", "paper")
 
 
-class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
     r"""Principal components under differential privacy.
 
     The axes of largest variance of ``clip_R(x) - m``, R = ``data_norm``, m the released mean. A tenth of
@@ -196,7 +198,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         axes = self.components_
         if self.whiten:
             axes = axes * np.sqrt(self.explained_variance_)[:, None]
-        return np.asarray(X) @ axes + self.mean_
+        rows = refusing(lambda: check_array(X, dtype=[np.float64, np.float32]), X)
+        if rows.shape[1] != len(axes):
+            raise InvalidInputError(f"Expected {len(axes)} coordinates per row, got {rows.shape[1]}.")
+        return rows @ axes + self.mean_
 
     def get_covariance(self) -> np.ndarray:
         """Return the private covariance of the probabilistic model: the axes plus an even remainder."""

@@ -11,6 +11,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from sordino.estimators.base import PrivateEstimator
 from sordino.estimators.checks import check_data, check_positive
 from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, Full, Gaussian, Plan, Relation, Release
@@ -66,7 +67,7 @@ class _Moments:
         yield curator.release("moments")
 
 
-class _Scaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
     """What the scalers share: one paid release, then a public affine map."""
 
     _square = True

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import MetaEstimatorMixin, clone, is_classifier
 from sklearn.model_selection import ParameterGrid
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.errors import InvalidInputError
+from sordino.estimators.base import PrivateEstimator
 from sordino.estimators.checks import check_data, check_positive
 from sordino.kernel import Relation, public_generator
 from sordino.runs import Ask, BestOf
@@ -24,7 +25,7 @@ def _has(name: str) -> Any:
     return lambda self: hasattr(self.estimator, name)
 
 
-class PrivateSearchCV(MetaEstimatorMixin, BaseEstimator):
+class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
     r"""Choose parameters privately: the best of a random number of random candidates.
 
     Each trial draws a candidate, fits it on the training part and scores it, with noise, on the

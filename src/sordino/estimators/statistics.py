@@ -9,6 +9,7 @@ import numpy as np
 
 from sordino.errors import InvalidInputError
 from sordino.estimators.checks import check_count, check_positive
+from sordino.estimators.refusals import refusing
 from sordino.estimators.results import PrivateArray, PrivateFloat
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
@@ -239,10 +240,7 @@ def _sample(data: np.ndarray, relation: str, secure: bool) -> Sample:
 
 def _numbers(x: Any, least: int = 1) -> tuple[np.ndarray, bool]:
     """Return the rows as doubles, and whether they were plain numbers."""
-    try:
-        data = np.asarray(x, dtype=float)
-    except (TypeError, ValueError):
-        raise InvalidInputError("Expected an array of numbers, got something else.") from None
+    data = refusing(lambda: _doubles(x), x)
     if data.ndim not in (1, 2) or data.shape[0] < least or data.size == 0:
         raise InvalidInputError(
             f"Expected {least} or more numbers or rows of numbers, got shape {data.shape}."
@@ -252,6 +250,17 @@ def _numbers(x: Any, least: int = 1) -> tuple[np.ndarray, bool]:
             "Expected finite numbers, got NaN or inf. Drop or replace them by a public rule."
         )
     return (data[:, None], True) if data.ndim == 1 else (data, False)
+
+
+def _doubles(x: Any) -> np.ndarray:
+    """Return real numbers as doubles; the caller refuses what raises."""
+    raw = np.asarray(x)
+    if raw.dtype.kind == "c":
+        raise ValueError("complex data")
+    if raw.dtype.kind in "SUMmV":
+        raise TypeError("could not convert")
+    with np.errstate(all="ignore"):
+        return raw.astype(float)
 
 
 def moment_order_of(value: Any) -> float:
@@ -305,7 +314,13 @@ def _center(center: Any, shape: tuple[int, ...], learns: bool) -> np.ndarray | N
     if isinstance(center, str):
         among("center", center, ("auto",))
         return None if learns else np.zeros(shape)
-    return np.broadcast_to(np.asarray(center, dtype=float), shape)
+    try:
+        value = np.broadcast_to(np.asarray(center, dtype=float), shape)
+    except (TypeError, ValueError, OverflowError):
+        value = np.full(shape, np.nan)
+    if not np.isfinite(value).all():
+        raise InvalidInputError(f"Expected center as 'auto' or finite numbers of shape {shape}, got others.")
+    return value
 
 
 def _blocks(estimator: str, shape: tuple[int, ...], xi: float) -> int:
