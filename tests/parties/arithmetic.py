@@ -20,6 +20,9 @@ class Clear:
     async def reveal(self, secret):
         return secret
 
+    async def coin(self, mine):
+        return mine
+
 
 class Exhaustive:
     """Three parties over a small field; arrays are (party, choice), one choice for each way the coins fall.

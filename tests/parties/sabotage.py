@@ -5,7 +5,7 @@ import signal
 
 import numpy as np
 
-from sordino.execute.parties import links, mpyc_engine
+from sordino.execute.parties import NoiseShare, links, mpyc_engine
 from sordino.parties import transcript
 
 STAGES = ("plan", "session", "reserved", "release", "finished")
@@ -84,3 +84,50 @@ def wrong_share():
         return await reveal(self, (secret + np.array(1, dtype=object)) % self.modulus)
 
     mpyc_engine._Shamir.reveal = lying
+
+
+def no_signs():
+    """Share zeros as the row of signs: the product of everybody's is zero, and so is the coarse noise."""
+    draw = NoiseShare.draw
+
+    def lying(self, *args):
+        values, drawn = draw(self, *args)
+        drawn.signs[-1] = 0
+        return values, drawn
+
+    NoiseShare.draw = lying
+
+
+def bent_products():
+    """Add 1 to what is reshared: a sign becomes 0 or 2, and half of the coordinates have no coarse noise."""
+    reduce = mpyc_engine._Shamir.reduce
+
+    async def lying(self, product):
+        return await reduce(self, (product + np.array(1, dtype=object)) % self.modulus)
+
+    mpyc_engine._Shamir.reduce = lying
+
+
+def late_coin():
+    """Promise one coin and show another."""
+    mpyc_engine._sealed = lambda coin, index: bytes(32)
+
+
+def crooked_sharing():
+    """Deal shares that lie on no polynomial of the right degree."""
+    from mpyc import thresha
+
+    split = thresha.np_random_split
+
+    def crooked(field, s, t, m):
+        shares = split(field, s, t, m)
+        shares[0] = (shares[0] + np.array(1, dtype=object)) % field.modulus
+        return shares
+
+    thresha.np_random_split = crooked
+
+
+def short_shares():
+    """Send one share where there should be many: it would be spread over all of them."""
+    dumps = mpyc_engine._Wire.dumps
+    mpyc_engine._Wire.dumps = lambda self, values: dumps(self, values[:1])

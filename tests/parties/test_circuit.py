@@ -7,10 +7,21 @@ import numpy as np
 import pytest
 from tests.parties.arithmetic import Clear, Exhaustive, all_choices
 
+from sordino.execute.parties import PartyError
 from sordino.execute.parties.circuit import coarse_noise, joint_signs, noised_sum, one_hot
+from sordino.execute.parties.engine import Draw
 from sordino.execute.parties.law import CoarseLaw
+from sordino.execute.parties.proof import Wires, field_elements
 
 LAWS = [CoarseLaw(), CoarseLaw(variance=3, fine=2, digits=3, largest=9), CoarseLaw.against(3)]
+
+
+def _keyed(engine):
+    return asyncio.run(Wires.keyed(engine, b"secret", b"coin"))
+
+
+def _wire(wires, plain):
+    return np.stack([plain, plain * wires.random[0]]) % wires.modulus
 
 
 def _signs_of(uniforms, signs, law):
@@ -29,7 +40,9 @@ def test_the_circuit_walks_the_table(law):
     uniforms = np.concatenate([uniforms, np.array(near, np.uint64)])
     signs = 1 - 2 * public.integers(0, 2, uniforms.size)
     clear = Clear()
-    found = asyncio.run(coarse_noise(clear, _signs_of(uniforms, signs, law) % clear.modulus, law))
+    wires = _keyed(clear)
+    found, tag = asyncio.run(coarse_noise(wires, _wire(wires, _signs_of(uniforms, signs, law)), law))
+    assert np.array_equal(tag, found * wires.random[0] % clear.modulus)
     expected = signs * law.magnitude(uniforms)
     assert np.array_equal(np.where(found > clear.modulus // 2, found - clear.modulus, found), expected)
 
@@ -37,22 +50,78 @@ def test_the_circuit_walks_the_table(law):
 def test_one_hot_marks_exactly_the_digit():
     digits = np.arange(16)
     bits = np.array([[(d >> s) & 1 for d in digits] for s in (3, 2, 1, 0)], dtype=object)
-    found = asyncio.run(one_hot(Clear(), bits))
+    wires = _keyed(Clear())
+    found, tag = asyncio.run(one_hot(wires, _wire(wires, bits)))
     assert np.array_equal(found[:, 0, :], np.eye(16, dtype=object))
+    assert np.array_equal(tag[:, 0, :], np.eye(16, dtype=object) * wires.random[0])
+
+
+class Three(Clear):
+    """The other two share what they like, and the last one may bend a product."""
+
+    def __init__(self, values, signs, bent=None):
+        super().__init__()
+        self.all, self.bent, self.products = {1: values, 2: signs}, bent, 0
+
+    async def share(self, mine):
+        chosen = [mine] * 3 if np.size(mine) == 4 else self.all[np.ndim(mine)]
+        return [np.asarray(x, dtype=object) % self.modulus for x in chosen]
+
+    async def reduce(self, product):
+        self.products += 1
+        if self.products == self.bent:
+            product = product.copy()
+            product.reshape(-1)[-1] += 1
+        return product % self.modulus
+
+
+def _draw(law, signs):
+    return Draw(61, 7, signs, law, b"secret", b"coin")
+
+
+def _shared(law, width=5):
+    public = np.random.default_rng(8)
+    signs = [1 - 2 * public.integers(0, 2, (law.bits + 1, width)) for _ in range(3)]
+    return [public.integers(-1000, 1000, width) for _ in range(3)], signs
+
+
+SMALL = CoarseLaw(digits=2, largest=14)
+
+
+@pytest.mark.parametrize("wrong", [0, 2, -3, (2**61 - 2) // 2])
+@pytest.mark.parametrize("rows", [slice(None), slice(3, 4), slice(-1, None)])
+def test_a_member_that_shares_something_else_than_signs_is_refused(wrong, rows):
+    values, signs = _shared(SMALL)
+    signs[2][rows, 1:2] = wrong
+    with pytest.raises(PartyError, match="Sign check"):
+        asyncio.run(noised_sum(Three(values, signs), values[0], _draw(SMALL, signs[0])))
+
+
+def test_a_bent_product_anywhere_is_refused():
+    values, signs = _shared(SMALL)
+    honest = Three(values, signs)
+    asyncio.run(noised_sum(honest, values[0], _draw(SMALL, signs[0])))
+    assert honest.products >= 9
+    for number in range(1, honest.products + 1):
+        with pytest.raises(PartyError, match="check"):
+            asyncio.run(noised_sum(Three(values, signs, number), values[0], _draw(SMALL, signs[0])))
+
+
+@pytest.mark.parametrize("bits", [61, 89, 107, 127])
+def test_coefficients_of_the_proof_are_spread_over_the_whole_field(bits):
+    modulus = 2**bits - 1
+    found = field_elements(b"seed", 2000, modulus)
+    assert all(0 <= x < modulus for x in found)
+    assert len(set(found)) == 2000
+    assert 0.45 < sum(float(x) for x in found) / 2000 / modulus < 0.55
+    assert list(found) != list(field_elements(b"sead", 2000, modulus))
 
 
 def test_the_sum_holds_every_partys_values_and_the_noise_of_the_product_of_signs():
-    law, public = CoarseLaw(digits=2, largest=14), np.random.default_rng(8)
-    signs = [1 - 2 * public.integers(0, 2, (law.bits + 1, 5)) for _ in range(3)]
-    values = [public.integers(-1000, 1000, 5) for _ in range(3)]
-
-    class Three(Clear):
-        async def share(self, mine):
-            chosen = values if np.ndim(mine) == 1 else signs
-            return [np.asarray(x, dtype=object) % self.modulus for x in chosen]
-
-    engine = Three()
-    opened = asyncio.run(noised_sum(engine, values[0], signs[0], law, 7))
+    law = SMALL
+    values, signs = _shared(law)
+    engine = Three(values, signs)
+    opened = asyncio.run(noised_sum(engine, values[0], _draw(law, signs[0])))
     joint = np.prod(signs, axis=0)
     uniforms = [int("".join(str((1 - s) // 2) for s in column), 2) for column in joint[: law.bits].T]
     noise = 7 * joint[law.bits] * law.magnitude(uniforms)
@@ -69,7 +138,8 @@ def _joint_law(party, own, fresh):
     engine = Exhaustive(p, coins, fresh)
 
     async def protocol():
-        product = await joint_signs(engine, np.stack([sign[i] for i in range(3)]))
+        shared = await engine.share(np.stack([sign[i] for i in range(3)]))
+        product = await joint_signs(lambda a, b: engine.reduce(a * b % p), shared)
         return await engine.reveal(product)
 
     noise = asyncio.run(protocol())

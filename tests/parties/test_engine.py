@@ -9,6 +9,7 @@ import threading
 import numpy as np
 import pytest
 from scipy import stats
+from tests.parties import sabotage
 from tests.parties.helpers import NAMES, Consortium, authority, free_ports, write_credentials
 
 from sordino.errors import InvalidInputError
@@ -24,7 +25,9 @@ from sordino.parties.party_config import PartyConfig
 LATTICE = Lattice(1.0, 2.0**28.4, 2**50)
 
 
-def _member(members, index, share, values, releases, pipe):
+def _member(members, index, share, values, releases, pipe, cheat=None):
+    if cheat is not None:
+        cheat()
     engine = MpycEngine(members, index, share.threshold, None, Limits(20.0, 60.0))
     engine.connect()
     noise, opened = NoiseSource.seeded_not_private(100 + index), []
@@ -78,6 +81,42 @@ def test_five_members_of_whom_two_may_collude_add_up_negative_and_large_numbers(
 def test_a_threshold_without_an_honest_majority_is_refused(members, threshold):
     with pytest.raises(InvalidInputError):
         check_threshold(members, threshold)
+
+
+def refusals(*cheats):
+    """Return what the honest members of three say of those who run something else."""
+    share, fork = NoiseShare(Mode.INSIDE, 3, 1), multiprocessing.get_context("fork")
+    members = tuple(Member(f"p{i}", "127.0.0.1", port) for i, port in enumerate(free_ports(3)))
+    pipes = [fork.Pipe(duplex=False) for _ in range(3)]
+
+    def take_part(i):
+        try:
+            _member(members, i, share, np.zeros(4, dtype=np.int64), 1, pipes[i][1], cheats[i])
+        except PartyError as error:
+            pipes[i][1].send(str(error))
+
+    processes = [fork.Process(target=take_part, args=(i,), daemon=True) for i in range(3)]
+    for process in processes:
+        process.start()
+    said = [pipe[0].recv() for pipe in pipes]
+    for process in processes:
+        process.join(30)
+    return [s for s, cheat in zip(said, cheats) if cheat is None]
+
+
+@pytest.mark.parametrize(
+    ("cheat", "words"),
+    [
+        (sabotage.no_signs, "Sign check"),
+        (sabotage.bent_products, "Product check"),
+        (sabotage.late_coin, "Coin check: p2"),
+        (sabotage.crooked_sharing, "do not fit together"),
+        (sabotage.short_shares, "sent shares of a broken length"),
+    ],
+)
+def test_a_cheating_member_is_refused_before_anything_is_opened(cheat, words):
+    for said in refusals(None, None, cheat):
+        assert words in said, said
 
 
 @pytest.fixture

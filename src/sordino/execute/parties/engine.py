@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sordino.errors import InvalidInputError
 from sordino.execute.parties.lattice import Lattice
 from sordino.execute.parties.law import CoarseLaw, lattice_ripple
+from sordino.execute.parties.proof import SOUNDNESS
 from sordino.kernel import NoiseSource
 
 
@@ -41,13 +42,16 @@ class Mode(str, Enum):
 class Draw:
     """What a party contributes to the noise of one release beside what is in its values.
 
-    ``step`` is 0 in aggregation mode: there is no coarse part.
+    ``step`` is 0 in aggregation mode: there is no coarse part. ``secret`` makes this party's part of the key
+    of the proof and is never shown, ``coin`` its part of the public coin.
     """
 
     field_bits: int
     step: int
-    signs: Any
+    signs: Any = field(repr=False)
     law: CoarseLaw
+    secret: bytes = field(repr=False)
+    coin: bytes = field(repr=False)
 
 
 class Engine(Protocol):
@@ -62,7 +66,7 @@ class NoiseShare:
     """How m parties make the noise of a release when t of them may collude.
 
     **Privacy.** Any t parties are left with rounded Gaussian noise of the full standard deviation, but for
-    a total variation distance of :meth:`distance` per coordinate.
+    a total variation distance of :meth:`distance` per coordinate, whatever they share or send.
     """
 
     mode: Mode
@@ -87,7 +91,7 @@ class NoiseShare:
         if self.mode is Mode.AGGREGATION:
             # Each share has a std of at least 16 lattice points: see the proof.
             return self.parties * max(lattice_ripple(128.0), 2.0**-1000)
-        return self.law.distance
+        return self.law.distance + SOUNDNESS  # of the proof that nobody bent the noise, once per release
 
     def draw(
         self, values: NDArray[np.int64], lattice: Lattice, party: int, noise: NoiseSource
@@ -99,7 +103,9 @@ class NoiseShare:
         else:
             signs = None
         ready = self.with_fine_part(values, lattice, party, noise)
-        return ready, Draw(lattice.field_bits(self.parties), self.step(lattice), signs, self.law)
+        secret, coin = noise.integers(256, (2, 32)).astype(np.uint8)
+        bits = lattice.field_bits(self.parties)
+        return ready, Draw(bits, self.step(lattice), signs, self.law, secret.tobytes(), coin.tobytes())
 
     def step(self, lattice: Lattice) -> int:
         """Return the spacing of the coarse part in grid points; 0 where there is none."""

@@ -7,6 +7,7 @@ made for given members over our own links, and shares travel as fixed-width inte
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import importlib
 import ssl
 import sys
@@ -42,7 +43,8 @@ class MpycEngine:
     limits : time-outs.
     listen : the address to listen on, where it is not the public one.
 
-    **Privacy.** Semi-honest members, at most ``threshold`` of whom collude. Only noised sums are opened.
+    **Privacy.** At most ``threshold`` members collude; these may deviate as they like and are found out
+    before anything is opened (:mod:`sordino.execute.parties.proof`). Only noised sums are opened.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class MpycEngine:
         flat = values.reshape(-1).astype(object)
         arithmetic = _Shamir(self, draw.field_bits)
         if draw.step:
-            work = noised_sum(arithmetic, flat, draw.signs, draw.law, draw.step)
+            work = noised_sum(arithmetic, flat, draw)
         else:
             work = plain_sum(arithmetic, flat)
         opened = self._run(work, self.limits.message, "Release")
@@ -125,16 +127,34 @@ class _Shamir:
         self.modulus = 2**bits - 1
 
     async def share(self, mine: Any) -> list[Any]:
-        shared = await self._runtime.input(self._field.array(np.asarray(mine, dtype=object)))
-        return [array.value for (array,) in shared]
+        plain = np.asarray(mine, dtype=object)
+        self._engine._wire.count = plain.size
+        return [array.value for (array,) in await self._runtime.input(self._field.array(plain))]
 
     async def reduce(self, product: Any) -> Any:
+        self._engine._wire.count = product.size
         return (await self._runtime._reshare(self._field.array(product, check=False))).value
+
+    async def coin(self, mine: bytes) -> bytes:
+        engine = self._engine
+        # A coin is shown only by who holds all shares and all commitments: nobody can share after the toss.
+        promised = await engine._exchange(_sealed(mine, engine.index))
+        shown = await engine._exchange(mine)
+        for peer, (promise, coin) in enumerate(zip(promised, shown)):
+            if promise != _sealed(coin, peer):
+                name = engine.members[peer].name
+                raise PartyError(f"Coin check: {name} showed another coin than it had promised.", name)
+        joint = hashlib.sha256(b"".join(promised + shown)).digest()
+        for peer, echo in enumerate(await engine._exchange(joint)):
+            if echo != joint:
+                raise PartyError(f"Coin check: {engine.members[peer].name} was shown another coin.")
+        return joint
 
     async def reveal(self, secret: Any) -> Any:
         from mpyc.thresha import np_recombine
 
         wire, engine = self._engine._wire, self._engine
+        wire.count = secret.size
         received = await engine._exchange(wire.dumps(secret.reshape(-1)))
         shares = [wire.loads(_tagged(raw, peer)) for peer, raw in enumerate(received)]
         points = list(enumerate(shares, start=1))
@@ -148,10 +168,13 @@ class _Shamir:
 
 
 class _Wire:
-    """Shares on the wire: fixed-width integers below the modulus. It stands in for pickle in MPyC."""
+    """Shares on the wire: fixed-width integers below the modulus. It stands in for pickle in MPyC.
+
+    ``count`` is how many are expected: a shorter vector would be spread over a longer one.
+    """
 
     def __init__(self, mesh: Mesh) -> None:
-        self.mesh, self.bits = mesh, 61
+        self.mesh, self.bits, self.count = mesh, 61, 0
 
     @property
     def _width(self) -> int:
@@ -164,7 +187,7 @@ class _Wire:
 
     def loads(self, payload: bytes) -> Any:
         width, modulus = self._width, 2**self.bits - 1
-        if len(payload) % width:
+        if len(payload) != width * self.count:
             raise self._wrong(payload, "of a broken length")
         if width == 8:
             words = np.frombuffer(payload, dtype=np.uint64)
@@ -180,6 +203,10 @@ class _Wire:
         sender = getattr(payload, "sender", None)
         self.mesh.fail(f"{self.mesh.who(sender)} sent shares {what}.", sender)
         return self.mesh.failure or PartyError(f"Shares {what}.")
+
+
+def _sealed(coin: bytes, index: int) -> bytes:
+    return hashlib.sha256(b"sordino coin %d " % index + coin).digest()
 
 
 def _tagged(raw: bytes, sender: int) -> Any:
