@@ -1,5 +1,7 @@
 """What the server does with noise of its own, and what it does not get to see."""
 
+import copy
+
 import numpy as np
 import pytest
 from flwr.app import RecordDict
@@ -12,6 +14,7 @@ from sordino.accounting import certify
 from sordino.errors import InvalidInputError, PlanError
 from sordino.kernel import Poisson, Relation
 from sordino.ledger import BudgetPolicy, Ledger
+from sordino.parties import flower_simulation
 from sordino.parties.flower import (
     ClientLevelHardThresholding,
     HardThresholdAveraging,
@@ -20,9 +23,12 @@ from sordino.parties.flower import (
     client_level_server_app,
     secure_client_app,
     secure_server_app,
+    server_app,
     simulate,
 )
+from sordino.parties.flower_client import record_of
 from sordino.parties.flower_client_level import UpdateSum
+from sordino.parties.flower_replies import stated_size
 from sordino.solvers.project import hard_threshold
 from sordino.testing import seeded_noise_not_private
 
@@ -86,6 +92,109 @@ def test_an_update_of_another_shape_counts_as_nothing():
     assert not query.evaluate([np.ones(4), np.full(3, np.nan)], np.zeros(3)).any()
 
 
+class Meddling(InProcessGrid):
+    """A network, or clients, that answer as they like; ``meddle(message, reply)`` says with what."""
+
+    meddle = None
+
+    def send_and_receive(self, messages, *, timeout=None):
+        for message in messages:
+            yield from type(self).meddle(message, self._answer(message))
+
+
+def _bent(reply, weights):
+    content = RecordDict(dict(reply.content))
+    content["arrays"] = record_of(weights)
+    return _copied(reply, content)
+
+
+def _copied(reply, content=None, **metadata):
+    bent = copy.copy(reply)
+    bent.__dict__["_content"] = reply.content if content is None else content
+    bent.__dict__["_metadata"] = copy.copy(reply.metadata)
+    for name, value in metadata.items():
+        bent.metadata.__dict__[f"_{name}"] = value
+    return bent
+
+
+def _without_weights(reply):
+    return _copied(reply, RecordDict())
+
+
+HOSTILE = {
+    "another shape": lambda r: [_bent(r, np.ones(D + 1))],
+    "a column": lambda r: [_bent(r, np.ones((D, 1)))],
+    "one number": lambda r: [_bent(r, np.ones(1))],
+    "integers": lambda r: [_bent(r, np.ones(D, dtype=int))],
+    "complex": lambda r: [_bent(r, np.ones(D, dtype=complex))],
+    "nan": lambda r: [_bent(r, np.full(D, np.nan))],
+    "no weights": lambda r: [_without_weights(r)],
+    "twice": lambda r: [r, r],
+    "an old round": lambda r: [_copied(r, group_id="99")],
+    "a stranger": lambda r: [_copied(r, src_node_id=77)],
+    "for somebody else": lambda r: [r, _copied(r, src_node_id=77), _copied(r, src_node_id=78)][1:],
+}
+
+
+def _meddled(kind, only):
+    class Grid(Meddling):
+        @staticmethod
+        def meddle(message, reply):
+            node = message.metadata.dst_node_id
+            return (
+                HOSTILE[kind](reply) if node == only and message.metadata.message_type == "train" else [reply]
+            )
+
+    return Grid
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_an_answer_that_is_not_one_of_this_client_and_round_counts_as_nothing(kind, tmp_path, monkeypatch):
+    recipe = recipe_of(batch_size=None, rounds=1)
+    monkeypatch.setattr(flower_simulation, "InProcessGrid", _meddled(kind, only=2))
+    found = client_level(recipe, tmp_path, epsilon=INF).weights
+    updates = [local(recipe, np.zeros(D), *records(SIZES[i], i)) for i in (0, 2)]
+    expected = sum(u * min(1.0, BOUND / np.linalg.norm(u)) for u in updates) / 3
+    np.testing.assert_allclose(found, hard_threshold(expected, K), rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_averaging_stops_at_an_answer_that_does_not_fit(kind, tmp_path, monkeypatch):
+    recipe = recipe_of(batch_size=None, rounds=1)
+    monkeypatch.setattr(flower_simulation, "InProcessGrid", _meddled(kind, only=2))
+    server = server_app(HardThresholdAveraging(recipe, len(NODES)), np.zeros(D))
+    with pytest.raises(PlanError, match="2 clients answered once with finite weights of shape"):
+        simulate(server, client_app(made(recipe, tmp_path)), NODES)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"epsilon": float("nan"), "delta": 1e-5},
+        {"epsilon": -1.0, "delta": 1e-5},
+        {"epsilon": 1.0, "delta": 7.0},
+        {"delta": 1e-5},
+        {"epsilon": "none", "delta": 1e-5},
+    ],
+)
+def test_a_stated_guarantee_that_is_none_is_refused(facts):
+    with pytest.raises(PlanError, match="Node 3 states a guarantee that is none"):
+        HardThresholdAveraging(recipe_of(), 3).note(3, facts)
+
+
+def test_the_weakest_guarantee_a_client_ever_stated_counts():
+    strategy = HardThresholdAveraging(recipe_of(), 1)
+    for epsilon, delta in ((1.0, 1e-5), (3.0, 1e-6), (0.1, 1e-4)):
+        strategy.note(1, {"epsilon": epsilon, "delta": delta, "seeded": 0})
+    assert (strategy.privacy.epsilon, strategy.privacy.delta) == (3.0, 1e-4)
+
+
+@pytest.mark.parametrize("size", [0, -5, float("nan"), float("inf"), "many"])
+def test_a_stated_number_of_records_that_is_none_is_refused(size):
+    with pytest.raises(PlanError, match="number of records"):
+        stated_size({"num-examples": size}, 2)
+
+
 def test_a_client_that_fails_contributes_zero_and_the_divisor_stays(tmp_path):
     recipe = recipe_of(batch_size=None, rounds=1)
     good = made(recipe, tmp_path, INF, protection="client")
@@ -137,8 +246,6 @@ def secure(recipe, tmp_path, weighting="size", epsilon=INF):
             reply = super()._answer(message)
             seen.append(reply.content if reply.has_content() else RecordDict())
             return reply
-
-    from sordino.parties import flower_simulation
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flower_simulation, "InProcessGrid", Watching)

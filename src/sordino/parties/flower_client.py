@@ -16,6 +16,7 @@ from flwr.clientapp import ClientApp
 from sordino.errors import InvalidInputError, PlanError, SordinoError
 from sordino.parties.flower_models import LocalModel, Weights
 from sordino.parties.flower_recipe import FederatedRecipe
+from sordino.parties.flower_replies import fits
 from sordino.runs import Ask, PrivacyReport, RoundBook
 
 RECORD_LEVEL, CLIENT_LEVEL = "record", "client"
@@ -81,9 +82,10 @@ class FederatedClient:
     def round(self, run: str, weights: Weights) -> tuple[Weights, PrivacyReport]:
         """Make the local steps of the next round from the server's weights; what it releases is spent."""
         weights = np.asarray(weights)
-        if weights.shape != self.model.shape or not np.isfinite(weights).all():
+        if not fits(weights, self.model.shape):
             raise InvalidInputError(
-                f"Expected finite weights of shape {self.model.shape}, got shape {weights.shape}."
+                f"Expected finite weights of shape {self.model.shape} and a floating-point type, got shape "
+                f"{weights.shape} of {weights.dtype}."
             )
         with self.book.turn(run) as turn:
             curator = turn.curate(self.model.executor, self.recipe.local_steps)

@@ -21,6 +21,7 @@ from sordino.kernel import ClippedSum, Curator, Full, Gaussian, NoiseSource, Pla
 from sordino.parties.flower_client import CLIENT_LEVEL, record_of
 from sordino.parties.flower_models import Weights
 from sordino.parties.flower_recipe import FederatedRecipe
+from sordino.parties.flower_replies import fits, updates_of
 from sordino.parties.flower_server import FederatedResult, farewell, waited_for
 from sordino.problems.glm import check_clip
 from sordino.runs import Ask, PrivacyReport, run_privately
@@ -33,8 +34,8 @@ _SAFETY = 1.0 - 2.0**-40  # keeps the norm of a clipped update, computed in floa
 class UpdateSum(ClippedSum):
     r"""``sum_i clip_C(w_i - w)`` over clients, at the public weights ``params = w``.
 
-    **Privacy.** Sensitivity C (add-remove a client) or 2 C (replace one) in L2. A client that fails, or
-    whose update is not a finite vector of the right shape, contributes zero.
+    **Privacy.** Sensitivity C (add-remove a client) or 2 C (replace one) in L2. A client that fails, answers
+    twice, or whose answer is not a finite floating-point vector of exactly the right shape contributes zero.
     """
 
     clip: float
@@ -50,12 +51,20 @@ class UpdateSum(ClippedSum):
         """Return the sum of clipped updates."""
         total = np.zeros(np.shape(params))
         for weights in records:
-            update = np.asarray(weights, dtype=np.float64) - params if weights.shape == total.shape else total
-            with np.errstate(over="ignore", invalid="ignore"):
-                size = float(np.linalg.norm(update))
-            if np.isfinite(size):
-                total = total + update * min(1.0, self.clip * _SAFETY / size if size else 1.0)
+            total = total + self.clipped(weights, params)
         return total
+
+    def clipped(self, weights: Weights, params: Weights) -> NDArray[np.float64]:
+        """Return what one client adds, a function of its own answer alone."""
+        nothing = np.zeros(np.shape(params))
+        if not fits(weights, nothing.shape):
+            return nothing
+        with np.errstate(over="ignore", invalid="ignore"):
+            update = np.asarray(weights, dtype=np.float64) - params
+            size = float(np.linalg.norm(update))
+        if not np.isfinite(size):
+            return nothing
+        return np.asarray(update * min(1.0, self.clip * _SAFETY / size if size else 1.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,8 +96,7 @@ class FederationExecutor:
         group = str(position + 1)
         messages = [Message(content, node, MessageType.TRAIN, group_id=group) for node in nodes]
         replies = self.grid.send_and_receive(messages, timeout=self.timeout)
-        found = {m.metadata.src_node_id: m for m in replies if not m.has_error()}  # one answer per client
-        return [found[n].content.array_records["arrays"]["weights"].numpy() for n in nodes if n in found]
+        return updates_of(replies, nodes, group, np.shape(params))
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from flwr.serverapp import Grid, ServerApp
 from sordino.errors import PlanError
 from sordino.parties.flower_client import RECORD_LEVEL, FederatedClient, guarded, register_close
 from sordino.parties.flower_models import Weights
+from sordino.parties.flower_replies import fits
 from sordino.parties.flower_server import (
     Evaluate,
     FederatedPrivacy,
@@ -123,12 +124,12 @@ class _MaskedAveraging(FedAvg):
     def __init__(self, chosen: HardThresholdAveraging, start: Weights) -> None:
         super().__init__()
         self._chosen, self.weights = chosen, start
-        self._done, self._said, self._seeded = 0, {}, False  # type: ignore[var-annotated]
+        self._done = 0
 
     @property
     def privacy(self) -> FederatedPrivacy:
         """The guarantee so far."""
-        return FederatedPrivacy(dict(self._said), self._seeded)
+        return self._chosen.privacy
 
     def one_round(
         self, protocol: SecAggPlusWorkflow, grid: Grid, legacy: LegacyContext, server_round: int
@@ -152,12 +153,13 @@ class _MaskedAveraging(FedAvg):
 
     def aggregate_fit(self, server_round: int, results: list[Any], failures: list[Any]) -> tuple[Any, Any]:
         """Threshold the average, which every result carries; the workflow has removed the masks."""
-        if len(results) < self._chosen.least:
+        if len({proxy.node_id for proxy, _ in results}) < self._chosen.least:
             return None, {}
         for proxy, result in results:
-            self._said[proxy.node_id] = (float(result.metrics["epsilon"]), float(result.metrics["delta"]))
-            self._seeded |= bool(result.metrics["seeded"])
-        mean = parameters_to_ndarrays(results[0][1].parameters)[0].astype(self.weights.dtype)
-        self.weights = self._chosen.averaged([mean], np.ones(1))
+            self._chosen.note(proxy.node_id, result.metrics)
+        mean, *more = parameters_to_ndarrays(results[0][1].parameters)
+        if more or not fits(mean, self.weights.shape):
+            raise PlanError(f"Round {server_round}: expected finite weights of shape {self.weights.shape}.")
+        self.weights = self._chosen.averaged([mean.astype(self.weights.dtype)], np.ones(1))
         self._done = server_round
         return None, {}

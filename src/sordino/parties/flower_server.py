@@ -16,6 +16,7 @@ from sordino.errors import InvalidInputError, PlanError
 from sordino.parties.flower_client import RECORD_LEVEL, record_of
 from sordino.parties.flower_models import Weights
 from sordino.parties.flower_recipe import FederatedRecipe
+from sordino.parties.flower_replies import one_each, stated_privacy, stated_size, weights_of
 from sordino.solvers.project import hard_threshold
 
 Evaluate = Callable[[int, Weights], dict[str, float] | None]
@@ -90,17 +91,26 @@ class HardThresholdAveraging(Strategy):
         self.least, self.patience, self.kept = clients if least is None else least, patience, kept
         self._said: dict[int, tuple[float, float]] = {}
         self._seeded = False
+        self._asked: tuple[int, ...] = ()
+        self._shape: tuple[int, ...] = ()
 
     @property
     def privacy(self) -> FederatedPrivacy:
         """The guarantee so far."""
         return FederatedPrivacy(dict(self._said), self._seeded)
 
+    def note(self, node: int, facts: Any) -> None:
+        """Keep the weakest guarantee that a client has stated in any round."""
+        before, said = self._said.get(node, (0.0, 0.0)), stated_privacy(facts, node)
+        self._said[node] = (max(before[0], said[0]), max(before[1], said[1]))
+        self._seeded |= bool(facts.get("seeded", 1))
+
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """Send the weights to every client."""
         nodes = waited_for(grid, self.clients, self.patience)
+        self._asked, self._shape = tuple(nodes), arrays["weights"].numpy().shape
         said = ConfigRecord({"recipe": self.recipe.digest, "protection": RECORD_LEVEL})
         content = RecordDict({"arrays": arrays, "config": said})
         group = str(server_round)
@@ -110,15 +120,29 @@ class HardThresholdAveraging(Strategy):
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Average what came back, and threshold it."""
-        good = answered(replies, self.least, server_round)
-        for message in good:
-            facts = message.content.metric_records["metrics"]
-            self._said[message.metadata.src_node_id] = (float(facts["epsilon"]), float(facts["delta"]))
-            self._seeded |= bool(facts["seeded"])
-        sizes = [float(m.content.metric_records["metrics"]["num-examples"]) for m in good]
-        shares = np.array(sizes if self.weighting == "size" else [1.0] * len(good))
-        mean = self.averaged([weights_of(m) for m in good], shares / shares.sum())
-        return record_of(mean), None
+        good = self._answers(list(replies), server_round)
+        sizes = [1.0] * len(good)
+        for i, (node, (message, _)) in enumerate(good.items()):
+            facts = message.content.metric_records.get("metrics", {})
+            self.note(node, facts)
+            sizes[i] = stated_size(facts, node) if self.weighting == "size" else 1.0
+        shares = np.array(sizes) / sum(sizes)
+        return record_of(self.averaged([weights for _, weights in good.values()], shares)), None
+
+    def _answers(self, replies: list[Message], server_round: int) -> dict[int, tuple[Message, Weights]]:
+        """Return who answered with weights that fit; too few stop the run, which says who failed and why."""
+        single = one_each(replies, self._asked, str(server_round))
+        found = {node: (m, weights_of(m, self._shape)) for node, m in sorted(single.items())}
+        good = {node: (m, w) for node, (m, w) in found.items() if w is not None}
+        if len(good) < self.least:
+            bad = {m.metadata.src_node_id: m.error.reason for m in replies if m.has_error()}
+            bad |= {node: "its weights do not fit" for node in found if node not in good}
+            reasons = "; ".join(f"node {node}: {reason}" for node, reason in bad.items())
+            raise PlanError(
+                f"Round {server_round}: {len(good)} clients answered once with finite weights of shape "
+                f"{self._shape}, {self.least} are needed. {reasons or 'Time is up.'}"
+            )
+        return good
 
     def averaged(self, vectors: list[Weights], shares: Weights) -> Weights:
         """Return the thresholded average."""
@@ -188,7 +212,7 @@ def farewell(grid: Grid, clients: int, timeout: float = 60.0) -> None:
 def waited_for(grid: Grid, clients: int, patience: float) -> list[int]:
     """Return the nodes once as many are there; more of them than planned are refused."""
     deadline = time.monotonic() + patience
-    while len(nodes := sorted(grid.get_node_ids())) < clients:
+    while len(nodes := sorted(set(grid.get_node_ids()))) < clients:
         if time.monotonic() > deadline:
             raise PlanError(
                 f"Expected {clients} clients, {len(nodes)} are connected after {patience:g} s. Start the "
@@ -198,27 +222,6 @@ def waited_for(grid: Grid, clients: int, patience: float) -> list[int]:
     if len(nodes) > clients:
         raise PlanError(f"Expected {clients} clients, {len(nodes)} are connected. Plan for all of them.")
     return nodes
-
-
-def answered(replies: Iterable[Message], least: int, server_round: int) -> list[Message]:
-    """Return the answers that carry weights, or say who failed and why."""
-    replies = sorted(replies, key=lambda m: m.metadata.src_node_id)
-    good = [m for m in replies if not m.has_error()]
-    if len(good) < least:
-        bad = [f"node {m.metadata.src_node_id}: {m.error.reason}" for m in replies if m.has_error()]
-        raise PlanError(
-            f"Round {server_round}: {len(good)} clients answered, {least} are needed. "
-            f"{'; '.join(bad) or 'Time is up.'}"
-        )
-    return good
-
-
-def weights_of(message: Message) -> Weights:
-    """Return the weights of an answer; what is not a finite number does not reach the model."""
-    weights = message.content.array_records["arrays"]["weights"].numpy()
-    if not np.isfinite(weights).all():
-        raise PlanError(f"Node {message.metadata.src_node_id} sent weights that are not finite.")
-    return weights
 
 
 def _evaluated(evaluate: Evaluate) -> Callable[[int, ArrayRecord], MetricRecord | None]:

@@ -17,6 +17,7 @@ from sordino.nn.updates import HardThreshold
 from sordino.parties.flower_models import Weights
 from sordino.parties.flower_recipe import FederatedRecipe
 
+_LARGEST = float(np.finfo(np.float32).max)
 _CHUNK_FOR = 256  # records: how many gradients are held at once is a matter of memory alone
 
 
@@ -67,7 +68,8 @@ class TorchModel:
 
     def steps(self, curator: Curator, weights: Weights, recipe: FederatedRecipe, step_size: float) -> Weights:
         """Make the local steps of one round."""
-        w = torch.from_numpy(np.array(weights, dtype=np.float32)).to(self.network.device)
+        single = np.clip(weights, -_LARGEST, _LARGEST).astype(np.float32)  # finite in single precision too
+        w = torch.from_numpy(single).to(self.network.device)
         keep = None if recipe.sparsity is None else HardThreshold(recipe.sparsity)
         for _ in range(recipe.local_steps):
             w = w - step_size * curator.release("gradient", w)
