@@ -1,10 +1,12 @@
 """Prepare three hospitals on one machine: certificates, records, budgets, settings and a plan.
 
     python examples/three_hospitals/prepare.py hospitals
-    sordino party --config hospitals/north/party.toml    # one terminal each: north, south, west
+    sordino party approve --config hospitals/north/party.toml hospitals/plan.json    # each of the three
+    sordino party serve --config hospitals/north/party.toml    # one terminal each: north, south, west
     sordino consortium run --plan hospitals/plan.json --config hospitals/north/party.toml
 
-A real consortium never makes keys in one place: each member makes its own and sends only the certificate.
+A real consortium never makes keys in one place: each member makes its own and sends only the certificate;
+and each writes its own list of members, after comparing fingerprints on another channel (say, by telephone).
 """
 
 import argparse
@@ -13,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sordino.execute.parties.links import fingerprint_of
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.parties.consortium import plan_from
 
@@ -52,6 +55,10 @@ PARTY = """[party]
 name = "{name}"
 state = "state"               # transcripts and results
 control = "127.0.0.1:{control}"
+proposers = ["north"]         # whose proposals are listened to
+
+[members]                     # whom this hospital runs with: SHA-256 of their certificates
+{others}
 
 [tls]
 certificate = "certificate.pem"
@@ -69,6 +76,7 @@ path = "ledger.sqlite"
 max_epsilon = 1.0             # of one plan
 max_delta = 1e-5
 min_parties = 3
+trusted = [{trusted}]    # who will not hand what it sees to another one
 
 [limits]
 connect = 60.0                # seconds
@@ -118,6 +126,15 @@ def make_records(path: Path, records: int, features: int, seed: int) -> None:
     np.savez(path, X=x, y=y)
 
 
+def write_settings(folder: Path, name: str, control: int) -> None:
+    """Write a hospital's own settings, with the fingerprints of the other two."""
+    others = [other for other in NAMES if other != name]
+    prints = [f'{other} = "{fingerprint_of(folder / other / "certificate.pem")}"' for other in others]
+    trusted = ", ".join(f'"{other}"' for other in others)
+    text = PARTY.format(name=name, control=control, others="\n".join(prints), trusted=trusted)
+    (folder / name / "party.toml").write_text(text)
+
+
 def main() -> None:
     """Write everything."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
@@ -138,12 +155,13 @@ def main() -> None:
         make_records(home / "records.npz", given.records, given.features, seed=i + 1)
         with Ledger.open(home / "ledger.sqlite") as ledger:
             ledger.create("patients", BudgetPolicy(epsilon=3.0, delta=1e-5))
-        (home / "party.toml").write_text(PARTY.format(name=name, control=control))
         text += MEMBER.format(name=name, port=given.port + i, control=control, records=given.records)
+    for i, name in enumerate(NAMES):
+        write_settings(given.folder, name, given.port + 3 + i)
     (given.folder / "consortium.toml").write_text(text)
     plan = plan_from(given.folder / "consortium.toml")
     plan.save(given.folder / "plan.json")
-    print(f"Plan {plan.digest[:12]} with epsilon {plan.certificate().epsilon:.4g} in {given.folder}.")
+    print(f"Plan {plan.digest[:12]} with epsilon {plan.certificate.epsilon:.4g} in {given.folder}.")
 
 
 if __name__ == "__main__":

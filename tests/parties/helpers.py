@@ -15,8 +15,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from sordino.cli import main
+from sordino.execute.parties.links import fingerprint_of
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.parties import party  # noqa: F401 - imported once, before the members are forked
+from sordino.parties.approval import Approvals
 from sordino.parties.consortium import plan_from
 from sordino.parties.mpc_plan import JointPlan
 from sordino.parties.transcript import compare, read_transcript
@@ -102,7 +104,7 @@ class Consortium:
         self.ports = free_ports(6)
         public = np.random.default_rng(5)
         weights = public.standard_normal(self.features)
-        for i, name in enumerate(NAMES):
+        for name in NAMES:
             home = self.folder / name
             home.mkdir(parents=True)
             write_credentials(home, name, self.key, self.certificate)
@@ -110,17 +112,28 @@ class Consortium:
             np.savez(home / "data.npz", X=x, y=np.where(x @ weights > 0, 1.0, -1.0))
             with Ledger.open(home / "ledger.sqlite") as ledger:
                 ledger.create("patients", BudgetPolicy(epsilon=self.budget, delta=1e-5))
+        for i in range(3):
             self.write_config(i)
         self.plan_path = self.replan()
 
-    def write_config(self, i, **policy):
-        home = self.folder / NAMES[i]
+    def fingerprint(self, name):
+        return fingerprint_of(self.folder / name / "certificate.pem")
+
+    def write_config(self, i, members=None, **policy):
+        home, others = self.folder / NAMES[i], [name for name in NAMES if name != NAMES[i]]
+        pinned = {name: self.fingerprint(name) for name in others} if members is None else members
         text = {
-            "party": {"name": NAMES[i], "state": "state", "control": f"127.0.0.1:{self.ports[3 + i]}"},
+            "party": {
+                "name": NAMES[i],
+                "state": "state",
+                "control": f"127.0.0.1:{self.ports[3 + i]}",
+                "proposers": ["north"],
+            },
+            "members": pinned,
             "tls": {"certificate": "certificate.pem", "key": "key.pem", "authorities": "authority.pem"},
             "data": {"path": "data.npz", "dataset": "patients"},
             "ledger": {"path": "ledger.sqlite"},
-            "policy": {"max_epsilon": 2.0, "max_delta": 1e-5, **policy},
+            "policy": {"max_epsilon": 2.0, "max_delta": 1e-5, "trusted": list(pinned), **policy},
             "limits": {"connect": self.connect, "message": self.message},
         }
         (home / "party.toml").write_text(tomli_w.dumps(text))
@@ -158,18 +171,20 @@ class Consortium:
         plan_from(self.folder / "consortium.toml").save(path)
         return path
 
-    def fork(self, i, plan=None, sabotage=None):
+    def fork(self, i, plan=None, sabotage=None, approve=True):
         """Start one member as a fork of this process, which has imported everything already."""
         config = self.folder / NAMES[i] / "party.toml"
-        arguments = ["party", "--config", str(config), "--plan", str(plan or self.plan_path)]
+        arguments = ["party", "run", "--config", str(config), "--plan", str(plan or self.plan_path)]
+        if approve:
+            Approvals(self.folder / NAMES[i] / "state").add(JointPlan.load(plan or self.plan_path))
         log = self.folder / NAMES[i] / "log.txt"
         process = _FORK.Process(target=_child, args=(arguments, log, sabotage), daemon=True)
         process.start()
         return process
 
-    def run(self, plans=(None, None, None), sabotage=(None, None, None), limit=60):
+    def run(self, plans=(None, None, None), sabotage=(None, None, None), limit=60, approve=True):
         """Run all members to the end; return their exit codes and what they said."""
-        processes = [self.fork(i, plans[i], sabotage[i]) for i in range(3)]
+        processes = [self.fork(i, plans[i], sabotage[i], approve) for i in range(3)]
         for process in processes:
             process.join(limit)
         late = [p.is_alive() for p in processes]

@@ -18,6 +18,7 @@ from sordino.execute.parties.lattice import Lattice
 from sordino.execute.parties.mpyc_engine import Limits, MpycEngine, check_threshold
 from sordino.kernel import NoiseSource
 from sordino.parties import party_daemon
+from sordino.parties.approval import Approvals
 from sordino.parties.consortium import ask
 from sordino.parties.mpc_plan import JointPlan
 from sordino.parties.party_config import PartyConfig
@@ -138,9 +139,13 @@ def test_a_daemon_starts_a_run_of_its_own_and_says_how_it_is(daemon):
     first = text["members"][0]
     digest = JointPlan.read(text).digest
     assert ask(first, credentials, {"op": "status", "plan": digest}) == {"status": "unknown"}
-    assert ask(first, credentials, {"op": "run", "plan": text}) == {"status": "proposed"}
+    refused = ask(first, credentials, {"op": "run", "plan": text})
+    assert refused["status"] == "refused"
+    assert "not approved here" in refused["reason"]
     saved = three.folder / "north" / "state" / "proposals" / f"{digest}.json"
-    assert JointPlan.load(saved).digest == digest
+    assert JointPlan.load(saved).digest == digest  # kept, so that it can be read and approved
+    Approvals(three.folder / "north" / "state").add(JointPlan.load(saved))
+    assert ask(first, credentials, {"op": "run", "plan": text}) == {"status": "proposed"}
     assert ask(first, credentials, {"op": "status", "plan": digest})["status"] in ("starting", "died")
 
 
@@ -150,6 +155,40 @@ def test_a_daemon_starts_a_run_of_its_own_and_says_how_it_is(daemon):
 def test_a_daemon_refuses_what_it_does_not_understand(daemon, question):
     _, credentials, text = daemon
     assert ask(text["members"][0], credentials, question)["status"] == "refused"
+
+
+def _credentials(folder, name):
+    return Credentials(*(folder / name / f"{file}.pem" for file in ("certificate", "key", "authority")))
+
+
+def test_a_daemon_takes_plans_from_its_proposers_only(daemon, tmp_path):
+    three, _, text = daemon
+    Approvals(tmp_path / "north" / "state").add(JointPlan.read(text))
+    answer = ask(text["members"][0], _credentials(tmp_path, "south"), {"op": "run", "plan": text})
+    assert "not among the proposers" in answer["reason"]
+    digest = JointPlan.read(text).digest
+    answer = ask(text["members"][0], _credentials(tmp_path, "south"), {"op": "status", "plan": digest})
+    assert answer == {"status": "unknown"}
+    assert not (tmp_path / "north" / "state" / "proposals").exists()
+    assert not three.history(0)
+
+
+def test_a_daemon_tells_nothing_to_a_certificate_that_its_member_did_not_list(daemon, tmp_path):
+    three, _, text = daemon
+    (tmp_path / "mallory").mkdir()
+    write_credentials(tmp_path / "mallory", "mallory", three.key, three.certificate)
+    for question in ({"op": "run", "plan": text}, {"op": "status", "plan": JointPlan.read(text).digest}):
+        answer = ask(text["members"][0], _credentials(tmp_path, "mallory"), question)
+        assert answer["status"] == "refused"
+        assert "neither a member nor a proposer" in answer["reason"]
+
+
+def test_a_daemon_keeps_a_bounded_number_of_proposals(daemon, monkeypatch):
+    three, credentials, text = daemon
+    monkeypatch.setattr(party_daemon, "MAX_WAITING", 1)
+    for path, words in ((three.plan_path, "not approved"), (three.replan("b.json"), "proposals are kept")):
+        answer = ask(text["members"][0], credentials, {"op": "run", "plan": json.loads(path.read_text())})
+        assert words in answer["reason"]
 
 
 def test_a_daemon_does_not_talk_to_a_stranger(daemon, tmp_path):

@@ -107,7 +107,7 @@ def test_the_commands_as_a_coordinator_types_them(tmp_path):
     three = Consortium(tmp_path, epsilon=1.5)
     configs = [str(tmp_path / name / "party.toml") for name in NAMES]
     daemons = [
-        subprocess.Popen([*COMMAND, "party", "--config", c], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen([*COMMAND, "party", "serve", "--config", c], stdout=subprocess.PIPE, text=True)
         for c in configs
     ]
     try:
@@ -117,6 +117,13 @@ def test_the_commands_as_a_coordinator_types_them(tmp_path):
         made += ["--output", str(three.plan_path)]
         subprocess.run(made, check=True, timeout=120, capture_output=True)
         common = ["--plan", str(three.plan_path), "--config", configs[0]]
+        result = CliRunner().invoke(main, ["consortium", "run", *common, "--timeout", "120"])
+        assert "north refuses the plan" in result.output
+        assert "not approved here" in result.output
+        for config in configs:
+            words = ["party", "approve", "--config", config, str(three.plan_path)]
+            result = CliRunner().invoke(main, words, input="y\n")
+            assert result.exit_code == 0, result.output
         result = CliRunner().invoke(main, ["consortium", "run", *common, "--timeout", "120"])
         assert result.exit_code == 0, result.output
         assert result.output.count("settled, 3 release(s)") == 3

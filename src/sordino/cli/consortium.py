@@ -28,7 +28,7 @@ def plan(config: Path, output: Path) -> None:
     except SordinoError as error:
         raise click.ClickException(str(error)) from error
     made.save(output)
-    found = made.certificate()
+    found = made.certificate
     click.echo(
         f"Plan {made.digest[:12]}: epsilon {found.epsilon:.4g}, delta {found.delta:.3g}, mode "
         f"{made.text['mode']}, {len(made.members)} parties, any {made.share.threshold} may collude."
@@ -60,6 +60,19 @@ def status(plan: Path, config: Path) -> None:
     try:
         for line in status_everywhere(plan, config):
             click.echo(line)
+    except SordinoError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@consortium.command()
+@click.argument("certificates", nargs=-1, required=True, type=FILE)
+def fingerprint(certificates: tuple[Path, ...]) -> None:
+    """Print the SHA-256 fingerprints of CERTIFICATES (PEM), as [members] of a party.toml wants them."""
+    from sordino.execute.parties.links import fingerprint_of
+
+    try:
+        for path in certificates:
+            click.echo(f"{fingerprint_of(path)}  {path}")
     except SordinoError as error:
         raise click.ClickException(str(error)) from error
 

@@ -3,34 +3,89 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from sordino.errors import SordinoError
 
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-
-
-@click.command()
-@click.option("--config", type=FILE, required=True, help="This member's settings (TOML).")
-@click.option("--plan", type=FILE, help="Take part in this plan once; else wait for plans.")
-def party(config: Path, plan: Path | None) -> None:
-    """Take part in joint runs, after checking each plan against this member's own ledger and policy."""
-    from sordino.parties.party import PartyRun
+if TYPE_CHECKING:
+    from sordino.parties.mpc_plan import JointPlan
     from sordino.parties.party_config import PartyConfig
 
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+CONFIG = click.option("--config", type=FILE, required=True, help="This member's settings (TOML).")
+
+
+@click.group()
+def party() -> None:
+    """Take part in joint runs, as one member."""
+
+
+@party.command()
+@CONFIG
+@click.argument("plan", type=FILE)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def approve(config: Path, plan: Path, yes: bool) -> None:
+    """Show PLAN in words, check it against this member's settings, and allow it to be run, once."""
     try:
-        settings = PartyConfig.load(config)
-        if plan is None:
-            from sordino.parties.party_daemon import serve
+        settings, text = _read(config, plan)
+        _approve(settings, text, ask=not yes)
+    except SordinoError as error:
+        raise click.ClickException(str(error)) from error
+    click.echo(f"Approved {text.digest[:12]} at {settings.name}.")
 
-            serve(settings, config)
-            return
-        from sordino.parties.mpc_plan import JointPlan
 
-        outcome = PartyRun(settings, JointPlan.load(plan), click.echo).run()
+@party.command()
+@CONFIG
+@click.option("--plan", type=FILE, required=True, help="The plan to take part in.")
+@click.option("--approve", is_flag=True, help="Approve of the plan, which is shown in words.")
+def run(config: Path, plan: Path, approve: bool) -> None:
+    """Take part in an approved plan, after checking it against this member's ledger and settings."""
+    from sordino.parties.party import PartyRun
+
+    try:
+        settings, text = _read(config, plan)
+        if approve:
+            _approve(settings, text, ask=False)
+        outcome = PartyRun(settings, text, click.echo).run()
     except SordinoError as error:
         raise click.ClickException(str(error)) from error
     found = outcome.certificate
     click.echo(f"Done: epsilon {found.epsilon:.4g}, delta {found.delta:.3g} ({found.relation.value}).")
     click.echo(f"Sent {outcome.bytes_sent} bytes. Result and transcript: {outcome.transcript.parent}")
+
+
+@party.command()
+@CONFIG
+def serve(config: Path) -> None:
+    """Wait for plans of the proposers in this member's settings; run those that were approved."""
+    from sordino.parties.party_config import PartyConfig
+    from sordino.parties.party_daemon import serve as wait
+
+    try:
+        wait(PartyConfig.load(config), config)
+    except SordinoError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _read(config: Path, plan: Path) -> tuple[PartyConfig, JointPlan]:
+    from sordino.parties.mpc_plan import JointPlan
+    from sordino.parties.party_config import PartyConfig
+
+    return PartyConfig.load(config), JointPlan.load(plan)
+
+
+def _approve(settings: PartyConfig, plan: JointPlan, ask: bool) -> None:
+    from sordino.parties.approval import Approvals, in_words
+    from sordino.parties.partners import check_partners
+    from sordino.parties.party import spent_slack
+    from sordino.parties.policy import check_plan
+
+    check_partners(plan, settings.partners)
+    check_plan(plan, settings.policy, spent_slack(settings.state))
+    for line in in_words(plan):
+        click.echo(line)
+    if ask:
+        click.confirm(f"Shall {settings.name} take part?", abort=True)
+    Approvals(settings.state).add(plan)

@@ -1,4 +1,4 @@
-"""The coordinator's side: it makes plans and calls members, and is trusted with nothing."""
+"""The coordinator's side: it makes plans and calls members, and is trusted with nothing: members decide."""
 
 from __future__ import annotations
 
@@ -51,7 +51,12 @@ def run_everywhere(plan_path: Path, config: Path, seconds: float) -> Iterator[st
     plan, credentials = JointPlan.load(plan_path), PartyConfig.load(config).credentials
     for member in plan.text["members"]:
         answer = ask(member, credentials, {"op": "run", "plan": plan.text})
-        yield f"{member['name']}: {answer.get('status')}"
+        reason = f" ({answer['reason']})" if answer.get("reason") else ""
+        yield f"{member['name']}: {answer.get('status')}{reason}"
+        if answer.get("status") == "refused":
+            raise PartyError(
+                f"{member['name']} refuses the plan{reason}. Nothing was reserved.", member["name"]
+            )
     known: dict[str, str] = {}
     deadline = time.monotonic() + seconds
     while not (len(known) == len(plan.members) and all(s in END for s in known.values())):

@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -22,32 +23,35 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class JointPlan:
-    """A calibrated plan of a consortium; ``text`` is what is hashed and sent around."""
+    """A calibrated plan of a consortium; ``text`` is what is hashed and sent around.
+
+    What is computed from the text (the task, its releases, their certificate) is computed once.
+    """
 
     text: Mapping[str, Any]
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """The SHA-256 of the canonical text: the name of the plan."""
         return hashlib.sha256(canonical(self.text)).hexdigest()
 
-    @property
+    @cached_property
     def members(self) -> tuple[Member, ...]:
         """The parties in the order of their indices."""
         rows = self.text["members"]
         return tuple(Member(r["name"], r["host"], int(r["port"]), r["fingerprint"]) for r in rows)
 
-    @property
+    @cached_property
     def records(self) -> tuple[int, ...]:
         """The public number of records of each party."""
         return tuple(int(row["records"]) for row in self.text["members"])
 
-    @property
+    @cached_property
     def share(self) -> NoiseShare:
         """How the noise is made."""
         return NoiseShare(Mode.parse(self.text["mode"]), len(self.members), int(self.text["threshold"]))
 
-    @property
+    @cached_property
     def public(self) -> Public:
         """The public numbers."""
         budget = self.text["budget"]
@@ -56,13 +60,20 @@ class JointPlan:
             sum(self.records), float(budget["epsilon"]), float(budget["delta"]), relation, budget["unit"]
         )
 
+    @cached_property
     def task(self) -> Task:
-        """Return the task."""
+        """The task."""
         return make_task(self.text["task"], self.public)
 
+    @cached_property
+    def bare_plan(self) -> Plan:
+        """The plan of the task, without noise."""
+        return self.task.plan()
+
+    @cached_property
     def kernel_plan(self) -> Plan:
-        """Return the plan of the task with the noise that the document states."""
-        plan, stated = self.task().plan(), self.text["noise"]["multipliers"]
+        """The plan of the task with the noise that the document states."""
+        plan, stated = self.bare_plan, self.text["noise"]["multipliers"]
         if set(stated) != set(plan.releases):
             raise InvalidInputError(
                 f"Expected noise for the releases {sorted(plan.releases)}, got {sorted(stated)}."
@@ -73,17 +84,17 @@ class JointPlan:
         }
         return replace(plan, releases=releases)
 
+    @cached_property
     def certificate(self) -> Certificate:
-        """Certify the plan afresh, the distance of the noise from the ideal included in delta."""
-        plan = self.kernel_plan()
-        slack = self.slack()
-        found = certify(plan.event(), self.public.delta - slack, plan.relation)
+        """What the plan certifies, computed here, the distance of the noise from the ideal in delta."""
+        plan = self.kernel_plan
+        found = certify(plan.event(), self.public.delta - self.slack, plan.relation)
         return replace(found, delta=self.public.delta)
 
+    @cached_property
     def slack(self) -> float:
-        """Return the part of delta that the distance of the noise from a Gaussian takes."""
-        task = self.task()
-        return noise_slack(self.share, task.coordinates(task.plan()), self.public.epsilon)
+        """The part of delta that the distance of the noise from a Gaussian takes."""
+        return noise_slack(self.share, self.task.coordinates(self.bare_plan), self.public.epsilon)
 
     def save(self, path: Path) -> None:
         """Write the document."""
@@ -103,7 +114,22 @@ class JointPlan:
         keys = {"format", "consortium", "nonce", "members", "threshold", "mode", "task", "budget", "noise"}
         if not isinstance(text, dict) or set(text) != keys or text["format"] != FORMAT:
             raise InvalidInputError(f"Expected a plan of format {FORMAT} with the keys {sorted(keys)}.")
-        return cls(text)
+        _check_members(text["members"])
+        if type(text["threshold"]) is not int:
+            raise InvalidInputError("Expected the threshold of a plan to be an integer.")
+        return cls(json.loads(canonical(text)))  # a copy: what was checked cannot change any more
+
+
+def _check_members(rows: Any) -> None:
+    kinds = {"name": str, "host": str, "port": int, "records": int, "fingerprint": str}
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise InvalidInputError("Expected a list of members in the plan.")
+    for row in rows:
+        wrong = sorted(key for key, kind in kinds.items() if type(row.get(key)) is not kind)
+        if wrong or row["records"] < 1 or not set(row) <= {*kinds, "control"}:
+            raise InvalidInputError(
+                f"Expected members of a plan with {sorted(kinds)} and at least one record, wrong: {wrong}."
+            )
 
 
 def canonical(text: Mapping[str, Any]) -> bytes:
@@ -148,7 +174,7 @@ def make_plan(
         "noise": {},
     }
     draft = JointPlan(text)
-    plan, slack, public = draft.task().plan(), draft.slack(), draft.public
+    plan, slack, public = draft.bare_plan, draft.slack, draft.public
     if not math.isfinite(public.epsilon) or not slack < public.delta / 2:
         raise CalibrationError(
             f"Expected a finite epsilon and a delta above {2 * slack:.3g} for this many coordinates, got "

@@ -22,7 +22,10 @@ from sordino.execute.parties.mpyc_engine import MpycEngine
 from sordino.kernel import Curator, NoiseSource, SparseVector
 from sordino.kernel.noise import fresh_noise
 from sordino.ledger import Ledger
+from sordino.parties.approval import Approvals
+from sordino.parties.files import open_private
 from sordino.parties.mpc_plan import JointPlan
+from sordino.parties.partners import check_partners
 from sordino.parties.party_config import PartyConfig, load_records
 from sordino.parties.policy import PlanRefusedError, check_budget, check_fresh, check_plan
 from sordino.parties.transcript import Transcript, commitment, digest_of, read_transcript
@@ -51,9 +54,12 @@ class PartyRun:
     def run(self) -> Outcome:
         """Take part; raise ``PlanRefusedError`` or ``PartyError`` with who and what.
 
-        The order is the guarantee: nothing is shared before every party's ledger holds the reservation of the
-        whole plan, and a reservation is never taken back.
+        The order is the guarantee: who takes part and that this member approved of it is checked before
+        anybody is called or a record is read, nothing is shared before every party's ledger holds the
+        reservation of the whole plan, and a reservation is never taken back.
         """
+        check_partners(self.plan, self.config.partners)
+        Approvals(self.config.state).require(self.plan)
         verdict, checked = self._judge()
         index = self._index()
         transcript = Transcript(check_fresh(self.config.state, self.plan))
@@ -91,13 +97,7 @@ class PartyRun:
             return str(error), None
 
     def _index(self) -> int:
-        names = [m.name for m in self.plan.members]
-        if self.config.name not in names:
-            raise PlanRefusedError(f"{self.config.name!r} is not among the plan's parties {names}.")
-        index = names.index(self.config.name)
-        if self.plan.members[index].fingerprint != self.config.fingerprint:
-            raise PlanRefusedError(f"The plan pins another certificate for {self.config.name!r} than mine.")
-        return index
+        return [m.name for m in self.plan.members].index(self.config.name)
 
     def _local(self) -> LocalExecutor:
         matrix, targets = load_records(self.config.data)
@@ -122,8 +122,9 @@ class PartyRun:
             transcript.write("finished")
             digest = hashlib.sha256(transcript.shared_digest.encode()).digest()
             _near(engine, digest, _numbers(result), "Comparing transcripts and results")
-        transcript.write("settled", durable=True, slack=self.plan.slack())
-        np.savez(transcript.path.parent / "result.npz", **result)
+        transcript.write("settled", durable=True, slack=self.plan.slack)
+        with open_private(transcript.path.parent / "result.npz", "wb") as file:
+            np.savez(file, **result)
         return Outcome(result, checked.certificate, transcript.path, engine.bytes_sent)
 
     def _session(self, engine: MpycEngine, transcript: Transcript, verdict: str, committed: str) -> None:
@@ -147,14 +148,14 @@ class PartyRun:
             try:
                 booked = ledger.reserve(
                     self.config.dataset,
-                    self.plan.kernel_plan().event(),
+                    self.plan.kernel_plan.event(),
                     relation=self.plan.public.relation,
                     unit=self.plan.public.unit,
                     certificate=(found.epsilon, found.delta),
                     description=f"joint plan {self.plan.digest[:12]} of {self.plan.text['consortium']}"[:200],
                     plan_digest=self.plan.digest,
                 )
-                transcript.write("reserved", durable=True, sequence=booked.sequence, slack=self.plan.slack())
+                transcript.write("reserved", durable=True, sequence=booked.sequence, slack=self.plan.slack)
             except SordinoError as error:
                 refusal = str(error)
             with booked if booked is not None else contextlib.nullcontext():
@@ -171,7 +172,7 @@ class PartyRun:
     def _learn(
         self, engine: MpycEngine, index: int, transcript: Transcript, checked: _Checked
     ) -> dict[str, Any]:
-        task, plan = self.plan.task(), self.plan.kernel_plan()
+        task, plan = self.plan.task, self.plan.kernel_plan
 
         def agree(lattice: Lattice, release: Any, params: Any, position: int) -> None:
             header = f"{lattice}|{type(release.query).__name__}|{position}|".encode()

@@ -14,15 +14,26 @@ from sordino.errors import InvalidInputError
 from sordino.execute.parties import Credentials
 from sordino.execute.parties.links import fingerprint_of
 from sordino.execute.parties.mpyc_engine import Limits
+from sordino.parties.partners import Partners
 from sordino.parties.policy import Policy
 
-SECTIONS = {
-    "party": {"name", "state", "listen", "control"},
+SECTIONS: dict[str, set[str] | None] = {
+    "party": {"name", "state", "listen", "control", "proposers"},
     "tls": {"certificate", "key", "authorities"},
     "data": {"path", "dataset"},
     "ledger": {"path"},
-    "policy": {"max_epsilon", "max_delta", "slack_delta", "min_parties", "min_threshold", "modes"},
+    "policy": {
+        "max_epsilon",
+        "max_delta",
+        "slack_delta",
+        "min_parties",
+        "min_threshold",
+        "modes",
+        "trusted",
+        "min_trusted",
+    },
     "limits": {"connect", "message"},
+    "members": None,  # any names
 }
 OPTIONAL = {"limits"}
 
@@ -37,6 +48,7 @@ class PartyConfig:
     dataset: str
     ledger: str
     policy: Policy
+    partners: Partners
     credentials: Credentials
     limits: Limits
     listen: str | None = None
@@ -57,30 +69,52 @@ class PartyConfig:
         _check_words(path, text)
         party, data, tls, base = text["party"], text["data"], text["tls"], path.parent
         ledger = str(text["ledger"]["path"])
-        modes = text["policy"].get("modes")
-        policy = {**text["policy"], **({} if modes is None else {"modes": tuple(modes)})}
+        credentials = Credentials(*(base / tls[k] for k in ("certificate", "key", "authorities")))
         return cls(
             name=str(party["name"]),
             state=base / party["state"],
             data=base / data["path"],
             dataset=str(data["dataset"]),
             ledger=ledger if "://" in ledger else str(base / ledger),
-            policy=Policy(**policy),
-            credentials=Credentials(*(base / tls[k] for k in ("certificate", "key", "authorities"))),
+            policy=_policy(text["policy"]),
+            partners=_partners(text, credentials),
+            credentials=credentials,
             limits=Limits(**text.get("limits", {})),
             listen=party.get("listen"),
             control=party.get("control"),
         )
 
 
+def _policy(text: Mapping[str, Any]) -> Policy:
+    given = {name: value for name, value in text.items() if name not in ("trusted", "min_trusted")}
+    modes = {"modes": tuple(given["modes"])} if "modes" in given else {}
+    return Policy(**{**given, **modes})
+
+
+def _partners(text: Mapping[str, Any], credentials: Credentials) -> Partners:
+    policy, party = text["policy"], text["party"]
+    return Partners(
+        name=str(party["name"]),
+        fingerprint=fingerprint_of(credentials.certificate),
+        members={str(name): value for name, value in text["members"].items()},
+        trusted=tuple(policy["trusted"]),
+        min_trusted=int(policy.get("min_trusted", 1)),
+        proposers=tuple(party.get("proposers", ())),
+    )
+
+
 def _check_words(path: Path, text: Mapping[str, Any]) -> None:
     missing = sorted(set(SECTIONS) - set(text) - OPTIONAL)
     unknown = sorted(set(text) - set(SECTIONS))
-    unknown += [f"{s}.{w}" for s, words in SECTIONS.items() for w in sorted(set(text.get(s, ())) - words)]
+    closed = {section: words for section, words in SECTIONS.items() if words is not None}
+    unknown += [f"{s}.{w}" for s, words in closed.items() for w in sorted(set(text.get(s, ())) - words)]
     if missing or unknown:
-        raise InvalidInputError(f"{path}: missing sections {missing}, unknown words {unknown}.")
-    required = {"party": ("name", "state"), "tls": SECTIONS["tls"], "data": SECTIONS["data"]}
-    required |= {"ledger": ("path",), "policy": ("max_epsilon", "max_delta")}
+        raise InvalidInputError(
+            f"{path}: missing sections {missing}, unknown words {unknown}. [members] names whom this member "
+            "runs with, with the fingerprints of their certificates."
+        )
+    required = {"party": ("name", "state"), "tls": closed["tls"], "data": closed["data"]}
+    required |= {"ledger": ("path",), "policy": ("max_epsilon", "max_delta", "trusted")}
     for section, words in required.items():
         absent = sorted(w for w in words if w not in text[section])
         if absent:

@@ -30,7 +30,8 @@ class Policy:
     max_epsilon, max_delta : of one plan.
     slack_delta : what all plans together may add to delta by the distance of their noise from a Gaussian;
         it is beside the delta of the ledger.
-    min_parties, min_threshold : how many must take part, and how many colluders must learn nothing.
+    min_parties, min_threshold : how many must take part, and how many colluders must learn nothing; beside
+        what :class:`sordino.parties.partners.Partners` demands.
     modes : where the noise may come from.
     """
 
@@ -46,25 +47,24 @@ def check_plan(plan: JointPlan, policy: Policy, spent_slack: float) -> Certifica
     """Return the certificate of a plan, computed here, or refuse.
 
     Nothing that the plan says about its own privacy is believed: the releases are rebuilt from the task, the
-    event and its epsilon are computed again.
+    event and its epsilon are computed again. Who its members are is for
+    :func:`sordino.parties.partners.check_partners`.
     """
     check_threshold(len(plan.members), plan.share.threshold)
     _at_least("parties", len(plan.members), policy.min_parties)
     _at_least("threshold", plan.share.threshold, policy.min_threshold)
     if Mode.parse(plan.text["mode"]).value not in policy.modes:
         raise PlanRefusedError(f"The plan's mode {plan.text['mode']!r} is not among {list(policy.modes)}.")
-    if len({m.fingerprint for m in plan.members}) < len(plan.members) and plan.members[0].fingerprint:
-        raise PlanRefusedError("Two parties of the plan have the same certificate.")
-    event = plan.kernel_plan().event()
+    event = plan.kernel_plan.event()
     if canonical_event(event) != canonical_event(decode(plan.text["noise"]["event"])):
         raise PlanRefusedError("The event that the plan states is not the one of its task and its noise.")
-    slack = plan.slack()
+    slack = plan.slack
     if spent_slack + slack > policy.slack_delta:
         raise PlanRefusedError(
             f"The noise of all plans would be {spent_slack + slack:.3g} from the ideal one, above "
             f"slack_delta = {policy.slack_delta:g}."
         )
-    found = plan.certificate()
+    found = plan.certificate
     _at_most("epsilon", found.epsilon, plan.public.epsilon, "what the plan claims")
     _at_most("epsilon", found.epsilon, policy.max_epsilon, "max_epsilon")
     _at_most("delta", plan.public.delta, policy.max_delta, "max_delta")
@@ -73,7 +73,7 @@ def check_plan(plan: JointPlan, policy: Policy, spent_slack: float) -> Certifica
 
 def check_budget(ledger: Ledger, dataset_id: str, plan: JointPlan, found: Certificate) -> None:
     """Refuse a plan that the ledger would refuse, without booking it."""
-    account, event = ledger.account(dataset_id), plan.kernel_plan().event()
+    account, event = ledger.account(dataset_id), plan.kernel_plan.event()
     account.policy.require(plan.public.relation, plan.public.unit)
     charge = charge_of(event, plan.public.relation, account.filter.orders, (found.epsilon, found.delta))
     try:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from sordino.errors import InvalidInputError, SordinoError
+from sordino.parties.files import open_private, private_folder
 
 # What is the same at all parties; the rest (times, salts, reservations) is each party's own.
 SHARED = ("plan", "session", "release", "finished")
@@ -27,13 +28,13 @@ class Transcript:
     """An append-only file of JSON lines; each line holds the hash of the one before.
 
     **Privacy.** It holds hashes of opened values and commitments, never records. The salt of this party's
-    commitment is in it: keep the file as you keep the data.
+    commitment is in it: keep the file as you keep the data. Only its owner can read it.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = path.open("xb")
+        private_folder(path.parent)
+        self._file = open_private(path, "xb")
         self._last = "0" * 64
         self._shared = hashlib.sha256(b"sordino transcript")
 

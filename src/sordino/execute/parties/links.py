@@ -67,7 +67,12 @@ class Credentials:
 
 def fingerprint_of(certificate: Path) -> str:
     """Return the SHA-256 of a PEM certificate, which a plan pins."""
-    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate.read_text("ascii"))).hexdigest()
+    try:
+        return hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate.read_text("ascii"))).hexdigest()
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(
+            f"Expected a PEM certificate at {certificate}: {type(error).__name__}."
+        ) from None
 
 
 def peer_fingerprint(transport: Any) -> str:
