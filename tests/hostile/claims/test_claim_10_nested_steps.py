@@ -1,0 +1,72 @@
+"""Claim 10: private steps inside other steps counted as free, and steps that read all rows as private."""
+
+import numpy as np
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.model_selection import GridSearchCV
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import sordino
+from sordino.errors import PrivacyWarning
+
+DELTA = 1e-6
+
+
+def data():
+    public = np.random.default_rng(0)
+    X = public.normal(size=(900, 4)) / 4
+    return X, (X[:, 0] > 0).astype(int)
+
+
+def scaler():
+    return sordino.PrivateStandardScaler(epsilon=5.0, delta=DELTA, data_norm=2.0)
+
+
+def model(epsilon=0.1):
+    return sordino.LogisticRegression(epsilon=epsilon, delta=DELTA, data_norm=2.0, classes=[0, 1])
+
+
+NESTED = {
+    "columns": lambda: make_pipeline(ColumnTransformer([("s", scaler(), [0, 1, 2, 3])]), model()),
+    "pipeline": lambda: make_pipeline(Pipeline([("inner", make_pipeline(scaler()))]), model()),
+    "union": lambda: make_pipeline(FeatureUnion([("a", scaler()), ("b", "passthrough")]), model()),
+}
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_a_nested_private_step_is_counted(kind):
+    report = sordino.pipeline_privacy(NESTED[kind]().fit(*data()))
+    assert report.epsilon > 4.9
+    assert report.status == "private"
+
+
+def test_a_plain_scaler_before_a_private_model_is_not_private():
+    report = sordino.pipeline_privacy(make_pipeline(StandardScaler(), model()).fit(*data()))
+    assert not report.is_private
+    assert "PrivateStandardScaler" in report.unpaid[0]
+
+
+def test_a_plain_search_around_a_private_model_is_not_private():
+    X, y = data()
+    with pytest.warns(PrivacyWarning):
+        search = GridSearchCV(model(1.0), {"fit_intercept": [True, False]}, cv=2).fit(X, y)
+    assert not sordino.pipeline_privacy(search).is_private
+
+
+def test_each_model_of_a_wrapper_is_counted():
+    public = np.random.default_rng(1)
+    X = public.normal(size=(900, 4)) / 4
+    wrapped = OneVsRestClassifier(model(1.0)).fit(X, public.integers(0, 3, 900))
+    report = sordino.pipeline_privacy(wrapped)
+    assert not report.is_private  # the wrapper itself read the labels
+    assert report.epsilon > 1.5
+    assert sordino.pipeline_privacy(make_pipeline(model(1.0)).fit(*data())).epsilon < 1.01
+
+
+def test_a_step_declared_public_by_name_is_listed_and_free():
+    pipe = make_pipeline(StandardScaler(), model()).fit(*data())
+    report = sordino.pipeline_privacy(pipe, assume_public=["standardscaler"])
+    assert report.is_private
+    assert any("declared to use public data" in note for note in report.notes)

@@ -1,0 +1,117 @@
+"""A saved run is certified again, on the same ledger and data set, or refused."""
+
+from dataclasses import replace
+
+import pytest
+from tests.runs.helpers import ask_of, memory, plan_of
+
+import sordino
+from sordino.errors import CalibrationError, PlanError
+from sordino.runs import Journal, Promise, SavedRun, resumed
+from sordino.runs.journal import latest
+from sordino.testing import seeded_noise_not_private
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    book = sordino.Ledger.open(tmp_path / "budget.db")
+    for name in ("A", "B"):
+        book.create(name, sordino.BudgetPolicy(epsilon=3.0, delta=1e-3))
+    return book
+
+
+def saved_on(ledger=None, dataset_id=None):
+    run = Promise.made(ask_of(ledger=ledger, dataset_id=dataset_id), plan_of()).reserved("test")
+    run.pause()
+    return SavedRun.of(run, "recipe")
+
+
+def test_a_saved_run_goes_on_where_it_stopped(ledger):
+    saved = saved_on(ledger, "A")
+    run = resumed(ask_of(ledger=ledger, dataset_id="A"), plan_of(), saved, "recipe")
+    with run:
+        curator = run.curate(memory(), used={"total": 3})
+        curator.release("total")
+        with pytest.raises(PlanError, match="all are spent"):
+            curator.release("total")
+    assert [e.status.value for e in ledger.history("A")] == ["settled"]
+    with pytest.raises(PlanError, match="settled"):
+        resumed(ask_of(ledger=ledger, dataset_id="A"), plan_of(), saved, "recipe")
+
+
+def test_less_noise_than_was_paid_for_is_refused():
+    saved = saved_on()
+    edited = replace(saved, multipliers={"total": saved.multipliers["total"] / 8})
+    with pytest.raises(PlanError, match="another plan"):
+        resumed(ask_of(), plan_of(), edited, "recipe")
+    run = Promise.given(ask_of(50.0), plan_of().at(saved.multipliers["total"] / 8)).reserved("test")
+    forged = SavedRun.of(run, "recipe")  # consistent in itself, and far above what is asked for now
+    with pytest.raises(CalibrationError, match="more than"):
+        resumed(ask_of(), plan_of(), forged, "recipe")
+
+
+def test_more_noise_than_was_asked_for_is_not_what_was_released():
+    run = Promise.given(ask_of(), plan_of().at(50.0)).reserved("test")
+    with pytest.raises(PlanError, match="it was started with"):
+        resumed(ask_of(), plan_of(), SavedRun.of(run, "recipe"), "recipe")
+
+
+def test_another_recipe_or_plan_is_refused():
+    saved = saved_on()
+    with pytest.raises(PlanError, match="another recipe"):
+        resumed(ask_of(), plan_of(), saved, "other")
+    with pytest.raises(PlanError, match="another plan"):
+        resumed(ask_of(), plan_of(times=5), saved, "recipe")
+
+
+@pytest.mark.parametrize("dataset_id", ["B", None])
+def test_a_run_stays_on_its_data_set(ledger, dataset_id):
+    saved = saved_on(ledger, "A")
+    ask = ask_of(ledger=None if dataset_id is None else ledger, dataset_id=dataset_id)
+    with pytest.raises(PlanError, match="booked on"):
+        resumed(ask, plan_of(), saved, "recipe")
+    assert ledger.history("B") == []
+
+
+def test_a_run_that_was_booked_nowhere_cannot_move_onto_a_ledger(ledger):
+    with pytest.raises(PlanError, match="no ledger"):
+        resumed(ask_of(ledger=ledger, dataset_id="A"), plan_of(), saved_on(), "recipe")
+
+
+def test_a_ledger_without_the_reservation_is_refused(ledger, tmp_path):
+    saved = saved_on(ledger, "A")
+    other = sordino.Ledger.open(tmp_path / "other.db")
+    other.create("A", sordino.BudgetPolicy(epsilon=3.0, delta=1e-3))
+    with pytest.raises(PlanError, match="no reservation"):
+        resumed(ask_of(ledger=other, dataset_id="A"), plan_of(), saved, "recipe")
+    with ledger.reserve(
+        "A", plan_of().at(9.0).event(), relation="add-remove", unit="record", certificate=(1.0, 1e-4)
+    ):
+        pass
+    with pytest.raises(PlanError, match="no reservation"):
+        resumed(ask_of(ledger=ledger, dataset_id="A"), plan_of(), replace(saved, place=("A", 2)), "recipe")
+
+
+def test_a_seeded_run_is_not_continued_with_private_noise():
+    with seeded_noise_not_private(3):
+        saved = saved_on()
+    with pytest.raises(PlanError, match="kind of noise"):
+        resumed(ask_of(), plan_of(), saved, "recipe")
+
+
+def test_a_journal_knows_its_plan_and_its_owner_alone_may_read_it(tmp_path):
+    journal = Journal(tmp_path / "j")
+    journal.begin("abc")
+    journal.note("the sum", 4)
+    journal.require("abc")
+    assert journal.counts() == {"the sum": 4}
+    with pytest.raises(PlanError, match="another plan"):
+        journal.require("abd")
+    with pytest.raises(PlanError, match="Another process"):
+        Journal(tmp_path / "j")
+    assert (tmp_path / "j").stat().st_mode & 0o777 == 0o600
+    journal.close()
+
+
+def test_the_larger_count_is_what_is_spent():
+    assert latest({"a": 3}, {"a": 2, "b": 1}) == {"a": 3, "b": 1}

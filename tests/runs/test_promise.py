@@ -1,0 +1,153 @@
+"""A promise is certified when it is made, never exceeds the ask, and pays for one run in one process."""
+
+import multiprocessing
+from dataclasses import replace
+
+import pytest
+from tests.runs.helpers import ADD, ask_of, batches, memory, plan_of
+
+import sordino
+from sordino.accounting import certify, gaussian_multiplier
+from sordino.errors import (
+    BudgetExceededError,
+    CalibrationError,
+    NotPrivateWarning,
+    PlanError,
+    PlanSpentError,
+)
+from sordino.kernel import PaperNoise
+from sordino.runs import Promise
+from sordino.runs import promise as module
+from sordino.runs.promise import at_multipliers
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    book = sordino.Ledger.open(tmp_path / "budget.db")
+    book.create("ward", sordino.BudgetPolicy(epsilon=3.0, delta=1e-3))
+    return book
+
+
+def statuses(ledger):
+    return [entry.status.value for entry in ledger.history("ward")]
+
+
+@pytest.mark.parametrize("plan", [plan_of(), batches(), plan_of(relation="replace-one")])
+def test_what_is_made_is_certified_just_below_the_ask(plan):
+    promise = Promise.made(ask_of(), plan)
+    assert 0.99 * 1.5 < promise.certificate.epsilon <= 1.5
+    assert promise.certificate == certify(promise.plan.event(), 1e-4, plan.relation)
+
+
+def test_noise_that_does_not_reach_the_ask_is_refused():
+    enough = 2.0 * gaussian_multiplier(1.5, 1e-4)  # four Gaussians compose to twice the distance
+    assert Promise.given(ask_of(), plan_of().at(enough * 1.001)).certificate.epsilon < 1.5
+    with pytest.raises(CalibrationError, match="more than"):
+        Promise.given(ask_of(), plan_of().at(enough * 0.999))
+
+
+def test_a_calibration_that_is_wrong_is_not_believed(monkeypatch):
+    monkeypatch.setattr(module, "calibrate", lambda plan, epsilon, delta: plan.at(1e-3))
+    with pytest.raises(CalibrationError, match="more than"):
+        Promise.made(ask_of(), plan_of())
+
+
+def test_slack_is_taken_from_delta_and_the_whole_delta_is_reported():
+    promise = Promise.made(ask_of(), plan_of(), slack=0.5e-4)
+    assert promise.certificate.delta == 1e-4
+    assert certify(promise.plan.event(), 0.5e-4, ADD).epsilon <= 1.5
+    assert (
+        promise.plan.releases["total"].mechanism.multiplier
+        > Promise.made(ask_of(), plan_of()).plan.releases["total"].mechanism.multiplier
+    )
+
+
+def test_published_noise_may_exceed_the_claim_and_says_so():
+    with pytest.warns(NotPrivateWarning, match="claims epsilon = 1.5"):
+        promise = Promise.made(ask_of(), plan_of(), PaperNoise({"total": 0.5}, "Theorem 9"))
+    report = promise.report()
+    assert report.epsilon == promise.certificate.epsilon > 10
+    assert report.paper_claim.epsilon == 1.5
+
+
+def test_a_run_is_reserved_before_its_first_answer_and_settled_after_its_last(ledger):
+    promise = Promise.made(ask_of(ledger=ledger, dataset_id="ward"), plan_of())
+    with promise.run(memory(), "test") as curator:
+        assert statuses(ledger) == ["reserved"]
+        curator.release("total")
+    assert statuses(ledger) == ["settled"]
+    assert ledger.history("ward")[0].plan_digest == promise.digest
+    with pytest.raises(PlanSpentError, match="ended"):
+        curator.release("total")
+
+
+def test_an_error_fails_the_run_and_closes_its_curator(ledger):
+    promise = Promise.made(ask_of(ledger=ledger, dataset_id="ward"), plan_of())
+    with pytest.raises(KeyboardInterrupt), promise.run(memory(), "test") as curator:
+        raise KeyboardInterrupt
+    assert statuses(ledger) == ["failed"]
+    with pytest.raises(PlanSpentError):
+        curator.release("total")
+
+
+def test_a_refused_budget_opens_no_curator(ledger):
+    executor = memory()
+    promise = Promise.made(ask_of(5.0, ledger=ledger, dataset_id="ward"), plan_of())
+    with pytest.raises(BudgetExceededError), promise.run(executor, "test"):
+        pass
+    assert executor.log == []
+    assert statuses(ledger) == []
+
+
+def test_a_run_is_opened_once_and_not_after_its_end():
+    run = Promise.made(ask_of(), plan_of()).reserved("test")
+    with run:
+        run.curate(memory())
+        with pytest.raises(PlanSpentError, match="before"):
+            run.curate(memory())
+    with pytest.raises(PlanSpentError, match="ended"), run:
+        pass
+    promise = run.promise
+    with pytest.raises(PlanSpentError, match="opened once"):
+        promise.reserved("again").curate(memory())
+
+
+def test_a_paused_run_keeps_its_booking_and_answers_no_more(ledger):
+    run = Promise.made(ask_of(ledger=ledger, dataset_id="ward"), plan_of()).reserved("test")
+    with run:
+        curator = run.curate(memory())
+        run.pause()
+    assert statuses(ledger) == ["reserved"]
+    with pytest.raises(PlanSpentError):
+        curator.release("total")
+
+
+def test_a_resumable_run_stays_reserved_on_an_error(ledger):
+    run = Promise.made(ask_of(ledger=ledger, dataset_id="ward"), plan_of()).reserved("test")
+    run.resumable = True
+    with pytest.raises(ValueError), run:
+        raise ValueError
+    assert statuses(ledger) == ["reserved"]
+
+
+def test_a_promise_of_another_process_is_not_run():
+    promise = Promise.made(ask_of(), plan_of())
+    with pytest.raises(PlanSpentError, match="another process"):
+        replace(promise, process=promise.process + 1).reserved("test")
+    assert multiprocessing.current_process().pid == promise.process
+
+
+@pytest.mark.parametrize(
+    "numbers", [{}, {"other": 1.0}, {"total": 1.0, "other": 1.0}, {"total": -1.0}, {"total": float("nan")}]
+)
+def test_multipliers_from_elsewhere_have_to_fit_the_plan(numbers):
+    with pytest.raises(PlanError, match="noise multiplier"):
+        at_multipliers(plan_of(), numbers)
+
+
+def test_the_report_names_its_noise_and_its_plan():
+    promise = Promise.made(ask_of(), plan_of(unit="patient"))
+    report = promise.report(["n"], ["a note"])
+    assert (report.unit, report.public, report.notes) == ("patient", ("n",), ("a note",))
+    assert report.is_private
+    assert report.releases[0].noise_multiplier == promise.multipliers["total"]

@@ -1,0 +1,183 @@
+"""A search costs what it certifies: every trial stays inside its own budget, and only the best leaves."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+from tests.runs.helpers import ADD, REPLACE, ask_of, memory, plan_of
+
+import sordino
+from sordino.accounting import certify, gaussian_epsilon
+from sordino.errors import InvalidInputError, PlanError, SordinoError, UnsupportedError
+from sordino.estimators import search as estimator_module
+from sordino.kernel import Full, Gaussian, Relation, Release
+from sordino.runs import BestOf, Enclosure, Promise
+from sordino.runs.enclosure import enclosing
+from sordino.runs.search import ScoreSum, Trial
+from sordino.testing import seeded_noise_not_private
+
+
+def made(epsilon=2.0, relation=ADD, distribution="geometric", mean=5.0):
+    return BestOf.made(ask_of(epsilon, 1e-5), relation, distribution, mean)
+
+
+@pytest.mark.parametrize("relation", [ADD, REPLACE])
+@pytest.mark.parametrize("distribution", ["geometric", "poisson", "truncated-negative-binomial"])
+def test_the_whole_search_is_certified_just_below_the_ask(relation, distribution):
+    search = made(relation=relation, distribution=distribution)
+    assert 0.99 * 2 < search.certificate.epsilon <= 2
+    assert certify(search.event, 1e-5, relation).epsilon == search.certificate.epsilon
+    trial = search.event.event
+    assert trial.noise_multiplier == pytest.approx(search.scale * relation.contributions)
+
+
+@pytest.mark.parametrize("relation", [ADD, REPLACE])
+def test_a_score_has_the_noise_of_its_trial_and_not_half_of_it(relation):
+    """The sum of scores moves by 1/2, or by 1 when a record is replaced."""
+    with seeded_noise_not_private(4):
+        search = made(relation=relation)
+    trial = Trial(1.0, 1e-5, search.scale, relation, search.noise)
+    n = 50
+    scores = np.repeat([0.0, 1.0], n // 2)
+    draws = np.array([trial.score(scores) for _ in range(1500)])
+    std = search.scale * 0.5 * relation.contributions / n
+    for factor, accepted in ((1.0, True), (2 / 3, False), (1.5, False)):
+        p = stats.kstest(draws, stats.norm(0.5, std * factor).cdf).pvalue
+        assert (p > 1e-4) is accepted
+
+
+def test_a_score_is_clipped_and_centred():
+    class Records:
+        targets = np.array([5.0, -5.0, 0.75, np.nan])
+
+    assert ScoreSum().evaluate(Records, None)[0] == pytest.approx(0.5 - 0.5 + 0.25 - 0.5)
+    assert ScoreSum().sensitivity(ADD, None) == 0.5
+    assert ScoreSum().sensitivity(REPLACE, None) == 1.0
+
+
+def test_a_trial_has_the_epsilon_of_its_gaussian():
+    search, seen = made(), []
+    search.run(lambda trial: (seen.append(trial) or 0.0, None), "test")
+    assert {t.epsilon for t in seen} == {pytest.approx(gaussian_epsilon(1 / search.scale, 1e-5), rel=1e-6)}
+    assert all(gaussian_epsilon(1 / search.scale, 1e-5) >= t.epsilon for t in seen)
+
+
+def test_the_best_score_wins():
+    scores = iter([0.3, 0.9, 0.5] + [0.1] * 1000)
+    with seeded_noise_not_private(9):
+        search = made(mean=60.0)
+    score, best = search.run(lambda trial: ((s := next(scores)), f"model {s}"), "test")
+    assert (score, best) == (0.9, "model 0.9")
+
+
+def test_no_trial_means_nothing_is_released():
+    with seeded_noise_not_private(1):
+        search = made(distribution="poisson", mean=1e-3)
+    with pytest.raises(SordinoError, match="trials is 0"):
+        search.run(lambda trial: (0.0, None), "test")
+
+
+@pytest.mark.parametrize(("epsilon", "distribution"), [(math.inf, "geometric"), (1.0, "normal")])
+def test_what_cannot_be_certified_is_refused(epsilon, distribution):
+    with pytest.raises(InvalidInputError):
+        made(epsilon, distribution=distribution)
+
+
+def test_an_enclosure_counts_what_is_fitted_inside_and_refuses_more():
+    around = Enclosure(1.0, ADD)
+    with around.entered():
+        Promise.given(ask_of(9.0), plan_of(1).at(1.25)).reserved("first")  # distance .8
+        assert around.spent == pytest.approx(0.8)
+        with pytest.raises(PlanError, match="planned are 1"):
+            Promise.given(ask_of(9.0), plan_of(1).at(1 / 0.61)).reserved("second")
+        Promise.given(ask_of(9.0), plan_of(1).at(1 / 0.59)).reserved("third")  # .8^2 + .59^2 < 1
+    assert enclosing() is None
+
+
+def test_an_enclosure_refuses_what_it_cannot_add_up(tmp_path):
+    ledger = sordino.Ledger.open(tmp_path / "l.db")
+    ledger.create("a", sordino.BudgetPolicy(epsilon=9.0, delta=1e-3))
+    with Enclosure(9.0, ADD).entered():
+        with pytest.raises(UnsupportedError, match="booked by itself"):
+            Promise.made(ask_of(ledger=ledger, dataset_id="a"), plan_of()).reserved("x")
+        with pytest.raises(UnsupportedError, match="replace-one"):
+            Promise.made(ask_of(), plan_of(relation=REPLACE)).reserved("x")
+        with pytest.raises(UnsupportedError, match="patient"):
+            Promise.made(ask_of(), plan_of(unit="patient")).reserved("x")
+        with pytest.raises(UnsupportedError, match="another one"), Enclosure(1.0, ADD).entered():
+            pass
+    assert ledger.history("a") == []
+
+
+def test_a_trial_must_report_what_it_released_itself():
+    trial = Trial(1.0, 1e-5, 2.0, ADD, made().noise)
+
+    class Model:
+        pass
+
+    with pytest.raises(UnsupportedError, match="in this thread"):
+        trial.fitted(Model)
+
+    def elsewhere():
+        """Return a model whose report says more than was released inside."""
+        model = Model()
+        Promise.given(ask_of(9.0), plan_of(1).at(4.0)).reserved("small")
+        model.privacy_ = Promise.given(ask_of(9.0), plan_of(1).at(2.5)).report()
+        return model
+
+    with pytest.raises(UnsupportedError, match="in this thread"):
+        trial.fitted(elsewhere)
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
+def test_each_trial_trains_on_the_training_part_within_its_epsilon(relation, monkeypatch):
+    """No record is both trained on and scored, and the relation of the search reaches every trial."""
+    public = np.random.default_rng(0)
+    X = public.normal(size=(500, 3)) / 3
+    X[:, 2] = np.arange(500) / 5000  # a name for each record
+    trained, scored, models = set(), set(), []
+
+    class Spy(sordino.LogisticRegression):
+        def fit(self, X, y):
+            trained.update(np.round(X[:, 2] * 5000).astype(int))
+            models.append(super().fit(X, y))
+            return self
+
+        def predict(self, X):
+            scored.update(np.round(X[:, 2] * 5000).astype(int))
+            return super().predict(X)
+
+    search = sordino.PrivateSearchCV(
+        Spy(data_norm=1.5), {"fit_intercept": [True, False]}, 2.0, 1e-6, relation=relation, mean_trials=4
+    )
+    search.fit(X, X[:, 0] > 0)
+    assert trained and scored and not trained & scored
+    assert len(trained) == 400
+    scale = search.privacy_.event.event.noise_multiplier / Relation.parse(relation).contributions
+    for model in models:
+        if model is not search.best_estimator_:
+            assert model.privacy_.relation.value == relation
+            assert model.privacy_.epsilon <= gaussian_epsilon(1 / scale, 1e-6)
+    assert estimator_module.BestOf is BestOf
+
+
+def test_the_split_does_not_follow_the_order_of_the_records():
+    """Sorted classes: with a split by position the validation part would hold one class only."""
+    public = np.random.default_rng(0)
+    X = public.normal(size=(800, 3)) / 3
+    X = X[np.argsort(X[:, 0])]
+    model = sordino.LogisticRegression(data_norm=1.5)
+    with seeded_noise_not_private(2):
+        search = sordino.PrivateSearchCV(model, {"max_iter": [20]}, 20.0, 1e-6, random_state=1)
+        search.fit(X, X[:, 0] > 0)
+    assert search.best_score_ > 0.75
+
+
+def test_a_mean_of_one_release_is_what_the_enclosure_measures():
+    release = Release(plan_of().releases["total"].query, Gaussian(2.0), Full(), 4)
+    assert release.event(ADD, 60).count == 4
+    with Enclosure(1.0, ADD).entered() as around:
+        run = Promise.given(ask_of(9.0), plan_of(4).at(2.0)).reserved("four of distance 1/2")
+        assert around.spent == pytest.approx(1.0)
+        run.curate(memory()).release("total")
