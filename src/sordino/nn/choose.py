@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.nn.clip import SAFETY
 from sordino.nn.engines import Engine, GhostEngine, VmapEngine
 from sordino.nn.network import Network, quiet_dropout
 from sordino.nn.refuse import check_model
@@ -68,7 +67,7 @@ def _compare(engine: GhostEngine, x: Tensor, y: Tensor) -> None:
         alone = torch.stack([_alone(network, vector, x[i], y[i]) for i in range(_RECORDS)])
         norms = alone.norm(dim=1)
         clip = float(norms.median().clamp_min(1e-6))
-        want = (alone * (clip * SAFETY / norms).clamp(max=1)[:, None]).nan_to_num().sum(dim=0)
+        want = (alone * (clip / norms).clamp(max=1)[:, None]).nan_to_num().sum(dim=0)
         got = engine.clipped_sum(vector, x, y, clip)
         rows = engine.per_record(vector, x, y)
     reach = _TOLERANCE if network.precision is torch.float32 else 0.1

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 
 from sordino.errors import UnsupportedError
-from sordino.nn.clip import clip_factors, clipped_rows_sum, rounding, weighted_rows_sum
+from sordino.kernel.clip_tensors import Contributions, clipped_rows, weighted_rows
 from sordino.nn.layers import Call, Ghost
 from sordino.nn.layers_more import rule_of
 from sordino.nn.network import Network
+from sordino.nn.precision import product_inputs, without_autocast
 
 
 class Engine(Protocol):
@@ -48,7 +49,9 @@ class VmapEngine:
         self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor | None = None
     ) -> Tensor:
         """Return the clipped sum."""
-        return clipped_rows_sum(self.per_record(vector, x, y), clip, present)
+        rows = self.per_record(vector, x, y)
+        with without_autocast(rows.device):
+            return clipped_rows(rows, clip, product_inputs(rows.device), present)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,22 +83,24 @@ class GhostEngine:
         self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor | None = None
     ) -> Tensor:
         """Return the clipped sum."""
-        params = self.network.unflatten(vector)
         calls = self._calls(vector, x, y)
-        ghosts, rows = self._sorted_out(calls, len(x))
-        squared = rows.squared_norms()
-        slack = torch.zeros_like(squared)
+        with without_autocast(vector.device):
+            return self.network.flatten(self._clipped(calls, vector.new_empty(len(x)), clip, present))
+
+    def _clipped(
+        self, calls: list[Call], batch: Tensor, clip: float, present: Tensor | None
+    ) -> dict[str, Tensor]:
+        ghosts, rows = self._sorted_out(calls, len(batch))
+        contributions = Contributions(batch, product_inputs(batch.device))
+        rows.add_to(contributions)
         for _, ghost in ghosts:
-            squared, slack = squared + ghost.squared_norms, slack + ghost.reach.square()
-        # What rounding may hide is added to the norm: it can only clip more.
-        unit = rounding()
-        norms = (squared + unit * slack).clamp_min(0).sqrt() + unit * slack.sqrt()
-        factors = clip_factors(norms, clip, present)
+            ghost.add_to(contributions)
+        factors = contributions.factors(clip, present)
         total = rows.weighted_sum(factors)
         for call, ghost in ghosts:
-            sums = ghost.weighted_sum(factors, params[f"{call.name}weight"].shape)
+            sums = ghost.weighted_sum(factors, call.parameters["weight"].shape)
             total |= {f"{call.name}{key}": value for key, value in sums.items()}
-        return self.network.flatten(total)
+        return total
 
     def _sorted_out(self, calls: list[Call], batch: int) -> tuple[list[tuple[Call, Ghost]], Any]:
         """Split the calls into those with ghost norms and those whose gradients are formed."""
@@ -114,9 +119,10 @@ class GhostEngine:
 
     def _calls(self, vector: Tensor, x: Tensor, y: Tensor) -> list[Call]:
         anchor = torch.zeros((), device=vector.device, requires_grad=True)
-        taps = _Taps(self.network, anchor, len(x))
+        params = self.network.unflatten(vector.detach())
+        taps = _Taps(self.network, anchor, len(x), params)
         with taps, torch.enable_grad():
-            outputs = self.network.outputs(self.network.unflatten(vector.detach()), x)
+            outputs = self.network.outputs(params, x)
             total = self.network.losses(outputs, y).sum()
             torch.autograd.grad(total, anchor)
         return [call for call in taps.calls if call.gradient is not None]
@@ -136,14 +142,12 @@ class _Rows:
                 value = value.reshape(self._batch, -1)
                 self._parts[name] = self._parts[name] + value if name in self._parts else value
 
-    def squared_norms(self) -> Tensor:
-        total = torch.zeros(self._batch, device=self._network.device)
+    def add_to(self, contributions: Contributions) -> None:
         for value in self._parts.values():
-            total = total + value.square().sum(dim=1)
-        return total
+            contributions.add_rows(value)
 
     def weighted_sum(self, factors: Tensor) -> dict[str, Tensor]:
-        return {name: weighted_rows_sum(value, factors) for name, value in self._parts.items()}
+        return {name: weighted_rows(value, factors) for name, value in self._parts.items()}
 
     def all(self) -> Tensor:
         network, device = self._network, self._network.device
@@ -173,8 +177,8 @@ class _Tap(torch.autograd.Function):
 class _Taps:
     """Forward hooks on the layers with trained parameters, for the length of a block."""
 
-    def __init__(self, network: Network, anchor: Tensor, batch: int) -> None:
-        self._network, self._anchor, self._batch = network, anchor, batch
+    def __init__(self, network: Network, anchor: Tensor, batch: int, params: dict[str, Tensor]) -> None:
+        self._network, self._anchor, self._batch, self._params = network, anchor, batch, params
         self.calls: list[Any] = []
 
     def __enter__(self) -> None:
@@ -195,11 +199,16 @@ class _Taps:
                     f"The layer {name.rstrip('.')!r} ({type(layer).__name__}) keeps not one row a record. "
                     "Use method='vmap'."
                 )
-            call: Any = Call(name, layer, inputs[0].detach(), None)  # type: ignore[arg-type]
+            own = self._own(name, layer)
+            call: Any = Call(name, layer, inputs[0].detach(), None, own)  # type: ignore[arg-type]
             self.calls.append(call)
             return _Tap.apply(output, self._anchor, call)
 
         return note
+
+    def _own(self, name: str, layer: nn.Module) -> dict[str, Tensor]:
+        own = layer.named_parameters(recurse=False)
+        return {key: self._params.get(f"{name}{key}", p.detach()) for key, p in own}
 
 
 def _trained_layers(network: Network) -> list[tuple[str, nn.Module]]:

@@ -2,17 +2,20 @@ r"""Gradients of single layers from their inputs ``a`` and output gradients ``g`
 
 The gradient of a linear map at one record is ``sum_t g_t a_t^T`` over its positions t (time steps, pixels).
 Its norm needs no gradient: ``sum_{t,s} (a_t . a_s) (g_t . g_s)``, one term when there is one position.
-Positions are cheap when few, the gradient is cheap when small; ``_direct_pays`` chooses.
+Positions are cheap when few, the gradient is cheap when small; ``_direct_pays`` chooses. The norms
+themselves, and what rounding may hide in them, are the business of :mod:`sordino.kernel.clip_tensors`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from sordino.kernel.clip_tensors import Contributions
 
 # Writing and reading one entry of a gradient costs about as much as this many products.
 _ENTRY_COST = {"cpu": 16, "cuda": 64}
@@ -20,12 +23,16 @@ _ENTRY_COST = {"cpu": 16, "cuda": 64}
 
 @dataclass
 class Call:
-    """One use of a layer: what went in, and the gradient of the summed loss at what came out."""
+    """One use of a layer: what went in, and the gradient of the summed loss at what came out.
+
+    ``parameters`` are the layer's own at this use: the module itself still holds the initial ones.
+    """
 
     name: str
     layer: nn.Module
     inputs: Tensor
     gradient: Tensor
+    parameters: dict[str, Tensor] = field(default_factory=dict)
 
 
 class LayerRule(Protocol):
@@ -40,13 +47,15 @@ class LayerRule(Protocol):
 
 @dataclass
 class Ghost:
-    """Norms without gradients; ``reach`` bounds what rounding can hide in them."""
+    """Gradients that are not formed: norms and the weighted sum come from the same two arrays."""
 
-    squared_norms: Tensor
-    reach: Tensor
     positions: Tensor
     slopes: Tensor
     bias: bool
+
+    def add_to(self, contributions: Contributions) -> None:
+        """Tell the clip what each record adds."""
+        contributions.add_products(self.positions, self.slopes, self.bias)
 
     def weighted_sum(self, factors: Tensor, shape: torch.Size) -> dict[str, Tensor]:
         """Return ``sum_i factors_i gradient_i`` without forming a gradient of one record."""
@@ -125,28 +134,14 @@ def _dense_gradients(positions: Tensor, slopes: Tensor, layer: Any) -> dict[str,
 
 
 def _cheapest(positions: Tensor, slopes: Tensor, layer: Any) -> Ghost | dict[str, Tensor]:
-    single = positions.shape[2] == 1
-    if not single and _direct_pays(positions, slopes):
+    if positions.shape[2] > 1 and _direct_pays(positions, slopes):
         return _dense_gradients(positions, slopes, layer)
-    bias = layer.bias is not None
-    a, g = positions.square().sum(dim=3), slopes.square().sum(dim=3)
-    a = a + 1 if bias else a  # the bias is one more input, always one
-    if single:
-        squared = (g * a).sum(dim=(1, 2))
-        return Ghost(squared, squared.sqrt(), positions, slopes, bias)
-    squared = _gram(positions, slopes)
-    if bias:
-        squared = squared + slopes.sum(dim=2).square().sum(dim=(1, 2))
-    return Ghost(squared, (a * g).sqrt().sum(dim=(1, 2)), positions, slopes, bias)
-
-
-def _gram(positions: Tensor, slopes: Tensor) -> Tensor:
-    inner = positions @ positions.transpose(2, 3)
-    outer = slopes @ slopes.transpose(2, 3)
-    return (inner * outer).sum(dim=(1, 2, 3))
+    return Ghost(positions, slopes, layer.bias is not None)
 
 
 def _direct_pays(positions: Tensor, slopes: Tensor) -> bool:
+    """Tell whether gradients are cheap: no larger than what is held anyway, or fewer products."""
     count, inputs, outputs = positions.shape[2], positions.shape[3], slopes.shape[3]
     cost = _ENTRY_COST.get(positions.device.type, 64)
-    return cost * inputs * outputs < count * count * (inputs + outputs)
+    small = inputs * outputs <= count * (inputs + outputs)
+    return small or cost * inputs * outputs < count * count * (inputs + outputs)

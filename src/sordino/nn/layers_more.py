@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, vjp, vmap
 
+from sordino.kernel.clip_tensors import Contributions
 from sordino.nn.layers import Call, ConvRule, Ghost, LayerRule, LinearRule
 
 
@@ -60,20 +61,24 @@ class EmbeddingRule:
         return {"weight": table.scatter_add_(1, index, slopes)}
 
     def cheapest(self, call: Call) -> EmbeddingGhost:
-        """Return the norms: two places interact when they hold the same word."""
+        """Return the rows of the table that a record touches, each at the first place of its word."""
         words, slopes = _words(call)
-        same = (words[:, :, None] == words[:, None, :]).to(slopes.dtype)
-        squared = ((slopes @ slopes.transpose(1, 2)) * same).sum(dim=(1, 2))
-        reach = torch.linalg.vector_norm(slopes, dim=2).sum(dim=1)
-        return EmbeddingGhost(squared, reach, words[:, None], slopes[:, None], False)
+        first = (words[:, :, None] == words[:, None, :]).byte().argmax(dim=2)
+        index = first[:, :, None].expand_as(slopes)
+        touched = torch.zeros_like(slopes).scatter_add_(1, index, slopes)
+        return EmbeddingGhost(words, touched, False)
 
 
 class EmbeddingGhost(Ghost):
-    """Norms of table gradients; the weighted sum is scattered into one table."""
+    """The touched rows of a table, one record each; the weighted sum is scattered into one table."""
+
+    def add_to(self, contributions: Contributions) -> None:
+        """Tell the clip what each record adds: a word that stands twice has one row, so none cancel."""
+        contributions.add_rows(self.slopes.flatten(1))
 
     def weighted_sum(self, factors: Tensor, shape: torch.Size) -> dict[str, Tensor]:
         """Return the weighted sum of the tables."""
-        slopes = (self.slopes[:, 0] * factors[:, None, None]).reshape(-1, shape[1])
+        slopes = (self.slopes * factors[:, None, None]).reshape(-1, shape[1])
         table = torch.zeros(shape, device=slopes.device, dtype=slopes.dtype)
         return {"weight": table.index_add(0, self.positions.reshape(-1), slopes)}
 
@@ -91,8 +96,8 @@ class OpaqueRule:
     """Any other layer of one input: differentiated by vmap, the layer alone."""
 
     def gradients(self, call: Call) -> dict[str, Tensor]:
-        """Return the gradients of the layer's own parameters."""
-        own = {name: p.detach() for name, p in call.layer.named_parameters(recurse=False)}
+        """Return the gradients of the layer's own parameters, where they are now."""
+        own = call.parameters
 
         def one(a: Tensor, g: Tensor) -> dict[str, Tensor]:
             _, pull = vjp(lambda p: functional_call(call.layer, p, (a[None],)), own)

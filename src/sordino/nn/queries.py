@@ -8,9 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sordino.errors import InvalidInputError
 from sordino.kernel import ClippedSum
-from sordino.nn.clip import clip_factors, weighted_rows_sum
+from sordino.kernel.clip_tensors import LARGEST_CLIP, LEAST_CLIP, row_factors, weighted_rows
 from sordino.nn.engines import Engine
+from sordino.nn.precision import product_inputs, without_autocast
 from sordino.problems.glm import check_clip
 
 
@@ -26,7 +28,7 @@ class TorchGradient(ClippedSum):
     clip: float
 
     def __post_init__(self) -> None:
-        check_clip(self.clip)
+        _check_clip("clip_norm", self.clip)
 
     def contribution(self, params: Any) -> float:
         """Return the clip norm."""
@@ -56,8 +58,8 @@ class TorchDifference(ClippedSum):
     gamma: float
 
     def __post_init__(self) -> None:
-        check_clip(self.gradient_clip)
-        check_clip(self.difference_clip)
+        _check_clip("clip_norm", self.gradient_clip)
+        _check_clip("difference_clip", self.difference_clip)
 
     def contribution(self, params: Any) -> float:
         """Return the bound of one record."""
@@ -73,10 +75,22 @@ class TorchDifference(ClippedSum):
     def _sum(self, params: tuple[Tensor, Tensor], x: Tensor, y: Tensor) -> Tensor:
         new = self.engine.per_record(params[0], x, y)
         moved = new - self.engine.per_record(params[1], x, y)
-        slow = clip_factors(torch.linalg.vector_norm(moved, dim=1), self.difference_clip)
-        fast = clip_factors(torch.linalg.vector_norm(new, dim=1), self.gradient_clip)
-        correction = weighted_rows_sum(moved, (1 - self.gamma) * slow)
-        return correction + weighted_rows_sum(new, self.gamma * fast)
+        inputs = product_inputs(new.device)
+        with without_autocast(new.device):
+            slow = row_factors(moved, self.difference_clip, inputs)
+            fast = row_factors(new, self.gradient_clip, inputs)
+            correction = weighted_rows(moved, (1 - self.gamma) * slow)
+            return correction + weighted_rows(new, self.gamma * fast)
+
+
+def _check_clip(name: str, clip: float) -> None:
+    """Refuse a clip to which float32 sums cannot be held."""
+    check_clip(clip)
+    if not LEAST_CLIP <= clip <= LARGEST_CLIP:
+        raise InvalidInputError(
+            f"Expected {name} between {LEAST_CLIP:.3g} and {LARGEST_CLIP:.3g}, got {clip:.3g}: gradients "
+            "are float32 numbers. Scale the loss."
+        )
 
 
 def finite_sum(clipped_sum: Any, x: Tensor, y: Tensor) -> Tensor:
