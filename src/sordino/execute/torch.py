@@ -32,7 +32,9 @@ class TorchExecutor:
     device : where gradients are computed; a batch is moved there.
     chunk : how many records are differentiated at once; it changes the memory, not the answer.
     device_noise : expand the noise on the device (ChaCha20) instead of moving it there.
-    collate : makes a pair of tensors from a list of items of a data set.
+    collate : makes a pair of tensors from a list of items of a data set; it is given one item at a time, so
+        that no record can reach another through it.
+    kinds : types of inputs and targets; None takes those of each batch.
     """
 
     data: Any = field(repr=False)
@@ -40,6 +42,7 @@ class TorchExecutor:
     chunk: int = 256
     device_noise: bool = False
     collate: Any = None
+    kinds: tuple[torch.dtype, torch.dtype] | None = None
     _pool: NoisePool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -71,7 +74,8 @@ class TorchExecutor:
             return tuple(self._picked(part, rows) for part in self.data)  # type: ignore[return-value]
         chosen = range(self.population) if rows is None else rows.tolist()
         x, y = self._collated([self.data[i] for i in chosen])
-        return x.to(self.device), y.to(self.device)
+        kinds = (x.dtype, y.dtype) if self.kinds is None else self.kinds
+        return x.to(self.device, kinds[0]), y.to(self.device, kinds[1])
 
     @property
     def _is_pair(self) -> bool:
@@ -83,9 +87,17 @@ class TorchExecutor:
         return part[torch.from_numpy(rows).to(part.device)].to(self.device)
 
     def _collated(self, items: Sequence[Any]) -> tuple[Tensor, Tensor]:
-        collate = torch.utils.data.default_collate if self.collate is None else self.collate
-        x, y = collate(items)
-        return x, y
+        if self.collate is None:
+            x, y = torch.utils.data.default_collate(items)
+            return x, y
+        pairs = [self.collate([item]) for item in items]
+        shapes = {(tuple(x.shape), tuple(y.shape)) for x, y in pairs}
+        if len(shapes) > 1 or any(len(x) != 1 or len(y) != 1 for x, y in pairs):
+            raise InvalidInputError(
+                "Expected a collate_fn that makes one row of one record, all of the same shape. It is called on "
+                "single records, because what it did to a whole batch could mix them. Pad to a public length."
+            )
+        return torch.cat([x for x, _ in pairs]), torch.cat([y for _, y in pairs])
 
     def _tensors(self, noise: NoiseSource) -> TensorNoise:
         return TensorNoise(noise, self.device, self._pool if self.device_noise else None)

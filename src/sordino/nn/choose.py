@@ -3,45 +3,56 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.nn.engines import Engine, GhostEngine, VmapEngine
 from sordino.nn.network import Network, quiet_dropout
 from sordino.nn.refuse import check_model
+from sordino.nn.state import check_stateless
 
 METHODS = ("auto", "ghost", "vmap")
-_RECORDS = 3
+_BATCHES = ((2, 1.0), (3, 30.0), (7, 0.1))  # how many records, and how large their numbers are
 _TOLERANCE = 1e-3  # an error of the rules is far larger, rounding far smaller
+_SEED = 8191  # public: what is drawn here has nothing to do with the data
 
 
 def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto") -> Engine:
     """Return the engine for a model whose records have the shape and type of ``x`` and ``y``.
 
     ``auto`` takes ghost norms if they agree with one backward pass per record on made-up records, else
-    vmap. Only shapes and types of the data are looked at.
+    vmap. Only shapes and types of the data are looked at. A model that remembers records is refused.
     """
     if method not in METHODS:
         raise InvalidInputError(f"Expected method in {METHODS}, got {method!r}.")
     check_model(network.model)
-    device = network.device
-    made_up = _made_up(x, device), torch.zeros((_RECORDS, *y.shape[1:]), dtype=y.dtype, device=device)
+    check_stateless(network, *made_up(network, x, y, 4, 1.0))
     if method != "vmap":
         try:
             engine = GhostEngine(network)
-            _compare(engine, *made_up)
+            _check(engine, x, y)
         except UnsupportedError:
             if method == "ghost":
                 raise
         else:
             return engine
-    return _tried(VmapEngine(network), *made_up)
+    return _tried(VmapEngine(network), x, y)
+
+
+def _check(engine: GhostEngine, x: Tensor, y: Tensor) -> None:
+    """Compare on batches of several sizes and magnitudes, at the initial parameters and away from them."""
+    network = engine.network
+    for count, size in _BATCHES:
+        records = made_up(network, x, y, count, size)
+        for vector in _points(network):
+            _compare(engine, vector, *records)
 
 
 def _tried(engine: VmapEngine, x: Tensor, y: Tensor) -> VmapEngine:
     """Run once on made-up records: what cannot be differentiated fails before a budget is spent."""
+    records = made_up(engine.network, x, y, 3, 1.0)
     try:
-        engine.clipped_sum(engine.network.flat(), x, y, 1.0)
+        engine.clipped_sum(engine.network.flat(), *records, 1.0)
     except RuntimeError as error:
         kinds = sorted({type(m).__name__ for m in engine.network.model.modules()})
         raise UnsupportedError(
@@ -51,20 +62,39 @@ def _tried(engine: VmapEngine, x: Tensor, y: Tensor) -> VmapEngine:
     return engine
 
 
-def _made_up(x: Tensor, device: torch.device) -> Tensor:
-    shape = (_RECORDS, *x.shape[1:])
-    count = torch.arange(torch.Size(shape).numel(), device=device).reshape(shape)
-    if x.is_floating_point():
-        return torch.cos(count.to(x.dtype) * 1.7)
-    return (count % 2).to(x.dtype)  # the two smallest word numbers exist in any vocabulary
+def made_up(network: Network, x: Tensor, y: Tensor, count: int, size: float) -> tuple[Tensor, Tensor]:
+    """Return public random records of this shape and type; no two are alike."""
+    public = torch.Generator().manual_seed(_SEED + count)
+    words = min((m.num_embeddings for m in network.model.modules() if isinstance(m, nn.Embedding)), default=2)
+    return (
+        _drawn(x, count, size, max(2, words), public).to(network.device),
+        _drawn(y, count, 1.0, 2, public).to(network.device),
+    )
 
 
-def _compare(engine: GhostEngine, x: Tensor, y: Tensor) -> None:
+def _drawn(like: Tensor, count: int, size: float, words: int, public: torch.Generator) -> Tensor:
+    shape = (count, *like.shape[1:])
+    if like.is_floating_point():
+        return (size * torch.randn(shape, generator=public)).to(like.dtype)
+    # the smallest numbers exist in any vocabulary; the first two records always differ
+    drawn = torch.randint(0, words, shape, generator=public)
+    drawn[0], drawn[1] = drawn[1].clone(), (drawn[1] + 1) % words
+    return drawn.to(like.dtype)
+
+
+def _points(network: Network) -> tuple[Tensor, Tensor]:
+    """Return the initial parameters and public random ones near them: zeros at the start hide much."""
+    start = network.flat()
+    public = torch.Generator().manual_seed(_SEED)
+    drawn = torch.randn(start.shape, generator=public).to(start.device)
+    return start, start + drawn * (0.1 * start.square().mean().sqrt() + 0.03)
+
+
+def _compare(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> None:
     """Refuse when the batch gives other gradients than its records alone."""
     network = engine.network
-    vector = network.flat()
     with quiet_dropout(network.model):
-        alone = torch.stack([_alone(network, vector, x[i], y[i]) for i in range(_RECORDS)])
+        alone = torch.stack([_alone(network, vector, a, b) for a, b in zip(x, y, strict=True)])
         norms = alone.norm(dim=1)
         clip = float(norms.median().clamp_min(1e-6))
         want = (alone * (clip / norms).clamp(max=1)[:, None]).nan_to_num().sum(dim=0)
@@ -72,7 +102,7 @@ def _compare(engine: GhostEngine, x: Tensor, y: Tensor) -> None:
         rows = engine.per_record(vector, x, y)
     reach = _TOLERANCE if network.precision is torch.float32 else 0.1
     apart = max(float((got - want).norm()) / clip, float((rows - alone).norm() / norms.norm()))
-    if not apart <= reach:
+    if not apart <= reach * len(x):
         raise UnsupportedError(
             "Ghost clipping does not agree with one backward pass per record for this model: it mixes "
             "records, or uses a parameter outside of its layer. Use method='vmap'."

@@ -31,20 +31,22 @@ class Source:
 
     def executor(self, device: torch.device, chunk: int, device_noise: bool) -> TorchExecutor:
         """Return the executor of these records."""
-        return TorchExecutor(self.data, device, chunk, device_noise, self.collate)
+        kinds = (self.example[0].dtype, self.example[1].dtype)
+        return TorchExecutor(self.data, device, chunk, device_noise, self.collate, kinds)
 
 
 def source_of(data: Any, targets: Any = None) -> Source:
     """Read (inputs, targets), a data set, or a loader.
 
     Of a loader only the data set and the way to collate are used: batches are drawn by the curator, each
-    record independently, whatever sampler the loader has.
+    record independently, whatever sampler the loader has. A ``collate_fn`` is called on single records.
     """
     if targets is not None:
         data = (data, targets)
     collate = None
     if isinstance(data, torch.utils.data.DataLoader):
         data, collate = data.dataset, data.collate_fn
+        collate = None if collate is torch.utils.data.default_collate else collate
     if isinstance(data, torch.utils.data.TensorDataset):
         data = data.tensors
     if isinstance(data, (tuple, list)):
