@@ -94,8 +94,8 @@ class TorchExecutor:
         shapes = {(tuple(x.shape), tuple(y.shape)) for x, y in pairs}
         if len(shapes) > 1 or any(len(x) != 1 or len(y) != 1 for x, y in pairs):
             raise InvalidInputError(
-                "Expected a collate_fn that makes one row of one record, all of the same shape. It is called on "
-                "single records, because what it did to a whole batch could mix them. Pad to a public length."
+                "Expected a collate_fn that makes one row of one record, all of the same shape. It is called "
+                "on single records: what it did to a whole batch could mix them. Pad to a public length."
             )
         return torch.cat([x for x, _ in pairs]), torch.cat([y for _, y in pairs])
 

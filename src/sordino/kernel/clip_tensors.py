@@ -1,30 +1,33 @@
-r"""The norm of a contribution and its clip factor, for tensors; no framework is imported, only methods are used.
+r"""The norm of a contribution and its clip factor, for tensors; methods of tensors need no import.
 
 A record adds ``f v`` to a sum, where ``v`` is its gradient and ``f`` its factor. Written here is why
 ``||f v|| <= clip`` for what float32 *really adds*, not for what it meant to add.
 
-**Units.** float32 rounds by ``u = 2^-24``. Matrix products may first round what goes into them: by ``p = 2^-11``
-(TF32, float16) or ``2^-8`` (bfloat16); ``p = 0`` where float32 is kept. A product of length K, in any order, errs by
-``g(K) = K u + 2 p`` of the product of the norms of its factors (first order; `_ROOM` covers the second).
+**Units.** float32 rounds by ``u = 2^-24``. Matrix products may first round what goes into them: by
+``p = 2^-11`` (TF32, float16) or ``2^-8`` (bfloat16); ``p = 0`` where float32 is kept. A product of length K,
+in any order, errs by ``g(K) = K u + 2 p`` of the product of the norms of its factors (first order; `_ROOM`
+covers the second).
 
-**Norms from above.** :func:`upper_norms` adds pieces of at most 64 float32 squares, each with error ``64 u``, and sums
-the pieces in float64 (on a GPU all squares are float64). Squares that vanish are at most ``2^-126`` each, so
-``sqrt(K) 2^-63`` is added; squares that overflow give infinity, and the record then adds nothing.
+**Norms from above.** :func:`upper_norms` adds pieces of at most 64 float32 squares, each with error ``64 u``,
+and sums the pieces in float64 (on a GPU all squares are float64). Squares that vanish are at most ``2^-126``
+each, so ``sqrt(K) 2^-63`` is added; squares that overflow give infinity, and the record then adds nothing.
 
 **Rows.** ``v`` is held as a row, so ``f v`` errs by ``(2 u + 2 p) ||f v||``.
 
-**Products.** ``v = sum_t g_t a_t^T`` over T positions is not held. With ``A_ts = a_t . a_s``, ``B_ts = g_t . g_s``,
+**Products.** ``v = sum_t g_t a_t^T`` over T positions is not held. With ``A_ts = a_t . a_s`` and
+``B_ts = g_t . g_s`` as computed,
 
-    ||v||^2 = sum_ts A_ts B_ts
-            <= sum_ts [ A B + g(I) |a_t||a_s| |B| + g(O) |A| |g_t||g_s| + g(I) g(O) |a_t||a_s||g_t||g_s| ]
+    ||v||^2 <= sum_ts [ A B + g(I) |a_t||a_s| |B| + g(O) |A| |g_t||g_s| + g(I) g(O) |a_t||a_s||g_t||g_s| ]
                + g(T) sum_ts |A B|
 
-with A and B as computed, and ``||v|| <= r = sum_t |a_t||g_t|`` always; the smaller of the two is taken. The sum
-``sum_t (f g_t) a_t^T`` errs by ``g(T + 2) f r``: this *blur* is added to the norm before it is divided into the clip. What
-underflows in ``f g_t`` (at most ``2^-125`` each, for machines that flush) errs by ``2^-125 sqrt(O T) |a|``: this *floor*
-is subtracted from the clip. What underflows in ``a_t`` is below the blur, because ``|a_t|`` is at least ``sqrt(I) 2^-63`` here.
+and ``||v|| <= r = sum_t |a_t||g_t|`` always; the smaller of the two is taken. The sum
+``sum_t (f g_t) a_t^T`` errs by ``g(T + 2) f r``: this *blur* is added to the norm before it is divided into
+the clip. What underflows in ``f g_t`` (at most ``2^-125`` each, for machines that flush) errs by
+``2^-125 sqrt(O T) |a|``: this *floor* is subtracted from the clip. What underflows in ``a_t`` is below the
+blur, because ``|a_t|`` is at least ``sqrt(I) 2^-63`` here.
 
-What is not covered: adding up the records of a batch rounds too, by about ``u`` of the sum; see the privacy notes.
+What is not covered: adding up the records of a batch rounds too, by about ``u`` of the sum; see the privacy
+notes.
 """
 
 from __future__ import annotations
@@ -165,7 +168,7 @@ def _gram(a: Tensor, g: Tensor, a_norms: Tensor, g_norms: Tensor, bias: bool, in
 
 
 def _products(values: Tensor, scale: Tensor, inputs: float) -> tuple[Tensor, float]:
-    """Return ``values values^T / scale^2`` and how far it rounds, relative to the norms of the two factors."""
+    """Return ``values values^T / scale^2`` and how far it rounds, relative to the norms of its factors."""
     parts = values.split(_SLICE, dim=-1)
     total = parts[0] @ parts[0].transpose(-1, -2)
     for part in parts[1:]:

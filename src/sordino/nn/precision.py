@@ -15,7 +15,7 @@ _SWITCHES = ("ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE")  # of the
 
 
 def product_inputs(device: torch.device) -> float:
-    """Return how far a float32 matrix product on this device rounds its inputs; what is unknown counts as bfloat16."""
+    """Return how far a float32 matrix product rounds its inputs; what is unknown counts as bfloat16."""
     room: Any = torch.backends.mkldnn if device.type == "cpu" else torch.backends.cuda
     coarse = INPUTS["bf16"]
     found = [INPUTS.get(room.matmul.fp32_precision, coarse)]

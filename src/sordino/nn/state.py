@@ -43,7 +43,7 @@ def check_stateless(network: Network, x: Tensor, y: Tensor) -> None:
 def _said(what: str) -> str:
     return (
         f"The forward pass {what}: it remembers records, and no clip bounds what one of them leaves behind. "
-        "Compute such numbers from public data, keep them fixed (a buffer that forward only reads), and try again."
+        "Compute such numbers from public data and keep them fixed (a buffer that forward only reads)."
     )
 
 
