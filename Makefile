@@ -51,11 +51,12 @@ test-long: $(FULL)  ## all tests, more examples each, then the mutation tests
 mutate: $(FULL)  ## break kernel/ and accounting/ line by line; every break must fail a test
 	$(BIN)/python tools/mutate.py --jobs $(WORKERS)
 
-lint: $(FULL)  ## style, strict types of the privacy-critical rooms, layer rules
+lint: $(FULL)  ## style, strict types of the privacy-critical rooms, layer rules, sizes, copies, dead code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(if $(TYPED),$(BIN)/mypy --strict $(TYPED))
 	$(BIN)/lint-imports
+	$(BIN)/python tools/lint_house.py
 
 format: $(FULL)  ## let ruff mend what it can
 	$(BIN)/ruff check --fix .

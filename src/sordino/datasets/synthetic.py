@@ -91,15 +91,11 @@ def make_sparse_linear_model(
     Bunch
         ``data``, ``target``, ``coef`` (:math:`\theta^*`), ``data_norm`` (:math:`2 s^*`), ``DESCR``.
 
-    Notes
-    -----
-    The paper prints the logistic probability without the minus sign; since :math:`\theta^*` has a
-    symmetric law the two designs are the same.
-
     References
     ----------
-    Wang and Gu, Differentially private iterative gradient hard thresholding for sparse learning,
-    IJCAI 2019, section 6.1.
+    Wang and Gu, Differentially private iterative gradient hard thresholding for sparse learning, IJCAI
+    2019, section 6.1. It prints the logistic probability without the minus sign; since
+    :math:`\theta^*` has a symmetric law the two designs are the same.
 
     Examples
     --------
