@@ -21,12 +21,12 @@ from torch import nn
 
 from benchmarks.machine import describe
 from sordino.datasets import load
+from sordino.nn import TorchModel
 from sordino.parties.flower import (
     FederatedClient,
     FederatedRecipe,
     FederatedResult,
     HardThresholdAveraging,
-    TorchModel,
     client_app,
     server_app,
     simulate,

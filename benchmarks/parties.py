@@ -182,9 +182,9 @@ def compare(world: World, members, share, noise) -> None:
     show(f"MPC Out P, m={count}", [output(world, OutputPerturbation(1.0, 1e-3), joint, noise)])
     pathak = baselines.Pathak(1.0, 1e-3, parties=count)
     show(f"Pathak, m={count}", [output(world, pathak, joint, noise)])
-    show(f"Local Out P, m={count}", [world.judge(baselines.local_output(members, problem, 1.0, noise))])
+    show(f"Local Out P, m={count}", [world.judge(baselines.local_output(members, problem, 1.0))])
     show(f"Local Obj P, m={count}", [world.judge(local_objective(members, problem, noise))])
-    w = baselines.local_gradient(members, problem, 1.0, 200, 1.0, noise)
+    w = baselines.local_gradient(members, problem, 1.0, 200, 1.0)
     show(f"Local Grad P, m={count} (T=200)", [world.judge(w)])
 
 

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from sordino.execute import LocalExecutor
-from sordino.kernel import NoiseSource, Relation
+from sordino.kernel import Relation
 from sordino.parties import baselines
 from sordino.parties.mpc_output import OutputPerturbation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
+from sordino.testing import seeded_noise_not_private
 
 
 @pytest.fixture
@@ -23,11 +24,11 @@ def world():
 
 def test_every_baseline_learns_when_epsilon_is_generous(world):
     x, y, problem, members = world
-    noise = NoiseSource.seeded_not_private(5)
-    models = {
-        "output": baselines.local_output(members, problem, 1.0, noise),
-        "gradient": baselines.local_gradient(members, problem, 1.0, 20, 2.0, noise),
-    }
+    with seeded_noise_not_private(5):
+        models = {
+            "output": baselines.local_output(members, problem, 1.0),
+            "gradient": baselines.local_gradient(members, problem, 1.0, 20, 2.0),
+        }
     for name, w in models.items():
         assert np.mean(np.sign(x @ w) == y) > 0.85, name
 

@@ -6,11 +6,11 @@ import torch
 from torch import nn
 
 from sordino.kernel import Poisson
+from sordino.nn import TorchModel
 from sordino.parties.flower import (
     FederatedClient,
     FederatedRecipe,
     HardThresholdAveraging,
-    TorchModel,
     client_app,
     server_app,
     simulate,

@@ -37,7 +37,7 @@ def _changed(plan, change):
 
 def test_an_honest_plan_is_certified_at_its_own_epsilon():
     plan = _plan()
-    found = check_plan(plan, POLICY, 0.0)
+    found = check_plan(plan, POLICY, 0.0).certificate
     assert 0.99 * 0.8 < found.epsilon <= 0.8
     multiplier = plan.text["noise"]["multipliers"]["gradient"]
     event = dp.SelfComposedDpEvent(dp.GaussianDpEvent(multiplier), 4)

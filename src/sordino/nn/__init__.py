@@ -26,6 +26,7 @@ _EXPORTS = {
     "Srm": "sordino.nn.solvers",
     "TorchDifference": "sordino.nn.queries",
     "TorchGradient": "sordino.nn.queries",
+    "TorchModel": "sordino.nn.federated",
     "Trained": "sordino.nn.trainer",
     "Trainer": "sordino.nn.trainer",
     "VmapEngine": "sordino.nn.engines",

@@ -8,18 +8,19 @@ but not private (Local Obj P) is in :mod:`sordino.papers.local`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.accounting import calibrate
 from sordino.execute import LocalExecutor
-from sordino.kernel import Curator, Full, NoiseSource, Plan, Relation, Release
+from sordino.kernel import Full, Plan, Relation, Release
 from sordino.parties.mpc_output import OutputPerturbation, WeightedMinimiser
 from sordino.problems.glm import GlmGradient
 from sordino.problems.problem import Problem
+from sordino.runs import Ask, Promise, run_privately
 
 Floats = NDArray[np.float64]
 
@@ -49,9 +50,7 @@ class _Overstated(WeightedMinimiser):
         return self.factor * super().sensitivity(relation, params)
 
 
-def local_output(
-    members: Sequence[LocalExecutor], problem: Problem, clip: float, noise: NoiseSource
-) -> Floats:
+def local_output(members: Sequence[LocalExecutor], problem: Problem, clip: float) -> Floats:
     """Average the models that all parties release on their own (Local Out P).
 
     **Privacy.** One Gaussian release per party on disjoint records: the guarantee of one release.
@@ -60,31 +59,26 @@ def local_output(
     for member in members:
         own = replace(problem, population=member.population)
         solver = OutputPerturbation(clip, problem.ridge)
-        plan = calibrate(solver.plan(own), problem.epsilon, problem.delta)
-        total += next(solver.run(Curator(member, plan, noise), own))
+        total += run_privately(solver, own, member, Ask(problem.epsilon, problem.delta)).result
     return total / len(members)
 
 
 def local_gradient(
-    members: Sequence[LocalExecutor],
-    problem: Problem,
-    clip: float,
-    steps: int,
-    step: float,
-    noise: NoiseSource,
+    members: Sequence[LocalExecutor], problem: Problem, clip: float, steps: int, step: float
 ) -> Floats:
     """Descend along the average of gradients that all parties release on their own (Local Grad P).
 
     **Privacy.** ``steps`` Gaussian releases per party on disjoint records.
     """
-    curators = []
-    for member in members:
-        own = replace(problem, population=member.population)
-        release = Release(GlmGradient(problem.loss, clip), problem.gaussian(), Full(), steps)
-        plan = calibrate(own.planned(gradient=release), problem.epsilon, problem.delta)
-        curators.append(Curator(member, plan, noise))
-    w = np.zeros(problem.shape)
-    for _ in range(steps):
-        g = sum(curator.release("gradient", w) for curator in curators) / len(curators)
-        w = w - step * (g + problem.ridge * w)
+    ask, w = Ask(problem.epsilon, problem.delta), np.zeros(problem.shape)
+    with ExitStack() as runs:
+        curators = []
+        for member in members:
+            own = replace(problem, population=member.population)
+            release = Release(GlmGradient(problem.loss, clip), problem.gaussian(), Full(), steps)
+            promise = Promise.made(ask, own.planned(gradient=release))
+            curators.append(runs.enter_context(promise.run(member, "Local Grad P")))
+        for _ in range(steps):
+            g = sum(curator.release("gradient", w) for curator in curators) / len(curators)
+            w = w - step * (g + problem.ridge * w)
     return w

@@ -16,7 +16,7 @@ from sordino.errors import require_extra
 if find_spec("flwr") is None:  # pragma: no cover - the extra is installed wherever tests run
     raise require_extra("flwr", "flower")
 
-# name -> module; loaded when first used: PyTorch is not needed for linear models
+# name -> module; loaded when first used. The model of a network is sordino.nn.TorchModel.
 _EXPORTS = {
     "ClientLevelHardThresholding": "sordino.parties.flower_client_level",
     "FederatedClient": "sordino.parties.flower_client",
@@ -26,7 +26,6 @@ _EXPORTS = {
     "HardThresholdAveraging": "sordino.parties.flower_server",
     "InProcessGrid": "sordino.parties.flower_simulation",
     "LinearModel": "sordino.parties.flower_models",
-    "TorchModel": "sordino.parties.flower_torch",
     "client_app": "sordino.parties.flower_client",
     "client_level_server_app": "sordino.parties.flower_client_level",
     "secure_client_app": "sordino.parties.flower_secure",

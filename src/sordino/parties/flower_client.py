@@ -29,7 +29,7 @@ class FederatedClient:
 
     Parameters
     ----------
-    model : :class:`LinearModel` or :class:`TorchModel`, with the records of this client.
+    model : :class:`LinearModel` or :class:`sordino.nn.TorchModel`, with the records of this client.
     recipe : what the members agreed on; a server that asks for another one is refused.
     folder : where the client remembers which rounds are spent; of this client alone.
     epsilon, delta : the budget of the whole run for one record; delta None means ``min(1e-5, 1 / (10 n))``.

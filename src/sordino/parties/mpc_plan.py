@@ -11,12 +11,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sordino.accounting import Certificate, calibrate, certify
+from sordino.accounting import Certificate
 from sordino.accounting.codec import encode
 from sordino.errors import CalibrationError, InvalidInputError
 from sordino.execute.parties import Member, Mode, NoiseShare
 from sordino.kernel import NoiseSource, Plan, Relation
+from sordino.ledger import Ledger
 from sordino.parties.mpc_tasks import Public, Task, make_task
+from sordino.runs import Ask, Promise
 
 FORMAT = 1
 
@@ -87,9 +89,12 @@ class JointPlan:
     @cached_property
     def certificate(self) -> Certificate:
         """What the plan certifies, computed here, the distance of the noise from the ideal in delta."""
-        plan = self.kernel_plan
-        found = certify(plan.event(), self.public.delta - self.slack, plan.relation)
-        return replace(found, delta=self.public.delta)
+        return self.promised().certificate
+
+    def promised(self, ledger: Ledger | None = None, dataset_id: str | None = None) -> Promise:
+        """Certify the stated noise now, for a member's own ledger; more than the plan claims is refused."""
+        ask = Ask(self.public.epsilon, self.public.delta, ledger, dataset_id)
+        return Promise.given(ask, self.kernel_plan, slack=self.slack)
 
     @cached_property
     def slack(self) -> float:
@@ -180,7 +185,7 @@ def make_plan(
             f"Expected a finite epsilon and a delta above {2 * slack:.3g} for this many coordinates, got "
             f"epsilon={public.epsilon:g}, delta={public.delta:g}."
         )
-    ready = calibrate(plan, public.epsilon, public.delta - slack)
+    ready = Promise.made(Ask(public.epsilon, public.delta), plan, slack=slack).plan
     text["noise"] = {
         "multipliers": {name: r.mechanism.multiplier for name, r in ready.releases.items()},
         "event": encode(ready.event()),

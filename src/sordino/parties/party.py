@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from sordino.execute import LocalExecutor
 from sordino.execute.parties import PartiesExecutor, PartyError
 from sordino.execute.parties.lattice import Lattice
 from sordino.execute.parties.mpyc_engine import MpycEngine
-from sordino.kernel import Curator, NoiseSource, SparseVector
+from sordino.kernel import SparseVector
 from sordino.kernel.noise import fresh_noise
 from sordino.ledger import Ledger
 from sordino.parties.approval import Approvals
@@ -30,6 +30,7 @@ from sordino.parties.party_config import PartyConfig, load_records
 from sordino.parties.policy import PlanRefusedError, check_budget, check_fresh, check_plan
 from sordino.parties.transcript import Transcript, commitment, digest_of, read_transcript
 from sordino.problems.covariance import Ball
+from sordino.runs import Promise, Run
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,6 @@ class PartyRun:
     config: PartyConfig
     plan: JointPlan
     say: Callable[[str], None] = print
-    noise: NoiseSource = field(default_factory=fresh_noise)
 
     def run(self) -> Outcome:
         """Take part; raise ``PlanRefusedError`` or ``PartyError`` with who and what.
@@ -60,7 +60,10 @@ class PartyRun:
         """
         check_partners(self.plan, self.config.partners)
         Approvals(self.config.state).require(self.plan)
-        verdict, checked = self._judge()
+        with contextlib.ExitStack() as stack:
+            return self._run(*self._judge(stack))
+
+    def _run(self, verdict: str, checked: _Checked | None) -> Outcome:
         index = self._index()
         transcript = Transcript(check_fresh(self.config.state, self.plan))
         transcript.write("plan", digest=self.plan.digest, durable=True)
@@ -84,15 +87,16 @@ class PartyRun:
             engine.close()
             transcript.close()
 
-    def _judge(self) -> tuple[str, _Checked | None]:
+    def _judge(self, stack: contextlib.ExitStack) -> tuple[str, _Checked | None]:
         """Return the reason to refuse, or nothing and what was checked."""
+        config = self.config
         try:
-            certificate = check_plan(self.plan, self.config.policy, spent_slack(self.config.state))
-            with Ledger.open(self.config.ledger, create=False) as ledger:
-                check_budget(ledger, self.config.dataset, self.plan, certificate)
-            return "", _Checked(
-                certificate, self._local(), self.noise.integers(256, 32).astype(np.uint8).tobytes()
-            )
+            ledger = stack.enter_context(Ledger.open(config.ledger, create=False))
+            spent = spent_slack(config.state)
+            promise = check_plan(self.plan, config.policy, spent, ledger, config.dataset)
+            check_budget(ledger, config.dataset, promise)
+            salt = fresh_noise().integers(256, 32).astype(np.uint8).tobytes()
+            return "", _Checked(promise, self._local(), salt)
         except SordinoError as error:
             return str(error), None
 
@@ -117,15 +121,15 @@ class PartyRun:
         self._session(engine, transcript, verdict, committed)
         assert checked is not None  # a refusal has raised by now
         transcript.write("commitment", digest=committed, salt=checked.salt.hex())
-        with self._reserved(engine, transcript, checked.certificate):
-            result = self._learn(engine, index, transcript, checked)
+        with self._reserved(engine, transcript, checked.promise) as run:
+            result = self._learn(engine, index, transcript, checked, run)
             transcript.write("finished")
             digest = hashlib.sha256(transcript.shared_digest.encode()).digest()
             _near(engine, digest, _numbers(result), "Comparing transcripts and results")
         transcript.write("settled", durable=True, slack=self.plan.slack)
         with open_private(transcript.path.parent / "result.npz", "wb") as file:
             np.savez(file, **result)
-        return Outcome(result, checked.certificate, transcript.path, engine.bytes_sent)
+        return Outcome(result, checked.promise.certificate, transcript.path, engine.bytes_sent)
 
     def _session(self, engine: MpycEngine, transcript: Transcript, verdict: str, committed: str) -> None:
         """Hear everybody's verdict on the plan; one refusal ends it before anything is reserved."""
@@ -141,26 +145,19 @@ class PartyRun:
         transcript.write("session", parties=names, commitments=commitments)
 
     @contextlib.contextmanager
-    def _reserved(self, engine: MpycEngine, transcript: Transcript, found: Certificate) -> Iterator[None]:
+    def _reserved(self, engine: MpycEngine, transcript: Transcript, promise: Promise) -> Iterator[Run]:
         """Book the whole plan here, and go on only when everybody has."""
-        with Ledger.open(self.config.ledger, create=False) as ledger:
-            refusal, booked = "", None
-            try:
-                booked = ledger.reserve(
-                    self.config.dataset,
-                    self.plan.kernel_plan.event(),
-                    relation=self.plan.public.relation,
-                    unit=self.plan.public.unit,
-                    certificate=(found.epsilon, found.delta),
-                    description=f"joint plan {self.plan.digest[:12]} of {self.plan.text['consortium']}"[:200],
-                    plan_digest=self.plan.digest,
-                )
-                transcript.write("reserved", durable=True, sequence=booked.sequence, slack=self.plan.slack)
-            except SordinoError as error:
-                refusal = str(error)
-            with booked if booked is not None else contextlib.nullcontext():
-                self._all_reserved(engine, refusal)
-                yield
+        words = f"joint plan {self.plan.digest[:12]} of {self.plan.text['consortium']}"[:200]
+        try:
+            booked = promise.reserved(words, self.plan.digest)
+        except SordinoError as error:
+            self._all_reserved(engine, str(error))
+            raise PlanRefusedError(f"{self.config.name} could not reserve: {error}") from None
+        with booked:
+            _, sequence = booked.place or ("", 0)
+            transcript.write("reserved", durable=True, sequence=sequence, slack=self.plan.slack)
+            self._all_reserved(engine, "")
+            yield booked
 
     def _all_reserved(self, engine: MpycEngine, refusal: str) -> None:
         message = json.dumps({"refusal": refusal}).encode()
@@ -170,9 +167,9 @@ class PartyRun:
                 raise PlanRefusedError(f"{member.name} could not reserve: {said.get('refusal')}")
 
     def _learn(
-        self, engine: MpycEngine, index: int, transcript: Transcript, checked: _Checked
+        self, engine: MpycEngine, index: int, transcript: Transcript, checked: _Checked, run: Run
     ) -> dict[str, Any]:
-        task, plan = self.plan.task, self.plan.kernel_plan
+        task, population = self.plan.task, self.plan.public.population
 
         def agree(lattice: Lattice, release: Any, params: Any, position: int) -> None:
             header = f"{lattice}|{type(release.query).__name__}|{position}|".encode()
@@ -183,17 +180,15 @@ class PartyRun:
         def opened(values: Any) -> None:
             transcript.write("release", opened=digest_of(values))
 
-        executor = PartiesExecutor(
-            checked.local, engine, self.plan.share, index, plan.population, agree, opened
-        )
-        iterates = task.solver.run(Curator(executor, plan, self.noise), task.problem)
+        executor = PartiesExecutor(checked.local, engine, self.plan.share, index, population, agree, opened)
+        iterates = task.solver.run(run.curate(executor), task.problem)
         (last,) = deque(iterates, maxlen=1)
         return task.result(last)
 
 
 @dataclass(frozen=True)
 class _Checked:
-    certificate: Certificate
+    promise: Promise
     local: LocalExecutor
     salt: bytes
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from sordino.accounting import Certificate
 from sordino.accounting.codec import canonical as canonical_event
 from sordino.accounting.codec import decode
-from sordino.errors import BudgetExceededError, SordinoError
+from sordino.errors import BudgetExceededError, CalibrationError, SordinoError
 from sordino.execute.parties import Mode
 from sordino.execute.parties.mpyc_engine import check_threshold
 from sordino.ledger import Ledger
 from sordino.ledger.charge import charge_of
 from sordino.parties.mpc_plan import JointPlan
 from sordino.parties.transcript import read_transcript
+from sordino.runs import Promise
 
 
 class PlanRefusedError(SordinoError, RuntimeError):
@@ -43,8 +43,14 @@ class Policy:
     modes: tuple[str, ...] = ("noise-inside", "secure-aggregation")
 
 
-def check_plan(plan: JointPlan, policy: Policy, spent_slack: float) -> Certificate:
-    """Return the certificate of a plan, computed here, or refuse.
+def check_plan(
+    plan: JointPlan,
+    policy: Policy,
+    spent_slack: float,
+    ledger: Ledger | None = None,
+    dataset_id: str | None = None,
+) -> Promise:
+    """Return the promise of a plan, certified here and for this ledger, or refuse.
 
     Nothing that the plan says about its own privacy is believed: the releases are rebuilt from the task, the
     event and its epsilon are computed again. Who its members are is for
@@ -64,18 +70,20 @@ def check_plan(plan: JointPlan, policy: Policy, spent_slack: float) -> Certifica
             f"The noise of all plans would be {spent_slack + slack:.3g} from the ideal one, above "
             f"slack_delta = {policy.slack_delta:g}."
         )
-    found = plan.certificate
-    _at_most("epsilon", found.epsilon, plan.public.epsilon, "what the plan claims")
-    _at_most("epsilon", found.epsilon, policy.max_epsilon, "max_epsilon")
+    try:
+        promise = plan.promised(ledger, dataset_id)
+    except CalibrationError as error:
+        raise PlanRefusedError(f"More than what the plan claims: {error}") from None
+    _at_most("epsilon", promise.certificate.epsilon, policy.max_epsilon, "max_epsilon")
     _at_most("delta", plan.public.delta, policy.max_delta, "max_delta")
-    return found
+    return promise
 
 
-def check_budget(ledger: Ledger, dataset_id: str, plan: JointPlan, found: Certificate) -> None:
+def check_budget(ledger: Ledger, dataset_id: str, promise: Promise) -> None:
     """Refuse a plan that the ledger would refuse, without booking it."""
-    account, event = ledger.account(dataset_id), plan.kernel_plan.event()
-    account.policy.require(plan.public.relation, plan.public.unit)
-    charge = charge_of(event, plan.public.relation, account.filter.orders, (found.epsilon, found.delta))
+    account, plan, found = ledger.account(dataset_id), promise.plan, promise.certificate
+    account.policy.require(plan.relation, plan.unit)
+    charge = charge_of(plan.event(), plan.relation, account.filter.orders, (found.epsilon, found.delta))
     try:
         account.book(charge)
     except BudgetExceededError as error:

@@ -1,28 +1,44 @@
-"""A PyTorch module beside the records of one client."""
+"""A PyTorch module beside the records of one client of a federation."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
-from sordino.kernel import Curator, Gaussian, Plan, Release
+from sordino.kernel import Curator, Gaussian, Plan, Relation, Release, Sampling
 from sordino.nn.choose import make_engine
 from sordino.nn.data import default_chunk, source_of
 from sordino.nn.network import Loss, Network
 from sordino.nn.queries import TorchGradient
 from sordino.nn.updates import HardThreshold
-from sordino.parties.flower_models import Weights
-from sordino.parties.flower_recipe import FederatedRecipe
 
+Weights = NDArray[Any]
 _LARGEST = float(np.finfo(np.float32).max)
 _CHUNK_FOR = 256  # records: how many gradients are held at once is a matter of memory alone
 
 
+class FederatedSteps(Protocol):
+    """What a model has to know of a :class:`sordino.parties.flower.FederatedRecipe`."""
+
+    local_steps: int
+    sparsity: int | None
+    clip_norm: float
+    relation: Relation
+
+    @property
+    def releases(self) -> int:
+        """The number of gradients of all rounds."""
+
+    def sampling(self, population: int) -> Sampling:
+        """Return the batches of a client with this many records."""
+
+
 class TorchModel:
-    """A module, its criterion and the records of this client.
+    """A module, its criterion and the records of one :class:`sordino.parties.flower.FederatedClient`.
 
     Parameters
     ----------
@@ -59,14 +75,14 @@ class TorchModel:
         """Return the parameters of the module as it was passed; the server's are the ones that count."""
         return self.network.flat().cpu().numpy()
 
-    def plan(self, recipe: FederatedRecipe) -> Plan:
+    def plan(self, recipe: FederatedSteps) -> Plan:
         """Declare the gradients."""
         query = TorchGradient(self._engine, recipe.clip_norm)
         sampling = recipe.sampling(self.executor.population)
         release = Release(query, Gaussian(), sampling, recipe.releases)
         return Plan({"gradient": release}, recipe.relation, self.executor.population)
 
-    def steps(self, curator: Curator, weights: Weights, recipe: FederatedRecipe, step_size: float) -> Weights:
+    def steps(self, curator: Curator, weights: Weights, recipe: FederatedSteps, step_size: float) -> Weights:
         """Make the local steps of one round."""
         single = np.clip(weights, -_LARGEST, _LARGEST).astype(np.float32)  # finite in single precision too
         w = torch.from_numpy(single).to(self.network.device)
