@@ -44,7 +44,7 @@ def test_a_score_has_the_noise_of_its_trial_and_not_half_of_it(relation):
     std = search.scale * 0.5 * relation.contributions / n
     for factor, accepted in ((1.0, True), (2 / 3, False), (1.5, False)):
         p = stats.kstest(draws, stats.norm(0.5, std * factor).cdf).pvalue
-        assert (p > 1e-4) is accepted
+        assert bool(p > 1e-4) is accepted
 
 
 def test_a_score_is_clipped_and_centred():
@@ -59,8 +59,9 @@ def test_a_score_is_clipped_and_centred():
 def test_a_trial_has_the_epsilon_of_its_gaussian():
     search, seen = made(), []
     search.run(lambda trial: (seen.append(trial) or 0.0, None), "test")
-    assert {t.epsilon for t in seen} == {pytest.approx(gaussian_epsilon(1 / search.scale, 1e-5), rel=1e-6)}
-    assert all(gaussian_epsilon(1 / search.scale, 1e-5) >= t.epsilon for t in seen)
+    most = gaussian_epsilon(1 / search.scale, 1e-5)
+    assert seen
+    assert all(most * (1 - 1e-6) < trial.epsilon <= most for trial in seen)
 
 
 def test_the_best_score_wins():
@@ -72,8 +73,13 @@ def test_the_best_score_wins():
 
 
 def test_no_trial_means_nothing_is_released():
-    with seeded_noise_not_private(1):
-        search = made(distribution="poisson", mean=1e-3)
+    for seed in range(20):
+        with seeded_noise_not_private(seed):
+            search = made(distribution="poisson", mean=1.0)
+        if search.noise.trials(1.0, math.inf) == 0:
+            break
+    with seeded_noise_not_private(seed):
+        search = made(distribution="poisson", mean=1.0)
     with pytest.raises(SordinoError, match="trials is 0"):
         search.run(lambda trial: (0.0, None), "test")
 
@@ -152,7 +158,8 @@ def test_each_trial_trains_on_the_training_part_within_its_epsilon(relation, mon
         Spy(data_norm=1.5), {"fit_intercept": [True, False]}, 2.0, 1e-6, relation=relation, mean_trials=4
     )
     search.fit(X, X[:, 0] > 0)
-    assert trained and scored and not trained & scored
+    assert scored
+    assert not trained & scored
     assert len(trained) == 400
     scale = search.privacy_.event.event.noise_multiplier / Relation.parse(relation).contributions
     for model in models:
