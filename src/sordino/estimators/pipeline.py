@@ -64,7 +64,7 @@ class _Found:
     free: list[str] = field(default_factory=list)
     assumed: list[str] = field(default_factory=list)
     unpaid: list[str] = field(default_factory=list)
-    seen: set[int] = field(default_factory=set)
+    above: list[int] = field(default_factory=list)
 
 
 def pipeline_privacy(
@@ -97,9 +97,15 @@ def pipeline_privacy(
 
 
 def _walk(name: str, step: Any, assumed: frozenset[str], found: _Found) -> None:
-    if step is None or isinstance(step, str) or id(step) in found.seen:
+    # The same object in two places was fitted twice, so it counts twice; only a circle is cut.
+    if step is None or isinstance(step, str) or id(step) in found.above:
         return
-    found.seen.add(id(step))
+    found.above.append(id(step))
+    _judge(name, step, assumed, found)
+    found.above.pop()
+
+
+def _judge(name: str, step: Any, assumed: frozenset[str], found: _Found) -> None:
     report = getattr(step, "privacy_", None)
     if isinstance(report, PrivacyReport):
         found.paid.append((name or type(step).__name__, report))

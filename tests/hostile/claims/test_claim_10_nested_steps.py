@@ -70,3 +70,10 @@ def test_a_step_declared_public_by_name_is_listed_and_free():
     report = sordino.pipeline_privacy(pipe, assume_public=["standardscaler"])
     assert report.is_private
     assert any("declared to use public data" in note for note in report.notes)
+
+
+def test_a_step_that_stands_in_two_places_counts_twice():
+    one = scaler()
+    pipe = Pipeline([("a", one), ("b", one), ("model", model())]).fit(*data())
+    alone = sordino.pipeline_privacy(make_pipeline(scaler(), model()).fit(*data()))
+    assert sordino.pipeline_privacy(pipe).epsilon > 1.3 * alone.epsilon
