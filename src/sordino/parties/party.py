@@ -95,7 +95,8 @@ class PartyRun:
             spent = spent_slack(config.state)
             promise = check_plan(self.plan, config.policy, spent, ledger, config.dataset)
             check_budget(ledger, config.dataset, promise)
-            salt = fresh_noise().integers(256, 32).astype(np.uint8).tobytes()
+            noise = fresh_noise()
+            salt = noise.integers(256, 32).astype(np.uint8).tobytes()
             return "", _Checked(promise, self._local(), salt)
         except SordinoError as error:
             return str(error), None
