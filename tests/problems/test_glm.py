@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from sordino.errors import InvalidInputError
 from sordino.execute import LocalExecutor
 from sordino.kernel import Norm, Query, Relation, SparseVector
-from sordino.problems.glm import GlmDifference, GlmGradient, clip_residuals, distance
+from sordino.kernel.clip import clip_scalars
+from sordino.problems.glm import GlmDifference, GlmGradient, distance
 from sordino.problems.losses import LOSSES
 
 AR, RO = Relation.ADD_REMOVE, Relation.REPLACE_ONE
@@ -23,7 +24,7 @@ hostile = st.one_of(
 def test_clipped_residuals_times_their_norms_are_at_most_the_clip(pairs, clip):
     residual, norms = np.array(pairs).T
     norms = np.where(np.abs(norms) < 1e154, np.abs(norms), np.inf)  # beyond, squares overflow
-    clipped = clip_residuals(residual, norms, clip)
+    clipped = clip_scalars(residual, norms, clip)
     assert np.isfinite(clipped).all()
     with np.errstate(invalid="ignore", over="ignore"):
         finite = np.isfinite(residual * norms)
@@ -40,7 +41,7 @@ def test_clipped_residuals_times_their_norms_are_at_most_the_clip(pairs, clip):
 )
 def test_several_residuals_of_a_record_are_clipped_together(rows, norm):
     residual, clip = np.array(rows), 2.7
-    clipped = clip_residuals(residual, np.full(len(rows), norm), clip)
+    clipped = clip_scalars(residual, np.full(len(rows), norm), clip)
     assert np.isfinite(clipped).all()
     largest = np.abs(clipped).max(axis=1)
     unit = np.where(largest > 0, largest, 1.0)
@@ -51,15 +52,15 @@ def test_several_residuals_of_a_record_are_clipped_together(rows, norm):
 
 
 def test_a_clipped_residual_keeps_its_direction_and_reaches_the_clip():
-    clipped = clip_residuals(np.array([[3.0, 4.0], [-0.3, 0.4]]), np.array([2.0, 2.0]), 2.7)
+    clipped = clip_scalars(np.array([[3.0, 4.0], [-0.3, 0.4]]), np.array([2.0, 2.0]), 2.7)
     assert np.linalg.norm(clipped[0]) * 2.0 == pytest.approx(2.7, rel=1e-11)
     assert clipped[0, 1] / clipped[0, 0] == pytest.approx(4 / 3)
     np.testing.assert_array_equal(clipped[1], [-0.3, 0.4])
-    assert clip_residuals(np.array([-8.0]), np.array([2.0]), 2.7)[0] == pytest.approx(-1.35, rel=1e-11)
+    assert clip_scalars(np.array([-8.0]), np.array([2.0]), 2.7)[0] == pytest.approx(-1.35, rel=1e-11)
 
 
 def test_a_record_without_a_norm_contributes_zero_and_a_zero_row_keeps_its_residual():
-    out = clip_residuals(np.array([5.0, 5.0]), np.array([math.nan, 0.0]), 2.7)
+    out = clip_scalars(np.array([5.0, 5.0]), np.array([math.nan, 0.0]), 2.7)
     np.testing.assert_array_equal(out, [0.0, 5.0])
 
 

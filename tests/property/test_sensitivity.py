@@ -25,7 +25,7 @@ from tests.solver_case import SolverCase
 from tests.solver_table import CASES, IDS
 
 from sordino.kernel import ClippedSum, Relation, Release
-from sordino.problems.glm import clip_residuals
+from sordino.kernel.clip import clip_scalars
 
 BOTH = (Relation.ADD_REMOVE, Relation.REPLACE_ONE)
 
@@ -123,7 +123,7 @@ class InterceptForgotten(_Twin):
     def evaluate(self, records, params):
         residual = self.inner.loss.residual(records.margins(params), records.targets)
         rows = np.sqrt(np.maximum(records.norms**2 - records.intercept**2, 0.0))
-        return records.weighted_sum(clip_residuals(residual, rows, self.inner.clip))
+        return records.weighted_sum(clip_scalars(residual, rows, self.inner.clip))
 
 
 def _case(name: str, twin: type[_Twin]) -> tuple[SolverCase, Release]:

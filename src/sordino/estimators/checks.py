@@ -14,11 +14,12 @@ from sklearn.utils.validation import validate_data
 
 from sordino.errors import InvalidInputError
 from sordino.estimators.refusals import CAUGHT, refusing
+from sordino.execute.csr import sound
 
 
 def check_data(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, **kwargs: Any) -> Any:
     """Validate X (and y) as scikit-learn does, without a value of the data in any message."""
-    numeric = bool(kwargs.get("y_numeric"))
+    X, numeric = sound(X), bool(kwargs.get("y_numeric"))
 
     def validated() -> Any:
         with np.errstate(all="ignore"):  # a cast that overflows would warn on one data set only

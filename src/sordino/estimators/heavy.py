@@ -32,7 +32,8 @@ class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
     gradient : "norm" clips the norms of gradients (default; for a linear model the same as a convex loss with
         linear tails), "truncated" each coordinate, "median-of-means" takes the median over blocks (paper).
     truncation : "clip", or "zero" as in the paper.
-    joint_clip : for coordinate-wise truncation, clip gradients to this norm in units of the threshold.
+    joint_clip : for coordinate-wise truncation (sparse models truncate so), clip gradients to this norm in
+        units of the threshold.
     moment_order : v; gradients have a moment of order 1 + v.
     moment_bound : u, or "auto": noisy histograms of gradient scales, for a tenth of the budget.
     threshold : a public threshold instead of a chosen one.

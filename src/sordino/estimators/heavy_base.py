@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -133,7 +134,8 @@ class HeavyTailedModel(PrivateEstimator):
         steps = min(default, problem.population) if asked is None else asked
         if count is not None:
             zero, split = self.truncation == "zero", bool(self.split)
-            return HeavyTailedSparse(count, steps, self._scaling(problem), split, self.selection, zero)
+            sparse = HeavyTailedSparse(count, steps, self._scaling(problem), split, self.selection, zero)
+            return replace(sparse, joint=self.joint_clip)
         return self._dense(problem, steps)
 
     def _dense(self, problem: Problem, steps: int) -> ProjectedGradient:

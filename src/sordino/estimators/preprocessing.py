@@ -15,6 +15,7 @@ from sordino.estimators.base import PrivateEstimator
 from sordino.estimators.checks import check_data, check_positive
 from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, Full, Gaussian, Plan, Relation, Release
+from sordino.kernel.clip import clipped_matrix
 from sordino.problems.affine import ColumnMoments
 from sordino.runs import Ask, run_privately
 
@@ -43,12 +44,7 @@ class RowClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         """Return the clipped rows."""
         check_is_fitted(self)
         X = check_data(self, X, reset=False)
-        squares = X.multiply(X).sum(axis=1) if sparse.issparse(X) else np.square(X).sum(axis=1)
-        norms = np.sqrt(np.asarray(squares, dtype=float)).reshape(-1)
-        factors = np.ones_like(norms)
-        np.divide(self.norm_, norms, out=factors, where=norms > self.norm_)
-        factors = factors.astype(X.dtype)
-        return sparse.diags(factors).dot(X).tocsr() if sparse.issparse(X) else X * factors[:, None]
+        return clipped_matrix(X, self.norm_)
 
 
 @dataclass(frozen=True)
@@ -125,9 +121,21 @@ class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
         """Return the scaled columns; sparse data are not centred."""
         check_is_fitted(self)
         X = check_data(self, X, reset=False)
-        if sparse.issparse(X):
-            return X.dot(sparse.diags(1.0 / self.scale_)).tocsr()
-        return (X - self.mean_) / self.scale_
+        with np.errstate(over="ignore"):
+            if not sparse.issparse(X):
+                return _saturated((X - self.mean_) / self.scale_)
+            out = X.astype(np.float64)
+            out.data = _saturated(out.data / self.scale_[out.indices])
+            return out
+
+
+def _saturated(values: np.ndarray) -> np.ndarray:
+    """Return finite numbers: where a quotient overflows, the largest one, without a word.
+
+    An infinite entry would make the next step refuse the data of one neighbour and not of the other.
+    """
+    most = np.finfo(values.dtype).max
+    return np.clip(values, -most, most)
 
 
 class PrivateStandardScaler(_Scaler):

@@ -7,52 +7,85 @@ from typing import Any
 import numba
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
+from sordino.errors import InvalidInputError
 from sordino.kernel.touch import find
 
 Floats = NDArray[np.float64]
 _AHEAD = 256  # rows
 
 
-@numba.njit(cache=True, nogil=True)
-def _squares(data: Any, start: int, stop: int, unit: float) -> float:
-    """Return the sum of squares in multiples of ``unit``, compensated.
+def sound(matrix: Any) -> Any:
+    """Return what is not sparse as it is, a sparse matrix with its structure checked."""
+    if not sparse.issparse(matrix) or matrix.ndim != 2:
+        return matrix
+    check_structure(matrix)
+    return checked(matrix) if matrix.format == "csr" else matrix
 
-    A plain sum loses many small squares beside a large one, and with them the bound of the clip.
+
+def check_structure(matrix: Any) -> None:
+    """Refuse a sparse matrix of another format that conversion to CSR would read out of bounds."""
+    try:
+        if matrix.format in ("csc", "bsr"):
+            matrix.copy().check_format(full_check=True)
+        elif matrix.format == "coo":
+            for axis, size in zip(matrix.coords, matrix.shape, strict=True):
+                if axis.shape != matrix.data.shape or np.any((axis < 0) | (axis >= size)):
+                    raise ValueError
+    except ValueError:
+        raise _malformed(matrix) from None
+
+
+def _malformed(matrix: Any) -> InvalidInputError:
+    return InvalidInputError(
+        f"Expected a sparse matrix of shape {matrix.shape} with rising pointers and indices inside it, "
+        f"got a malformed {matrix.format} matrix. Build it again from (data, (rows, columns))."
+    )
+
+
+def checked(matrix: Any) -> Any:
+    """Return a CSR matrix whose structure holds: each entry of a row once, in order, inside the matrix.
+
+    Nothing that the matrix says about itself is believed: a column stored twice would falsify the norm of its
+    row, one beyond the last column would be added somewhere else. One pass over the non-zeros.
     """
-    total, lost = 0.0, 0.0
-    for p in range(start, stop):
-        value = float(data[p]) / unit
-        step = value * value - lost
-        more = total + step
-        lost = (more - total) - step
-        total = more
-    return total
+    data, indices, indptr = matrix.data, matrix.indices, matrix.indptr
+    shape_holds = indptr.shape == (matrix.shape[0] + 1,) and data.ndim == 1 and data.shape == indices.shape
+    kinds_hold = indptr.dtype.kind == "i" and indices.dtype.kind == "i"
+    if not (shape_holds and kinds_hold) or not _is_inside(indptr, indices, matrix.shape[1], data.size):
+        raise _malformed(matrix)
+    if _is_canonical(indptr, indices) and indptr[-1] == data.size:
+        return matrix
+    rows = matrix.copy()
+    rows.prune()
+    rows.has_sorted_indices = rows.has_canonical_format = False
+    rows.sum_duplicates()
+    return rows
 
 
 @numba.njit(cache=True, nogil=True)
-def row_norms(indptr: Any, data: Any) -> Floats:
-    """Return the Euclidean norm of each row; it never underflows, since a norm of 0 clips nothing."""
-    out = np.empty(indptr.size - 1)
-    for i in range(out.size):
-        out[i] = np.sqrt(_squares(data, indptr[i], indptr[i + 1], 1.0))
-        if out[i] < 1e-140:
-            largest = 0.0
-            for p in range(indptr[i], indptr[i + 1]):
-                largest = max(largest, abs(float(data[p])))
-            if largest > 0.0:
-                out[i] = largest * np.sqrt(_squares(data, indptr[i], indptr[i + 1], largest))
-    return out
+def _is_inside(indptr: Any, indices: Any, columns: int, stored: int) -> bool:
+    """Tell whether row pointers rise from 0 to at most ``stored`` and all columns exist."""
+    if indptr[0] != 0 or indptr[-1] > stored:
+        return False
+    for i in range(indptr.size - 1):
+        if indptr[i] > indptr[i + 1]:
+            return False
+    inside = True
+    for p in range(indptr[-1]):
+        inside &= indices[p] >= 0 and indices[p] < columns
+    return inside
 
 
 @numba.njit(cache=True, nogil=True)
-def row_peaks(indptr: Any, data: Any, rows: Any) -> Floats:
-    """Return the largest magnitude of each of the given rows."""
-    out = np.zeros(rows.size)
-    for i in range(rows.size):
-        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
-            out[i] = max(out[i], abs(float(data[p])))
-    return out
+def _is_canonical(indptr: Any, indices: Any) -> bool:
+    """Tell whether the columns of each row rise strictly."""
+    for i in range(indptr.size - 1):
+        for p in range(indptr[i] + 1, indptr[i + 1]):
+            if indices[p] <= indices[p - 1]:
+                return False
+    return True
 
 
 @numba.njit(cache=True, nogil=True)
@@ -79,12 +112,15 @@ def scatter(indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, out: 
 def scatter_integers(
     indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, spacing: float, out: Any
 ) -> None:
-    """Add ``coef_i x_i / spacing``, truncated towards zero entry by entry, to integers ``out``."""
+    """Add ``coef_i x_i / spacing``, truncated towards zero entry by entry, to integers ``out``.
+
+    The product first: it is bounded, while ``coef_i / spacing`` of a tiny row may overflow.
+    """
     for i in range(rows.size):
-        c = coef[i] / spacing
+        c = coef[i]
         if c != 0.0:
             for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
-                out[indices[p]] += np.int64(c * data[p])
+                out[indices[p]] += np.int64(c * data[p] / spacing)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -149,19 +185,6 @@ def scatter_touched(ends: Any, layout: Any, packed: Floats, coef: Floats, out: F
             for p in range(at, ends[i]):
                 out[layout[p]] += coef[i] * packed[p]
         at = ends[i]
-
-
-@numba.njit(cache=True, nogil=True)
-def square_margins(
-    indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, weights: Floats, out: Floats
-) -> None:
-    """Write ``sum_j weights_j (coef_i x_ij)^2``; scaled first, so that huge rows do not overflow."""
-    for i in range(rows.size):
-        total = 0.0
-        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
-            value = coef[i] * np.float64(data[p])
-            total += value * value * weights[indices[p]]
-        out[i] = total
 
 
 @numba.njit(cache=True, nogil=True)

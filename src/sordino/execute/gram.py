@@ -13,26 +13,30 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.execute.csr import row_norms
+from sordino.kernel import clip
 
 Floats = NDArray[np.float64]
 _CHUNK = 1 << 21  # entries of a dense block
-# Distances are rounded, and those of sparse rows are differences of squares: stay below the radius.
-_SAFETY = 1.0 - 2.0**-30
 
 
-def clip_factors(distances: Floats, radius: float) -> Floats:
-    """Return ``min(1, radius / distance)``, and 0 for a record that is not finite."""
-    finite = np.isfinite(distances)
-    out = finite.astype(float)
-    np.divide(radius * _SAFETY, distances, out=out, where=finite & (distances > radius * _SAFETY))
-    return out
+def spread_of(matrix: Floats | None) -> float:
+    """Return how much the rounding of a product with k columns weighs: ``1 + sqrt k``."""
+    return 1.0 if matrix is None else 1.0 + float(np.sqrt(matrix.shape[1]))
+
+
+def clip_factors(distances: Floats, radius: float, length: int, spread: float) -> Floats:
+    r"""Return ``min(1, radius / distance)``, and 0 for a record that is not finite.
+
+    ``y^T B`` adds up ``length`` products and errs by ``length 2^-53 sqrt k ||y|| ||B||_op``; the radius
+    gives way to that, besides the rounding of the distances.
+    """
+    return clip.factors_of(distances, clip.limit(radius, int(length * spread)))
 
 
 # ------------------------------------------------------------------------------------------- dense
 
 
-def dense_rows(records: Any, ball: Any) -> Iterator[Floats]:
+def dense_rows(records: Any, ball: Any, spread: float = 1.0) -> Iterator[Floats]:
     """Yield the clipped, centred rows block by block."""
     step = max(1, _CHUNK // max(1, records.features))
     for i in range(0, len(records.matrix), step):
@@ -40,8 +44,8 @@ def dense_rows(records: Any, ball: Any) -> Iterator[Floats]:
         block = records.matrix[rows] * records.scale[rows, None]
         if ball.center is not None:
             block -= ball.center
-        distances = np.where(np.isfinite(records.norms[rows]), np.linalg.norm(block, axis=1), np.nan)
-        factors = clip_factors(distances, ball.radius)
+        distances = np.where(np.isfinite(records.norms[rows]), clip.row_norms(block), np.nan)
+        factors = clip_factors(distances, ball.radius, records.features, spread)
         if (factors != 1.0).any():
             block[factors == 0.0] = 0.0
             block *= factors[:, None]
@@ -59,7 +63,7 @@ def dense_gram(records: Any, ball: Any) -> Floats:
 def dense_product(records: Any, matrix: Floats, ball: Any) -> Floats:
     """Return ``sum y (y^T matrix)``."""
     out = np.zeros(matrix.shape)
-    for block in dense_rows(records, ball):
+    for block in dense_rows(records, ball, spread_of(matrix)):
         out += block.T @ (block @ matrix)
     return out
 
@@ -84,21 +88,17 @@ def dense_squares(records: Any, ball: Any) -> Floats:
 # ------------------------------------------------------------------------------------------ sparse
 
 
-def csr_factors(records: Any, ball: Any) -> Floats:
-    """Return the clip factor of each centred row.
-
-    ``||x - m||^2 = ||x||^2 - 2 x.m + ||m||^2``, so no row is ever made dense.
-    """
-    squares = np.square(records.row_norms)
+def csr_factors(records: Any, ball: Any, spread: float = 1.0) -> Floats:
+    """Return the clip factor of each centred row; no row is ever made dense."""
+    distances = records.row_norms
     if ball.center is not None:
-        squares -= 2 * records.products(ball.center[:, None])[:, 0]
-        squares += ball.center @ ball.center
-    return clip_factors(np.sqrt(np.maximum(squares, 0.0)), ball.radius)
+        distances = records.centred_norms(ball.center, np.ones(records.features), spread)
+    return clip_factors(distances, ball.radius, records.features, spread)
 
 
 def csr_product(records: Any, matrix: Floats, ball: Any) -> Floats:
     """Return ``sum y (y^T matrix)`` with two passes over the non-zeros."""
-    factors = csr_factors(records, ball)
+    factors = csr_factors(records, ball, spread_of(matrix))
     inner = records.products(matrix)
     if ball.center is not None:
         inner -= ball.center @ matrix
@@ -141,13 +141,9 @@ def csr_squares(records: Any, ball: Any) -> Floats:
 def restricted(records: Any, columns: NDArray[np.int64]) -> Any:
     """Return the same records with some of their columns; a record that is not finite stays so."""
     part = records.matrix[:, columns]
-    kept = np.isfinite(records.norms)
-    if hasattr(records, "rows"):
-        norms = row_norms(part.indptr, part.data)[records.rows]
-    else:
-        norms = np.linalg.norm(part.astype(np.float64, copy=False), axis=1)
-    norms = np.where(kept, norms * records.scale, np.nan)
-    return replace(records, matrix=part, norms=norms, features=len(columns), intercept=0.0)
+    norms = clip.row_norms(part, getattr(records, "rows", None)) * records.scale
+    norms = np.where(np.isfinite(records.norms), norms, np.nan)
+    return replace(records, matrix=part, norms=norms, row_norms=norms, features=len(columns), intercept=0.0)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -7,14 +7,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute.local import LocalExecutor
-from sordino.kernel import NoiseSource, Release
+from sordino.kernel import NoiseSource, Release, clip
 
 Floats = NDArray[np.float64]
-_SAFETY = 1.0 - 2.0**-40
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,12 +31,12 @@ class GroupedExecutor:
     _edges: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        groups = np.asarray(self.groups)
+        groups = known_owners(self.groups)
         if groups.shape != (self.local.population,):
             raise InvalidInputError(
                 f"Expected one group per record, {self.local.population} of them, got shape {groups.shape}."
             )
-        _, owner = np.unique(groups, return_inverse=True)
+        owner = _numbered(groups)
         order = np.argsort(owner, kind="stable")
         edges = np.concatenate([[0], np.cumsum(np.bincount(owner))])
         object.__setattr__(self, "_order", order)
@@ -82,27 +80,61 @@ class GroupedRecords:
 
     def clipped_unit_sum(self, coefficients: Floats, bound: float) -> Any:
         """Return ``sum_p clip_bound(sum_{i of p} c_i x_i)``, all outputs of a person clipped together."""
-        norms = np.sqrt(sum(self._squares(c) for c in coefficients.reshape(len(coefficients), -1).T))
-        factor = np.ones(self._persons)
-        np.divide(bound * _SAFETY, norms, out=factor, where=norms > bound * _SAFETY)
-        scale = factor[self._owner]
+        norms = clip.joint_norms([self._norms(c) for c in coefficients.reshape(len(coefficients), -1).T])
+        scale = clip.factors_of(norms, bound)[self._owner]
         return self._base.weighted_sum(coefficients * (scale if coefficients.ndim == 1 else scale[:, None]))
 
-    def _squares(self, coefficients: Floats) -> Floats:
-        """Return the squared norm of each person's sum, for one output; a person may straddle two blocks."""
-        out, first, carried = np.zeros(self._persons), 0, None
-        for rows, block in self._base.scaled_rows(coefficients):
-            owner = self._owner[rows] - first
-            member = sparse.csr_matrix((np.ones(owner.size), (owner, np.arange(owner.size))))
-            sums = sparse.csr_matrix(member @ block)
-            if carried is not None:
-                sums = sums + sparse.vstack([carried, sparse.csr_matrix((sums.shape[0] - 1, sums.shape[1]))])
-            out[first : first + sums.shape[0]] = np.asarray(sums.multiply(sums).sum(axis=1)).reshape(-1)
-            carried, first = sums[-1], first + sums.shape[0] - 1
-        return out
+    def _norms(self, coefficients: Floats) -> Floats:
+        """Return the norm of each person's sum, for one output."""
+        coefficients = np.ascontiguousarray(coefficients)
+        sizes = np.abs(coefficients) * np.where(coefficients == 0.0, 0.0, self.norms)
+        blocks = self._base.scaled_rows(coefficients)
+        return clip.person_norms(blocks, self._owner, self._persons, sizes)
 
     def __getattr__(self, name: str) -> NoReturn:
         raise UnsupportedError(
             f"This solver asks for {name!r}, which is not proven for groups of records. "
             "Use solver='ight', 'sgd-ht', 'svrg-ht' or 'scsg-ht' with groups."
         )
+
+
+def known_owners(groups: Any) -> NDArray[Any]:
+    """Return the labels as an array; refuse missing ones, and numbers that floats cannot tell apart.
+
+    **Privacy.** All missing labels would be one person, and neighbouring integers beyond 2^53 too: several
+    persons would share one contribution, and leaving one of them out would move an answer twice as far as
+    claimed.
+    """
+    labels = groups if isinstance(groups, np.ndarray) else np.asarray(groups, dtype=object)
+    if labels.dtype.kind == "O" and labels.ndim == 1:
+        if any(_is_missing(label) for label in labels):
+            raise _unknown("missing ones (None, nan, NaT or NA)")
+        labels = np.asarray(groups)
+    if labels.dtype.kind in "mM" and np.isnat(labels).any():
+        raise _unknown("missing ones (NaT)")
+    if labels.dtype.kind in "fc" and not (np.abs(labels) <= 2.0 ** (np.finfo(labels.dtype).nmant + 1)).all():
+        raise _unknown("numbers in floating point that are nan or too large (2^53 in double precision)")
+    return labels
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or bool(label != label)  # only a missing value does
+    except TypeError:  # pandas' NA does not even say that
+        return True
+
+
+def _unknown(what: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"Expected a known person for every record, got groups with {what}. Give each record whose owner is "
+        "not known a label of its own, or leave it out; pass integers or strings as labels."
+    )
+
+
+def _numbered(groups: NDArray[Any]) -> NDArray[np.int64]:
+    try:
+        return np.unique(groups, return_inverse=True)[1]
+    except TypeError:
+        raise InvalidInputError(
+            "Expected groups of one kind, all numbers or all strings, got labels that cannot be compared."
+        ) from None

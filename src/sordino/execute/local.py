@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.execute import csr
 from sordino.execute.records import CsrRecords, DenseRecords, LazyRecords, Records, as_rows
-from sordino.kernel import NoiseSource, Release, SparseVector
+from sordino.kernel import NoiseSource, Release, SparseVector, clip
 
+_DATA_NORM = "Pass a public bound on the row norms (rows are clipped to it); computing it from X would leak."
 # A lazy step costs about as much per touched column as a dense one per 2 columns (benchmarks/lazy.py).
 LAZY_RATIO = 2.0
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,26 +38,25 @@ class LocalExecutor:
     intercept: float = 0.0
     weights: NDArray[np.float64] | None = field(repr=False, default=None)
     _norms: Any = field(init=False, repr=False)
+    _lengths: Any = field(init=False, repr=False)
     _scale: Any = field(init=False, repr=False)
     _all: Any = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
-        if self.data_norm is not None and not 0 < self.data_norm < np.inf:
-            raise InvalidInputError(
-                f"Expected data_norm > 0, got {self.data_norm}. Pass a public bound on the row norms "
-                "(rows are clipped to it); computing it from X would leak."
-            )
+        if self.data_norm is not None:
+            clip.check_bound("data_norm", self.data_norm, _DATA_NORM)
         matrix = as_rows(self.matrix)
-        raw = _row_norms(matrix)
-        targets = _as_targets(self.targets, len(raw))
-        good = np.isfinite(raw) & np.isfinite(targets)
-        scale = _clip_factors(np.where(good, raw, 0.0), self.data_norm)
+        stored, scale, lengths = _clip_factors(matrix, self.data_norm)
+        targets = _as_targets(self.targets, len(lengths))
         # A record that is not finite becomes a zero row, norm and target nan: it contributes zero.
-        norms = np.where(good, np.hypot(np.where(good, raw, 0.0) * scale, self.intercept), np.nan)
-        object.__setattr__(self, "matrix", matrix if good.all() else _zeroed(matrix, good))
+        good = np.isfinite(lengths) & np.isfinite(targets)
+        stored, lengths = np.where(good, stored, 0.0), np.where(good, lengths, np.nan)
+        kept = (stored == 1.0).all()
+        object.__setattr__(self, "matrix", matrix if kept else clip.shortened(matrix, stored))
         object.__setattr__(self, "targets", np.where(good, targets, np.nan))
         object.__setattr__(self, "_scale", scale)
-        object.__setattr__(self, "_norms", norms)
+        object.__setattr__(self, "_lengths", lengths)
+        object.__setattr__(self, "_norms", _with_intercept(lengths, self.intercept))
 
     @property
     def population(self) -> int:
@@ -101,6 +101,8 @@ class LocalExecutor:
             self.intercept,
             int(self.matrix.shape[1]),
             weights=None if self.weights is None else self.weights[pick],
+            row_norms=self._lengths[pick],
+            positions=pick if isinstance(pick, np.ndarray) else None,
             **more,
         )
 
@@ -140,39 +142,20 @@ def _as_targets(targets: Any, count: int) -> NDArray[np.float64]:
     return out
 
 
-def _zeroed(matrix: Any, good: NDArray[np.bool_]) -> Any:
-    """Return a copy whose other rows are zero."""
-    if not sparse.issparse(matrix):
-        return np.where(good[:, None], matrix, 0)
-    out = matrix.copy()
-    out.data[np.repeat(~good, np.diff(out.indptr))] = 0
-    return out
+def _clip_factors(matrix: Any, bound: float | None) -> tuple[Floats, Floats, Floats]:
+    """Return two factors per row, together its clip, and an upper bound of its norm after them.
+
+    The first is for the stored row: 1, but for rows so long that products with them would overflow. The
+    second is applied on the fly.
+    """
+    found = clip.measured(matrix)
+    norms, one = found.norms, np.ones(len(found.mantissa))
+    if bound is None:  # the queries bound what a record adds
+        return one, one, norms
+    factors, far = found.factors(bound), norms > clip.HIGHEST
+    after = np.where(norms < bound, norms, np.where(np.isnan(norms), np.nan, bound))
+    return np.where(far, factors, 1.0), np.where(far | np.isnan(norms), 1.0, factors), after
 
 
-def _row_norms(matrix: Any) -> NDArray[np.float64]:
-    with np.errstate(over="ignore", invalid="ignore"):
-        if sparse.issparse(matrix):
-            return csr.row_norms(matrix.indptr, matrix.data)
-        step = max(1, (1 << 22) // max(1, matrix.shape[1]))
-        parts = [
-            _dense_norms(matrix[i : i + step].astype(np.float64, copy=False))
-            for i in range(0, len(matrix), step)
-        ]
-    return np.concatenate(parts) if parts else np.empty(0)
-
-
-def _dense_norms(block: NDArray[np.float64]) -> NDArray[np.float64]:
-    out = np.linalg.norm(block, axis=1)
-    tiny = np.flatnonzero(out < 1e-140)  # squares underflow there, and a norm of 0 clips nothing
-    if tiny.size:
-        largest = np.abs(block[tiny]).max(axis=1, initial=0.0)
-        unit = np.where(largest > 0, largest, 1.0)
-        out[tiny] = largest * np.linalg.norm(block[tiny] / unit[:, None], axis=1)
-    return np.asarray(out)
-
-
-def _clip_factors(norms: NDArray[np.float64], bound: float | None) -> NDArray[np.float64]:
-    factors = np.ones_like(norms)
-    if bound is not None:
-        np.divide(bound, norms, out=factors, where=norms > bound)
-    return factors
+def _with_intercept(lengths: Floats, intercept: float) -> Floats:
+    return clip.joint_norms([lengths, np.full(len(lengths), abs(intercept))]) if intercept else lengths

@@ -6,6 +6,7 @@ column that is never stored.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,7 @@ from scipy import sparse
 from sordino.errors import UnsupportedError
 from sordino.execute import csr, gram
 from sordino.execute.through import AffineView, column_moments
-from sordino.kernel import SparseVector
+from sordino.kernel import SparseVector, clip
 from sordino.kernel.touch import TouchMap
 
 Floats = NDArray[np.float64]
@@ -27,7 +28,11 @@ _BLOCK = 1 << 18  # entries of a block of scaled rows: it stays in the cache
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Rows with their targets, norms (after clipping, intercept included) and clip factors."""
+    """Rows with their targets, norms (after clipping, intercept included) and clip factors.
+
+    ``norms`` and ``row_norms`` (without the intercept) are upper bounds, nan for a record that is not finite.
+    ``positions`` say which records of the executor these are, in rising order; None for all of them.
+    """
 
     matrix: Any
     targets: Floats
@@ -36,6 +41,8 @@ class Records:
     intercept: float
     features: int
     weights: Floats | None = field(default=None, kw_only=True)
+    row_norms: Floats = field(kw_only=True)
+    positions: NDArray[np.int64] | None = field(default=None, kw_only=True)
 
     @property
     def columns(self) -> int:
@@ -60,7 +67,7 @@ class Records:
         if coefficients.ndim == 2:
             return np.stack([self.weighted_sum(c) for c in coefficients.T])
         out = np.zeros(self.columns)
-        self._add(coefficients * self.scale, out[: self.features])
+        self._add(clip.scaled(coefficients, self.scale), out[: self.features])
         if self.intercept:
             out[-1] = self.intercept * coefficients.sum()
         return out
@@ -70,9 +77,9 @@ class Records:
         if coefficients.ndim == 2:
             return np.stack([self.weighted_integer_sum(c, spacing) for c in coefficients.T])
         out = np.zeros(self.columns, dtype=np.int64)
-        self._add_integers(coefficients * self.scale, spacing, out[: self.features])
+        self._add_integers(clip.scaled(coefficients, self.scale), spacing, out[: self.features])
         if self.intercept:
-            out[-1] = np.trunc(coefficients * (self.intercept / spacing)).astype(np.int64).sum()
+            out[-1] = np.trunc(coefficients * self.intercept / spacing).astype(np.int64).sum()
         return out
 
     def through(self, affine: Any) -> AffineView:
@@ -92,7 +99,7 @@ class Records:
         step = max(1, _BLOCK // max(1, self._row_entries()))
         for start in range(0, self.count, step):
             rows = slice(start, min(start + step, self.count))
-            block = self._scaled(rows, (coefficients * self.scale)[rows])
+            block = self._scaled(rows, clip.scaled(coefficients[rows], self.scale[rows]))
             if self.intercept:
                 last = (self.intercept * coefficients[rows])[:, None]
                 join = sparse.hstack if sparse.issparse(block) else np.hstack
@@ -112,18 +119,30 @@ class Records:
         """Return these records with only some columns, and without the intercept."""
         return gram.restricted(self, columns)
 
-    @property
-    def row_norms(self) -> Floats:
-        """The norms of the clipped rows without the intercept."""
+    def weighted_norms(self, weights: Floats | float) -> Floats:
+        """Return upper bounds of the norms of the rows times column weights, intercept included."""
+        each = np.broadcast_to(np.asarray(weights, dtype=float), self.columns)
+        features = clip.weighted_norms(self.matrix, each[: self.features], self._addressed) * self.scale
         if not self.intercept:
-            return self.norms
-        return np.sqrt(np.maximum(np.square(self.norms) - self.intercept**2, 0.0))
+            return np.where(np.isfinite(self.norms), features, np.nan)
+        last = np.full(self.count, abs(self.intercept * each[-1]))
+        return np.where(np.isfinite(self.norms), clip.joint_norms([features, last]), np.nan)
+
+    def centred_norms(self, shift: Floats, weights: Floats, spread: float = 1.0) -> Floats:
+        """Return upper bounds of ``|| weights (x_i - shift) ||`` of clipped rows, without the intercept."""
+        found = clip.centred_norms(self.matrix, self.scale, shift, weights, self._addressed, spread)
+        return np.where(np.isfinite(self.norms), found, np.nan)
 
     @property
     def peaks(self) -> Floats:
         """The largest magnitude of each clipped row, intercept included."""
         with np.errstate(invalid="ignore"):
-            return np.maximum(self._row_peaks() * self.scale, abs(self.intercept))
+            return np.maximum(clip.row_peaks(self.matrix, self._addressed) * self.scale, abs(self.intercept))
+
+    @property
+    def _addressed(self) -> NDArray[np.int64] | None:
+        """Which rows of the matrix these are; None for all of them."""
+        return None
 
     def part(self, index: int, parts: int) -> Records:
         """Return block number ``index`` of ``parts`` blocks that are fixed by position."""
@@ -134,11 +153,16 @@ class Records:
         """Return some of these rows, by position; which ones is as secret as whoever drew them says."""
         return self._sliced(rows)
 
-    def _weights(self, rows: Any) -> Floats | None:
-        return None if self.weights is None else self.weights[rows]
+    def by_position(self, size: int) -> list[Records]:
+        """Return the records in blocks of ``size`` positions of the executor: no other record moves them."""
+        block = (np.arange(self.count) if self.positions is None else self.positions) // size
+        edges = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), self.count]
+        return [self._sliced(slice(a, b)) for a, b in itertools.pairwise(edges)]
 
-    def _row_peaks(self) -> Floats:
-        raise UnsupportedError("This kind of data has no largest entries.")  # pragma: no cover
+    def _picked(self, rows: Any) -> dict[str, Any]:
+        weights = None if self.weights is None else self.weights[rows]
+        positions = (np.arange(self.count) if self.positions is None else self.positions)[rows]
+        return {"weights": weights, "row_norms": self.row_norms[rows], "positions": positions}
 
     def _sliced(self, rows: Any) -> Records:
         raise UnsupportedError("This kind of data cannot be split.")  # pragma: no cover
@@ -168,8 +192,8 @@ class DenseRecords(Records):
 
     def _add_integers(self, coefficients: Floats, spacing: float, out: NDArray[np.int64]) -> None:
         for rows in self._blocks():
-            scaled = self._block(rows) * (coefficients[rows] / spacing)[:, None]
-            out += np.trunc(scaled).astype(np.int64).sum(axis=0)
+            scaled = self._block(rows) * coefficients[rows, None]  # bounded: a coefficient / spacing is not
+            out += np.trunc(scaled / spacing).astype(np.int64).sum(axis=0)
 
     def margins(self, w: Any) -> Floats:
         """Return ``x_i . w`` with one matrix product for all outputs."""
@@ -187,7 +211,7 @@ class DenseRecords(Records):
         if coefficients.ndim == 1:
             return super().weighted_sum(coefficients)
         out = np.zeros((coefficients.shape[1], self.columns))
-        scaled = coefficients * self.scale[:, None]
+        scaled = np.stack([clip.scaled(c, self.scale) for c in coefficients.T], axis=1)
         for rows in self._blocks():
             out[:, : self.features] += scaled[rows].T @ self._block(rows)
         if self.intercept:
@@ -213,13 +237,9 @@ class DenseRecords(Records):
         """Return ``sum_i y_ij^2`` for each column j."""
         return gram.dense_squares(self, ball)
 
-    def _row_peaks(self) -> Floats:
-        parts = [np.abs(self._block(rows)).max(axis=1, initial=0.0) for rows in self._blocks()]
-        return np.concatenate(parts) if parts else np.empty(0)
-
     def _sliced(self, rows: Any) -> Records:
         picked = (self.matrix[rows], self.targets[rows], self.norms[rows], self.scale[rows])
-        return DenseRecords(*picked, self.intercept, self.features, weights=self._weights(rows))
+        return DenseRecords(*picked, self.intercept, self.features, **self._picked(rows))
 
     def _blocks(self) -> list[slice]:
         n = len(self.matrix)
@@ -268,14 +288,13 @@ class CsrRecords(Records):
             out[:, -1] = self.intercept * coefficients.sum(axis=0)
         return out
 
-    def _row_peaks(self) -> Floats:
-        return csr.row_peaks(self.matrix.indptr, self.matrix.data, self.rows)
+    @property
+    def _addressed(self) -> NDArray[np.int64] | None:
+        return self.rows
 
     def _sliced(self, rows: Any) -> Records:
         picked = (self.matrix, self.targets[rows], self.norms[rows], self.scale[rows])
-        return CsrRecords(
-            *picked, self.intercept, self.features, weights=self._weights(rows), rows=self.rows[rows]
-        )
+        return CsrRecords(*picked, self.intercept, self.features, **self._picked(rows), rows=self.rows[rows])
 
     def gram(self, ball: Any) -> Floats:
         """Return ``sum_i y_i y_i^T`` of the rows measured in a ball, without the intercept."""
@@ -367,7 +386,8 @@ class LazyRecords:
         """Return ``sum_i c_i x_i`` on the touched columns."""
         base = self._base
         out = np.zeros(self._columns.size)
-        csr.scatter_touched(self._ends, self._layout, self._packed, coefficients * base.scale, out)
+        factors = clip.scaled(coefficients, base.scale)
+        csr.scatter_touched(self._ends, self._layout, self._packed, factors, out)
         if base.intercept:
             out[self._intercept_at] = base.intercept * coefficients.sum()
         return SparseVector(self._columns, out, base.columns, self._touched)
@@ -377,10 +397,8 @@ def as_rows(matrix: Any) -> Any:
     """Return the matrix as a C-ordered array or as CSR without copying what fits already."""
     if not sparse.issparse(matrix):
         return np.ascontiguousarray(matrix)
+    csr.check_structure(matrix)
     rows = matrix.tocsr()
     if rows.dtype not in (np.float32, np.float64):  # counts and flags: the compiled passes know floats
         rows = rows.astype(np.float64)
-    if not rows.has_canonical_format:  # a column stored twice in a row would falsify the row's norm
-        rows = rows.copy()
-        rows.sum_duplicates()
-    return rows
+    return csr.checked(rows)

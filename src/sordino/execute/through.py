@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sordino.execute import csr
+from sordino.kernel import clip
 
 Floats = NDArray[np.float64]
 
@@ -24,10 +25,10 @@ class AffineView:
         self._base, self._affine = base, affine
         self._offset = affine.scale * affine.shift
         self.targets, self.weights = base.targets, base.weights
-        self.sizes = self._sizes()
-        with np.errstate(divide="ignore"):
-            self._clip = np.where(self.sizes > 1.0, 1.0 / self.sizes, 1.0)
-        self.norms = np.hypot(self.sizes * self._clip, affine.intercept)
+        self.sizes = base.centred_norms(affine.shift, affine.scale)
+        self._clip = clip.factors_of(self.sizes, 1.0)
+        last = np.full(len(self.sizes), abs(affine.intercept))
+        self.norms = clip.joint_norms([self.sizes * self._clip, last])
 
     def margins(self, w: Floats) -> Floats:
         """Return ``z_i . w``, one column per output."""
@@ -50,32 +51,6 @@ class AffineView:
         if self._base.intercept:
             weights = np.concatenate([weights, np.zeros((*weights.shape[:-1], 1))], axis=-1)
         return self._base.margins(weights)
-
-    def _sizes(self) -> Floats:
-        affine = self._affine
-        weights = affine.scale**2
-        square = square_products(self._base, weights)
-        cross = self._products(weights * affine.shift)
-        sizes = np.sqrt(np.maximum(square - 2 * cross + weights @ affine.shift**2, 0.0))
-        # Rounding errors of the difference of squares stay below this; sizes may only be over-estimated.
-        slack = 1e-7 * np.sqrt(np.maximum(square, 0.0) + weights @ affine.shift**2)
-        # Nor may squares of entries below 1.5e-154, which underflow, make a row look like nothing.
-        slack = slack + 2e-154 * np.sqrt(affine.scale.size) * affine.scale.max(initial=0.0)
-        return np.where(np.isfinite(self._base.norms), sizes + slack, np.nan)
-
-
-def square_products(base: Any, weights: Floats) -> Floats:
-    """Return ``sum_j weights_j x_ij^2`` for each clipped row."""
-    x, out = base.matrix, np.empty(base.count)
-    if sparse.issparse(x):
-        csr.square_margins(x.indptr, x.indices, x.data, base.rows, base.scale, weights, out)
-        return out
-    start = 0
-    for block in _blocks(base):
-        rows = slice(start, start + len(block))
-        out[rows] = np.square(block * base.scale[rows, None]) @ weights
-        start += len(block)
-    return out
 
 
 def column_moments(base: Any, square: bool = False) -> tuple[Floats, Floats]:

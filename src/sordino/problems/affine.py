@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.kernel import ClippedSum, Relation
-from sordino.problems.glm import check_clip, clip_residuals, weighted
+from sordino.kernel.clip import clip_scalars
+from sordino.kernel.lengths import public_norm
+from sordino.problems.glm import check_clip, weighted
 from sordino.problems.losses import Loss
 
 Floats = NDArray[np.float64]
@@ -145,6 +147,18 @@ class AffineGradient(ClippedSum):
         """Return the clip norm."""
         return self.clip
 
+    def reach(self, params: Any) -> float:
+        r"""Return how large the terms are that are added up for a record: rows and shift apart.
+
+        ``c ||scale x|| + c ||scale shift|| <= c (1 + 2 ||scale shift||)`` for a mapped row of norm at most 1,
+        and ``c <= clip / intercept``. Without an intercept nothing bounds them.
+        """
+        _, affine, _, _ = params
+        offset = public_norm(affine.scale * affine.shift)
+        if offset == 0.0:
+            return self.clip
+        return self.clip * (1 + 2 * offset) / abs(affine.intercept) if affine.intercept else math.inf
+
     def evaluate(self, records: Any, params: Any) -> Floats:
         """Return the clipped sum, or its entries on the mask."""
         w, affine, mask, target_scale = params
@@ -152,5 +166,5 @@ class AffineGradient(ClippedSum):
         with np.errstate(over="ignore", invalid="ignore"):  # the clip deals with what is not a number
             residual = self.loss.residual(view.margins(w), view.targets / target_scale)
             residual = weighted(residual, view.weights)
-        value = view.weighted_sum(clip_residuals(residual, view.norms, self.clip))
+        value = view.weighted_sum(clip_scalars(residual, view.norms, self.clip))
         return value if mask is None else value[mask]

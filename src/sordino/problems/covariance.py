@@ -22,6 +22,7 @@ from sordino.kernel import (
     SymmetricGaussian,
     public_generator,
 )
+from sordino.kernel.lengths import public_norm
 
 Floats = NDArray[np.float64]
 
@@ -88,6 +89,11 @@ class Ball:
     radius: float
     center: Floats | None = None
     columns: NDArray[np.int64] | None = None
+
+    @property
+    def reach(self) -> float:
+        """The largest ``f (||x|| + ||center||)`` of a row clipped by f: ``||f x|| <= r + ||center||``."""
+        return self.radius + (0.0 if self.center is None else 2.0 * public_norm(self.center))
 
     def view(self, records: Any) -> Any:
         """Return the records with only the columns that are looked at."""
@@ -168,6 +174,10 @@ class GramMatrix(_Quadratic):
         """Return the squared radius."""
         return _ball(self.row_norm, params).radius ** 2
 
+    def reach(self, params: Any) -> float:
+        """Return how large the terms are that are added up for a record: row and centre apart."""
+        return _ball(self.row_norm, params).reach ** 2
+
     def evaluate(self, records: Any, params: Any) -> Floats:
         """Return the symmetric matrix."""
         ball = _ball(self.row_norm, params)
@@ -219,6 +229,11 @@ class GramProduct(_Quadratic):
         """Return ``radius^2 ||B||_op``."""
         block, ball = params
         return _ball(self.row_norm, ball).radius ** 2 * operator_norm(block)
+
+    def reach(self, params: Any) -> float:
+        """Return how large the terms are that are added up for a record: row and centre apart."""
+        block, ball = params
+        return _ball(self.row_norm, ball).reach ** 2 * operator_norm(block)
 
     def evaluate(self, records: Any, params: Any) -> Floats:
         """Return the block."""

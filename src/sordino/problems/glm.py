@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.errors import InvalidInputError
 from sordino.kernel import ClippedSum, SparseVector
+from sordino.kernel.clip import check_bound, clip_scalars
+from sordino.kernel.lengths import public_distance, public_norm
 from sordino.problems.losses import Loss
 
 Floats = NDArray[np.float64]
-# The norm of a clipped contribution is computed in floating point; this keeps it below the bound.
-_SAFETY = 1.0 - 2.0**-40
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class GlmGradient(ClippedSum):
 
     def _coefficients(self, records: Any, w: Any) -> Floats:
         residual = residuals(self.loss, records, w)
-        return clip_residuals(residual, records.norms, self.clip)
+        return clip_scalars(residual, records.norms, self.clip)
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ class GlmDifference(ClippedSum):
         at_w = residuals(self.loss, records, w)  # last: it lays out the batch
         with np.errstate(over="ignore", invalid="ignore"):
             difference = at_w - at_anchor
-        return clip_residuals(difference, records.norms, self.contribution(params))
+        return clip_scalars(difference, records.norms, self.contribution(params))
 
 
 def unit_sum(records: Any, coefficients: Floats, bound: float) -> Any:
@@ -109,41 +108,14 @@ def weighted(residual: Floats, weights: Floats | None) -> Floats:
     return residual * (weights if residual.ndim == 1 else weights[:, None])
 
 
-def clip_residuals(residual: Floats, norms: Floats, clip: float) -> Floats:
-    """Scale residuals (one or several per record) so that ``||residual|| * norm <= clip``."""
-    if clip == 0:
-        return np.zeros_like(residual)
-    with np.errstate(over="ignore", invalid="ignore"):
-        size = _joint(residual) * norms
-        factor = clip * _SAFETY / np.maximum(size, clip * _SAFETY)
-    finite = np.isfinite(size)
-    if not finite.all():  # a record whose gradient is not a number contributes zero
-        factor[~finite] = 0.0
-        residual = np.where(finite if residual.ndim == 1 else finite[:, None], residual, 0.0)
-    return residual * (factor if residual.ndim == 1 else factor[:, None])
-
-
-def _joint(residual: Floats) -> Floats:
-    """Return the norm of each record's residuals, without underflow: a norm of 0 clips nothing."""
-    if residual.ndim == 1:
-        return np.abs(residual)
-    largest = np.abs(residual).max(axis=1)
-    unit = np.where(largest > 0, largest, 1.0)
-    return np.asarray(largest * np.linalg.norm(residual / unit[:, None], axis=1))
-
-
 def distance(w: Any, anchor: Any) -> float:
-    """Return the Euclidean distance of two points, dense or sparse."""
+    """Return the Euclidean distance of two released points, dense or sparse."""
     if isinstance(w, SparseVector) and isinstance(anchor, SparseVector):
         _, slots = np.unique(np.concatenate([w.indices, anchor.indices]), return_inverse=True)
-        return float(np.linalg.norm(np.bincount(slots, np.concatenate([w.values, -anchor.values]))))
-    dense = [p.to_dense() if isinstance(p, SparseVector) else np.asarray(p) for p in (w, anchor)]
-    return float(np.linalg.norm(dense[0] - dense[1]))
+        return public_norm(np.bincount(slots, np.concatenate([w.values, -anchor.values])))
+    return public_distance(*(p.to_dense() if isinstance(p, SparseVector) else p for p in (w, anchor)))
 
 
 def check_clip(clip: float) -> None:
     """Refuse a clip norm that bounds nothing."""
-    if not 0 < clip < np.inf:
-        raise InvalidInputError(
-            f"Expected clip_norm in (0, inf), got {clip}. Pass a public bound on a record's gradient norm."
-        )
+    check_bound("clip_norm", clip, "Pass a public bound on a record's gradient norm.")

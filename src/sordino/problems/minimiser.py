@@ -19,7 +19,9 @@ from numpy.typing import NDArray
 
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel import Norm, Relation
-from sordino.problems.glm import check_clip, clip_residuals, weighted
+from sordino.kernel.clip import clip_scalars, vector_norm
+from sordino.kernel.lengths import public_norm
+from sordino.problems.glm import check_clip, weighted
 from sordino.problems.losses import Loss
 from sordino.problems.problem import Problem
 
@@ -110,7 +112,7 @@ class CertifiedMinimiser:
         residual = self.loss.residual(records.margins(w.reshape(self.shape)), records.targets)
         if records.weights is not None:  # larger weights than declared would bend the curvature bound
             residual = weighted(residual, np.clip(records.weights, 0.0, self.weight_bound))
-        total = records.weighted_sum(clip_residuals(residual, records.norms, self.clip))
+        total = records.weighted_sum(clip_scalars(residual, records.norms, self.clip))
         picked: Floats = total.reshape(-1)[at] / self.population + self.strength * point
         return picked
 
@@ -139,7 +141,7 @@ def minimise(gradient: Callable[[Floats], Floats], start: Floats, plan: Descent)
     for _ in range(math.ceil(2 * math.sqrt(condition) * (2 * decades + math.log(2 * condition))) + 1):
         ahead = point + beta * (point - previous)
         slope = gradient(ahead)
-        if np.linalg.norm(slope) <= limit:
+        if vector_norm(slope) <= limit:
             return ahead
         point, previous = ahead - slope / plan.curvature, point
     return _descend(gradient, start, plan.curvature, limit, math.ceil(condition * decades) + 1)
@@ -151,7 +153,7 @@ def _descend(
     point = start
     for _ in range(steps):
         slope = gradient(point)
-        if np.linalg.norm(slope) <= limit:
+        if vector_norm(slope) <= limit:
             break
         point = point - slope / curvature
     return point
@@ -248,7 +250,7 @@ class Tilted:
         """Return a certified minimiser of the mean objective plus ``tilt . theta / n``."""
         inner = self.minimiser
         slope = tilt / inner.population
-        first = inner.clip + float(np.linalg.norm(slope))
+        first = inner.clip + public_norm(slope)  # the noise, not the data
         plan = Descent(inner._curvature, inner.strength, self.tolerance / 2, first)
         start = np.zeros(self.size)
         return minimise(lambda t: inner._gradient(self.records, t, self.at) + slope, start, plan)

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from sordino.errors import InvalidInputError
 from sordino.kernel import ClippedSum
-from sordino.problems.glm import check_clip, clip_residuals, distance, residuals, unit_sum
+from sordino.kernel.clip import clip_scalars
+from sordino.problems.glm import check_clip, distance, residuals, unit_sum
 from sordino.problems.losses import Loss
 
 Floats = NDArray[np.float64]
@@ -64,6 +65,6 @@ class RecursiveGradient(ClippedSum):
         at_anchor, at_w = residuals(self.loss, records, anchor), residuals(self.loss, records, w)
         with np.errstate(over="ignore", invalid="ignore"):
             difference = at_w - at_anchor
-        change = clip_residuals(difference, records.norms, self.difference_bound(params))
-        level = clip_residuals(at_w, records.norms, self.gradient_clip)
+        change = clip_scalars(difference, records.norms, self.difference_bound(params))
+        level = clip_scalars(at_w, records.norms, self.gradient_clip)
         return self.gamma * level + (1 - self.gamma) * change

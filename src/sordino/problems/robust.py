@@ -17,13 +17,11 @@ from scipy import sparse
 
 from sordino.errors import InvalidInputError
 from sordino.kernel import ClippedSum
-from sordino.problems.glm import clip_residuals
+from sordino.kernel.clip import clip_scalars, clipped_blocks, root_above
 from sordino.problems.losses import Loss
 
 Floats = NDArray[np.float64]
 _ALL = slice(None)
-# Norms are computed in floating point; this keeps a clipped vector below its bound.
-_SAFETY = 1.0 - 2.0**-40
 
 
 @dataclass(frozen=True)
@@ -53,8 +51,8 @@ class Truncation:
         """Return the largest Euclidean norm of a truncated vector of ``size`` entries."""
         if self.by == "norm":
             return threshold
-        most = math.sqrt(size)
-        return threshold * (most if self.joint is None else min(most, self.joint))
+        most = math.nextafter(threshold * root_above(size), math.inf)
+        return most if self.joint is None else min(most, self.joint * threshold)
 
     def apply(self, parts: list[Any], threshold: float) -> list[Any]:
         """Truncate blocks of rows; the parts of a row (one per output) are bounded together."""
@@ -63,8 +61,8 @@ class Truncation:
             if self.by == "coordinate":
                 cut = _to_zero if self.zero else _to_edge
                 parts = [_entrywise(part, lambda e: cut(e, threshold)) for part in parts]
-                return parts if self.joint is None else _shrink(parts, self.joint * threshold, False)
-            return _shrink(parts, threshold, self.zero)
+                return parts if self.joint is None else clipped_blocks(parts, self.joint * threshold)
+            return clipped_blocks(parts, threshold, self.zero)
 
 
 @dataclass(frozen=True)
@@ -150,7 +148,7 @@ class RobustGradient(ClippedSum):
         """Return the robust sum of the gradients at the point."""
         residual = residuals(self.loss, records, params)
         if self.blocks == 1 and self.truncation == Truncation(by="norm"):
-            clipped = clip_residuals(residual, scaled_norms(records, params), params.threshold)
+            clipped = clip_scalars(residual, scaled_norms(records, params), params.threshold)
             return np.asarray(records.weighted_sum(clipped)) / params.scales
         out = np.zeros((self.blocks, params.size))
         for rows, parts in gradient_blocks(records, residual, params):
@@ -174,14 +172,10 @@ def residuals(loss: Loss, records: Any, point: Point) -> Floats:
 
 
 def scaled_norms(records: Any, point: Point) -> Floats:
-    """Return the norms of the rows divided by the column scales."""
-    if np.ndim(point.scales) == 0:
-        return np.asarray(records.norms) / point.scales
-    out = np.empty(records.count)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for rows, block in records.scaled_rows(np.ones(records.count)):
-            out[rows] = np.sqrt(squared_norms(_divided(block, point.scales)))
-    return out
+    """Return upper bounds of the norms of the rows divided by the column scales."""
+    if np.ndim(point.scales) == 0 and point.scales == 1.0:
+        return np.asarray(records.norms)
+    return np.asarray(records.weighted_norms(1.0 / np.asarray(point.scales)))
 
 
 def gradient_blocks(records: Any, residual: Floats, point: Point) -> Iterator[tuple[slice, list[Any]]]:
@@ -231,21 +225,3 @@ def _to_zero(entries: Floats, threshold: float) -> Floats:
 
 def _to_edge(entries: Floats, threshold: float) -> Floats:
     return np.clip(entries, -threshold, threshold)
-
-
-def _shrink(parts: list[Any], bound: float, zero: bool) -> list[Any]:
-    """Scale rows (over all parts) to the norm ``bound``, or drop the rows beyond it."""
-    norms = np.sqrt(sum(squared_norms(part) for part in parts))
-    limit = bound * _SAFETY
-    inside = norms <= limit
-    factor = np.where(inside, 1.0, 0.0 if zero else limit / np.where(inside, 1.0, norms))
-    if sparse.issparse(parts[0]):
-        return [sparse.diags_array(factor) @ part for part in parts]
-    return [part * factor[:, None] for part in parts]
-
-
-def squared_norms(block: Any) -> Floats:
-    """Return the squared norms of the rows of a block."""
-    if sparse.issparse(block):
-        return np.asarray(block.multiply(block).sum(axis=1)).reshape(-1)
-    return np.einsum("ij,ij->i", block, block)

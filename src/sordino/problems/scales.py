@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sordino.kernel import ClippedSum, Norm, Relation
+from sordino.kernel.clip import row_norms
 from sordino.problems.losses import Loss
 from sordino.problems.robust import (
     Point,
@@ -22,7 +23,6 @@ from sordino.problems.robust import (
     present,
     residuals,
     scaled_norms,
-    squared_norms,
 )
 
 Floats = NDArray[np.float64]
@@ -113,7 +113,7 @@ class GradientScales(ClippedSum):
         """Return the counts, shape (1, BINS)."""
         residual = residuals(self.loss, records, params)
         if self.by == "norm":
-            joint = residual if residual.ndim == 1 else np.linalg.norm(residual, axis=1)
+            joint = residual if residual.ndim == 1 else row_norms(residual)
             with np.errstate(over="ignore", invalid="ignore"):
                 return counts_of((joint * scaled_norms(records, params))[:, None])
         out = np.zeros((1, BINS))
@@ -145,31 +145,35 @@ class FeatureScales(ClippedSum):
 
 
 def pair_differences(records: Any) -> Floats:
-    """Return ``(x_i - x_{i+h}) / sqrt 2`` for the first ``h = n // 2`` records: the location cancels."""
+    """Return ``(x_i - x_{i+h}) / sqrt 2`` for the first ``h = n // 2`` records: the location cancels.
+
+    A pair of which one record is absent (not finite) is zero: it adds nothing.
+    """
     x = np.concatenate([block for _, block in records.scaled_rows(np.ones(records.count))])
-    half = len(x) // 2
+    half, there = len(x) // 2, present(records)
     with np.errstate(over="ignore", invalid="ignore"):
-        return (x[:half] - x[half : 2 * half]) / math.sqrt(2.0)
+        out = (x[:half] - x[half : 2 * half]) / math.sqrt(2.0)
+    return np.where((there[:half] & there[half : 2 * half])[:, None], out, 0.0)
 
 
 @dataclass(frozen=True)
 class PairScales(ClippedSum):
     """For each column (or for the norm of ``difference / params``), the octaves of pair differences.
 
-    **Privacy.** A record is in one pair, and removing it leaves the pair with another difference: one bin
-    falls and another rises, so sqrt(2 columns) in L2 for both relations.
+    **Privacy.** A record is in one pair, which adds nothing without it: sqrt(columns) in L2, and
+    sqrt(2 columns) when it is replaced (one bin falls, another rises). For norms there is one column.
     """
 
     columns: int
     norms: bool = False
 
     def contribution(self, params: Any) -> float:
-        """Return the sensitivity: a pair never vanishes, it changes."""
-        return math.sqrt(2.0 * (1 if self.norms else self.columns))
+        """Return sqrt(columns), or 1 for norms."""
+        return math.sqrt(1 if self.norms else self.columns)
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return sqrt(2 columns), or sqrt 2 for norms."""
-        return self.contribution(params)
+        """Return the contribution, or sqrt 2 of it for a replaced record."""
+        return math.sqrt(relation.contributions) * self.contribution(params)
 
     def evaluate(self, records: Any, params: Any) -> Floats:
         """Return the counts, shape (columns, BINS)."""
@@ -177,7 +181,7 @@ class PairScales(ClippedSum):
         if not self.norms:
             return counts_of(pairs)
         with np.errstate(over="ignore", invalid="ignore"):
-            return counts_of(np.sqrt(squared_norms(pairs / params))[:, None])
+            return counts_of(row_norms(pairs / params)[:, None])
 
 
 @dataclass(frozen=True)
@@ -187,20 +191,23 @@ class PairMoments(ClippedSum):
     ``params = scales``: a difference is truncated at 1 in these units, coordinate by coordinate for
     squares and in norm for outer products.
 
-    **Privacy.** Squares lie in [0, 1], so a pair that changes moves each by at most 1: sqrt(columns) in L2.
-    Outer products of vectors a, b in the unit ball: ``||aa' - bb'||_F^2 = |a|^4 + |b|^4 - 2 (a.b)^2 <= 2``.
+    **Privacy.** A record is in one pair, which adds nothing without it. Squares lie in [0, 1], so a pair that
+    vanishes or changes moves each by at most 1: sqrt(columns) in L2 for both relations. The outer product
+    of a vector a in the unit ball has ``||aa'||_F = |a|^2 <= 1``; when another, b, takes its place,
+    ``||aa' - bb'||_F^2 = |a|^4 + |b|^4 - 2 (a.b)^2 <= 2``.
     """
 
     columns: int
     products: bool = False
 
     def contribution(self, params: Any) -> float:
-        """Return the sensitivity: a pair never vanishes, it changes."""
-        return math.sqrt(2.0 if self.products else self.columns)
+        """Return sqrt(columns), or 1 for outer products."""
+        return 1.0 if self.products else math.sqrt(self.columns)
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return the same for both relations."""
-        return self.contribution(params)
+        """Return the contribution; sqrt 2 of it when an outer product is replaced."""
+        both = self.products and relation.contributions == 2
+        return self.contribution(params) * (math.sqrt(2.0) if both else 1.0)
 
     def evaluate(self, records: Any, params: Any) -> Floats:
         """Return the sums of squares (columns,) or of outer products (columns, columns)."""

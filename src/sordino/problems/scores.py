@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.kernel import ClippedSum, Norm, Relation, SparseVector
-from sordino.problems.glm import check_clip, clip_residuals, residuals
+from sordino.kernel.clip import clip_scalars, factors_of, row_peaks
+from sordino.problems.glm import check_clip, residuals
 from sordino.problems.losses import Loss
 
 Floats = NDArray[np.float64]
@@ -127,7 +128,7 @@ class RestrictedGradient(ClippedSum):
         """Return the entries."""
         w, coordinates = params
         coefficients = peak_clipped(self.loss, records, w, self.peak_clip)
-        coefficients = clip_residuals(coefficients, records.norms, self.clip)
+        coefficients = clip_scalars(coefficients, records.norms, self.clip)
         return pick(records.weighted_sum(coefficients), coordinates)
 
 
@@ -136,11 +137,10 @@ def peak_clipped(loss: Loss, records: Any, w: Any, clip: float) -> Floats:
     residual = residuals(loss, records, w)
     peaks = np.where(np.isfinite(records.norms), records.peaks, np.nan)  # a record that is no number counts 0
     if residual.ndim == 1:
-        return clip_residuals(residual, peaks, clip)
-    largest = np.abs(residual).max(axis=1)
-    factor = np.zeros_like(largest)
-    np.divide(clip_residuals(largest, peaks, clip), largest, out=factor, where=largest > 0)
-    return np.where(np.isfinite(residual), residual, 0.0) * factor[:, None]
+        return clip_scalars(residual, peaks, clip)
+    with np.errstate(over="ignore", invalid="ignore"):
+        factor = factors_of(row_peaks(residual) * peaks, clip)
+    return np.where(factor[:, None] > 0, residual, 0.0) * factor[:, None]
 
 
 def pick(vector: Any, coordinates: Indices) -> Floats:

@@ -46,7 +46,8 @@ class GradientStep(ClippedSum):
     r"""``w - length (sum of truncated gradients / records + ridge w)`` on the coordinates of a :class:`Step`.
 
     **Privacy.** One record moves each coordinate by at most ``lam = length * threshold / records`` (twice
-    when replaced): lam in Linf, ``sqrt(coordinates) lam`` in L2. ``records`` is a public constant.
+    when replaced): lam in Linf, ``sqrt(coordinates) lam`` in L2, or ``joint lam`` where gradients are clipped
+    jointly and that is less. ``records`` is a public constant.
     """
 
     loss: Loss
@@ -54,16 +55,23 @@ class GradientStep(ClippedSum):
     ridge: float = 0.0
     zero: bool = False
     norm: Norm = Norm.LINF
+    joint: float | None = None
+
+    @property
+    def truncation(self) -> Truncation:
+        """How a gradient is bounded."""
+        return Truncation(zero=self.zero, joint=self.joint)
 
     def contribution(self, params: Step) -> float:
-        """Return lam, or lam times the root of the number of coordinates."""
-        lam = params.length * params.point.threshold / self.records
-        return lam if self.norm is Norm.LINF else lam * math.sqrt(params.coordinates.size)
+        """Return lam, or lam times the norm that the coordinates of a truncated gradient can have."""
+        length = params.length / self.records
+        size = 1 if self.norm is Norm.LINF else params.coordinates.size
+        return length * self.truncation.bound(size, params.point.threshold)
 
     def evaluate(self, records: Any, params: Step) -> Floats:
         """Return the new point on the asked coordinates."""
         point = params.point
-        mean = RobustGradient(self.loss, Truncation(zero=self.zero)).evaluate(records, point)
+        mean = RobustGradient(self.loss, self.truncation).evaluate(records, point)
         slope = mean / self.records + self.ridge * point.w / np.square(point.scales)
         return (point.w - params.length * slope).reshape(-1)[params.coordinates]
 
@@ -80,6 +88,8 @@ class HeavyTailedSparse:
     split : step t sees the t-th of T chunks (paper); False, better under zCDP, sees all records each time.
     selection : ``"gumbel"`` (one-shot Gumbel top-s, Gaussian values) or ``"peeling"`` (paper, Laplace).
     zero : set truncated entries to zero (paper) instead of clipping them.
+    joint : clip the truncated gradient of a record to this norm in units of the threshold: the values of s
+        coordinates then move by ``min(sqrt(s), joint) lam``, and an intercept no further than before.
 
     **Privacy.** Per step one selection (``s lam^2 / (2 beta^2)`` zCDP) and one Gaussian release of the s
     values, with equal shares; or one peeling. The intercept gets a Gaussian release and is never selected.
@@ -91,6 +101,7 @@ class HeavyTailedSparse:
     split: bool = False
     selection: str = "gumbel"
     zero: bool = False
+    joint: float | None = None
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> HeavyTailedSparse:
@@ -104,7 +115,7 @@ class HeavyTailedSparse:
         rows = Disjoint(self.steps) if self.split else Full()
         paid = 2 if self.split else 2 * self.steps  # a selection costs as much as its values
         releases = self.scaling.releases(problem, "coordinate", paid, self.steps)
-        query = GradientStep(problem.loss, self._records(problem), problem.ridge, self.zero)
+        query = GradientStep(problem.loss, self._records(problem), problem.ridge, self.zero, joint=self.joint)
         for name, mechanism in self._mechanisms(problem).items():
             norm = Norm.LINF if name == "select" else Norm.L2
             asked = replace(query, norm=norm)
@@ -165,7 +176,7 @@ class HeavyTailedSparse:
         mechanism = curator.plan.releases["select" if selects else "values"].mechanism
         size = 1 if selects else problem.columns * problem.outputs
         scale = (mechanism.multiplier or 0.0) * curator.plan.relation.contributions
-        return scale * math.sqrt(size)
+        return scale * Truncation(joint=self.joint).bound(size, 1.0)
 
 
 def free_coordinates(w: Floats, features: int) -> NDArray[np.int64]:

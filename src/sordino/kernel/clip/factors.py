@@ -1,0 +1,113 @@
+"""Clip factors from norms that are upper bounds already."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.errors import InvalidInputError
+from sordino.kernel.clip.norms import row_norms
+from sordino.kernel.clip.rounding import HIGHEST, LOWEST, TINY, limit
+
+Floats = NDArray[np.float64]
+
+
+def check_bound(name: str, bound: float, remedy: str) -> float:
+    """Refuse a bound that bounds nothing, or that leaves the range in which its products are exact."""
+    if not LOWEST <= bound <= HIGHEST:
+        raise InvalidInputError(
+            f"Expected {name} > 0 (in [{LOWEST:.3g}, {HIGHEST:.3g}]), got {bound}. {remedy}"
+        )
+    return float(bound)
+
+
+def clip_scalars(scalars: Floats, norms: Floats, bound: float) -> Floats:
+    r"""Scale the scalars of each record (one, or a row of several) so that ``||scalars|| norm <= bound``.
+
+    What is not finite, and a size that overflows, contributes zero; so does everything where the bound is
+    below 2^-500 (a difference of two equal points).
+
+    **Rounding.** ``norms`` are upper bounds. The size, the quotient and the product each round once, and the
+    caller's products with a row factor and an entry once more: :func:`limit` leaves sixteen u for them. A
+    clipped scalar below 2^-960 would lose digits to underflow and becomes zero.
+    """
+    scalars = np.asarray(scalars, dtype=np.float64)
+    if not bound >= LOWEST:
+        return np.zeros_like(scalars)
+    norms, out = np.ascontiguousarray(norms, dtype=np.float64), np.empty_like(scalars)
+    if scalars.ndim == 1:
+        _clip_each(scalars, norms, limit(bound), out)
+        return out
+    factor = np.empty(len(scalars))
+    _factors(row_norms(scalars), norms, limit(bound), factor)
+    with np.errstate(invalid="ignore"):
+        np.multiply(scalars, factor[:, None], out=out)
+    out[factor == 0.0] = 0.0
+    return out
+
+
+def factors_of(norms: Floats, bound: float) -> Floats:
+    """Return ``min(1, bound / norm)`` for norms that are upper bounds, 0 where a norm is not finite.
+
+    **Rounding.** As in :func:`clip_scalars`.
+    """
+    out = np.empty(len(norms))
+    _factors(norms, np.ones(len(norms)), limit(bound), out)
+    return out
+
+
+def to_bound(vector: Any, bound: float) -> Floats:
+    """Return one vector of data scaled to the norm ``bound``; one that is not finite becomes zero.
+
+    **Rounding.** As in :func:`clip_scalars`; the norm is that of :func:`row_norms`.
+    """
+    flat = np.asarray(vector, dtype=np.float64).reshape(1, -1)
+    factor = float(factors_of(row_norms(flat), bound)[0])
+    return np.zeros(np.shape(vector)) if factor == 0.0 else np.asarray(vector, dtype=np.float64) * factor
+
+
+def scaled(coefficients: Floats, factors: Floats) -> Floats:
+    r"""Return ``coefficients factors`` for factors of at most 1, without digits lost to underflow.
+
+    **Rounding.** One, counted in :func:`limit`. A product below 2^-960 becomes zero: the row it belongs to
+    may be as large as 1.8e308, and half a unit of a subnormal number times that is not small.
+    """
+    out = np.empty(len(coefficients))
+    _products(np.ascontiguousarray(coefficients), factors, out)
+    return out
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _clip_each(scalars: Any, norms: Any, most: float, out: Any) -> None:
+    for i in range(scalars.size):
+        size = abs(scalars[i]) * norms[i]
+        if size <= most:
+            out[i] = scalars[i]
+        elif size < math.inf:
+            value = scalars[i] * (most / size)
+            out[i] = value if abs(value) >= TINY else 0.0
+        else:
+            out[i] = 0.0
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _factors(sizes: Any, norms: Any, most: float, out: Any) -> None:
+    for i in range(sizes.size):
+        size = sizes[i] * norms[i]
+        if size <= most:
+            out[i] = 1.0
+        elif size < math.inf and most / size >= TINY:
+            out[i] = most / size
+        else:
+            out[i] = 0.0
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _products(coefficients: Any, factors: Any, out: Any) -> None:
+    for i in range(coefficients.size):
+        value = coefficients[i] * factors[i]
+        out[i] = value if factors[i] == 1.0 or abs(value) >= TINY else 0.0

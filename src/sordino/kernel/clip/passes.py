@@ -1,0 +1,123 @@
+"""Compiled passes over rows. The order of a sum is free: the written bounds hold for any order."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numba
+import numpy as np
+
+_FREE_ORDER = {"reassoc", "contract", "nsz"}
+_MAGNITUDE = 0x7FFFFFFFFFFFFFFF
+_LOST = 2.0**-450  # a weighted row below this, in units of its largest entry, cannot be measured
+
+
+@numba.njit(cache=True, nogil=True, fastmath=_FREE_ORDER)  # type: ignore[untyped-decorator]
+def _squares(values: Any, start: int, stop: int, unit: float) -> float:
+    total = 0.0
+    for p in range(start, stop):
+        value = np.float64(values[p]) * unit
+        total += value * value
+    return total
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _top(bits: Any, start: int, stop: int) -> Any:
+    """Return the bits of the largest magnitude; those of inf and nan are larger than any number's."""
+    top = np.int64(0)
+    for p in range(start, stop):
+        top = max(top, bits[p] & _MAGNITUDE)
+    return top
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def measure(pointers: Any, rows: Any, values: Any, bits: Any, mantissa: Any, exponent: Any) -> None:
+    """Write the norm of each row of doubles as a mantissa and an exponent."""
+    for i in range(rows.size):
+        start, stop = pointers[rows[i]], pointers[rows[i] + 1]
+        biased = _top(bits, start, stop) >> 52
+        if biased == 2047:
+            mantissa[i], exponent[i] = np.nan, 0
+        else:
+            mantissa[i] = math.sqrt(_squares(values, start, stop, math.ldexp(1.0, 1023 - biased)))
+            exponent[i] = biased - 1023
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def measure_single(pointers: Any, rows: Any, values: Any, out: Any) -> None:
+    """Write the norm of each row of single precision: no square of it over- or underflows a double."""
+    for i in range(rows.size):
+        total = _squares(values, pointers[rows[i]], pointers[rows[i] + 1], 1.0)
+        out[i] = math.sqrt(total) if total < np.inf else np.nan
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def _peak(values: Any, start: int, stop: int) -> float:
+    """Return the largest magnitude, nan if any entry is not finite."""
+    top = 0.0
+    for p in range(start, stop):
+        size = abs(np.float64(values[p]))
+        if not size <= top:
+            if not size < np.inf:
+                return np.nan
+            top = size
+    return top
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def peaks(pointers: Any, rows: Any, values: Any, out: Any) -> None:
+    """Write the largest magnitude of each row."""
+    for i in range(rows.size):
+        out[i] = _peak(values, pointers[rows[i]], pointers[rows[i] + 1])
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def measure_weighted(
+    pointers: Any, rows: Any, values: Any, columns: Any, weights: Any, mantissa: Any, exponent: Any
+) -> None:
+    """Write the norm of each row times column weights of at most 1."""
+    for i in range(rows.size):
+        start, stop = pointers[rows[i]], pointers[rows[i] + 1]
+        top = _peak(values, start, stop)
+        shift = max(math.frexp(top)[1], -1000) if top > 0.0 else 0
+        unit, total, touched = math.ldexp(1.0, -shift), 0.0, False
+        for p in range(start, stop):
+            column = columns[p] if columns.size else p - start
+            value = np.float64(values[p]) * unit * weights[column]
+            touched = touched or (values[p] != 0.0 and weights[column] != 0.0)
+            total += value * value
+        mantissa[i] = math.sqrt(total)
+        if (touched and mantissa[i] < _LOST) or not top < np.inf:
+            mantissa[i] = np.nan
+        exponent[i] = shift
+
+
+@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+def centred(
+    pointers: Any,
+    rows: Any,
+    values: Any,
+    columns: Any,
+    factors: Any,
+    shift: Any,
+    weights: Any,
+    whole: float,
+    dense: bool,
+    near: Any,
+    away: Any,
+) -> None:
+    """Write ``|| weights (f x - shift) ||^2`` to ``near`` and ``|| weights f x ||^2`` to ``away``."""
+    for i in range(rows.size):
+        start, stop = pointers[rows[i]], pointers[rows[i] + 1]
+        inside, covered, size = 0.0, 0.0, 0.0
+        for p in range(start, stop):
+            column = p - start if dense else columns[p]
+            entry = factors[i] * np.float64(values[p])
+            apart = (entry - shift[column]) * weights[column]
+            offset, entry = shift[column] * weights[column], entry * weights[column]
+            inside += apart * apart
+            covered += offset * offset
+            size += entry * entry
+        rest = 0.0 if dense else whole - covered
+        near[i], away[i] = inside + max(rest, 0.0), size
