@@ -10,45 +10,54 @@ import numpy as np
 
 _FREE_ORDER = {"reassoc", "contract", "nsz"}
 _MAGNITUDE = 0x7FFFFFFFFFFFFFFF
+_LEAST, _MOST = 2.0**-800, 2.0**1000  # sums of squares that prove their own range
 _LOST = 2.0**-450  # a weighted row below this, in units of its largest entry, cannot be measured
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_FREE_ORDER)  # type: ignore[untyped-decorator]
-def _squares(values: Any, start: int, stop: int, unit: float) -> float:
+@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+def _squares(row: Any, unit: float) -> float:
     total = 0.0
-    for p in range(start, stop):
-        value = np.float64(values[p]) * unit
+    for j in range(row.size):
+        value = np.float64(row[j]) * unit
         total += value * value
     return total
 
 
 @numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _top(bits: Any, start: int, stop: int) -> Any:
-    """Return the bits of the largest magnitude; those of inf and nan are larger than any number's."""
+def _exponent(bits: Any) -> Any:
+    """Return the biased exponent of the largest magnitude: 2047 if there is an inf or a nan."""
     top = np.int64(0)
-    for p in range(start, stop):
-        top = max(top, bits[p] & _MAGNITUDE)
-    return top
+    for j in range(bits.size):
+        top = max(top, bits[j] & _MAGNITUDE)
+    return top >> 52
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True, fastmath=_FREE_ORDER)  # type: ignore[untyped-decorator]
 def measure(pointers: Any, rows: Any, values: Any, bits: Any, mantissa: Any, exponent: Any) -> None:
-    """Write the norm of each row of doubles as a mantissa and an exponent."""
+    """Write the norm of each row of doubles as a mantissa and an exponent.
+
+    A sum of squares inside a wide range is proof that no square overflowed and that those which underflowed
+    are nothing beside it; any other row is scaled by the exponent of its largest entry first.
+    """
     for i in range(rows.size):
         start, stop = pointers[rows[i]], pointers[rows[i] + 1]
-        biased = _top(bits, start, stop) >> 52
+        total = _squares(values[start:stop], 1.0)
+        if total > _LEAST and total < _MOST:
+            mantissa[i], exponent[i] = math.sqrt(total), 0
+            continue
+        biased = _exponent(bits[start:stop])
         if biased == 2047:
             mantissa[i], exponent[i] = np.nan, 0
         else:
-            mantissa[i] = math.sqrt(_squares(values, start, stop, math.ldexp(1.0, 1023 - biased)))
+            mantissa[i] = math.sqrt(_squares(values[start:stop], math.ldexp(1.0, 1023 - biased)))
             exponent[i] = biased - 1023
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True, fastmath=_FREE_ORDER)  # type: ignore[untyped-decorator]
 def measure_single(pointers: Any, rows: Any, values: Any, out: Any) -> None:
     """Write the norm of each row of single precision: no square of it over- or underflows a double."""
     for i in range(rows.size):
-        total = _squares(values, pointers[rows[i]], pointers[rows[i] + 1], 1.0)
+        total = _squares(values[pointers[rows[i]] : pointers[rows[i] + 1]], 1.0)
         out[i] = math.sqrt(total) if total < np.inf else np.nan
 
 

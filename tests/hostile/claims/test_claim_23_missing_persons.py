@@ -1,0 +1,40 @@
+"""Claim 23: all missing person ids were one person, and ids beyond 2^53 merged."""
+
+import numpy as np
+import pytest
+
+from sordino import SparseLogisticRegression
+from sordino.errors import InvalidInputError
+from sordino.execute import GroupedExecutor, LocalExecutor
+
+X, y = np.eye(4), np.array([0, 1, 0, 1])
+UNKNOWN = {
+    "nan": [1.0, np.nan, np.nan, 2.0],
+    "None": np.array(["a", None, None, "b"], dtype=object),
+    "nan beside strings": ["a", float("nan"), "b", "c"],
+    "NaT": np.array(["2020-01-01", "NaT", "NaT", "2020-01-02"], dtype="datetime64[D]"),
+    "beyond 2^53": np.array([2.0**53, 2.0**53 + 2, 1.0, 2.0]),
+    "beyond 2^24 in single precision": np.array([2.0**24 + 2, 1, 2, 3], dtype=np.float32),
+    "infinite": [1.0, np.inf, np.inf, 2.0],
+    "not comparable": np.array(["a", 1, "b", 2], dtype=object),
+}
+
+
+@pytest.mark.parametrize("what", UNKNOWN)
+def test_persons_that_are_not_known_are_refused(what):
+    with pytest.raises(InvalidInputError, match="groups"):
+        GroupedExecutor(LocalExecutor(X, y.astype(float)), UNKNOWN[what])
+    with pytest.raises(InvalidInputError, match="groups"):
+        SparseLogisticRegression(n_nonzero_coefs=1, solver="ight").fit(X, y, groups=UNKNOWN[what])
+
+
+def test_pandas_missing_persons_are_refused():
+    pd = pytest.importorskip("pandas")
+    for missing in (pd.NA, pd.NaT, None):
+        with pytest.raises(InvalidInputError, match="groups"):
+            GroupedExecutor(LocalExecutor(X, y.astype(float)), pd.Series(["a", missing, "b", "c"]))
+
+
+def test_large_integers_and_strings_stay_apart():
+    for ids in ([2**60, 2**60 + 1, 2**60, 5], ["1", "2", "1", "5"]):
+        assert GroupedExecutor(LocalExecutor(X, y.astype(float)), ids).population == 3
