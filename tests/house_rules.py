@@ -141,6 +141,61 @@ def _call(node: ast.Call, names: dict[str, str]) -> list[Finding]:
     return [(node.lineno, f"{receiver or '...'}.{name}()")]
 
 
+# A norm of data is taken in kernel/clip and nowhere else. Norms of released or public vectors go through
+# kernel/lengths.py, so that any other norm is an offence.
+NORMS = frozenset(
+    """
+    numpy.linalg.norm numpy.linalg.vector_norm numpy.hypot scipy.linalg.norm scipy.sparse.linalg.norm
+    sklearn.utils.extmath.row_norms sklearn.preprocessing.normalize torch.norm torch.linalg.norm
+    torch.linalg.vector_norm
+    """.split()  # noqa: SIM905
+)
+
+
+def data_norms(source: str) -> list[Finding]:
+    """Return (line, what) of each norm that a module takes by itself."""
+    tree = ast.parse(source)
+    names = _aliases(tree)
+    found: list[Finding] = []
+    for node in ast.walk(tree):
+        found += [(node.lineno, what) for what in _imported(node) if what in NORMS]
+        if isinstance(node, ast.Attribute) and (what := _dotted(node, names)) in NORMS:
+            found.append((node.lineno, what))
+        if isinstance(node, ast.Call):
+            found += _norm_by_hand(node, names)
+    return sorted(set(found))
+
+
+def _norm_by_hand(node: ast.Call, names: dict[str, str]) -> list[Finding]:
+    """Judge a call that is a norm under another name: a method, an einsum, a sum of squares along rows."""
+    name = getattr(node.func, "attr", "")
+    if name in {"norm", "vector_norm"} and _dotted(node.func, names) is None:
+        return [(node.lineno, "...norm()")]
+    texts = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+    if name == "einsum" and any(_is_row_square(text) for text in texts):
+        return [(node.lineno, "einsum of a row with itself")]
+    if name == "sum" and _is_along_rows(node) and _is_square(getattr(node.func, "value", None)):
+        return [(node.lineno, "sum of squares of a row")]
+    return []
+
+
+def _is_row_square(text: str) -> bool:
+    inputs, _, output = text.replace(" ", "").partition("->")
+    first, _, second = inputs.partition(",")
+    return first == second and output == first[:-1]
+
+
+def _is_along_rows(node: ast.Call) -> bool:
+    axes = [k.value for k in node.keywords if k.arg == "axis"] + node.args[:1]
+    return any(ast.unparse(axis) in {"1", "-1"} for axis in axes)
+
+
+def _is_square(node: ast.AST | None) -> bool:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+        return ast.unparse(node.right) in {"2", "2.0"}
+    return isinstance(node, ast.Call) and getattr(node.func, "attr", "") in {"square", "multiply", "power"}
+
+
 # What the kernel may import from outside, and where: the rest of it runs on NumPy alone.
 KERNEL_PACKAGES = {"numpy", "scipy", "numba"}
 KERNEL_EXCEPTIONS = {

@@ -8,7 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.house_rules import foreign_imports, long_functions, mechanism_parts, noise_uses, random_draws
+from tests.house_rules import (
+    data_norms,
+    foreign_imports,
+    long_functions,
+    mechanism_parts,
+    noise_uses,
+    random_draws,
+)
 
 import sordino.kernel as kernel
 
@@ -190,6 +197,56 @@ def test_all_parts_of_papers_are_marked_as_printed():
             if here and (hasattr(kind, "privatise") or hasattr(kind, "amplify")):
                 assert issubclass(kind, kernel.Printed), kind
                 assert kind.printed, kind
+
+
+# ------------------------------------------------------------------------------- norms of data
+
+MEASURING_ROOMS = {"problems", "execute", "estimators", "parties", "runs", "tables", "papers"}
+
+
+def test_no_room_but_the_clip_takes_a_norm_of_data():
+    inside = [path for path in MODULES if path.relative_to(PACKAGE).parts[0] in MEASURING_ROOMS]
+    assert len(inside) > 50
+    found = _findings(data_norms, inside)
+    assert not found, "norms outside kernel/clip and kernel/lengths.py:\n" + _complain(found)
+
+
+@pytest.mark.parametrize(
+    "offender",
+    [
+        "import numpy as np\nx = np.linalg.norm(block, axis=1)",
+        "from numpy.linalg import norm",
+        "from numpy import linalg\nx = linalg.norm(v)",
+        "from scipy.sparse import linalg as sl\nx = sl.norm(m, axis=1)",
+        "import numpy as np\nmeasure = np.linalg.norm",
+        "import numpy as np\nx = np.hypot(rows, 1.0)",
+        "import numpy as np\nx = np.sqrt(np.einsum('ij,ij->i', a, a))",
+        "import numpy as np\nx = np.square(a).sum(axis=1)",
+        "x = (a**2).sum(1)",
+        "x = a.multiply(a).sum(axis=-1)",
+        "x = tensor.norm(dim=1)",
+        "import torch\nx = torch.linalg.vector_norm(t, dim=1)",
+        "from sklearn.utils.extmath import row_norms",
+    ],
+)
+def test_a_planted_norm_is_found(offender):
+    assert data_norms(offender)
+
+
+@pytest.mark.parametrize(
+    "innocent",
+    [
+        "from sordino.kernel.lengths import public_norm\nx = public_norm(v)",
+        "from sordino.kernel import clip\nx = clip.row_norms(m)",
+        "import math\nx = math.hypot(1.0, weight)",
+        "import numpy as np\nx = np.einsum('ij,ij->j', a, a)",
+        "import numpy as np\nx = np.square(a).sum(axis=0)",
+        "x = records.norms",
+        "x = a.sum(axis=1)",
+    ],
+)
+def test_an_innocent_line_is_not_taken_for_a_norm(innocent):
+    assert data_norms(innocent) == []
 
 
 # ---------------------------------------------------------------------------------- the layers

@@ -16,6 +16,17 @@ Floats = NDArray[np.float64]
 _AHEAD = 256  # rows
 
 
+def as_rows(matrix: Any) -> Any:
+    """Return the matrix as a C-ordered array or as CSR without copying what fits already."""
+    if not sparse.issparse(matrix):
+        return np.ascontiguousarray(matrix)
+    check_structure(matrix)
+    rows = matrix.tocsr()
+    if rows.dtype not in (np.float32, np.float64):  # counts and flags: the compiled passes know floats
+        rows = rows.astype(np.float64)
+    return checked(rows)
+
+
 def sound(matrix: Any) -> Any:
     """Return what is not sparse as it is, a sparse matrix with its structure checked."""
     if not sparse.issparse(matrix) or matrix.ndim != 2:

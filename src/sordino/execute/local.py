@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.execute.records import CsrRecords, DenseRecords, LazyRecords, Records, as_rows
+from sordino.execute.csr import as_rows
+from sordino.execute.records import CsrRecords, DenseRecords, LazyRecords, Records
 from sordino.kernel import NoiseSource, Release, SparseVector, clip
 
 _DATA_NORM = "Pass a public bound on the row norms (rows are clipped to it); computing it from X would leak."

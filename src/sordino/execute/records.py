@@ -391,14 +391,3 @@ class LazyRecords:
         if base.intercept:
             out[self._intercept_at] = base.intercept * coefficients.sum()
         return SparseVector(self._columns, out, base.columns, self._touched)
-
-
-def as_rows(matrix: Any) -> Any:
-    """Return the matrix as a C-ordered array or as CSR without copying what fits already."""
-    if not sparse.issparse(matrix):
-        return np.ascontiguousarray(matrix)
-    csr.check_structure(matrix)
-    rows = matrix.tocsr()
-    if rows.dtype not in (np.float32, np.float64):  # counts and flags: the compiled passes know floats
-        rows = rows.astype(np.float64)
-    return csr.checked(rows)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from sordino.errors import InvalidInputError
 from sordino.kernel import ClippedSum, Curator, Full, Gaussian, NoiseSource, Plan, Poisson, Release
+from sordino.kernel.clip import to_bound
 from sordino.parties.flower_client import CLIENT_LEVEL, record_of
 from sordino.parties.flower_models import Weights
 from sordino.parties.flower_recipe import FederatedRecipe
@@ -26,8 +27,6 @@ from sordino.parties.flower_server import FederatedResult, farewell, waited_for
 from sordino.problems.glm import check_clip
 from sordino.runs import Ask, PrivacyReport, run_privately
 from sordino.solvers.project import hard_threshold
-
-_SAFETY = 1.0 - 2.0**-40  # keeps the norm of a clipped update, computed in floating point, below the bound
 
 
 @dataclass(frozen=True)
@@ -56,15 +55,10 @@ class UpdateSum(ClippedSum):
 
     def clipped(self, weights: Weights, params: Weights) -> NDArray[np.float64]:
         """Return what one client adds, a function of its own answer alone."""
-        nothing = np.zeros(np.shape(params))
-        if not fits(weights, nothing.shape):
-            return nothing
+        if not fits(weights, np.shape(params)):
+            return np.zeros(np.shape(params))
         with np.errstate(over="ignore", invalid="ignore"):
-            update = np.asarray(weights, dtype=np.float64) - params
-            size = float(np.linalg.norm(update))
-        if not np.isfinite(size):
-            return nothing
-        return np.asarray(update * min(1.0, self.clip * _SAFETY / size if size else 1.0))
+            return to_bound(np.asarray(weights, dtype=np.float64) - params, self.clip)
 
 
 @dataclass(frozen=True, eq=False)
