@@ -51,7 +51,7 @@ def check_asked(found: Collection[str], asked: Collection[str]) -> None:
         )
 
 
-def _mark(kind: type) -> str:
+def _mark(kind: type) -> str | None:
     printed = _printed(kind)
     # A class that only says it is from the kernel is not found there.
     home = getattr(sys.modules.get(kind.__module__), kind.__qualname__, None)
@@ -60,10 +60,9 @@ def _mark(kind: type) -> str:
     return _unreviewed(kind)
 
 
-def _printed(kind: type) -> str:
-    if not issubclass(kind, Printed):
-        return ""
-    return str(getattr(kind, "printed", "")) or _unreviewed(kind)
+def _printed(kind: type) -> str | None:
+    named = str(getattr(kind, "printed", "")) or _unreviewed(kind)
+    return named if issubclass(kind, Printed) else None
 
 
 def _unreviewed(kind: type) -> str:
