@@ -36,6 +36,19 @@ def test_unit_rows_keeps_directions_and_zero_rows():
     assert rows[1].nnz == 0
 
 
+@pytest.mark.parametrize("make", [np.array, sparse.csr_matrix])
+@pytest.mark.parametrize("size", [1e-320, 1e-170, 2.3e-162, 1e-3, 1e150, 1e300])
+def test_no_row_is_longer_than_one_at_any_magnitude(make, size):
+    """At 2.3e-162 one square is barely kept and the others vanish: the norm was 62."""
+    rows = np.full((2, 10_000), 0.6)
+    rows[:, 0] = [1.0, -1.0]
+    out = unit_rows(make(rows * size))
+    norms = np.linalg.norm(out.toarray() if sparse.issparse(out) else out, axis=1)
+    assert norms.max() <= 1 + 1e-12
+    # scikit-learn takes dense rows below 2e-15 for zeros and leaves them as they are.
+    assert size < 1e-15 or norms.min() >= 1 - 1e-12
+
+
 def test_negative_counts_are_refused_without_showing_them():
     with pytest.raises(InvalidInputError) as caught:
         log1p_unit(np.array([[1, -7781]]))

@@ -23,15 +23,18 @@ Array = NDArray[np.float64]
 class HeavyTail:
     """A law with a known mean and known absolute moments."""
 
+    index: float
+    location: float
+
     @property
     def mean(self) -> float:
         """The mean."""
-        raise NotImplementedError
+        return self.location
 
     @property
     def order(self) -> float:
         """Moments of a smaller order are finite, those of a larger one are not."""
-        raise NotImplementedError
+        return self.index
 
     def moment_bound(self, order: float) -> float:
         """Return a bound on ``E|X|^order``, infinite from :attr:`order` on."""
@@ -53,8 +56,8 @@ def _positive(name: str, value: float, above: float = 0.0) -> None:
 def _shifted(centred: float, order: float, location: float) -> float:
     """Bound ``E|X|^p`` from ``E|X - location|^p``, by Minkowski's inequality from p = 1 on."""
     if location == 0 or order < 1:
-        return centred + abs(location) ** order
-    return (centred ** (1 / order) + abs(location)) ** order
+        return centred + math.pow(abs(location), order)
+    return math.pow(math.pow(centred, 1 / order) + abs(location), order)
 
 
 @dataclass(frozen=True)
@@ -72,15 +75,11 @@ class Pareto(HeavyTail):
     def mean(self) -> float:
         return self._moment(1.0)
 
-    @property
-    def order(self) -> float:
-        return self.index
-
     def _moment(self, order: float) -> float:
-        return self.scale**order * self.index / (self.index - order)
+        return math.pow(self.scale, order) * self.index / (self.index - order)
 
     def draw(self, public: Public, shape: tuple[int, ...]) -> Array:
-        return self.scale * (1.0 + public.pareto(self.index, shape))
+        return np.asarray(self.scale * (1.0 + public.pareto(self.index, shape)))
 
 
 @dataclass(frozen=True)
@@ -93,14 +92,6 @@ class StudentT(HeavyTail):
     def __post_init__(self) -> None:
         _positive("index", self.index, 1.0)
 
-    @property
-    def mean(self) -> float:
-        return self.location
-
-    @property
-    def order(self) -> float:
-        return self.index
-
     def _moment(self, order: float) -> float:
         p, n = order, self.index
         logs = special.gammaln([(p + 1) / 2, (n - p) / 2, n / 2])
@@ -108,7 +99,7 @@ class StudentT(HeavyTail):
         return _shifted(centred, order, self.location)
 
     def draw(self, public: Public, shape: tuple[int, ...]) -> Array:
-        return self.location + public.standard_t(self.index, shape)
+        return np.asarray(self.location + public.standard_t(self.index, shape))
 
 
 @dataclass(frozen=True)
@@ -133,7 +124,7 @@ class Lognormal(HeavyTail):
         return math.exp(order * self.log_mean + (order * self.spread) ** 2 / 2)
 
     def draw(self, public: Public, shape: tuple[int, ...]) -> Array:
-        return public.lognormal(self.log_mean, self.spread, shape)
+        return np.asarray(public.lognormal(self.log_mean, self.spread, shape))
 
 
 @dataclass(frozen=True)
@@ -152,14 +143,6 @@ class Stable(HeavyTail):
         if not 1.0 < self.index < 2.0:
             raise InvalidInputError(f"Expected 1 < index < 2, got {self.index!r}.")
 
-    @property
-    def mean(self) -> float:
-        return self.location
-
-    @property
-    def order(self) -> float:
-        return self.index
-
     def _moment(self, order: float) -> float:
         p, a = order, self.index
         gammas = special.gamma([(1 + p) / 2, 1 - p / a, 1 - p / 2])
@@ -171,7 +154,7 @@ class Stable(HeavyTail):
         angle = public.uniform(-math.pi / 2, math.pi / 2, shape)
         wait = public.standard_exponential(shape)
         tilt = (np.cos((1 - a) * angle) / wait) ** ((1 - a) / a)
-        return self.location + self.scale * (np.sin(a * angle) / np.cos(angle) ** (1 / a) * tilt)
+        return np.asarray(self.location + self.scale * (np.sin(a * angle) / np.cos(angle) ** (1 / a) * tilt))
 
 
 LAWS = {"pareto": Pareto(), "student-t": StudentT(), "lognormal": Lognormal(), "stable": Stable()}

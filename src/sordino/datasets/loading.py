@@ -163,14 +163,13 @@ class _Recipe:
     @property
     def chosen(self) -> Target:
         """The target that was asked for, or the first one."""
-        return (
-            self.row.targets[self.target] if self.target else next(iter(self.row.targets.values()), Target())
-        )
+        known = self.row.targets
+        return known[self.target] if self.target else next(iter(known.values()), Target())
 
     def _chosen_target(self, part: Part) -> NDArray[Any]:
         chosen = self.chosen
-        if chosen.number is not None:
-            return part.extra[self.target].astype(np.float64)
+        if self.target and chosen.number is not None:
+            return np.asarray(part.extra[self.target], dtype=np.float64)
         if chosen.positive is None:
             return part.target
         first, last = chosen.positive

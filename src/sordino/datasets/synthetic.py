@@ -32,7 +32,7 @@ def clip_rows(data: NDArray[Any], bound: float) -> None:
 
 def uniform_matrix(public: Public, shape: tuple[int, int], bound: float, dtype: DTypeLike) -> NDArray[Any]:
     """Draw i.i.d. entries from U(-bound, bound) without a second copy of the matrix."""
-    data = public.random(shape, dtype=np.dtype(dtype).type)
+    data: NDArray[Any] = public.random(shape, dtype=np.dtype(dtype).type)
     data *= 2 * bound
     data -= bound
     return data
@@ -50,10 +50,10 @@ def sparse_vector(public: Public, n_features: int, n_nonzero: int) -> NDArray[np
 def responses(public: Public, margins: NDArray[Any], task: Task, variance: float) -> NDArray[Any]:
     """Draw targets: ``margin + N(0, variance)``, or 1 with probability ``1/(1+exp(-margin))``."""
     if task == "regression":
-        return margins + np.sqrt(variance) * public.standard_normal(len(margins))
+        return np.asarray(margins + np.sqrt(variance) * public.standard_normal(len(margins)))
     if task == "classification":
         probability = 1.0 / (1.0 + np.exp(-margins))
-        return (public.random(len(margins)) < probability).astype(np.int64)
+        return np.asarray(public.random(len(margins)) < probability, dtype=np.int64)
     raise InvalidInputError(f"Expected task to be regression or classification, got {task!r}.")
 
 
