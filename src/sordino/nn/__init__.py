@@ -30,7 +30,7 @@ _EXPORTS = {
     "Trained": "sordino.nn.trainer",
     "Trainer": "sordino.nn.trainer",
     "VmapEngine": "sordino.nn.engines",
-    "make_private": "sordino.nn.trainer",
+    "make_private": "sordino.nn.loop",
     "replace_batch_norm": "sordino.nn.refuse",
 }
 

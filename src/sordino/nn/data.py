@@ -43,14 +43,16 @@ def source_of(data: Any, targets: Any = None) -> Source:
     """
     if targets is not None:
         data = (data, targets)
-    collate = None
-    if isinstance(data, torch.utils.data.DataLoader):
+    collate, loader = None, isinstance(data, torch.utils.data.DataLoader)
+    if loader:
         data, collate = data.dataset, data.collate_fn
         collate = None if collate is torch.utils.data.default_collate else collate
-    if isinstance(data, torch.utils.data.TensorDataset):
-        data = data.tensors
-    if isinstance(data, (tuple, list)):
+    if isinstance(data, torch.utils.data.TensorDataset) and collate is None:
+        return _of_tensors(data.tensors)
+    if isinstance(data, (tuple, list)) and not loader:
         return _of_tensors(data)
+    if isinstance(data, tuple):
+        data = list(data)  # the items of a loader: a tuple would be read as a pair of tensors
     if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
         raise InvalidInputError(
             f"Expected (inputs, targets), a data set or a loader, got {type(data).__name__}."

@@ -1,10 +1,10 @@
-"""Private training of a PyTorch model: a trainer, and a loop of one's own."""
+"""Private training of a PyTorch model."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,7 +130,7 @@ class Trainer:
     def _words(self, task: NetworkTask) -> dict[str, tuple[str, ...]]:
         """Return what the report lists as public, and its notes."""
         notes = (f"gradients by {task.engine.method}",)
-        return {"public": (*_public(task), *self.public), "notes": notes}
+        return {"public": (*public_facts(task), *self.public), "notes": notes}
 
     def solver(self, population: int) -> NetworkSolver:
         """Return the algorithm for this many records."""
@@ -188,60 +188,14 @@ class Trainer:
         return Trained(model, session.report, steps)
 
 
-class PrivateSteps:
-    """The steps of a loop of one's own: each sets ``.grad`` of the model to a released gradient."""
-
-    def __init__(self, session: Session, network: Network, model: nn.Module, steps: int) -> None:
-        self._session, self._network, self._model, self._steps = session, network, model, steps
-        self.privacy = session.report
-
-    def __len__(self) -> int:
-        return self._steps
-
-    def __iter__(self) -> Iterator[int]:
-        own = dict(self._model.named_parameters())
-        with self._session as session:
-            for step in range(self._steps):
-                parts = [own[n].detach().reshape(-1).float() for n in self._network.names]
-                point = torch.cat(parts).to(self._network.device)
-                released = session.curator.release("gradient", point)
-                for name, gradient in self._network.unflatten(released).items():
-                    own[name].grad = gradient.to(own[name])
-                yield step
-
-
-def make_private(model: nn.Module, loss: Loss, data: Any, **settings: Any) -> PrivateSteps:
-    """Return the steps of a private training loop with any ``torch.optim`` optimiser.
-
-    Each step draws a Poisson batch, sets ``p.grad`` of the model's own parameters to the noisy mean of
-    clipped gradients, and yields its number. What the loop does with ``.grad`` is free.
-
-    Parameters
-    ----------
-    model, loss : the module, which is trained in place, and its criterion.
-    data : (inputs, targets), a data set or a loader.
-    settings : those of :class:`Trainer` that concern the releases: epsilon, delta, batch_size, epochs or
-        steps, clip_norm, method, chunk_size, relation, unit, ledger, dataset_id and so on.
-
-    **Privacy.** Holds for the whole transcript as long as the loop looks at the data only through ``.grad``.
-    """
-    trainer = Trainer(model, loss, **settings)
-    if trainer.optimizer == "srm" or trainer.checkpoint is not None:
-        raise InvalidInputError("Expected settings of a plain loop. Use Trainer for srm and checkpoints.")
-    made = trainer._made(source_of(data))
-    network = made[1].engine.network
-    notes = (f"gradients by {made[1].engine.method}", "the update rule is the caller's")
-    session = open_session(*made, public=_public(made[1]), notes=notes, description="make_private")
-    return PrivateSteps(session, network, model, session.curator.plan.releases["gradient"].times)
-
-
 def _device_of(model: nn.Module, wanted: str | torch.device | None) -> torch.device:
     if wanted is not None:
         return torch.device(wanted)
     return next(model.parameters(), torch.zeros(())).device
 
 
-def _public(task: NetworkTask) -> tuple[str, ...]:
+def public_facts(task: NetworkTask) -> tuple[str, ...]:
+    """Return what the report lists as assumed public."""
     network = task.engine.network
     return (
         f"number of records: {task.population}",

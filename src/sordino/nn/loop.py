@@ -1,0 +1,100 @@
+"""A private training loop of one's own, with any optimiser of torch."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sordino.errors import InvalidInputError, PlanSpentError, PrivacyWarning
+from sordino.nn.data import source_of
+from sordino.nn.network import Loss, Network
+from sordino.nn.session import Session, open_session
+from sordino.nn.trainer import Trainer, public_facts
+
+
+class PrivateSteps:
+    """The steps of a loop of one's own: each sets ``.grad`` of the model to a released gradient."""
+
+    def __init__(self, session: Session, network: Network, model: nn.Module, steps: int) -> None:
+        self._session, self._network, self._model, self._steps = session, network, model, steps
+        self._begun = False
+        self.privacy = session.report
+
+    def __len__(self) -> int:
+        return self._steps
+
+    def __iter__(self) -> Iterator[int]:
+        if self._begun:
+            raise PlanSpentError(
+                "This loop was begun before, and what was left of it is spent: the ledger has closed it. "
+                "Call make_private again, with a budget of its own."
+            )
+        self._begun = True
+        return self._released()
+
+    def _released(self) -> Iterator[int]:
+        own = dict(self._model.named_parameters())
+        with self._session as session, _Watch(own[name] for name in self._network.names):
+            for step in range(self._steps):
+                parts = [own[n].detach().reshape(-1).float() for n in self._network.names]
+                point = torch.cat(parts).to(self._network.device)
+                released = session.curator.release("gradient", point)
+                for name, gradient in self._network.unflatten(released).items():
+                    own[name].grad = gradient.to(own[name])
+                yield step
+
+
+class _Watch:
+    """Warns, once, when a backward pass reaches parameters whose gradients are to be released ones."""
+
+    def __init__(self, parameters: Iterable[Tensor]) -> None:
+        self._parameters, self._handles, self._said = list(parameters), list[Any](), False
+
+    def __enter__(self) -> None:
+        self._handles = [p.register_hook(self._note) for p in self._parameters]
+
+    def __exit__(self, *exc: Any) -> None:
+        for handle in self._handles:
+            handle.remove()
+
+    def _note(self, gradient: Tensor) -> None:
+        if self._said:
+            return
+        self._said = True
+        warnings.warn(
+            "A backward pass has reached the model inside a private loop. If its loss reads the data, this "
+            "gradient has neither clip nor noise, and the report does not cover what is made of it. Use the "
+            ".grad that each step sets; an optimiser with a closure (LBFGS) cannot be used.",
+            PrivacyWarning,
+            stacklevel=2,
+        )
+
+
+def make_private(model: nn.Module, loss: Loss, data: Any, **settings: Any) -> PrivateSteps:
+    """Return the steps of a private training loop with any ``torch.optim`` optimiser.
+
+    Each step draws a Poisson batch, sets ``p.grad`` of the model's own parameters to the noisy mean of
+    clipped gradients, and yields its number. What the loop does with ``.grad`` is free.
+
+    Parameters
+    ----------
+    model, loss : the module, which is trained in place, and its criterion.
+    data : (inputs, targets), a data set or a loader.
+    settings : those of :class:`Trainer` that concern the releases: epsilon, delta, batch_size, epochs or
+        steps, clip_norm, method, chunk_size, relation, unit, ledger, dataset_id and so on.
+
+    **Privacy.** Holds for the whole transcript as long as the loop looks at the data only through ``.grad``.
+    A backward pass of the caller's own that reaches the parameters (also in a closure) is warned about.
+    """
+    trainer = Trainer(model, loss, **settings)
+    if trainer.optimizer == "srm" or trainer.checkpoint is not None:
+        raise InvalidInputError("Expected settings of a plain loop. Use Trainer for srm and checkpoints.")
+    made = trainer._made(source_of(data))
+    network = made[1].engine.network
+    notes = (f"gradients by {made[1].engine.method}", "the update rule is the caller's")
+    session = open_session(*made, public=public_facts(made[1]), notes=notes, description="make_private")
+    return PrivateSteps(session, network, model, session.curator.plan.releases["gradient"].times)
