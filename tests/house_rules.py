@@ -289,6 +289,32 @@ def noise_uses(source: str) -> list[Finding]:
     return sorted(found)
 
 
+# What makes, books or states a guarantee; runs/ alone may do it.
+PROMISES = frozenset(
+    """
+    Curator PrivacyReport Reservation Run calibrate certify certify_by from_plan reserve settle solve_scale
+    """.split()  # noqa: SIM905
+)
+REPORT_NUMBERS = frozenset({"epsilon", "delta", "seeded", "event", "unpaid", "unproven", "copied"})
+
+
+def promises(source: str) -> list[Finding]:
+    """Return (line, what) of each call that calibrates, certifies, books, curates or makes a report."""
+    tree = ast.parse(source)
+    names = _aliases(tree)
+    found = []
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        said = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        full = (_dotted(node.func, names) or said).rpartition(".")[2]
+        keywords = {keyword.arg for keyword in node.keywords}
+        edited = full == "replace" and "privacy" in ast.unparse(node) and keywords & REPORT_NUMBERS
+        if full in PROMISES or edited:
+            found.append((node.lineno, f"{full}()"))
+    return sorted(found)
+
+
 def long_functions(source: str, most: int) -> list[Finding]:
     """Return (line, name) of each function of more than `most` lines."""
     kinds = ast.FunctionDef | ast.AsyncFunctionDef

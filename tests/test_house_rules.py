@@ -14,6 +14,7 @@ from tests.house_rules import (
     long_functions,
     mechanism_parts,
     noise_uses,
+    promises,
     random_draws,
 )
 
@@ -105,6 +106,50 @@ def test_a_planted_draw_is_reported_with_its_line():
         3,
         "numpy.random.rand",
     )
+
+
+# ------------------------------------------------------------------------------------ promises
+
+# Below runs/ stand the pieces it puts together; papers/ certifies what a printed formula is worth.
+ROOMS_OF_PROMISES = {"runs", "kernel", "accounting", "ledger", "papers"}
+
+
+def test_promises_are_made_in_runs_only():
+    elsewhere = [path for path in MODULES if path.relative_to(PACKAGE).parts[0] not in ROOMS_OF_PROMISES]
+    found = _findings(promises, elsewhere)
+    assert not found, "promises made outside runs/:\n" + _complain(found)
+
+
+@pytest.mark.parametrize(
+    "offender",
+    [
+        "from sordino.kernel import Curator\nc = Curator(executor, plan, noise)",
+        "from sordino.kernel import Curator as C\nc = C(executor, plan, noise)",
+        "import sordino.kernel as k\nc = k.Curator(executor, plan, noise)",
+        "from sordino.accounting import certify\ne = certify(event, delta, relation)",
+        "from sordino import accounting\np = accounting.calibrate(plan, 1.0, 1e-5)",
+        "def f(ledger):\n    return ledger.reserve('a', event)",
+        "def f(self):\n    self.reservation.settle()",
+        "from sordino.runs import PrivacyReport\nr = PrivacyReport(1.0, 1e-5)",
+        "from sordino.runs import PrivacyReport\nr = PrivacyReport.from_plan(plan, c, noise)",
+        "from dataclasses import replace\ndef f(m):\n    m.privacy_ = replace(m.privacy_, epsilon=0.1)",
+        "from sordino.ledger import Reservation\nr = Reservation(ledger, entry)",
+    ],
+)
+def test_a_planted_promise_is_found(offender):
+    assert promises(offender)
+
+
+@pytest.mark.parametrize(
+    "innocent",
+    [
+        "from sordino.runs import Promise\np = Promise.made(ask, plan)",
+        "from dataclasses import replace\np = replace(problem, epsilon=2.0)",
+        "def f(curator: 'Curator'):\n    return curator.release('gradient')",
+    ],
+)
+def test_an_innocent_line_is_not_taken_for_a_promise(innocent):
+    assert promises(innocent) == []
 
 
 # ------------------------------------------------------------------- mechanisms and samplings
@@ -297,7 +342,7 @@ def test_imports_point_downwards():
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-ROOMS = "accounting audit cli estimators execute kernel ledger nn papers parties problems report solvers"
+ROOMS = "accounting audit cli estimators execute kernel ledger nn papers parties problems report runs solvers"
 
 
 @pytest.fixture
@@ -325,6 +370,15 @@ def empty_house(tmp_path):
         ("ledger", "import sordino.papers"),
         ("execute", "import sordino.papers"),
         ("papers", "import sordino.estimators"),
+        ("estimators", "import sordino.nn"),
+        ("nn", "import sordino.estimators"),
+        ("nn", "import sordino.parties"),
+        ("parties", "import sordino.estimators"),
+        ("runs", "import sordino.estimators"),
+        ("runs", "import sordino.papers"),
+        ("execute", "import sordino.runs"),
+        ("ledger", "import sordino.runs"),
+        ("solvers", "import sordino.runs"),
         ("solvers", "import sordino.ledger"),
         ("solvers", "import sordino.execute"),
         ("accounting", "import sordino.estimators"),

@@ -14,7 +14,7 @@ from sordino.kernel import Curator, Full, NoiseSource, Plan, Poisson, Relation, 
 from sordino.problems.covariance import GramMatrix, PcaProblem
 from sordino.solvers.pca import PCA_SOLVERS, PcaOptions, automatic, make_pca_solver
 from sordino.solvers.pca.gauss import Gauss
-from sordino.solvers.pca.locate import locate, settle
+from sordino.solvers.pca.locate import locate, location_from
 from sordino.solvers.pca.power import Power
 from sordino.solvers.pca.spca import Spca
 from sordino.solvers.pca.spectrum import (
@@ -172,7 +172,7 @@ def test_measuring_from_the_mean_divides_the_noise():
 def test_a_mean_that_drowns_in_noise_is_shrunk_to_zero():
     problem = problem_of(spiked())
     noise = NoiseSource.seeded_not_private(1).normal(9) * 0.01
-    place = settle(problem, np.r_[noise[:8], 0.1], std=1.0, level=0.1)
+    place = location_from(problem, np.r_[noise[:8], 0.1], std=1.0, level=0.1)
     assert not place.mean.any()
     assert place.ball.radius < 1.0
 

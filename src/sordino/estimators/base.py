@@ -6,8 +6,8 @@ from typing import Any
 
 from sklearn.base import BaseEstimator
 
-from sordino.estimators.refusals import refusing
 from sordino.ledger.address import hidden
+from sordino.refusals import refusing
 
 
 class PrivateEstimator(BaseEstimator):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from sordino.checks import check_positive
 from sordino.errors import UndeclaredBoundWarning
-from sordino.estimators.checks import check_positive
 
 DEFAULT = 1.0
 _EFFECT = {

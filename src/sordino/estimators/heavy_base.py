@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from sordino.checks import check_count, check_data, check_positive
 from sordino.errors import InvalidInputError
 from sordino.estimators.base import PrivateEstimator
-from sordino.estimators.checks import check_count, check_data, check_positive
 from sordino.estimators.statistics import among, moment_bound_of, moment_order_of
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation

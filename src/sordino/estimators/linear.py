@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from sordino.checks import remember
 from sordino.errors import InvalidInputError
-from sordino.estimators.checks import remember
 from sordino.estimators.linear_base import LinearClassifier, LinearModel, LinearRegressor
 from sordino.problems.penalties import Nonconvex
 from sordino.problems.problem import Problem

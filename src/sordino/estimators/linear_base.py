@@ -11,10 +11,7 @@ from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.errors import InvalidInputError
-from sordino.estimators.base import PrivateEstimator, Scored
-from sordino.estimators.bounds import declared_bound, said_of_bound
-from sordino.estimators.checks import (
+from sordino.checks import (
     check_count,
     check_data,
     check_mapping,
@@ -23,6 +20,9 @@ from sordino.estimators.checks import (
     encode_labels,
     record_weights,
 )
+from sordino.errors import InvalidInputError
+from sordino.estimators.base import PrivateEstimator, Scored
+from sordino.estimators.bounds import declared_bound, said_of_bound
 from sordino.execute import GroupedExecutor, LocalExecutor
 from sordino.kernel import Relation, SparseVector
 from sordino.papers.linear import paper_noise

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
+from sordino.checks import check_data
 from sordino.errors import InvalidTypeError
 from sordino.estimators.base import PrivateEstimator
-from sordino.estimators.checks import check_data
 from sordino.estimators.statistics import mean
 
 

@@ -11,17 +11,17 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from sordino.checks import check_count, check_data
 from sordino.errors import InvalidInputError
 from sordino.estimators.base import PrivateEstimator
 from sordino.estimators.bounds import declared_bound
-from sordino.estimators.checks import check_count, check_data
 from sordino.estimators.pca_checks import axes_to_follow, checked_options, public_facts
 from sordino.estimators.pca_stream import PcaStream
-from sordino.estimators.refusals import refusing
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
 from sordino.papers.pca import published
 from sordino.problems.covariance import PcaProblem
+from sordino.refusals import refusing
 from sordino.runs import Ask, run_privately
 from sordino.solvers.pca import Principal, choose_count, make_pca_solver
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import Any
 
+from sordino.checks import check_count, check_positive
 from sordino.errors import InvalidInputError
 from sordino.estimators.bounds import said_of_bound
-from sordino.estimators.checks import check_count, check_positive
 from sordino.problems.covariance import PcaProblem
 from sordino.solvers.pca import PcaOptions, automatic
 

@@ -11,8 +11,8 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from sordino.checks import check_data, check_positive
 from sordino.estimators.base import PrivateEstimator
-from sordino.estimators.checks import check_data, check_positive
 from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, Full, Gaussian, Plan, Relation, Release
 from sordino.kernel.clip import clipped_matrix

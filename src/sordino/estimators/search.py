@@ -11,9 +11,9 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from sordino.checks import check_data, check_positive
 from sordino.errors import InvalidInputError
 from sordino.estimators.base import PrivateEstimator
-from sordino.estimators.checks import check_data, check_positive
 from sordino.kernel import Relation, public_generator
 from sordino.runs import Ask, BestOf
 from sordino.runs.search import Trial

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.estimators.checks import check_count, remember
+from sordino.checks import check_count, remember
 from sordino.estimators.linear_base import LinearClassifier, LinearModel, LinearRegressor
 from sordino.problems.problem import Problem
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from sordino.checks import check_count, check_positive
 from sordino.errors import InvalidInputError
-from sordino.estimators.checks import check_count, check_positive
-from sordino.estimators.refusals import refusing
 from sordino.estimators.results import PrivateArray, PrivateFloat
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
 from sordino.problems.robust import Truncation
 from sordino.problems.sample import Sample
+from sordino.refusals import refusing
 from sordino.runs import Ask, run_privately
 from sordino.solvers.heavy.mean import Estimate, Moments, RobustMean
 from sordino.solvers.heavy.ranks import RankQuantiles

@@ -14,8 +14,8 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from sordino.checks import check_count, check_data, check_positive, encode_labels
 from sordino.errors import InvalidInputError
-from sordino.estimators.checks import check_count, check_data, check_positive, encode_labels
 from sordino.kernel import public_generator
 from sordino.nn.trainer import Trained, Trainer
 from sordino.nn.updates import HardThreshold

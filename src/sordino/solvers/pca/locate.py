@@ -63,10 +63,10 @@ def locate(curator: Curator, problem: PcaProblem, level: float) -> Location:
     if not problem.adaptive:
         return Location(np.zeros(problem.features), Ball(problem.data_norm), None)
     std = noise_std(curator, "moments") / problem.population
-    return settle(problem, curator.release("moments"), std, level)
+    return location_from(problem, curator.release("moments"), std, level)
 
 
-def settle(problem: PcaProblem, answer: Floats, std: float, level: float) -> Location:
+def location_from(problem: PcaProblem, answer: Floats, std: float, level: float) -> Location:
     """Return the location that a released mean, with noise ``std`` on each entry, tells."""
     mean, square = Moments(problem.data_norm).read(answer)
     length = float(mean @ mean)

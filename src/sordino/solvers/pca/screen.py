@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sordino.kernel import Curator, Full, Plan, Release
 from sordino.problems.covariance import Ball, GramMatrix, Moments, PcaProblem, SquaredColumns
 from sordino.solvers.pca.gauss import principal_of
-from sordino.solvers.pca.locate import SHARE, noise_std, settle
+from sordino.solvers.pca.locate import SHARE, location_from, noise_std
 from sordino.solvers.pca.options import PcaOptions
 from sordino.solvers.pca.spectrum import Floats, Principal
 
@@ -60,7 +60,7 @@ class Screen:
         whole = Moments(norm).read(answer)[1]
         answer[-1] *= kept / whole if whole > 0 else 0.0  # the spread of the kept columns alone
         level = (curator.plan.releases["gram"].mechanism.multiplier or 0.0) * 2 * math.sqrt(columns.size) / n
-        place = settle(small, answer, noise_std(curator, "moments") / n, level)
+        place = location_from(small, answer, noise_std(curator, "moments") / n, level)
         ball = replace(place.ball, columns=columns)
         found = principal_of(
             curator.release("gram", ball), noise_std(curator, "gram", ball) / n, place, small

@@ -10,7 +10,7 @@ import numpy as np
 from sordino.kernel import Curator, Disjoint, Plan, Release
 from sordino.problems.covariance import GramMatrix, Moments, PcaProblem
 from sordino.solvers.pca.gauss import Gauss, principal_of
-from sordino.solvers.pca.locate import SHARE, Location, noise_std, settle, weight_of_rest
+from sordino.solvers.pca.locate import SHARE, Location, location_from, noise_std, weight_of_rest
 from sordino.solvers.pca.options import PcaOptions
 from sordino.solvers.pca.spectrum import Floats, Principal
 
@@ -84,13 +84,13 @@ class StreamGauss:
         multiplier = curator.plan.releases["gram"].mechanism.multiplier or 0.0
         level = multiplier * 2 * math.sqrt(problem.features) / size
         std = math.sqrt(pooled.moments_variance) / pooled.count
-        return settle(problem, pooled.moments / pooled.count, std, level)
+        return location_from(problem, pooled.moments / pooled.count, std, level)
 
     def principal(self, pooled: Pooled, problem: PcaProblem) -> Principal:
         """Return the axes of all chunks so far."""
         n, mean = pooled.count, pooled.moments[:-1] / pooled.count
         std = math.sqrt(pooled.moments_variance) / n
-        place = settle(problem, pooled.moments / n, std, 0.0)
+        place = location_from(problem, pooled.moments / n, std, 0.0)
         # The same noise is in the mean and in the matrix: taking the mean out takes most of it out.
         matrix = pooled.matrix / n - np.outer(mean, mean)
         return principal_of(matrix, math.sqrt(pooled.matrix_variance) / n, place, problem)

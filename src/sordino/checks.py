@@ -13,8 +13,8 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import validate_data
 
 from sordino.errors import InvalidInputError
-from sordino.estimators.refusals import CAUGHT, refusing
 from sordino.execute.csr import sound
+from sordino.refusals import CAUGHT, refusing
 
 
 def check_data(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, **kwargs: Any) -> Any:
