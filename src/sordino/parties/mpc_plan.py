@@ -35,7 +35,12 @@ class JointPlan:
     @cached_property
     def digest(self) -> str:
         """The SHA-256 of the canonical text: the name of the plan."""
-        return hashlib.sha256(canonical(self.text)).hexdigest()
+        return hashlib.sha256(self.canonical).hexdigest()
+
+    @property
+    def canonical(self) -> bytes:
+        """The text as it is hashed."""
+        return canonical(self.text)
 
     @cached_property
     def members(self) -> tuple[Member, ...]:
@@ -103,7 +108,7 @@ class JointPlan:
 
     def save(self, path: Path) -> None:
         """Write the document."""
-        path.write_bytes(canonical(self.text) + b"\n")
+        path.write_bytes(self.canonical + b"\n")
 
     @classmethod
     def load(cls, path: Path) -> JointPlan:

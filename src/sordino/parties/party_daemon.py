@@ -74,7 +74,8 @@ class Daemon:
         saved = folder / f"{plan.digest}.json"
         if not saved.exists() and len(list(folder.glob("*.json"))) >= MAX_WAITING:
             raise PlanRefusedError(f"{MAX_WAITING} proposals are kept here. Remove old ones first.")
-        plan.save(saved)
+        with open_private(saved, "wb") as file:
+            file.write(plan.canonical)
         return saved
 
     def _status(self, digest: str) -> dict[str, Any]:
