@@ -1,6 +1,5 @@
 """The house rules hold in `src/`, and each checker catches the offender it is there for."""
 
-import importlib
 import os
 import re
 import subprocess
@@ -12,13 +11,9 @@ from tests.house_rules import (
     data_norms,
     foreign_imports,
     long_functions,
-    mechanism_parts,
-    noise_uses,
     promises,
     random_draws,
 )
-
-import sordino.kernel as kernel
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "sordino"
@@ -150,98 +145,6 @@ def test_a_planted_promise_is_found(offender):
 )
 def test_an_innocent_line_is_not_taken_for_a_promise(innocent):
     assert promises(innocent) == []
-
-
-# ------------------------------------------------------------------- mechanisms and samplings
-
-ROOMS_OF_NOISE = {"kernel", "papers"}
-
-
-def test_mechanisms_and_samplings_live_in_the_kernel_and_in_papers_only():
-    elsewhere = [path for path in MODULES if path.relative_to(PACKAGE).parts[0] not in ROOMS_OF_NOISE]
-    found = _findings(mechanism_parts, elsewhere)
-    assert not found, "mechanisms or samplings outside kernel/ and papers/:\n" + _complain(found)
-
-
-def test_the_rule_knows_every_mechanism_and_sampling_of_the_kernel():
-    def is_part(value):
-        return isinstance(value, type) and (hasattr(value, "privatise") or hasattr(value, "amplify"))
-
-    names = [name for name in kernel.__all__ if is_part(getattr(kernel, name))]
-    assert len(names) >= 12
-    for name in names:
-        assert mechanism_parts(f"from sordino.kernel import {name}\nclass Own({name}): ...")
-
-
-@pytest.mark.parametrize(
-    "offender",
-    [
-        "class Free:\n    def privatise(self, value, sensitivity, noise):\n        return value",
-        "class Lucky:\n    def amplify(self, event, times, relation, population):\n        return None",
-        "class Free:\n    privatise = lambda self, value, sensitivity, noise: value",
-        "class Free:\n    privatise: object = print",
-        "def build(kind):\n    kind.privatise = print",
-        "def build(kind):\n    setattr(kind, 'amplify', print)",
-        "def build():\n    class Free:\n        async def privatise(self): ...",
-        "from sordino.kernel.mechanism import Additive\nclass Own(Additive): ...",
-        "from sordino.kernel import Gaussian as Normal\nclass Own(Normal): ...",
-        "import sordino.kernel as k\nclass Own(k.Poisson): ...",
-        "from sordino.kernel import Mechanism\nclass Own(Mechanism): ...",
-        "from sordino.kernel import Gaussian\nOwn = type('Own', (Gaussian,), {})",
-        "from sordino.papers.wishart import WishartNotPrivate\nclass Own(WishartNotPrivate): ...",
-    ],
-)
-def test_a_planted_mechanism_or_sampling_is_found(offender):
-    assert mechanism_parts(offender)
-
-
-@pytest.mark.parametrize(
-    "innocent",
-    [
-        "from sordino.kernel import Gaussian\nnoise = Gaussian(2.0)",
-        "def answer(release, value, noise):\n    return release.mechanism.privatise(value, 2.0, noise)",
-        "from sordino.kernel import ClippedSum\nclass Own(ClippedSum): ...",
-        "class Poisson:\n    pass\nclass Zero(Poisson): ...",
-        "from sordino.kernel import Gaussian\nkind = type(Gaussian(2.0))",
-    ],
-)
-def test_an_innocent_use_is_not_taken_for_a_mechanism(innocent):
-    assert mechanism_parts(innocent) == []
-
-
-def test_noise_is_added_by_the_kernel_the_executors_and_the_papers_only():
-    rooms = {"kernel", "papers", "execute"}
-    elsewhere = [path for path in MODULES if path.relative_to(PACKAGE).parts[0] not in rooms]
-    found = _findings(noise_uses, elsewhere)
-    assert not found, "noise that no executor adds:\n" + _complain(found)
-
-
-@pytest.mark.parametrize(
-    "offender",
-    [
-        "def local(w, noise):\n    return w + noise.normal(3)",
-        "def local(self, w):\n    return w + self._noise.laplace(3)",
-        "def local(w, noise):\n    return Gaussian(2.0).privatise(w, 1.0, noise)",
-        "class A:\n    def answer(self): ...\n    def other(self, m):\n        return m.privatise(1, 2, 3)",
-    ],
-)
-def test_planted_noise_is_found(offender):
-    assert noise_uses(offender)
-
-
-def test_an_executor_may_use_a_mechanism_and_anybody_public_randomness():
-    assert noise_uses("class E:\n    def answer(self, m):\n        return m.privatise(1, 2, 3)") == []
-    assert noise_uses("def design(public):\n    return public.normal(size=3)") == []
-
-
-def test_all_parts_of_papers_are_marked_as_printed():
-    for path in sorted((PACKAGE / "papers").glob("[!_]*.py")):
-        module = importlib.import_module(f"sordino.papers.{path.stem}")
-        for kind in vars(module).values():
-            here = isinstance(kind, type) and kind.__module__ == module.__name__
-            if here and (hasattr(kind, "privatise") or hasattr(kind, "amplify")):
-                assert issubclass(kind, kernel.Printed), kind
-                assert kind.printed, kind
 
 
 # ------------------------------------------------------------------------------- norms of data
