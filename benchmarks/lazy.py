@@ -16,7 +16,7 @@ from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, Gaussian, NoiseSource, Plan, Poisson, Relation, Release
 from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import Logistic
-from sordino.solvers.project import hard_threshold, starting_point
+from sordino.solvers.vectors import hard_threshold, starting_point
 
 BATCH, NONZEROS, KEEP, ROWS = 256, 75, 1000, 200_000
 

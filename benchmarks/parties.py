@@ -31,7 +31,7 @@ from sordino.parties import baselines
 from sordino.parties.mpc_output import OutputPerturbation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
-from sordino.solvers.ight import Ight
+from sordino.solvers.sparse.ight import Ight
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "three_hospitals" / "prepare.py"
 NAMES = ("north", "south", "west")

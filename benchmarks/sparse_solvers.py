@@ -25,10 +25,10 @@ from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, Full, NoiseSource, Poisson, Relation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
-from sordino.solvers.ight import Ight
 from sordino.solvers.momentum import Momentum
-from sordino.solvers.scsg_ht import ScsgHt
-from sordino.solvers.sgd_ht import SgdHt
+from sordino.solvers.sparse.ight import Ight
+from sordino.solvers.sparse.scsg_ht import ScsgHt
+from sordino.solvers.sparse.sgd_ht import SgdHt
 
 EPSILON, DELTA, SEEDS = 2.0, 1e-5, 2
 PASSES = (1, 3, 10, 30)

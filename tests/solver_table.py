@@ -44,14 +44,14 @@ from sordino.problems.losses import LOSSES
 from sordino.problems.penalties import Nonconvex
 from sordino.problems.problem import Problem
 from sordino.problems.robust import Truncation
-from sordino.solvers.adam import Adam
-from sordino.solvers.agd import Agd
 from sordino.solvers.auto import Auto, Stage
-from sordino.solvers.coordinate import Coordinate
-from sordino.solvers.frank_wolfe import FrankWolfe
-from sordino.solvers.gd import Gd
+from sordino.solvers.dense.adam import Adam
+from sordino.solvers.dense.agd import Agd
+from sordino.solvers.dense.gd import Gd
+from sordino.solvers.dense.rrp_sgd import RrpSgd
+from sordino.solvers.dense.sgd import Sgd
+from sordino.solvers.dense.srm import Srm
 from sordino.solvers.heavy import HeavyTailedSparse, ProjectedGradient, Scaling
-from sordino.solvers.ight import Ight
 from sordino.solvers.momentum import Momentum
 from sordino.solvers.pca.gauss import Gauss
 from sordino.solvers.pca.power import Power
@@ -59,15 +59,15 @@ from sordino.solvers.pca.screen import Screen
 from sordino.solvers.pca.spca import Spca
 from sordino.solvers.pca.sulq import ModSulq
 from sordino.solvers.pca.vrpca import Vrpca
-from sordino.solvers.peeled import Peeled
-from sordino.solvers.rrp_sgd import RrpSgd
-from sordino.solvers.scsg_ht import ScsgHt
-from sordino.solvers.sgd import Sgd
-from sordino.solvers.sgd_ht import SgdHt
-from sordino.solvers.srm import Srm
-from sordino.solvers.svrg_ht import SvrgHt
-from sordino.solvers.transfer import Transfer
-from sordino.solvers.two_stage import TwoStage
+from sordino.solvers.sparse.coordinate import Coordinate
+from sordino.solvers.sparse.frank_wolfe import FrankWolfe
+from sordino.solvers.sparse.ight import Ight
+from sordino.solvers.sparse.peeled import Peeled
+from sordino.solvers.sparse.scsg_ht import ScsgHt
+from sordino.solvers.sparse.sgd_ht import SgdHt
+from sordino.solvers.sparse.svrg_ht import SvrgHt
+from sordino.solvers.sparse.transfer import Transfer
+from sordino.solvers.sparse.two_stage import TwoStage
 
 
 def _problem(loss: str, relation: str = "add-remove", **facts: Any) -> Problem:

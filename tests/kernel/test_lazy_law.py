@@ -13,7 +13,7 @@ from sordino.kernel import Full, Gaussian, LazyVector, Release, SparseVector
 from sordino.kernel.lazy import _abs_normal_quantile, top_abs_normals, top_gumbels
 from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import LOSSES
-from sordino.solvers.project import hard_threshold
+from sordino.solvers.vectors import hard_threshold
 
 pytestmark = pytest.mark.statistical
 

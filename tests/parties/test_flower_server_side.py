@@ -29,7 +29,7 @@ from sordino.parties.flower import (
 from sordino.parties.flower_client import record_of
 from sordino.parties.flower_client_level import UpdateSum
 from sordino.parties.flower_replies import stated_size
-from sordino.solvers.project import hard_threshold
+from sordino.solvers.vectors import hard_threshold
 from sordino.testing import seeded_noise_not_private
 
 INF = float("inf")

@@ -18,10 +18,10 @@ from sordino.problems.penalties import Nonconvex
 from sordino.problems.problem import Problem
 from sordino.problems.recursive import RecursiveGradient
 from sordino.solvers import Options, make_solver
-from sordino.solvers.gd import Gd
-from sordino.solvers.rrp_sgd import RrpSgd
-from sordino.solvers.sgd import Sgd
-from sordino.solvers.srm import Srm
+from sordino.solvers.dense.gd import Gd
+from sordino.solvers.dense.rrp_sgd import RrpSgd
+from sordino.solvers.dense.sgd import Sgd
+from sordino.solvers.dense.srm import Srm
 
 A9A = Problem(LOSSES["logistic"], 32561, 123, Relation.ADD_REMOVE, 0.2, 1e-5)
 LOGISTIC = LOSSES["logistic"]

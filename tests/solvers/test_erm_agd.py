@@ -12,7 +12,7 @@ from sordino.kernel import Curator, GumbelTopK, NoiseSource
 from sordino.problems.line_search import StepScores
 from sordino.problems.losses import LOSSES
 from sordino.problems.penalties import Nonconvex
-from sordino.solvers.agd import Agd
+from sordino.solvers.dense.agd import Agd
 
 LOGISTIC = LOSSES["logistic"]
 

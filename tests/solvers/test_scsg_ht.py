@@ -9,8 +9,8 @@ from sordino.accounting import calibrate, certify
 from sordino.errors import InvalidInputError
 from sordino.kernel import Full, Poisson, Relation
 from sordino.solvers import Options, make_solver
-from sordino.solvers.scsg_ht import ScsgHt
-from sordino.solvers.svrg_ht import SvrgHt
+from sordino.solvers.sparse.scsg_ht import ScsgHt
+from sordino.solvers.sparse.svrg_ht import SvrgHt
 
 
 def configured(name, problem, **extra):

@@ -9,7 +9,7 @@ from sordino import SparseLogisticRegression
 from sordino.execute import LocalExecutor
 from sordino.problems.minimiser import CertifiedMinimiser, TiltedMinimiser
 from sordino.problems.scores import VertexScores
-from sordino.solvers.two_stage import BlockVotes, TwoStage
+from sordino.solvers.sparse.two_stage import BlockVotes, TwoStage
 
 KINDS = pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
 SOLVERS = ("ight", "svrg-ht", "transfer", "frank-wolfe", "two-stage", "peeled", "coordinate")

@@ -39,7 +39,7 @@ class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
     threshold : a public threshold instead of a chosen one.
     n_nonzero_coefs : how many coefficients survive; None keeps all and needs no selection.
     selection : "gumbel" or "peeling" (paper), for sparse models.
-    constraint : a set of :mod:`sordino.solvers.constraints` for the coefficients.
+    constraint : a set of :mod:`sordino.solvers.heavy.constraints` for the coefficients.
     scale_columns : divide columns by scales learned from noisy histograms; "auto" does so where there are
         enough records for the number of columns, and neither a constraint nor a step size is given.
     fit_intercept, ridge, relation, ledger, dataset_id, max_iter, random_state, verbose : as elsewhere.

@@ -26,7 +26,7 @@ from sordino.parties.flower_replies import fits, updates_of
 from sordino.parties.flower_server import FederatedResult, farewell, waited_for
 from sordino.problems.glm import check_clip
 from sordino.runs import Ask, PrivacyReport, run_privately
-from sordino.solvers.project import hard_threshold
+from sordino.solvers.vectors import hard_threshold
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from sordino.parties.flower_recipe import FederatedRecipe
 from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
-from sordino.solvers.project import hard_threshold
+from sordino.solvers.vectors import hard_threshold
 
 Weights = NDArray[Any]
 

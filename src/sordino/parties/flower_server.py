@@ -17,7 +17,7 @@ from sordino.parties.flower_client import RECORD_LEVEL, record_of
 from sordino.parties.flower_models import Weights
 from sordino.parties.flower_recipe import FederatedRecipe
 from sordino.parties.flower_replies import one_each, stated_privacy, stated_size, weights_of
-from sordino.solvers.project import hard_threshold
+from sordino.solvers.vectors import hard_threshold
 
 Evaluate = Callable[[int, Weights], dict[str, float] | None]
 

@@ -15,7 +15,7 @@ from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeC
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Estimate, Options, Solver
 from sordino.solvers.descent import Noise, NoisyDescent, masked, noise_limited_step
-from sordino.solvers.ight import Ight
+from sordino.solvers.sparse.ight import Ight
 
 Floats = NDArray[np.float64]
 

@@ -58,6 +58,16 @@ class Options:
         """Return the clip norm: the asked one, or the bound of the gradient."""
         return problem.gradient_bound if self.clip_norm is None else self.clip_norm
 
+    def peak(self, problem: Problem) -> float:
+        """Return the bound on the largest entry of a record's gradient: the clip norm, or a public bound.
+
+        No entry exceeds the norm, and no entry of a row exceeds the larger of its norm bound and the intercept.
+        """
+        if self.clip_norm is not None:
+            return self.clip_norm
+        scale = max(problem.data_norm, problem.intercept) / problem.row_bound
+        return problem.gradient_bound * scale
+
     def step(self, problem: Problem) -> float:
         """Return the step size: the asked one, or one over the largest curvature."""
         if self.step_size is not None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from sordino.errors import InvalidInputError
 from sordino.solvers.base import Options, among
-from sordino.solvers.project import added
+from sordino.solvers.vectors import added
 
 KINDS = ("none", "heavy-ball", "nesterov")
 

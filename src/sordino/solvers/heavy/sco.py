@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sordino.kernel import Curator, Disjoint, Full, Plan, Release
 from sordino.problems.problem import Problem
 from sordino.problems.robust import Point, RobustGradient, Truncation
-from sordino.solvers.constraints import Constraint
+from sordino.solvers.heavy.constraints import Constraint
 from sordino.solvers.heavy.scaling import Scaling
 from sordino.solvers.heavy.shares import noise_of
 

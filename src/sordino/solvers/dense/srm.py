@@ -15,8 +15,8 @@ from sordino.problems.glm import GlmGradient
 from sordino.problems.problem import Problem
 from sordino.problems.recursive import RecursiveGradient
 from sordino.solvers.base import Options, among, count, dense_only, positive
-from sordino.solvers.sgd import epochs_of
-from sordino.solvers.smoothing import checked_strength, smoothed
+from sordino.solvers.dense.column_smoothing import checked_strength, smoothed
+from sordino.solvers.dense.sgd import epochs_of
 
 EPOCHS = 4
 SHARE = 100  # a mini-batch is this part of the records

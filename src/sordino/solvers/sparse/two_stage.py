@@ -25,7 +25,7 @@ from sordino.problems.minimiser import CertifiedMinimiser, TiltedMinimiser, conv
 from sordino.problems.problem import Problem
 from sordino.problems.scores import flat_coordinates, intercept_coordinates, without_intercept
 from sordino.solvers.base import Options, among, count, float_only, positive
-from sordino.solvers.project import hard_threshold
+from sordino.solvers.vectors import hard_threshold
 
 STRENGTH = 0.01
 BLOCK_STEPS = 20

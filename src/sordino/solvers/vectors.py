@@ -60,6 +60,15 @@ def added(left: Any, right: Any) -> Any:
     return dense(left) + dense(right)
 
 
+def added_at(w: Any, at: Any, change: Any) -> Any:
+    """Return ``w`` with ``change`` added at flat coordinates."""
+    if isinstance(w, SparseVector):
+        return added(w, SparseVector(at, change, w.size))
+    out = np.array(w)
+    out.reshape(-1)[at] += change
+    return out
+
+
 def dense(vector: Any) -> NDArray[np.float64]:
     """Return a dense or sparse vector as an array."""
     return vector.to_dense() if isinstance(vector, SparseVector) else np.asarray(vector, dtype=float)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sordino.kernel import Full
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, among
-from sordino.solvers.scsg_ht import ScsgHt, _assembled, _extra, _lengths
+from sordino.solvers.sparse.scsg_ht import ScsgHt, _assembled, _extra, _lengths
 
 SHARE = 10
 

@@ -13,8 +13,8 @@ from sordino.problems.glm import GlmGradient
 from sordino.problems.problem import Problem
 from sordino.solvers.auto import noise_std
 from sordino.solvers.base import Options, among, dense_only, positive
-from sordino.solvers.sgd import epochs_of
-from sordino.solvers.smoothing import checked_strength, smoothed
+from sordino.solvers.dense.column_smoothing import checked_strength, smoothed
+from sordino.solvers.dense.sgd import epochs_of
 
 EPOCHS = 20
 STEP = 0.02

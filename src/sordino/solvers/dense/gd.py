@@ -5,8 +5,8 @@ from __future__ import annotations
 from sordino.kernel import Full
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, dense_only
+from sordino.solvers.dense.sgd import Sgd, update_of
 from sordino.solvers.momentum import chosen_momentum
-from sordino.solvers.sgd import Sgd, update_of
 
 STEPS = 20
 

@@ -11,7 +11,7 @@ from sordino.problems.glm import GlmGradient
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, count
 from sordino.solvers.momentum import Momentum, chosen_momentum
-from sordino.solvers.project import added, hard_threshold, starting_point
+from sordino.solvers.vectors import added, hard_threshold, starting_point
 
 EPOCHS = 20
 

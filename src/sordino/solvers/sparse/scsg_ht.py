@@ -11,7 +11,7 @@ from sordino.kernel import Curator, FixedSize, Full, Plan, Poisson, Release, Sam
 from sordino.problems.glm import GlmDifference, GlmGradient
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, among, count, positive
-from sordino.solvers.project import added, as_sparse, hard_threshold, starting_point
+from sordino.solvers.vectors import added, as_sparse, hard_threshold, starting_point
 
 EPOCHS = 10
 SHARE = 50  # corrections of small batches are unstable: their noise grows with the distance from the snapshot

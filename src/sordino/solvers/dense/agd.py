@@ -15,7 +15,7 @@ from sordino.problems.glm import GlmGradient
 from sordino.problems.line_search import StepScores
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, count, dense_only, float_only, positive
-from sordino.solvers.smoothing import checked_strength, smoothed
+from sordino.solvers.dense.column_smoothing import checked_strength, smoothed
 
 Floats = NDArray[np.float64]
 GRADIENTS, SEARCHES = 60, 40

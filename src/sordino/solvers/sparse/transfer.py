@@ -16,7 +16,7 @@ from sordino.kernel import Curator, Full, Plan, Release, public_generator
 from sordino.problems.minimiser import CertifiedMinimiser, MinimiserResponses, convex_clip
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, among, count, float_only, positive
-from sordino.solvers.project import hard_threshold
+from sordino.solvers.vectors import hard_threshold
 
 Floats = NDArray[np.float64]
 STRENGTH = 0.01

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sordino.kernel import public_generator
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, dense_only
+from sordino.solvers.dense.sgd import Sgd, epochs_of, update_of
 from sordino.solvers.momentum import chosen_momentum
-from sordino.solvers.sgd import Sgd, epochs_of, update_of
 
 EPOCHS = 10
 

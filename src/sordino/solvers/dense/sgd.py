@@ -12,8 +12,8 @@ from sordino.kernel import Curator, Plan, Release, Sampling
 from sordino.problems.glm import GlmGradient
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, among, count, dense_only
+from sordino.solvers.dense.column_smoothing import checked_strength, smoothed
 from sordino.solvers.momentum import Momentum, chosen_momentum
-from sordino.solvers.smoothing import checked_strength, smoothed
 
 EPOCHS = 20
 SCHEDULES = ("constant", "inverse", "inverse-root")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sordino.kernel import Curator, Full, GumbelTopK, Plan, Release, SparseVector
+from sordino.kernel import Curator, Full, GumbelTopK, Plan, Release
 from sordino.problems.problem import Problem
 from sordino.problems.scores import (
     CoordinateScores,
@@ -19,8 +19,7 @@ from sordino.problems.scores import (
     pick,
 )
 from sordino.solvers.base import Options, count, float_only
-from sordino.solvers.frank_wolfe import peak_bound
-from sordino.solvers.project import added, starting_point
+from sordino.solvers.vectors import added_at, starting_point
 
 STEPS = 50
 
@@ -54,7 +53,7 @@ class Coordinate:
             options.n_nonzero_coefs,
             STEPS if options.max_iter is None else options.max_iter,
             options.step(problem),
-            peak_bound(problem, options),
+            options.peak(problem),
             problem.gradient_bound,
             count("block", extra["block"], min(free, options.n_nonzero_coefs or free)),
         )
@@ -84,7 +83,7 @@ class Coordinate:
             support = np.union1d(support, chosen)
             at = np.concatenate([chosen, always])
             slope = curator.release("derivative", (w, at)) + problem.ridge * pick(w, at)
-            w = moved(w, at, -self.step * slope)
+            w = added_at(w, at, -self.step * slope)
             yield w
 
     def _choose(self, curator: Curator, problem: Problem, w: Any, support: Any) -> Any:
@@ -93,12 +92,3 @@ class Coordinate:
             return support[curator.release("coordinate", (w, support))]
         chosen = curator.release("coordinate", w)
         return flat_coordinates(chosen, problem.features, problem.columns)
-
-
-def moved(w: Any, at: Any, change: Any) -> Any:
-    """Return ``w`` with ``change`` added at flat coordinates."""
-    if isinstance(w, SparseVector):
-        return added(w, SparseVector(at, change, w.size))
-    out = np.array(w)
-    out.reshape(-1)[at] += change
-    return out

@@ -13,7 +13,7 @@ from sordino.kernel import Curator, Full, GumbelTopK, LaplaceMax, Plan, Release,
 from sordino.problems.problem import Problem
 from sordino.problems.scores import VertexScores
 from sordino.solvers.base import Options, among, count, float_only, positive
-from sordino.solvers.project import added, hard_threshold, starting_point
+from sordino.solvers.vectors import added, hard_threshold, starting_point
 
 STEPS = 50
 RADIUS = 10.0
@@ -49,7 +49,7 @@ class FrankWolfe:
         return cls(
             options.n_nonzero_coefs,
             count("max_iter", steps),
-            peak_bound(problem, options),
+            options.peak(problem),
             positive("radius", extra["radius"]),
             among("selection", extra["selection"], ("gumbel", "laplace")),
         )
@@ -77,14 +77,3 @@ class FrankWolfe:
         sign, at = (1.0, chosen) if chosen < size else (-1.0, chosen - size)
         vertex = SparseVector(np.array([at]), np.array([sign * self.radius]), size)
         return vertex if sparse else vertex.to_dense()
-
-
-def peak_bound(problem: Problem, options: Options) -> float:
-    """Return the bound on the largest entry of a record's gradient: the clip norm, or a public bound.
-
-    No entry exceeds the norm, and no entry of a row exceeds the larger of its norm bound and the intercept.
-    """
-    if options.clip_norm is not None:
-        return options.clip_norm
-    scale = max(problem.data_norm, problem.intercept) / problem.row_bound
-    return problem.gradient_bound * scale

@@ -11,7 +11,7 @@ from sordino.problems.glm import GlmGradient
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options
 from sordino.solvers.momentum import Momentum, chosen_momentum
-from sordino.solvers.project import hard_threshold, starting_point
+from sordino.solvers.vectors import hard_threshold, starting_point
 
 
 @dataclass(frozen=True)

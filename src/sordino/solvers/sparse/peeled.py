@@ -30,8 +30,7 @@ from sordino.problems.scores import (
     pick,
 )
 from sordino.solvers.base import Options, among, float_only
-from sordino.solvers.frank_wolfe import peak_bound
-from sordino.solvers.project import starting_point
+from sordino.solvers.vectors import starting_point
 
 STEPS = 20
 
@@ -72,7 +71,7 @@ class Peeled:
             min(free, 50) if options.n_nonzero_coefs is None else options.n_nonzero_coefs,
             steps,
             options.step(problem),
-            peak_bound(problem, options),
+            options.peak(problem),
             problem.gradient_bound,
             among("selection", extra["selection"], ("gumbel", "laplace")),
             among("split", extra["split"], (True, False)),

@@ -1,0 +1,1 @@
+"""Solvers that fit every coefficient: descent with momentum, adaptive steps, recursion, smoothing."""

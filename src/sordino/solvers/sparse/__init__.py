@@ -1,0 +1,1 @@
+"""Solvers that keep few coefficients: thresholding, selection, knowledge transfer."""
