@@ -61,7 +61,7 @@ class Options:
     def peak(self, problem: Problem) -> float:
         """Return the bound on the largest entry of a record's gradient: the clip norm, or a public bound.
 
-        No entry exceeds the norm, and no entry of a row exceeds the larger of its norm bound and the intercept.
+        No entry exceeds the norm, and no entry of a row the larger of its norm bound and the intercept.
         """
         if self.clip_norm is not None:
             return self.clip_norm
