@@ -16,6 +16,11 @@ from sordino.errors import InvalidInputError
 from sordino.execute.csr import sound
 from sordino.refusals import CAUGHT, refusing
 
+# Parameters are used squared, multiplied and divided; within these limits nothing over- or underflows.
+SMALLEST, LARGEST = 1e-100, 1e100
+# More steps, records in a batch or levels than this are a mistake.
+MOST = 10**8
+
 
 def check_data(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, **kwargs: Any) -> Any:
     """Validate X (and y) as scikit-learn does, without a value of the data in any message."""
@@ -64,13 +69,26 @@ def as_float(value: Any) -> float:
 
 
 def check_positive(name: str, value: Any, remedy: str) -> float:
-    """Return ``value`` as a positive finite float."""
+    """Return ``value`` as a positive float whose square is neither zero nor infinite."""
     if isinstance(value, bool) or not isinstance(value, Real):
         raise InvalidInputError(f"Expected {name} > 0, got {type(value).__name__}. {remedy}")
     number = as_float(value)
     if not 0 < number < np.inf:
         raise InvalidInputError(f"Expected {name} > 0, got {number:g}. {remedy}")
+    if not SMALLEST <= number <= LARGEST:
+        raise InvalidInputError(
+            f"Expected {name} in [{SMALLEST:g}, {LARGEST:g}], got {number:g}. Change the units. {remedy}"
+        )
     return number
+
+
+def check_not_negative(name: str, value: Any, remedy: str) -> float:
+    """Return ``value`` as a float that is zero or positive."""
+    if isinstance(value, Real) and not isinstance(value, bool) and value == 0:
+        return 0.0
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < value < np.inf:
+        raise InvalidInputError(f"Expected {name} in [0, inf), got {_shown(value)}. {remedy}")
+    return check_positive(name, value, remedy)
 
 
 def check_count(name: str, value: Any, low: int, high: int | None, remedy: str) -> int | None:
@@ -80,10 +98,33 @@ def check_count(name: str, value: Any, low: int, high: int | None, remedy: str) 
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise InvalidInputError(f"Expected {name} to be an integer, got {type(value).__name__}. {remedy}")
     number = int(value)
+    if high is None and number > MOST:
+        raise InvalidInputError(f"Expected {name} <= {MOST}, got more. {remedy}")
     if number < low or (high is not None and number > high):
         bound = f">= {low}" if high is None else f"in [{low}, {high}]"
-        raise InvalidInputError(f"Expected {name} {bound}, got {number}. {remedy}")
+        raise InvalidInputError(f"Expected {name} {bound}, got {_shown(number)}. {remedy}")
     return number
+
+
+def check_flag(name: str, value: Any) -> bool:
+    """Return ``value`` as True or False; 0 and 1 will do."""
+    if isinstance(value, (bool, np.bool_, Integral)) and value in (0, 1):
+        return bool(value)
+    raise InvalidInputError(f"Expected {name} to be True or False, got {type(value).__name__}.")
+
+
+def among(name: str, value: Any, allowed: tuple[str | None, ...]) -> None:
+    """Refuse a value that is not one of the allowed words."""
+    if not (value is None or isinstance(value, str)) or value not in allowed:
+        raise InvalidInputError(f"Expected {name} in {allowed}, got {_shown(value)}.")
+
+
+def _shown(value: Any) -> str:
+    """Return a parameter as it may stand in a message: words and numbers, nothing long."""
+    plain = (
+        value is None or isinstance(value, (str, float)) or (isinstance(value, int) and abs(value) < 10**18)
+    )
+    return repr(value) if plain else f"a value of type {type(value).__name__}"
 
 
 def check_mapping(name: str, value: Any) -> dict[str, Any]:

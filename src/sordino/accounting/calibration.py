@@ -114,7 +114,7 @@ class _Search:
         self.points: list[tuple[float, float]] = []
 
     def run(self) -> cache.Solution:
-        x = math.log(self._guess())
+        x = math.log(min(max(self._guess(), MIN_SCALE), MAX_SCALE))
         for _ in range(60):
             epsilon = certify(self.event_at(math.exp(x)), self.delta, self.relation).epsilon
             if TIGHT * self.target < epsilon <= self.target:
@@ -149,7 +149,7 @@ class _Search:
         if len(self.points) < 2:
             return -1.0
         (x0, y0), (x1, y1) = self.points[-2:]
-        return min((y1 - y0) / (x1 - x0), -0.05)
+        return min((y1 - y0) / (x1 - x0), -0.05) if x1 != x0 else -1.0
 
     def _guess(self) -> float:
         """Return the scale whose Gaussian limit has the target: exact for Gaussians, else a start only."""

@@ -8,10 +8,9 @@ import numpy as np
 from scipy.special import expit, softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 
-from sordino.checks import check_data, check_positive, encode_labels
+from sordino.checks import among, check_data, check_positive, encode_labels
 from sordino.estimators.base import Scored
 from sordino.estimators.heavy_base import HeavyTailedModel
-from sordino.estimators.statistics import among
 from sordino.problems.losses import LOSSES, Huber, Loss
 
 

@@ -9,10 +9,17 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.checks import check_count, check_data, check_positive
+from sordino.checks import (
+    among,
+    check_count,
+    check_data,
+    check_flag,
+    check_not_negative,
+    check_positive,
+)
 from sordino.errors import InvalidInputError
 from sordino.estimators.base import PrivateEstimator
-from sordino.estimators.statistics import among, moment_bound_of, moment_order_of
+from sordino.estimators.statistics import joint_clip_of, moment_bound_of, moment_order_of
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
 from sordino.problems.losses import Loss
@@ -108,8 +115,6 @@ class HeavyTailedModel(PrivateEstimator):
         return np.asarray(fitted.result)
 
     def _problem(self, X: Any, loss: Loss, outputs: int) -> Problem:
-        if not 0 <= self.ridge < np.inf:
-            raise InvalidInputError(f"Expected ridge >= 0, got {self.ridge}.")
         n, d = X.shape
         checked = Ask.checked(self.epsilon, self.delta, n)
         return Problem(
@@ -120,8 +125,8 @@ class HeavyTailedModel(PrivateEstimator):
             checked.epsilon,
             checked.delta,
             outputs=outputs,
-            intercept=1.0 if self.fit_intercept else 0.0,
-            ridge=float(self.ridge),
+            intercept=1.0 if check_flag("fit_intercept", self.fit_intercept) else 0.0,
+            ridge=check_not_negative("ridge", self.ridge, "It is a public constant."),
         )
 
     def _solver(self, problem: Problem) -> ProjectedGradient | HeavyTailedSparse:
@@ -129,6 +134,12 @@ class HeavyTailedModel(PrivateEstimator):
             among(name, getattr(self, name), allowed)
         free = problem.features * problem.outputs
         count = check_count("n_nonzero_coefs", self.n_nonzero_coefs, 1, free, "None keeps all.")
+        check_flag("split", self.split)
+        if self.constraint is not None and not callable(getattr(self.constraint, "project", None)):
+            raise InvalidInputError(
+                f"Expected constraint to be a set of sordino.solvers.constraints, got "
+                f"{type(self.constraint).__name__}."
+            )
         default = _SPLIT_STEPS if self.split else _DEFAULT_STEPS
         asked = check_count("max_iter", self.max_iter, 1, None, "Each one is a paid release.")
         steps = min(default, problem.population) if asked is None else asked
@@ -140,7 +151,7 @@ class HeavyTailedModel(PrivateEstimator):
 
     def _dense(self, problem: Problem, steps: int) -> ProjectedGradient:
         by = "norm" if self.gradient == "norm" else "coordinate"
-        truncation = Truncation(by, self.truncation == "zero", self.joint_clip)
+        truncation = Truncation(by, self.truncation == "zero", joint_clip_of(self.joint_clip))
         blocks = 1
         if self.gradient == "median-of-means":
             size = problem.columns * problem.outputs
@@ -162,8 +173,9 @@ class HeavyTailedModel(PrivateEstimator):
 
     def _scales_columns(self, problem: Problem) -> bool:
         """Learn column scales where the histograms of all columns stand well out of their noise."""
-        if self.scale_columns != "auto":
-            return bool(self.scale_columns)
+        if not isinstance(self.scale_columns, str):
+            return check_flag("scale_columns", self.scale_columns)
+        among("scale_columns", self.scale_columns, ("auto",))
         given = self.constraint is not None or self.step_size is not None
         reach = problem.population * min(problem.epsilon, 10.0) / 1000.0
         return not given and problem.features <= reach**2

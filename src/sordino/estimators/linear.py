@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sordino.checks import remember
+from sordino.checks import among, check_not_negative, remember
 from sordino.errors import InvalidInputError
 from sordino.estimators.linear_base import LinearClassifier, LinearModel, LinearRegressor
 from sordino.problems.penalties import Nonconvex
@@ -23,15 +23,14 @@ class _Dense(LinearModel):
     person_default = "gd"
 
     def _penalties(self) -> dict[str, Any]:
-        if self.penalty not in PENALTIES:
-            raise InvalidInputError(f"Expected penalty in {PENALTIES}, got {self.penalty!r}.")
+        among("penalty", self.penalty, PENALTIES)
         alpha = self._at_least_zero("alpha")
         if self.penalty is None:
             return {}
         return {"ridge": alpha} if self.penalty == "ridge" else {"penalty": Nonconvex(alpha)}
 
     def _sparsity(self, problem: Problem) -> None:
-        if self.solver not in DENSE_SOLVERS:
+        if not isinstance(self.solver, str) or self.solver not in DENSE_SOLVERS:
             raise InvalidInputError(
                 f"Expected solver in {DENSE_SOLVERS}, got {self.solver!r}. The thresholding solvers belong "
                 "to SparseLogisticRegression and SparseLinearRegression."
@@ -46,7 +45,8 @@ class _Dense(LinearModel):
                 f"Expected smoothing=None with solver='auto', got {self.smoothing!r}. "
                 "Use solver='ls-sgd' or 'ls-adam', or any solver but 'auto'."
             )
-        return {**options, "smoothing": self.smoothing}
+        strength = check_not_negative("smoothing", self.smoothing, "It is a public constant.")
+        return {**options, "smoothing": strength}
 
 
 class LogisticRegression(_Dense, LinearClassifier):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,15 +11,18 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.checks import (
+    among,
     check_count,
     check_data,
+    check_flag,
     check_mapping,
+    check_not_negative,
     check_positive,
     class_weights,
     encode_labels,
     record_weights,
 )
-from sordino.errors import InvalidInputError
+from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.estimators.base import PrivateEstimator, Scored
 from sordino.estimators.bounds import declared_bound, said_of_bound
 from sordino.execute import GroupedExecutor, LocalExecutor
@@ -76,7 +78,7 @@ class LinearModel(PrivateEstimator):
         groups: Any = None,
     ) -> np.ndarray:
         bound = declared_bound(self, "data_norm")
-        executor: Any = LocalExecutor(X, targets, bound, 1.0 if self.fit_intercept else 0.0, weights)
+        executor: Any = LocalExecutor(X, targets, bound, self._intercept(), weights)
         if groups is not None:
             executor = GroupedExecutor(executor, groups)
         n = executor.population
@@ -106,8 +108,8 @@ class LinearModel(PrivateEstimator):
 
     def _problem(self, shape: tuple[int, int], loss: str, outputs: int, budget: Ask, bound: float) -> Problem:
         relation = Relation.parse(self.relation)
-        _among("sampling", self.sampling, _SAMPLINGS)
-        _among("noise", self.noise, _NOISES)
+        among("sampling", self.sampling, _SAMPLINGS)
+        among("noise", self.noise, _NOISES)
         return Problem(
             LOSSES[loss],
             *shape,
@@ -116,10 +118,10 @@ class LinearModel(PrivateEstimator):
             budget.delta,
             outputs=outputs,
             data_norm=bound,
-            intercept=1.0 if self.fit_intercept else 0.0,
+            intercept=self._intercept(),
             **self._penalties(),
             target_bound=self._target_bound(),
-            secure_noise=bool(self.secure_noise),
+            secure_noise=check_flag("secure_noise", self.secure_noise),
         )
 
     def _solver_name(self, grouped: bool) -> str:
@@ -131,6 +133,8 @@ class LinearModel(PrivateEstimator):
         if (weighted or grouped) and self.solver not in allowed:
             what = "groups" if grouped else "weights"
             raise InvalidInputError(f"Expected a solver in {allowed} with {what}, got {self.solver!r}.")
+        if grouped and self.secure_noise:
+            raise UnsupportedError("secure_noise=True is not proven for groups. Set secure_noise=False.")
 
     def _options(self, problem: Problem) -> Options:
         step = self.step_size if self.step_size is None else check_positive("step_size", self.step_size, "")
@@ -172,10 +176,10 @@ class LinearModel(PrivateEstimator):
         return rows.margins(np.atleast_2d(self.coef_)) + self.intercept_
 
     def _at_least_zero(self, name: str) -> float:
-        value = getattr(self, name)
-        if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < np.inf:
-            raise InvalidInputError(f"Expected {name} in [0, inf), got {value!r}. It is a public constant.")
-        return float(value)
+        return check_not_negative(name, getattr(self, name), "It is a public constant.")
+
+    def _intercept(self) -> float:
+        return 1.0 if check_flag("fit_intercept", self.fit_intercept) else 0.0
 
 
 class LinearClassifier(Scored, ClassifierMixin, LinearModel):
@@ -266,8 +270,3 @@ def _public_facts(problem: Problem, declared: Any) -> tuple[str, ...]:
         f"number of features: {problem.features}",
         said_of_bound("data_norm", problem.data_norm, declared, "rows are clipped to it"),
     )
-
-
-def _among(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise InvalidInputError(f"Expected {name} in {allowed}, got {value!r}.")

@@ -11,7 +11,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from sordino.checks import check_count, check_data
+from sordino.checks import among, check_count, check_data, check_flag
 from sordino.errors import InvalidInputError
 from sordino.estimators.base import PrivateEstimator
 from sordino.estimators.bounds import declared_bound
@@ -23,7 +23,7 @@ from sordino.papers.pca import published
 from sordino.problems.covariance import PcaProblem
 from sordino.refusals import refusing
 from sordino.runs import Ask, run_privately
-from sordino.solvers.pca import Principal, choose_count, make_pca_solver
+from sordino.solvers.pca import PCA_SOLVERS, Principal, choose_count, make_pca_solver
 
 _NOISES = ("sound", "paper")
 
@@ -224,9 +224,10 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
         return Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
 
     def _problem(self, n: int, d: int, budget: Ask, sparse: bool = False) -> PcaProblem:
-        if self.noise not in _NOISES:
-            raise InvalidInputError(f"Expected noise in {_NOISES}, got {self.noise!r}.")
-        if self.noise == "paper" and self.center:
+        among("noise", self.noise, _NOISES)
+        among("solver", self.solver, ("auto", "wishart", *PCA_SOLVERS))
+        check_flag("whiten", self.whiten)
+        if self.noise == "paper" and check_flag("center", self.center):
             raise InvalidInputError(
                 "Expected center=False with noise='paper', got center=True: the papers do not pay for a mean."
             )
@@ -244,7 +245,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
             budget.epsilon,
             budget.delta,
             data_norm,
-            bool(self.center),
+            check_flag("center", self.center),
             self.noise == "sound",
             sparse=sparse,
             random_state=self.random_state,

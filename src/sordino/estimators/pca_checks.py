@@ -22,7 +22,8 @@ def axes_to_follow(wanted: Any, n: int, d: int) -> int:
         remedy = "It is the number of axes."
         return int(check_count("n_components", wanted, 1, min(n, d), remedy) or 1)
     share = isinstance(wanted, Real) and not isinstance(wanted, bool) and 0 < wanted < 1
-    if wanted is not None and not share and wanted not in _RULES:
+    rule = wanted is None or (isinstance(wanted, str) and wanted in _RULES)
+    if not share and not rule:
         raise InvalidInputError(
             f"Expected n_components to be None, a whole number, a share in (0, 1) or one of {_RULES}, "
             f"got {wanted!r}."
@@ -36,8 +37,8 @@ def checked_options(estimator: Any) -> PcaOptions:
     if step is not None:
         remedy = "It is relative to one over the squared radius of the data."
         step = check_positive("step_size", step, remedy)
-    if momentum is not None and not 0 <= momentum <= 1:
-        raise InvalidInputError(f"Expected momentum in [0, 1], got {momentum}.")
+    if momentum is not None and not (isinstance(momentum, Real) and 0 <= momentum <= 1):
+        raise InvalidInputError(f"Expected momentum in [0, 1], got {momentum!r}.")
     paid, size = "Each iteration is a paid release.", "It is an expected number of records."
     return PcaOptions(
         check_count("max_iter", estimator.max_iter, 1, None, paid),

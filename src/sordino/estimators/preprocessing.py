@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.checks import check_data, check_positive
+from sordino.checks import check_data, check_flag, check_positive
 from sordino.estimators.base import PrivateEstimator
 from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, Full, Gaussian, Plan, Relation, Release
@@ -95,6 +95,7 @@ class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
     def fit(self, X: Any, y: Any = None) -> Any:
         """Release the moments of the columns; the budget is spent here."""
         X = check_data(self, X)
+        check_flag("with_mean", self.with_mean)
         bound = check_positive(
             "data_norm", self.data_norm, "Pass a public bound on the row norms (rows are clipped to it)."
         )

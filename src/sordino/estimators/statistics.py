@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sordino.checks import check_count, check_positive
+from sordino.checks import among, check_count, check_flag, check_positive
 from sordino.errors import InvalidInputError
 from sordino.estimators.results import PrivateArray, PrivateFloat
 from sordino.execute import LocalExecutor
@@ -82,7 +82,7 @@ def mean(
         moment_order_of(moment_order),
         moment_bound_of(moment_bound),
         _center(center, data.shape[1:], learns=moment_bound == "auto" and threshold is None),
-        Truncation(zero=truncation == "zero", joint=joint_clip),
+        Truncation(zero=truncation == "zero", joint=joint_clip_of(joint_clip)),
         _blocks(estimator, data.shape, xi),
         None if threshold is None else check_positive("threshold", threshold, _PUBLIC),
         xi,
@@ -235,7 +235,7 @@ def _wrap(value: Any, report: Any, ends: Any, threshold: Any) -> PrivateFloat | 
 
 
 def _sample(data: np.ndarray, relation: str, secure: bool) -> Sample:
-    return Sample(*data.shape, Relation.parse(relation), secure_noise=bool(secure))
+    return Sample(*data.shape, Relation.parse(relation), secure_noise=check_flag("secure_noise", secure))
 
 
 def _numbers(x: Any, least: int = 1) -> tuple[np.ndarray, bool]:
@@ -279,6 +279,11 @@ def moment_bound_of(value: Any) -> float | None:
         among("moment_bound", value, ("auto",))
         return None
     return check_positive("moment_bound", value, "Pass 'auto' to learn the scale privately.")
+
+
+def joint_clip_of(value: Any) -> float | None:
+    """Return the joint clip, checked; None clips coordinates only."""
+    return None if value is None else check_positive("joint_clip", value, "It is in units of the threshold.")
 
 
 def _between(name: str, value: Any) -> float:
@@ -330,9 +335,3 @@ def _blocks(estimator: str, shape: tuple[int, ...], xi: float) -> int:
         return 1
     wanted = math.ceil(4.0 * math.log(2.0 * shape[1] / xi))
     return min(wanted, shape[0] - 1) | 1 if shape[0] > 1 else 1
-
-
-def among(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    """Refuse a value that is not one of the allowed words."""
-    if value not in allowed:
-        raise InvalidInputError(f"Expected {name} in {allowed}, got {value!r}.")

@@ -80,7 +80,7 @@ class GroupedRecords:
 
     def clipped_unit_sum(self, coefficients: Floats, bound: float) -> Any:
         """Return ``sum_p clip_bound(sum_{i of p} c_i x_i)``, all outputs of a person clipped together."""
-        norms = clip.joint_norms([self._norms(c) for c in coefficients.reshape(len(coefficients), -1).T])
+        norms = clip.joint_norms([self._norms(c) for c in np.atleast_2d(coefficients.T)])
         scale = clip.factors_of(norms, bound)[self._owner]
         return self._base.weighted_sum(coefficients * (scale if coefficients.ndim == 1 else scale[:, None]))
 

@@ -264,3 +264,7 @@ class RankTree:
             below = levels[0]
             levels.insert(0, below[:, ::2] + below[:, 1::2])
         return np.concatenate(levels, axis=1)
+
+    def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> NDArray[np.int64]:
+        """Return the counts as multiples of ``spacing``, a power of two."""
+        return self.evaluate(records, params).astype(np.int64) * int(1.0 / spacing)

@@ -50,7 +50,7 @@ SOLVERS: dict[str, Callable[[Problem, Options], Solver]] = {
 
 def make_solver(name: str, problem: Problem, options: Options) -> Solver:
     """Return the named solver, configured for a problem."""
-    if name not in SOLVERS:
+    if not isinstance(name, str) or name not in SOLVERS:
         raise InvalidInputError(f"Expected solver in {sorted(SOLVERS)}, got {name!r}.")
     return SOLVERS[name](problem, options)
 

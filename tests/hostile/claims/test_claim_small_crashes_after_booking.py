@@ -1,0 +1,48 @@
+"""The smaller crashes: nothing that could be known before the budget was booked fails after it."""
+
+import numpy as np
+import pytest
+
+import sordino
+from sordino.errors import UnsupportedError
+
+X = np.random.default_rng(0).normal(size=(60, 3))
+
+
+class Spy:
+    """A ledger that counts bookings."""
+
+    booked = 0
+
+    def reserve(self, *_, **__):
+        self.booked += 1
+        return self
+
+    def settle(self, *_):
+        """Do nothing."""
+
+    fail = settle
+
+
+def test_auto_runs_more_than_a_thousand_steps():
+    model = sordino.LogisticRegression(max_iter=1025).fit(X, (X[:, 0] > 0).astype(int))
+    assert model.n_iter_ > 1024
+
+
+def test_a_mean_with_secure_noise_learns_its_centre():
+    assert np.isfinite(sordino.mean(X[:, 0], secure_noise=True))
+
+
+def test_noise_that_is_not_proven_for_groups_is_refused_before_the_budget_is_booked():
+    spy = Spy()
+    model = sordino.LinearRegression(secure_noise=True, solver="gd", ledger=spy, dataset_id="ward")
+    with pytest.raises(UnsupportedError, match="not proven for groups"):
+        model.fit(X, X[:, 0], groups=np.arange(60) // 2)
+    assert spy.booked == 0
+
+
+def test_bounds_that_no_arithmetic_survives_are_refused_before_the_budget_is_booked():
+    spy = Spy()
+    with pytest.raises(ValueError, match="Expected data_norm in"):
+        sordino.LinearRegression(data_norm=5e-324, ledger=spy, dataset_id="ward").fit(X, X[:, 0])
+    assert spy.booked == 0
