@@ -113,6 +113,21 @@ def late_coin():
     mpyc_engine._sealed = lambda coin, index: bytes(32)
 
 
+def two_faced():
+    """Promise and show one coin to the first party and another one to the second."""
+    faces, coin, send = {}, mpyc_engine._Shamir.coin, links.Link.send
+
+    async def prepared(self, mine):
+        seal = mpyc_engine._sealed
+        faces.update({mine: bytes(32), seal(mine, 2): seal(bytes(32), 2)})
+        return await coin(self, mine)
+
+    def lying(self, label, payload):
+        send(self, label, faces.get(bytes(payload), payload) if self.peer_pid == 1 else payload)
+
+    mpyc_engine._Shamir.coin, links.Link.send = prepared, lying
+
+
 def crooked_sharing():
     """Deal shares that lie on no polynomial of the right degree."""
     from mpyc import thresha

@@ -1,6 +1,7 @@
 """The circuit computes what the law says, and no party's view tells anything about the noise."""
 
 import asyncio
+import contextlib
 from collections import Counter
 
 import numpy as np
@@ -105,6 +106,36 @@ def test_a_bent_product_anywhere_is_refused():
     for number in range(1, honest.products + 1):
         with pytest.raises(PartyError, match="check"):
             asyncio.run(noised_sum(Three(values, signs, number), values[0], _draw(SMALL, signs[0])))
+
+
+def _opened(secret=b"secret", shift=0, wrong=False):
+    """Return everything that is opened before the answer."""
+    values, signs = _shared(SMALL)
+    values[1] = values[1] + shift
+    if wrong:
+        signs[2][-1] = 0
+    engine, seen = Three(values, signs), []
+
+    async def reveal(secret):
+        seen.append(secret.tolist())
+        return secret
+
+    engine.reveal = reveal
+    with contextlib.suppress(PartyError):
+        asyncio.run(noised_sum(engine, values[0], Draw(61, 7, signs[0], SMALL, secret, b"coin")))
+    return seen
+
+
+def test_what_is_opened_for_the_proof_is_masked_by_what_nobody_knows():
+    (one, key), zeros, _ = _opened()
+    (other, other_key), _, _ = _opened(b"another")
+    assert zeros == [0, 0]
+    assert one != other
+    assert key != other_key
+    assert _opened(shift=1)[0][0] != one  # the sharing of the values is in it
+    with_error, error = _opened(wrong=True), _opened(b"another", wrong=True)
+    assert with_error[1][1] != error[1][1]  # an error is opened times a number that nobody knows
+    assert len(with_error) == 2  # and then nothing more
 
 
 @pytest.mark.parametrize("bits", [61, 89, 107, 127])

@@ -111,6 +111,7 @@ def refusals(*cheats):
         (sabotage.no_signs, "Sign check"),
         (sabotage.bent_products, "Product check"),
         (sabotage.late_coin, "Coin check: p2"),
+        (sabotage.two_faced, "was shown another coin"),
         (sabotage.crooked_sharing, "do not fit together"),
         (sabotage.short_shares, "sent shares of a broken length"),
     ],
@@ -181,6 +182,14 @@ def test_a_daemon_tells_nothing_to_a_certificate_that_its_member_did_not_list(da
         answer = ask(text["members"][0], _credentials(tmp_path, "mallory"), question)
         assert answer["status"] == "refused"
         assert "neither a member nor a proposer" in answer["reason"]
+
+
+def test_a_daemon_does_not_even_keep_a_plan_of_strangers(daemon, tmp_path):
+    _, credentials, text = daemon
+    text["members"][2]["fingerprint"] = "f" * 64
+    answer = ask(text["members"][0], credentials, {"op": "run", "plan": text})
+    assert "'west' with the certificate" in answer["reason"]
+    assert not (tmp_path / "north" / "state" / "proposals").exists()
 
 
 def test_a_daemon_keeps_a_bounded_number_of_proposals(daemon, monkeypatch):

@@ -1,11 +1,13 @@
 """What the server does with noise of its own, and what it does not get to see."""
 
 import copy
+import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
 from flwr.app import RecordDict
-from hypothesis import given
+from hypothesis import given, target
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from tests.parties.flower_toys import NODES, SIZES, D, K, local, made, plain, recipe_of, records
@@ -85,6 +87,38 @@ def test_a_client_moves_the_sum_by_at_most_the_clip(others, mine, w):
     moved = query.evaluate([*others, mine], w) - query.evaluate(others, w)
     assert np.linalg.norm(moved) <= query.sensitivity(Relation.ADD_REMOVE, w) * (1 + 1e-12)
     assert query.sensitivity(Relation.REPLACE_ONE, w) == 2 * BOUND
+
+
+NUMBERS = st.floats(allow_nan=True) | st.sampled_from([1e-320, 5e-324, 1e-170, -1e-160, 1.7e308, -1.7e308])
+ANSWERS = st.one_of(
+    arrays.arrays(
+        st.sampled_from([np.float64, np.float32, np.float16]), 3, elements=st.floats(-100, 100, width=16)
+    ),
+    arrays.arrays(
+        np.float64, st.sampled_from([(3,), (1,), (), (3, 1), (1, 3), (4,), (0,)]), elements=NUMBERS
+    ),
+    arrays.arrays(st.sampled_from([np.int64, np.complex128, np.bool_]), 3),
+)
+
+
+@given(
+    st.lists(ANSWERS, max_size=4),
+    ANSWERS,
+    st.lists(ANSWERS, max_size=4),
+    arrays.arrays(np.float64, 3, elements=st.floats(-1e3, 1e3)),
+    st.sampled_from([1e-140, 0.3, 1e6]),
+)
+def test_no_mixture_of_answers_lets_a_client_move_the_sum_by_more_than_the_clip(before, mine, after, w, clip):
+    query = UpdateSum(clip)
+    own = query.clipped(mine, w)
+    assert own.shape == (3,)
+    size = math.sqrt(sum(Fraction(x) ** 2 for x in own))
+    target(size / clip)
+    assert size <= clip
+    found = query.evaluate([*before, mine, *after], w)
+    parts = [query.clipped(x, w) for x in (*before, mine, *after)]
+    expected = [float(sum(map(Fraction, column))) for column in zip(*parts, strict=True)]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14 * clip * len(parts))
 
 
 def test_an_update_of_another_shape_counts_as_nothing():

@@ -213,6 +213,15 @@ def test_a_plan_that_was_edited_after_its_approval_is_another_plan(tmp_path, mon
     assert not three.history(0)
 
 
+def test_an_approval_is_of_the_whole_digest(tmp_path):
+    plan, approvals = _plan(), Approvals(tmp_path)
+    (tmp_path / "approved").write_text(plan.digest[:63] + "\n" + plan.digest[:60] + "ffff now\n")
+    with pytest.raises(PlanRefusedError, match="not approved here"):
+        approvals.require(plan)
+    approvals.add(plan)
+    approvals.require(plan)
+
+
 def test_an_unapproved_plan_is_not_run_and_nobody_pays(tmp_path):
     three = Consortium(tmp_path)
     codes, said = three.run(approve=False)
