@@ -1,0 +1,113 @@
+"""On a GPU no record adds more than its clip, in float32, TF32 and after a bfloat16 forward pass."""
+
+import pytest
+import torch
+from torch import nn
+
+from sordino.kernel.clip_tensors import upper_norms
+from sordino.nn.choose import make_engine
+from sordino.nn.compiled import CompiledEngine
+from sordino.nn.engines import GhostEngine, VmapEngine
+from sordino.nn.network import Network
+from sordino.nn.queries import finite_sum
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU with CUDA")
+
+# name -> (layer, shape of a record, shape of its slopes)
+LAYERS = {
+    "linear": (lambda: nn.Linear(700, 70), (700,), (70,)),
+    "positions": (lambda: nn.Linear(2048, 64, bias=False), (2, 2048), (2, 64)),
+    "tokens": (lambda: nn.Linear(512, 512), (32, 512), (32, 512)),
+    "conv 1x1": (lambda: nn.Conv2d(512, 512, 1), (512, 2, 1), (512, 2, 1)),
+    "conv 3x3": (lambda: nn.Conv2d(64, 64, 3, padding=1), (64, 4, 4), (64, 4, 4)),
+    "transposed": (lambda: nn.ConvTranspose2d(8, 8, 3), (8, 4, 4), (8, 6, 6)),
+    "norm": (lambda: nn.LayerNorm(64), (8, 64), (8, 64)),
+}
+
+
+@pytest.fixture(params=["highest", "high", "medium"])
+def precision(request):
+    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision(request.param)
+    torch.backends.cudnn.allow_tf32 = request.param != "highest"
+    yield request.param
+    torch.set_float32_matmul_precision(before[0])
+    torch.backends.cudnn.allow_tf32 = before[1]
+
+
+def record(shape, pattern, size, seed):
+    generator = torch.Generator().manual_seed(seed)
+    if pattern == "opposite":  # two places that nearly cancel, all entries alike: rounding errs one way
+        value = 1 + torch.rand(1, generator=generator)
+        step = 10 ** (-7 + 4 * torch.rand(1, generator=generator))
+        signs = torch.ones(shape)
+        axis = 0 if len(shape) == 2 else min(1, len(shape) - 1)
+        signs.narrow(axis, 0, max(1, shape[axis] // 2)).mul_(-1 - step)
+        return size * value * signs
+    if pattern == "ties":
+        return torch.full(shape, 1.3 * size)
+    return size * torch.randn(shape, generator=generator)
+
+
+PATTERNS = [("opposite", "ties"), ("normal", "normal"), ("ties", "ties")]
+SIZES = [(1.0, 1.0), (1e5, 1.0), (1e18, 1e-20), (1e30, 1e-33), (1e37, 1e-42), (1e-30, 1e32)]
+
+
+@pytest.mark.parametrize("method", ["ghost", "vmap"])
+@pytest.mark.parametrize("name", LAYERS)
+def test_one_record_adds_at_most_its_clip(name, method, precision):
+    layer, shape, slopes = LAYERS[name]
+    network = Network(layer().cuda(), lambda outputs, wanted: (outputs * wanted).sum())
+    engine = {"ghost": GhostEngine, "vmap": VmapEngine}[method](network)
+    worst = 0.0
+    for seed in range(10):
+        for clip in (1.0, 1e-5):
+            for left, right in PATTERNS:
+                for large, small in SIZES:
+                    x = record(shape, left, large, seed)[None].cuda()
+                    g = record(slopes, right, small, seed + 1)[None].cuda()
+                    vector = network.flat()
+                    total = finite_sum(lambda a, b: engine.clipped_sum(vector, a, b, clip), x, g)  # noqa: B023
+                    worst = max(worst, float(total.double().norm()) / clip)
+    assert 0.5 < worst <= 1.0
+
+
+def network_of(kind):
+    torch.manual_seed(0)
+    layers = {
+        "mlp": lambda: nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10)),
+        "cnn": lambda: nn.Sequential(
+            nn.Conv2d(3, 32, 3, stride=2), nn.GroupNorm(4, 32), nn.ReLU(), nn.Flatten(), nn.Linear(1568, 10)
+        ),
+    }
+    return layers[kind]().cuda(), {"mlp": (784,), "cnn": (3, 16, 16)}[kind]
+
+
+@pytest.mark.parametrize("kind", ["mlp", "cnn"])
+@pytest.mark.parametrize("forward", [torch.float32, torch.bfloat16, torch.float16])
+def test_a_whole_network_adds_at_most_its_clip_and_nearly_all_of_it(kind, forward, precision):
+    model, shape = network_of(kind)
+    network = Network(model, nn.CrossEntropyLoss(), forward)
+    x, y = 3 * torch.randn(8, *shape).cuda(), torch.arange(8).cuda()
+    engine = make_engine(network, x, y)
+    lost = {"highest": 1e-3, "high": 0.03, "medium": 0.2}[precision]
+    for i in range(8):
+        total = engine.clipped_sum(network.flat(), x[i : i + 1], y[i : i + 1], 0.01).double().norm()
+        assert (1 - lost) * 0.01 <= float(total) <= 0.01
+
+
+def test_norms_are_bounds_from_above():
+    torch.manual_seed(0)
+    for size in (1e-45, 1e-30, 1.0, 1e18, 1e38):
+        values = (size * torch.rand(5, 10_007)).float().cuda()
+        exact = values.double().norm(dim=1)
+        assert bool((upper_norms(values) >= exact).all())
+        assert bool((upper_norms(values) <= exact * (1 + 1e-5) + 1e-16).all())
+
+
+def test_a_compiled_step_adds_at_most_its_clip():
+    model, shape = network_of("cnn")
+    network = Network(model, nn.CrossEntropyLoss())
+    engine = CompiledEngine(GhostEngine(network), 4)
+    x, y = 100 * torch.randn(1, *shape).cuda(), torch.zeros(1, dtype=torch.long).cuda()
+    assert 0.0099 <= float(engine.clipped_sum(network.flat(), x, y, 0.01).double().norm()) <= 0.01
