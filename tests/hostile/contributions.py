@@ -1,0 +1,153 @@
+"""Hostile records, every way to hold them, and an exact oracle for what one of them adds to an answer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings, target
+from hypothesis import strategies as st
+from scipy import sparse
+
+from sordino.execute import GroupedExecutor, LocalExecutor
+from sordino.execute.records import LazyRecords
+from sordino.kernel import Norm, Relation, SparseVector
+
+D = 4
+BOTH = (Relation.ADD_REMOVE, Relation.REPLACE_ONE)
+MATRICES = ("dense", "dense float32", "csr", "csr float32", "csr stale")
+
+special = st.sampled_from([0.0, 1.0, -1.0, 0.3, 5e-324, -1e-170, 1e-160, 1e155, -1.7e308, math.nan, math.inf])
+spread = st.builds(
+    lambda sign, digits, exponent: float(sign * digits * 10.0**exponent),
+    st.sampled_from([-1.0, 1.0]),
+    st.floats(1.0, 9.0),
+    st.integers(-320, 307),
+)
+near = st.floats(-4.0, 4.0, allow_subnormal=False)
+numbers = st.one_of(near, spread, special)
+
+
+@st.composite
+def hostile_rows(draw: Any) -> np.ndarray:
+    """Draw one row: mixed magnitudes, cancelling pairs, ties, zeros."""
+    row = np.array([draw(numbers) for _ in range(D)])
+    shape = draw(st.sampled_from(["mixed", "opposite", "tied", "empty", "single"]))
+    if shape == "opposite":
+        row[1], row[3] = -row[0], -row[2]
+    elif shape == "tied":
+        row[:] = row[0]
+    elif shape == "empty":
+        row[:] = 0.0
+    elif shape == "single":
+        row[1:] = 0.0
+    return row
+
+
+@st.composite
+def balanced_records(draw: Any) -> tuple[np.ndarray, float]:
+    """Draw a row of any size with a target of about the inverse size: together they are near the clips."""
+    size = draw(st.one_of(st.integers(-320, 307), st.integers(-320, -300), st.integers(290, 307)))
+    over = draw(st.integers(-13, 12))
+    row = np.array([draw(near) for _ in range(D)]) * 10.0**size
+    return row, draw(st.sampled_from([-1.0, 1.0])) * 10.0 ** min(max(over - size, -320), 308)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A query with parameters, how its records are held, and which ways of asking apply."""
+
+    name: str
+    query: Any
+    params: Any
+    data_norm: float | None = None
+    intercept: float = 0.0
+    targets: Any = field(default=numbers, repr=False)
+    kinds: tuple[str, ...] = MATRICES
+    beside: tuple[float, ...] = ()  # a further record that is always there, for queries on pairs
+    exact: bool = True  # the bound is a clip; otherwise it is a root that was rounded once
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def held(case: Case, rows: np.ndarray, targets: np.ndarray, kind: str) -> Any:
+    """Return the records in one of the ways that users hold them."""
+    rows, targets = np.atleast_2d(rows), np.atleast_1d(targets).astype(float)
+    if case.beside:
+        rows, targets = np.vstack([rows, [case.beside]]), np.append(targets, 1.0)
+    with np.errstate(over="ignore", under="ignore"):
+        rows = rows.astype(np.float32) if "float32" in kind else rows
+    matrix = rows if kind.startswith(("dense", "persons dense")) else sparse.csr_matrix(rows)
+    matrix = stale(matrix) if "stale" in kind else matrix
+    executor = LocalExecutor(matrix, targets, case.data_norm, case.intercept)
+    if kind.startswith("persons"):
+        return GroupedExecutor(executor, np.zeros(len(targets), dtype=int)).records(None)
+    records = executor.records(None)
+    return LazyRecords(records) if kind == "lazy" else records
+
+
+def stale(matrix: Any) -> Any:
+    """Return the matrix with every entry stored as two halves, and a flag that denies it."""
+    halves = sparse.csr_matrix(matrix.shape)
+    halves.data, halves.indices = np.repeat(matrix.data / 2, 2), np.repeat(matrix.indices, 2)
+    halves.indptr = matrix.indptr * 2
+    halves.has_canonical_format = halves.has_sorted_indices = True
+    return halves
+
+
+def answer(case: Case, rows: np.ndarray, targets: Any, kind: str) -> list[Fraction]:
+    """Return the answer on a few records, exactly as it stands in memory."""
+    params = case.params
+    if kind == "lazy":
+        params = tuple(map(as_sparse, params)) if isinstance(params, tuple) else as_sparse(params)
+    with np.errstate(all="ignore"):
+        value = case.query.evaluate(held(case, rows, targets, kind), params)
+    value = value.to_dense() if isinstance(value, SparseVector) else np.asarray(value)
+    assert np.isfinite(value).all(), "an answer is not finite"
+    return [Fraction(float(v)) for v in value.ravel()]
+
+
+def as_sparse(w: np.ndarray) -> SparseVector:
+    return SparseVector(np.arange(w.size), np.asarray(w, dtype=float), w.size)
+
+
+def share(vector: list[Fraction], norm: Norm, bound: float) -> float:
+    """Return norm / bound: exact where it decides, rounded up at most in the last digit otherwise."""
+    if norm is Norm.LINF:
+        return float(max(map(abs, vector), default=Fraction(0)) / Fraction(bound))
+    square = sum(v * v for v in vector) / Fraction(bound) ** 2
+    root = math.sqrt(square)
+    return math.nextafter(1.0, 2.0) if square > 1 and root <= 1.0 else root
+
+
+def check(case: Case, kind: str, records: Any, others: Any) -> None:
+    """Fail if a record, or a record put in the place of another, moves the answer beyond its bound."""
+    nothing = answer(case, np.full(np.shape(records[0]), math.nan), records[1], kind)
+    one, other = answer(case, *records, kind), answer(case, *others, kind)
+    room = 1.0 if case.exact else 1.0 + 2.0**-50
+    bounds = [case.query.sensitivity(relation, case.params) for relation in BOTH]
+    parts = [(one, nothing, bounds[0]), (other, nothing, bounds[0]), (one, other, bounds[1])]
+    shares = [share([a - b for a, b in zip(x, y)], case.query.norm, bound) for x, y, bound in parts]
+    target(max(shares))
+    assert max(shares) <= room, f"{max(shares)!r} times the bound of {case.name} on {kind}"
+
+
+def climb(case: Case, kind: str, examples: int, **how: Any) -> None:
+    """Search for a record that adds more than the bound, climbing towards it."""
+    persons = kind.startswith("persons")
+    rows = st.lists(hostile_rows(), min_size=3, max_size=3).map(np.array) if persons else hostile_rows()
+    targets = st.lists(case.targets, min_size=3, max_size=3).map(np.array) if persons else case.targets
+    record = st.tuples(rows, targets)
+    if case.targets is numbers and not persons:
+        record = st.one_of(record, balanced_records())
+
+    @settings(max_examples=examples, **how)
+    @given(record, record)
+    def no_record_adds_more_than_the_bound(one: Any, other: Any) -> None:
+        check(case, kind, one, other)
+
+    no_record_adds_more_than_the_bound()

@@ -1,0 +1,118 @@
+"""Every query over records that is not a neural network, with parameters that stress it."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import strategies as st
+from tests.hostile.contributions import MATRICES, Case, D
+
+from sordino.kernel import Norm
+from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeCounts
+from sordino.problems.covariance import Ball, GramMatrix, GramProduct, GramTriangle, Moments, SquaredColumns
+from sordino.problems.glm import GlmDifference, GlmGradient
+from sordino.problems.losses import LOSSES, Huber
+from sordino.problems.recursive import RecursiveGradient
+from sordino.problems.robust import Point, RobustGradient, RobustSum, Truncation
+from sordino.problems.scales import (
+    ColumnScales,
+    FeatureScales,
+    GradientScales,
+    PairMoments,
+    PairScales,
+    RankTree,
+)
+from sordino.problems.scores import CoordinateScores, RestrictedGradient, StepScores, VertexScores
+from sordino.solvers.heavy.sparse import GradientStep, Step
+
+SQUARED = LOSSES["squared"]
+W = np.array([0.4, -1.3, 0.0, 2.0, 0.7])
+signs = st.sampled_from([-1.0, 1.0])
+labels = st.sampled_from([0.0, 1.0, 2.0])
+ALL = (*MATRICES, "lazy", "persons dense", "persons csr")
+DENSE = ("dense", "dense float32")
+SCALES = np.array([1e-3, 2.0, 1e5, 0.8])
+POINT, SCALED = Point(W[:D], 0.6), Point(W[:D], 0.6, SCALES)
+TRUNCATIONS = {
+    "edge": Truncation(),
+    "zero": Truncation(zero=True),
+    "joint": Truncation(joint=1.2),
+    "zero joint": Truncation(zero=True, joint=0.7),
+    "norm": Truncation(by="norm"),
+    "norm zero": Truncation(by="norm", zero=True),
+    "norm in general": Truncation(by="norm", joint=9.0),
+}
+BASIS = np.linalg.qr(np.arange(16.0).reshape(4, 4) ** 2 + np.eye(4))[0][:, :3]
+CENTRE = np.array([0.3, -0.2, 0.0, 0.5])
+AFFINE = Affine(np.array([0.5, 0.0, -1.0, 0.1]), np.array([3.0, 1.0, 0.2, 1e3]), 0.25)
+PLAIN = Affine(np.zeros(D), np.array([3.0, 1.0, 0.2, 1e-3]), 0.0)
+BARE = Affine(CENTRE, np.ones(D), 0.0)
+
+GLM = [
+    Case("squared, rows clipped", GlmGradient(SQUARED, 0.7), W, 1.3, 0.9, kinds=ALL),
+    Case("squared, rows as they are", GlmGradient(SQUARED, 0.7), W[:D], kinds=ALL),
+    Case("squared, small clip", GlmGradient(SQUARED, 1e-9), W[:D], 1e-3, kinds=ALL),
+    Case("squared, small clip on rows as they are", GlmGradient(SQUARED, 1e-12), 0 * W[:D]),
+    Case("logistic", GlmGradient(LOSSES["logistic"], 0.4), W, 1.3, 0.9, signs, ALL),
+    Case("huber", GlmGradient(Huber(0.7), 0.3), W, 1.3, 0.9, kinds=ALL),
+    Case("poisson", GlmGradient(LOSSES["poisson"], 0.7), W, 1.3, 0.9, kinds=ALL),
+    Case(
+        "multinomial", GlmGradient(LOSSES["multinomial"], 0.7), np.stack([W, -W, W[::-1]]), 1.3, 0.9, labels
+    ),
+    Case("difference", GlmDifference(SQUARED, 0.7, 1.6), (W, -W), 1.3, 0.9, kinds=ALL),
+    Case("near difference", GlmDifference(SQUARED, 0.7, 1.6), (W, W + 1e-9), 1.3, 0.9, kinds=ALL),
+    Case("recursive", RecursiveGradient(SQUARED, 0.7, 0.3, 0.4, 1.6), (W, -W), 1.3, 0.9, kinds=ALL[:-3]),
+]
+AFFINES = [
+    Case("affine", AffineGradient(SQUARED, 0.7), (W, AFFINE, None, 1.0), 1.3),
+    Case("affine without shift", AffineGradient(SQUARED, 0.7), (W[:D], PLAIN, None, 2.0), 1.3),
+    Case("affine without intercept", AffineGradient(SQUARED, 0.7), (W[:D], BARE, None, 1.0), 1.3),
+    Case("affine on a mask", AffineGradient(SQUARED, 0.7), (W, AFFINE, np.arange(5) > 1, 1.0), 1.3),
+    Case("column moments", ColumnMoments(1.3), None, 1.3, exact=False),
+    Case("column squares", ColumnMoments(1.3, square=True), None, 1.3, exact=False),
+    Case("sizes of rows", SizeCounts("rows", 3), AFFINE, 1.3, exact=False),
+    Case("sizes of targets", SizeCounts("targets"), None, 1.3, exact=False),
+]
+ROBUST = [
+    *[Case(f"sum, {n}", RobustSum(D, t), (CENTRE, SCALES), kinds=DENSE) for n, t in TRUNCATIONS.items()],
+    *[Case(f"gradient, {n}", RobustGradient(SQUARED, t), SCALED) for n, t in TRUNCATIONS.items()],
+    Case("gradient, unscaled", RobustGradient(SQUARED), POINT),
+    Case("step", GradientStep(SQUARED, 7.0), Step(Point(np.zeros(D), 0.6, SCALES), 0.3, np.arange(3))),
+    Case(
+        "joint step",
+        GradientStep(SQUARED, 7.0, norm=Norm.L2, joint=1.2),
+        Step(Point(np.zeros(D), 0.6, SCALES), 0.3, np.arange(3)),
+        exact=False,
+    ),
+]
+PAIR = (0.3, -1.0, 1e9, 0.0)
+COUNTS = [
+    Case("column scales", ColumnScales(D), None, exact=False),
+    Case("gradient scales", GradientScales(SQUARED), SCALED, exact=False),
+    Case("gradient scales by entry", GradientScales(SQUARED, "coordinate"), SCALED, exact=False),
+    Case("feature scales", FeatureScales(), None, exact=False),
+    Case("pair scales", PairScales(D), None, kinds=DENSE, beside=PAIR, exact=False),
+    Case("pair norms", PairScales(D, norms=True), SCALES, kinds=DENSE, beside=PAIR, exact=False),
+    Case("pair squares", PairMoments(D), SCALES, kinds=DENSE, beside=PAIR, exact=False),
+    Case("pair products", PairMoments(D, products=True), SCALES, kinds=DENSE, beside=PAIR, exact=False),
+    Case("ranks", RankTree(D, 4), None, kinds=DENSE, exact=False),
+]
+GRAMS = [
+    Case("moments", Moments(1.3), None, 1.3, exact=False),
+    Case("gram", GramMatrix(1.3), None, 1.3),
+    Case("gram in a ball", GramMatrix(1.3), Ball(0.7, CENTRE), 1.3),
+    Case("gram far away", GramMatrix(1.3), Ball(0.7, 1e4 * CENTRE), 1.3),
+    Case("gram of some columns", GramMatrix(1.3), Ball(0.7, None, np.array([0, 2])), 1.3),
+    Case("triangle", GramTriangle(1.3), Ball(0.7), 1.3),
+    Case("squares", SquaredColumns(1.3), None, 1.3),
+    Case("product", GramProduct(1.3), (BASIS, None), 1.3),
+    Case("product in a ball", GramProduct(1.3), (BASIS, Ball(0.7, CENTRE)), 1.3),
+]
+CHOSEN = np.array([0, 2, 4])
+SCORES = [
+    Case("vertices", VertexScores(SQUARED, 0.7), W, 1.3, 0.9, kinds=ALL[:6]),
+    Case("coordinates", CoordinateScores(SQUARED, 0.7, 0.0, D), W, 1.3, 0.9, kinds=ALL[:6]),
+    Case("steps", StepScores(SQUARED, 0.7, 0.0, D), np.zeros(5), 1.3, 0.9, kinds=ALL[:6]),
+    Case("restricted", RestrictedGradient(SQUARED, 0.5, 0.7), (W, CHOSEN), 1.3, 0.9),
+    Case("classes", VertexScores(LOSSES["multinomial"], 0.3), np.stack([W, -W, W]), 1.3, 0.9, labels),
+]
+CASES = [*GLM, *AFFINES, *ROBUST, *COUNTS, *GRAMS, *SCORES]

@@ -1,0 +1,117 @@
+"""On a lattice a record adds no more than its bound, in integers and for any number of records."""
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, target
+from hypothesis import strategies as st
+from tests.hostile.contributions import BOTH, MATRICES, held, hostile_rows
+from tests.hostile.queries import AFFINES, GLM, GRAMS, ROBUST
+
+from sordino.execute import LocalExecutor
+from sordino.execute.parties import lattice
+from sordino.execute.parties.lattice import quantise
+from sordino.kernel import Gaussian, Relation, Release
+from sordino.problems.covariance import GramProduct
+
+SPACING, MULTIPLIER = 2.0**-24, 2.5
+EXACT = [case for case in [*GLM, *ROBUST] if hasattr(case.query, "evaluate_on_lattice")]
+ROUNDED = [
+    case
+    for case in [*AFFINES, *GRAMS, *ROBUST[7:14]]
+    if not hasattr(case.query, "evaluate_on_lattice") and case.name != "affine without intercept"
+]
+OTHERS = np.array([[0.3, -0.7, 0.0, 0.1], [1.0, 1.0, -1.0, 2.0]])
+
+
+def test_there_are_both_kinds_of_queries():
+    assert len(EXACT) >= 12
+    assert len(ROUNDED) >= 15
+
+
+@pytest.mark.parametrize("case", EXACT, ids=str)
+@given(data=st.data())
+@settings(max_examples=50)
+def test_integers_of_a_record_are_within_its_bound_exactly(case, data):
+    kind = data.draw(st.sampled_from([k for k in case.kinds if k in MATRICES]))
+    row, y = data.draw(hostile_rows()), data.draw(case.targets)
+    with np.errstate(all="ignore"):
+        value = case.query.evaluate_on_lattice(held(case, row, y, kind), case.params, SPACING)
+    square = sum(int(v) ** 2 for v in value.ravel()) * Fraction(SPACING) ** 2
+    target(float(square / Fraction(case.query.contribution(case.params)) ** 2))
+    assert square <= Fraction(case.query.contribution(case.params)) ** 2
+
+
+def moved(case, kind, one, other):
+    """Return how far two neighbours are apart in grid points, and how far the noise lets them be."""
+    release = Release(case.query, Gaussian(MULTIPLIER), mean=False)
+    sensitivity = release.sensitivity(Relation.REPLACE_ONE, case.params)
+    found = []
+    for row, y in (one, other):
+        rows, targets = np.vstack([OTHERS, row]), np.array([1.0, -1.0, y])
+        with np.errstate(all="ignore"):
+            records = held(case, rows, targets, kind)
+            found.append(quantise(release, records, case.params, sensitivity, 3))
+    apart = [int(a) - int(b) for a, b in zip(found[0].values.ravel(), found[1].values.ravel())]
+    assert found[0].lattice == found[1].lattice
+    return math.sqrt(sum(a * a for a in apart)), found[0].lattice.std / MULTIPLIER
+
+
+@pytest.mark.parametrize("case", ROUNDED, ids=str)
+@given(data=st.data())
+@settings(max_examples=40)
+def test_rounded_neighbours_are_as_near_as_the_noise_assumes(case, data):
+    kind = data.draw(st.sampled_from(case.kinds))
+    one, other = data.draw(st.lists(st.tuples(hostile_rows(), case.targets), min_size=2, max_size=2))
+    apart, allowed = moved(case, kind, one, other)
+    target(apart / allowed)
+    assert apart <= allowed
+
+
+def test_rounding_without_its_widening_is_found(monkeypatch):
+    plain = lattice._lattice
+
+    def narrow(mechanism, sensitivity, release, params, *rest, **more):
+        return plain(
+            mechanism, release.sensitivity(Relation.REPLACE_ONE, params), release, params, *rest, **more
+        )
+
+    monkeypatch.setattr(lattice, "_lattice", narrow)
+    monkeypatch.setattr(lattice, "_round_up", lambda std: std)
+    rng, case = np.random.default_rng(0), next(c for c in GRAMS if c.name == "gram")
+    axes = np.linalg.qr(rng.normal(size=(200, 4, 4)))[0] * 5.0
+    worst = max(x[0] / x[1] for x in (moved(case, "dense", (a[0], 1.0), (a[1], 1.0)) for a in axes))
+    assert worst > 1.0
+
+
+@pytest.mark.parametrize("relation", BOTH)
+def test_what_rounding_costs_does_not_grow_with_the_number_of_records(relation):
+    release = Release(GramProduct(1.3), Gaussian(MULTIPLIER), mean=False)
+    params = (np.eye(4), None)
+    sensitivity = release.sensitivity(relation, params)
+    records = LocalExecutor(OTHERS, None, 1.3).records(None)
+    costs = [quantise(release, records, params, sensitivity, n).lattice for n in (10**5, 10**8)]
+    exact = MULTIPLIER * sensitivity / costs[0].spacing
+    assert costs[0].std == costs[1].std
+    assert exact < costs[1].std < exact * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_a_record_moves_the_integers_of_its_own_block_only(kind):
+    case = replace(next(c for c in GRAMS if c.name == "product"))
+    rows = np.random.default_rng(0).normal(size=(23, 4))
+    executor = LocalExecutor(held(case, rows, np.zeros(23), kind).matrix, None, 1.3)
+    drawn = np.array([1, 2, 5, 9, 11, 12, 17, 22])
+    for left_out in drawn:
+        with_it, without = (
+            {
+                int(p.positions[0]) // 4: case.query.evaluate(p, case.params)
+                for p in executor.records(r).by_position(4)
+            }
+            for r in (drawn, drawn[drawn != left_out])
+        )
+        for block in with_it.keys() - {left_out // 4}:
+            np.testing.assert_array_equal(with_it[block], without[block])
