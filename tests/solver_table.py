@@ -348,6 +348,12 @@ CASES += [
         executor=unbounded_executor,
     ),
     SolverCase(
+        "heavy-sparse-joint",
+        lambda problem: HeavyTailedSparse(4, 3, _GIVEN, joint=1.0),
+        _problem("squared"),
+        executor=unbounded_executor,
+    ),
+    SolverCase(
         "heavy-sparse-peeling-csr",
         lambda problem: HeavyTailedSparse(3, 3, _GIVEN, selection="peeling"),
         _problem("squared", features=20),

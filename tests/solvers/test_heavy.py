@@ -18,11 +18,12 @@ from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, Gaussian, GumbelTopK, NoiseSource, Plan, Relation, Release
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
-from sordino.problems.robust import RobustSum, Truncation
+from sordino.problems.robust import Point, RobustSum, Truncation
 from sordino.problems.sample import Sample
 from sordino.problems.scales import EDGES, counts_of
 from sordino.solvers import SOLVERS, Options, make_solver
 from sordino.solvers.heavy import HeavyTailedSparse, ProjectedGradient, RobustMean, Scaling
+from sordino.solvers.heavy.sparse import Step
 from sordino.solvers.heavy.threshold import Tail, known_bias, moment_threshold
 from sordino.solvers.heavy.trees import consistent
 
@@ -104,6 +105,16 @@ def test_vector_q2_gumbel_and_gaussian_noise_are_equal_and_a_third_of_peeling():
     assert select.relative == pytest.approx(math.sqrt(s) * values.relative)
     unit = math.sqrt((select.rho() / select.relative**2 + values.rho() / values.relative**2) / rho)
     assert unit * select.relative == pytest.approx(18.0915, rel=1e-3)
+
+
+def test_a_joint_clip_divides_the_noise_of_the_values_by_the_root_of_their_number():
+    step = Step(Point(np.zeros(50), 0.7), 0.1, np.arange(9))
+    moved = []
+    for joint in (None, 1.5, 40.0):
+        plan = HeavyTailedSparse(9, 1, Scaling(fixed=0.7, step=0.1), joint=joint).plan(problem(d=50))
+        moved.append([plan.releases[name].query.contribution(step) for name in ("select", "values")])
+    lam = moved[0][0]
+    np.testing.assert_allclose(moved, [[lam, 3.0 * lam], [lam, 1.5 * lam], [lam, 3.0 * lam]])
 
 
 def test_not_splitting_needs_less_noise_in_a_step_than_splitting():
