@@ -24,10 +24,10 @@ from sordino.accounting import (
     certify_by,
     gaussian_epsilon,
     gaussian_multiplier,
-    paper,
     solve_scale,
     zcdp_rho,
 )
+from sordino.papers import formulas as paper
 
 N, A9A, MNIST = 20242, 32561, 50000
 

@@ -61,6 +61,7 @@ SUPPORT = Release(Sum(Norm.LINF), GumbelTopK(count=5), Full(), mean=False)
 @pytest.fixture(autouse=True)
 def _no_memory(tmp_path, monkeypatch):
     monkeypatch.setenv("SORDINO_CACHE", str(tmp_path))
+    monkeypatch.setattr(cache, "_MEMORY", {})
 
 
 @pytest.mark.parametrize("relation", [ADD, REPLACE])
@@ -189,9 +190,12 @@ def test_a_release_without_noise_cannot_be_calibrated():
         solve_scale(lambda z: together(gaussian(z), dp.NonPrivateDpEvent()), 1.0, 1e-5, ADD)
 
 
-def test_a_remembered_result_is_found_without_an_accountant(monkeypatch):
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_remembered_result_is_found_without_a_search(monkeypatch, forgotten):
     first = calibrate(plan(gradient=GRADIENT), 1.0, 1e-5)
-    monkeypatch.setattr(calibration, "certify", None)
+    monkeypatch.setattr(calibration, "_Search", None)
+    if forgotten:  # as a new process does, which has the file only
+        cache._MEMORY.clear()
     again = calibrate(plan(gradient=GRADIENT), 1.0, 1e-5)
     assert again.releases["gradient"].mechanism == first.releases["gradient"].mechanism
 
@@ -209,7 +213,7 @@ def test_a_remembered_result_is_found_without_an_accountant(monkeypatch):
 def test_another_problem_is_another_result(change, monkeypatch):
     problem = {"event_at": lambda z: poisson(0.05, z, 40), "epsilon": 1.0, "delta": 1e-5, "relation": ADD}
     solve_scale(**problem)
-    monkeypatch.setattr(calibration, "certify", None)
+    monkeypatch.setattr(calibration, "_Search", None)
     solve_scale(**problem)
     with pytest.raises(TypeError):
         solve_scale(**{**problem, **change})
@@ -220,8 +224,22 @@ def test_a_damaged_memory_is_ignored(content, tmp_path):
     expected = solve_scale(lambda z: poisson(0.05, z, 40), 1.0, 1e-5, ADD)
     (file,) = tmp_path.rglob("*.json")
     file.write_text(content)
+    cache._MEMORY.clear()
     assert solve_scale(lambda z: poisson(0.05, z, 40), 1.0, 1e-5, ADD) == expected
-    assert cache.load(file.stem, 1.0).scale == expected  # and mended
+    assert cache.load(file.stem) == expected  # and mended
+
+
+@pytest.mark.parametrize("factor", [1e-300, 1e-3, 0.999, 1.02, 1e3, 1e300])
+def test_a_scale_that_is_not_certified_is_searched_for_anew(factor, tmp_path):
+    """Whatever stands in the file or in the memory, what is returned is certified for the event."""
+    expected = solve_scale(lambda z: poisson(0.05, z, 40), 1.0, 1e-5, ADD)
+    (file,) = tmp_path.rglob("*.json")
+    cache.store(file.stem, expected * factor)
+    cache._MEMORY.clear()
+    assert solve_scale(lambda z: poisson(0.05, z, 40), 1.0, 1e-5, ADD) == expected
+    assert cache.load(file.stem) == expected
+    cache._MEMORY[file.stem] = expected * factor
+    assert solve_scale(lambda z: poisson(0.05, z, 40), 1.0, 1e-5, ADD) == expected
 
 
 # Splits ---------------------------------------------------------------------------------------------

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-import numpy as np
 from dp_accounting import dp_event as dp
 
 from sordino.accounting.conversions import check_delta, gaussian_epsilon
 from sordino.accounting.leaves import Leaf, flatten, gaussian_mu, is_non_private
 from sordino.accounting.pld import pld_epsilon, supports
-from sordino.accounting.renyi import ORDERS, leaf_curve, rdp_curve, rdp_epsilon
+from sordino.accounting.renyi import rdp_curve, rdp_epsilon, total_curve
 from sordino.kernel.relation import Relation
 
 __all__ = ["Certificate", "certify", "certify_by", "rdp_curve"]
@@ -105,7 +104,4 @@ def _exact(leaves: Sequence[Leaf], delta: float, relation: Relation) -> Certific
 
 
 def _renyi(leaves: Sequence[Leaf], delta: float, relation: Relation) -> Certificate:
-    curve = np.zeros(len(ORDERS))
-    for leaf in leaves:
-        curve += leaf.count * leaf_curve(leaf.event, relation, ORDERS)
-    return Certificate(rdp_epsilon(curve, delta), delta, relation, RDP)
+    return Certificate(rdp_epsilon(total_curve(leaves, relation), delta), delta, relation, RDP)

@@ -1,4 +1,8 @@
-"""Calibrations remembered on disk. Losing the cache costs a second, never correctness."""
+"""Calibrations remembered in the process and on disk.
+
+Losing the cache costs a second, never correctness, and what it says is never believed: ``solve_scale``
+certifies a remembered scale before it is used.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +12,18 @@ import json
 import math
 import os
 import tempfile
-from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 
-FORMAT = 1
+FORMAT = 2
 """Raised whenever an accountant changes, so that old results are not found any more."""
 
 
-@dataclass(frozen=True)
-class Solution:
-    """A noise scale and the epsilon that was certified for it."""
+MOST = 256
+"""How many solutions a process remembers."""
 
-    scale: float
-    epsilon: float
+_MEMORY: dict[str, float] = {}
 
 
 def cache_folder() -> Path:
@@ -40,23 +41,33 @@ def cache_key(*parts: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def load(key: str, epsilon: float) -> Solution | None:
-    """Return a remembered solution for the target ``epsilon``; None if it is absent or odd in any way."""
+def recall(key: str) -> float | None:
+    """Return the scale this process found before; fits that repeat need no file."""
+    return _MEMORY.get(key)
+
+
+def keep(key: str, scale: float) -> None:
+    """Remember a scale as long as the process lives; the oldest one goes when there are many."""
+    _MEMORY[key] = scale
+    if len(_MEMORY) > MOST:
+        _MEMORY.pop(next(iter(_MEMORY)), None)
+
+
+def load(key: str) -> float | None:
+    """Return the scale on disk; None if it is absent or odd in any way."""
     try:
         data = json.loads(_path(key).read_text())
-        scale, certified = data["scale"], data["epsilon"]
-    except (OSError, ValueError, TypeError, KeyError, RuntimeError):
+        scale = data["scale"]
+    except (OSError, ValueError, TypeError, KeyError, RuntimeError):  # RecursionError is a RuntimeError
         return None
-    if data.get("key") != key or type(scale) is not float or type(certified) is not float:
+    if data.get("key") != key or type(scale) is not float or not 0 < scale < math.inf:
         return None
-    if not 0 < scale < math.inf or not 0.99 * epsilon < certified <= epsilon:
-        return None
-    return Solution(scale, certified)
+    return scale
 
 
-def store(key: str, solution: Solution) -> None:
-    """Remember a solution; a folder that cannot be written is no reason to fail."""
-    text = json.dumps({"key": key, "scale": solution.scale, "epsilon": solution.epsilon})
+def store(key: str, scale: float) -> None:
+    """Remember a scale on disk; a folder that cannot be written is no reason to fail."""
+    text = json.dumps({"key": key, "scale": scale})
     with contextlib.suppress(OSError, RuntimeError):
         path = _path(key)
         path.parent.mkdir(parents=True, exist_ok=True)

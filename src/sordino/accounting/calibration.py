@@ -70,11 +70,21 @@ def solve_scale(event_at: EventAt, epsilon: float, delta: float, relation: Relat
     # Two scales fix how each event depends on the scale, so that no other plan has the same key.
     shape = [encode(event_at(scale)) for scale in (1.0, 2.0)]
     key = cache.cache_key(shape, epsilon, delta, relation.value)
-    found = cache.load(key, epsilon)
-    if found is None:
+    for remembered in (cache.recall, cache.load):
+        found = remembered(key)
+        # A file may say anything: what is remembered is certified now, for this event.
+        if found is not None and _reaches(event_at(found), epsilon, delta, relation):
+            break
+    else:
         found = _Search(event_at, epsilon, delta, relation).run()
         cache.store(key, found)
-    return found.scale
+    cache.keep(key, found)
+    return found
+
+
+def _reaches(event: dp.DpEvent, epsilon: float, delta: float, relation: Relation) -> bool:
+    """Return whether an event is certified within (0.99 epsilon, epsilon]."""
+    return 0.99 * epsilon < certify(event, delta, relation).epsilon <= epsilon
 
 
 def split_relatives(plan: Plan, shares: Mapping[str, float]) -> Plan:
@@ -113,12 +123,12 @@ class _Search:
         self.too_little, self.enough = -math.inf, math.inf
         self.points: list[tuple[float, float]] = []
 
-    def run(self) -> cache.Solution:
+    def run(self) -> float:
         x = math.log(min(max(self._guess(), MIN_SCALE), MAX_SCALE))
         for _ in range(60):
             epsilon = certify(self.event_at(math.exp(x)), self.delta, self.relation).epsilon
             if TIGHT * self.target < epsilon <= self.target:
-                return cache.Solution(math.exp(x), epsilon)
+                return math.exp(x)
             if not math.log(MIN_SCALE) < x < math.log(MAX_SCALE):
                 break
             self._narrow(x, epsilon)

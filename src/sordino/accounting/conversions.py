@@ -11,6 +11,15 @@ from scipy import optimize
 
 from sordino.errors import InvalidInputError, PrivacyWarning
 
+SMALLEST_DELTA = 1e-290
+"""Below it floats lose digits, and a certificate would be a guess."""
+
+SMALLEST_MU = 1e-8
+"""A smaller mu counts as this one: an epsilon below 4e-7 would be lost in the search for it."""
+
+LARGEST = 1e8
+"""A Gaussian for a larger epsilon gets the noise of this one."""
+
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
     r"""Return the epsilon of mu-Gaussian DP, exact (Balle and Wang 2018).
@@ -23,7 +32,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     if mu == 0:
         return 0.0
     with np.errstate(divide="ignore"):  # it brackets with values where delta is 0
-        return float(gaussian_mechanism.get_epsilon_gaussian(1 / mu, delta))
+        return float(gaussian_mechanism.get_epsilon_gaussian(1 / max(mu, SMALLEST_MU), delta))
 
 
 def gaussian_multiplier(epsilon: float, delta: float) -> float:
@@ -31,8 +40,8 @@ def gaussian_multiplier(epsilon: float, delta: float) -> float:
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     if math.isinf(epsilon):
         return 0.0
-    with np.errstate(divide="ignore"):
-        return float(gaussian_mechanism.get_sigma_gaussian(epsilon, delta))
+    with np.errstate(divide="ignore"):  # beyond LARGEST the formula leaves the floats: more noise is sound
+        return float(gaussian_mechanism.get_sigma_gaussian(min(epsilon, LARGEST), delta))
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
@@ -111,6 +120,11 @@ def check_epsilon(epsilon: float) -> float:
 
 def check_delta(delta: float) -> float:
     """Return delta as a float, or say what is wrong with it."""
+    if _is_number(delta) and 0 < delta < SMALLEST_DELTA:
+        raise InvalidInputError(
+            f"Expected delta >= {SMALLEST_DELTA:g}, got {delta!r}: smaller numbers lose their digits. "
+            "Use a pure mechanism for delta = 0."
+        )
     if not _is_number(delta) or not 0 < delta < 1:
         raise InvalidInputError(
             f"Expected delta strictly between 0 and 1, got {delta!r}. Use delta=None for min(1e-5, 1/(10 n))."

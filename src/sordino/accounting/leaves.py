@@ -12,8 +12,14 @@ from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel.events import PureDpEvent
 from sordino.kernel.relation import Relation
 
-TINY = 1e-100
-"""Noise this small next to the sensitivity is none; its square would not be a float."""
+TINY, HUGE = 1e-100, 1e30
+"""Noise below the first is none, its square would not be a float; noise above the second counts as that."""
+
+RARE, ALWAYS = 1e-100, 1 - 1e-9
+"""Sampling rates are rounded up to the first, and to one above the second: more sampling costs more."""
+
+MAX_REPETITIONS = 10**15
+"""More releases than any machine makes; beyond, counts and their roots are no exact floats."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +76,7 @@ def _walk(event: dp.DpEvent, count: int) -> Iterator[Leaf]:
     if isinstance(event, dp.NoOpDpEvent) or count == 0:
         return
     if isinstance(event, dp.SelfComposedDpEvent):
-        yield from _walk(event.event, count * _count(event.count))
+        yield from _walk(event.event, _bounded(count * _count(event.count)))
     elif isinstance(event, dp.ComposedDpEvent):
         for part in event.events:
             yield from _walk(part, count)
@@ -86,6 +92,8 @@ def _sampled(event: dp.DpEvent, rate: float, count: int) -> Iterator[Leaf]:
     inner = _join_gaussians(_walk(event.event, 1))
     if rate == 0 or not inner:
         return
+    # Divergences are jointly quasi-convex: a batch costs at most what all records cost.
+    rate = 1.0 if rate > ALWAYS else max(rate, RARE)
     if rate == 1 or is_non_private(inner):
         for leaf in inner:
             yield Leaf(leaf.event, leaf.count * count)
@@ -135,7 +143,9 @@ def _noise(event: dp.DpEvent) -> dp.DpEvent:
     multiplier = _at_least_zero(event.noise_multiplier, "noise multiplier")
     if multiplier < TINY:
         return dp.NonPrivateDpEvent()
-    return dp.NoOpDpEvent() if math.isinf(multiplier) else event
+    if math.isinf(multiplier):
+        return dp.NoOpDpEvent()
+    return type(event)(min(multiplier, HUGE))
 
 
 def _mixture(event: dp.MixtureOfGaussiansDpEvent) -> dp.DpEvent:
@@ -150,26 +160,38 @@ def _mixture(event: dp.MixtureOfGaussiansDpEvent) -> dp.DpEvent:
     if max(shifts) == 0:
         return dp.NoOpDpEvent()
     std = _at_least_zero(event.standard_deviation, "standard deviation")
-    return dp.MixtureOfGaussiansDpEvent(std, shifts, weights) if std else dp.NonPrivateDpEvent()
+    ratio = std / max(shifts)
+    if ratio < TINY or math.isinf(max(shifts)):
+        return dp.NonPrivateDpEvent()
+    # Only the ratio matters: the largest shift becomes 1, so that no square leaves the floats.
+    scaled = tuple(shift / max(shifts) for shift in shifts)
+    return dp.MixtureOfGaussiansDpEvent(min(ratio, HUGE), scaled, weights)
 
 
 def _join_gaussians(leaves: Iterable[Leaf]) -> list[Leaf]:
     """Replace all Gaussian leaves by the one that equals their composition, in front."""
-    others, precision = [], 0.0
+    others, mu = [], 0.0
     for leaf in leaves:
         if isinstance(leaf.event, dp.GaussianDpEvent):
-            precision += leaf.count / leaf.event.noise_multiplier**2
+            # hypot, for squares of very large and very small multipliers are no floats
+            mu = math.hypot(mu, math.sqrt(leaf.count) / leaf.event.noise_multiplier)
         else:
             others.append(leaf)
-    if precision == 0:
+    if mu == 0:
         return others
-    return [Leaf(dp.GaussianDpEvent(precision**-0.5), 1), *others]
+    return [Leaf(dp.GaussianDpEvent(1 / mu), 1), *others]
 
 
 def _count(value: int) -> int:
     if isinstance(value, bool) or int(value) != value or value < 0:
         raise InvalidInputError(f"Expected a whole number of repetitions >= 0, got {value!r}.")
     return int(value)
+
+
+def _bounded(count: int) -> int:
+    if count > MAX_REPETITIONS:
+        raise InvalidInputError(f"Expected at most {MAX_REPETITIONS:.0e} repetitions in all.")
+    return count
 
 
 def _rate(value: float) -> float:

@@ -68,6 +68,8 @@ class GridLoss:
         left, first = cell * self.interval, max(cell + 1 - self.start, 0)
         tail, gap = self.probabilities[first:], left - self.losses[first:]
         mass, tilted = self.infinite + float(tail.sum()), float(np.dot(tail, np.exp(gap)))
+        if not (mass > delta and tilted > 0):  # rounding, or a tail below the smallest float
+            return left + self.interval
         return left + min(max(math.log((mass - delta) / tilted), 0.0), self.interval)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dp_accounting import dp_event as dp
 
 from sordino.accounting.leaves import Leaf, gaussian_mu, unsupported
-from sordino.accounting.loss import GridLoss, compose, discretise
+from sordino.accounting.loss import TAIL, GridLoss, compose, discretise
 from sordino.accounting.pairs import (
     Pair,
     added,
@@ -31,6 +31,14 @@ MAX_BINS = 2**22
 """Bins of a composed loss; at 2^22 a Fourier transform takes about half a second."""
 
 
+MAX_LOSS = 5e3
+"""Larger losses (an epsilon of thousands) are left to Rényi divergences."""
+
+
+FINEST = 1e-11
+"""No finer grid is tried: the masses of its cells would be rounding errors."""
+
+
 class GridEpsilon(NamedTuple):
     """An epsilon and the grid interval it was computed on."""
 
@@ -39,12 +47,12 @@ class GridEpsilon(NamedTuple):
 
 
 def supports(leaf: Leaf, relation: Relation) -> bool:
-    """Return whether a leaf has a dominating pair here."""
+    """Return whether a leaf has a dominating pair here, with losses that a grid can hold."""
     try:
-        leaf_pairs(leaf, relation)
+        pairs = leaf_pairs(leaf, relation)
     except UnsupportedError:
         return False
-    return True
+    return all(pair.low >= -MAX_LOSS and pair.high <= MAX_LOSS for pair in pairs)
 
 
 def pld_epsilon(
@@ -64,6 +72,8 @@ def pld_epsilon(
     best = _on_grid(pairs, delta, interval)
     while best is None:
         interval *= 4
+        if interval > 1:  # so many releases that no grid is both fine and small enough
+            return GridEpsilon(math.inf, interval)
         best = _on_grid(pairs, delta, interval)
     return _refine(pairs, delta, best)
 
@@ -112,7 +122,7 @@ def _base_pair(event: dp.DpEvent, relation: Relation) -> Pair | None:
 
 def _refine(pairs: Sequence[tuple[tuple[Pair, ...], int]], delta: float, best: GridEpsilon) -> GridEpsilon:
     while True:
-        finer = _on_grid(pairs, delta, best.interval / 4)
+        finer = _on_grid(pairs, delta, best.interval / 4) if best.interval > FINEST else None
         if finer is None:
             return best
         settled = finer.epsilon >= 0.99 * best.epsilon and finer.interval <= finer.epsilon / 100
@@ -131,7 +141,7 @@ def _on_grid(
         total = compose(parts, MAX_BINS)
         if total is None:
             return None
-        worst = max(worst, total.epsilon(delta))
+        worst = max(worst, total.epsilon(delta - TAIL))  # cells of one release are rounded too
     return GridEpsilon(worst, interval)
 
 

@@ -7,7 +7,7 @@ over adaptively chosen runs (the ledger's filter), and cost little.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -35,6 +35,10 @@ ORDERS: tuple[float, ...] = (
 """dp-accounting's orders up to 63, then four per octave up to 65536 for very small epsilons."""
 
 
+LARGE = 1e6
+"""A pure epsilon beyond this bounds its own curve; there is nothing to gain below it."""
+
+
 def rdp_curve(event: dp.DpEvent, relation: Relation, orders: Sequence[float] = ORDERS) -> FloatArray:
     """Return the Rényi divergence bound of an event at each order.
 
@@ -56,9 +60,15 @@ def rdp_curve(event: dp.DpEvent, relation: Relation, orders: Sequence[float] = O
     rising = all(a < b for a, b in zip((1.0, *checked), (*checked, math.inf)))
     if not checked or not rising:
         raise InvalidInputError("Expected finite, increasing Rényi orders > 1, at least one.")
-    total = np.zeros(len(checked))
-    for leaf in flatten(event):
-        total += leaf.count * leaf_curve(leaf.event, relation, checked)
+    return total_curve(flatten(event), relation, checked)
+
+
+def total_curve(leaves: Sequence[Leaf], relation: Relation, orders: tuple[float, ...] = ORDERS) -> FloatArray:
+    """Return the sum of the curves of leaves, each as often as it happens."""
+    total = np.zeros(len(orders))
+    with np.errstate(over="ignore"):
+        for leaf in leaves:
+            total += leaf.count * leaf_curve(leaf.event, relation, orders)
     return total
 
 
@@ -75,7 +85,13 @@ def rdp_epsilon(curve: FloatArray, delta: float, orders: Sequence[float] = ORDER
 @lru_cache(maxsize=512)
 def leaf_curve(event: dp.DpEvent, relation: Relation, orders: tuple[float, ...]) -> FloatArray:
     """Return the curve of one leaf of :func:`flatten`."""
-    alpha = np.array(orders)
+    with np.errstate(over="ignore"):  # a cost beyond the floats is infinite
+        curve = _leaf_curve(event, relation, np.array(orders))
+    curve.setflags(write=False)  # shared by the cache
+    return curve
+
+
+def _leaf_curve(event: dp.DpEvent, relation: Relation, alpha: FloatArray) -> FloatArray:
     if isinstance(event, dp.NonPrivateDpEvent):
         curve = np.full(alpha.shape, np.inf)
     elif isinstance(event, dp.GaussianDpEvent):
@@ -87,10 +103,10 @@ def leaf_curve(event: dp.DpEvent, relation: Relation, orders: tuple[float, ...])
     elif isinstance(event, PureDpEvent):
         curve = response_curve(event.epsilon, alpha)
     elif isinstance(event, dp.RepeatAndSelectDpEvent):
-        curve = repeat_and_select(alpha, rdp_curve(event.event, relation, orders), event.mean, event.shape)
+        inner = rdp_curve(event.event, relation, tuple(alpha))
+        curve = repeat_and_select(alpha, inner, event.mean, event.shape)
     else:
         curve = _mixture_curve(event, relation, alpha)
-    curve.setflags(write=False)  # shared by the cache
     return curve
 
 
@@ -104,8 +120,10 @@ def _mixture_curve(event: dp.DpEvent, relation: Relation, alpha: FloatArray) -> 
     if isinstance(event, dp.MixtureOfGaussiansDpEvent) and not replace:
         parts = list(zip(event.sensitivities, event.sampling_probs))
         both = [(parts, [(0.0, 1.0)]), ([(0.0, 1.0)], parts)]
-        std = event.standard_deviation
-        return np.maximum(*(mixture_divergence(p, q, std, alpha) for p, q in both))
+        std, whole = event.standard_deviation, max(event.sensitivities)
+        return _at_most_whole(
+            whole / std, alpha, lambda: np.maximum(*(mixture_divergence(p, q, std, alpha) for p, q in both))
+        )
     raise unsupported(event, relation, "Rényi")
 
 
@@ -119,14 +137,28 @@ def _poisson_curve(event: dp.PoissonSampledDpEvent, relation: Relation, alpha: F
     q, inner = event.sampling_probability, event.event
     if isinstance(inner, dp.GaussianDpEvent):
         z, absent = inner.noise_multiplier, (0.0, 1 - q)
+        p, other = [absent, (1.0, q)], [(0.0, 1.0)]
         if relation is Relation.REPLACE_ONE:
-            return mixture_divergence([absent, (-1.0, q)], [absent, (1.0, q)], z, alpha)
-        return mixture_divergence([absent, (1.0, q)], [(0.0, 1.0)], z, alpha)
+            p, other = [absent, (-1.0, q)], [absent, (1.0, q)]
+        whole = gaussian_mu(Leaf(inner, 1), relation)
+        return _at_most_whole(whole, alpha, lambda: mixture_divergence(p, other, z, alpha))
     if relation is Relation.ADD_REMOVE and isinstance(inner, dp.LaplaceDpEvent):
         return response_curve(diluted(1 / inner.noise_multiplier, q), alpha)
     if relation is Relation.ADD_REMOVE and isinstance(inner, PureDpEvent):
         return response_curve(diluted(inner.epsilon, q), alpha)
     raise unsupported(event, relation, "Rényi")
+
+
+def _at_most_whole(mu: float, alpha: FloatArray, sampled: Callable[[], FloatArray]) -> FloatArray:
+    """Return the curve of a batch, at most that of all records: divergences are jointly quasi-convex.
+
+    Where noise is so small or so large that squares leave the floats the second is all there is.
+    """
+    whole = alpha * mu**2 / 2
+    if not 1e-9 < mu < 1e4:
+        return whole
+    curve = sampled()
+    return np.minimum(np.where(np.isnan(curve), np.inf, curve), whole)
 
 
 def _fixed_size_curve(event: dp.SampledWithoutReplacementDpEvent, alpha: FloatArray) -> FloatArray:
@@ -137,10 +169,14 @@ def _fixed_size_curve(event: dp.SampledWithoutReplacementDpEvent, alpha: FloatAr
     half = dp.GaussianDpEvent(event.event.noise_multiplier / 2)
     sized = dp.SampledWithoutReplacementDpEvent(event.source_dataset_size, event.sample_size, half)
     near = alpha <= 1024
-    curve = np.full(alpha.shape, np.inf)
-    accountant = rdp.RdpAccountant(alpha[near], NeighboringRelation.REPLACE_ONE)
-    curve[near] = accountant.compose(sized).rdp
-    return curve
+
+    def sampled() -> FloatArray:
+        curve = np.full(alpha.shape, np.inf)
+        accountant = rdp.RdpAccountant(alpha[near], NeighboringRelation.REPLACE_ONE)
+        curve[near] = accountant.compose(sized).rdp
+        return curve
+
+    return _at_most_whole(1 / half.noise_multiplier, alpha, sampled)
 
 
 def laplace_curve(epsilon: float, alpha: FloatArray) -> FloatArray:
@@ -148,6 +184,8 @@ def laplace_curve(epsilon: float, alpha: FloatArray) -> FloatArray:
 
     ``ln( a/(2a-1) e^((a-1) eps) + (a-1)/(2a-1) e^(-a eps) ) / (a-1)``.
     """
+    if epsilon > LARGE:
+        return np.full(alpha.shape, epsilon)
     weight = 2 * alpha - 1
     up = np.log(alpha / weight) + (alpha - 1) * epsilon
     down = np.log((alpha - 1) / weight) - alpha * epsilon
@@ -159,6 +197,8 @@ def response_curve(epsilon: float, alpha: FloatArray) -> FloatArray:
 
     ``ln( (e^(a eps) + e^((1-a) eps)) / (1 + e^eps) ) / (a-1)``, at most ``a eps^2 / 2``.
     """
+    if epsilon > LARGE:
+        return np.full(alpha.shape, epsilon)
     log_moment = np.logaddexp(alpha * epsilon, (1 - alpha) * epsilon) - np.logaddexp(0.0, epsilon)
     return _rounded_up(log_moment, alpha)
 

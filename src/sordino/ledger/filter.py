@@ -57,6 +57,7 @@ import math
 from dataclasses import dataclass
 from functools import lru_cache
 
+from sordino.accounting.conversions import SMALLEST_DELTA
 from sordino.errors import InvalidInputError
 from sordino.ledger.policy import BudgetPolicy
 
@@ -67,7 +68,6 @@ from sordino.ledger.policy import BudgetPolicy
 SHARES = ((0.4, 0.05), (0.65, 0.05), (1.0, 0.8), (1.5, 0.05), (2.5, 0.05))
 LARGEST_ORDER = 10_000.0
 LARGEST_EPSILON = 50.0
-SMALLEST_DELTA = 1e-290  # below it shares of delta are not exact floats; only pure mechanisms are admitted
 ROUNDING = 1e-9  # taken off: covers the rounding of a million floating-point additions
 TWELVE_DIGITS = 1e-12  # given at order infinity: 0.1 and 0.2 fit a budget of 0.3
 
@@ -131,7 +131,8 @@ class RenyiFilter:
 
 @lru_cache(maxsize=256)
 def _filter_of(policy: BudgetPolicy) -> RenyiFilter:
-    pairs = [] if policy.delta < SMALLEST_DELTA else _finite_orders(policy)
+    # Shares of a smaller delta would not be exact floats; then only pure mechanisms are admitted.
+    pairs = [] if policy.delta < 100 * SMALLEST_DELTA else _finite_orders(policy)
     orders, deltas = zip(*pairs, (math.inf, 0.0))
     return RenyiFilter(orders, deltas)
 
