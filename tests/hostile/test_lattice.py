@@ -22,7 +22,7 @@ EXACT = [case for case in [*GLM, *ROBUST] if hasattr(case.query, "evaluate_on_la
 ROUNDED = [
     case
     for case in [*AFFINES, *GRAMS, *ROBUST[7:14]]
-    if not hasattr(case.query, "evaluate_on_lattice") and case.name != "affine without intercept"
+    if not hasattr(case.query, "evaluate_on_lattice")
 ]
 OTHERS = np.array([[0.3, -0.7, 0.0, 0.1], [1.0, 1.0, -1.0, 2.0]])
 

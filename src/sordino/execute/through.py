@@ -28,7 +28,7 @@ class AffineView:
         self.sizes = base.centred_norms(affine.shift, affine.scale)
         self._clip = clip.factors_of(self.sizes, 1.0)
         last = np.full(len(self.sizes), abs(affine.intercept))
-        self.norms = clip.joint_norms([self.sizes * self._clip, last])
+        self.norms = clip.joint_norms([np.maximum(self.sizes * self._clip, affine.floor), last])
 
     def margins(self, w: Floats) -> Floats:
         """Return ``z_i . w``, one column per output."""

@@ -32,6 +32,16 @@ class Affine:
     scale: Floats
     intercept: float
 
+    @property
+    def offset(self) -> float:
+        """The norm of the scaled shift."""
+        return public_norm(self.scale * self.shift)
+
+    @property
+    def floor(self) -> float:
+        """A mapped row counts as at least this long: much shorter ones are differences of large numbers."""
+        return 2.0**-10 * self.offset
+
     def resized(self, factor: float) -> Affine:
         """Return the map with all scales multiplied."""
         return Affine(self.shift, self.scale * factor, self.intercept)
@@ -150,14 +160,13 @@ class AffineGradient(ClippedSum):
     def reach(self, params: Any) -> float:
         r"""Return how large the terms are that are added up for a record: rows and shift apart.
 
-        ``c ||scale x|| + c ||scale shift|| <= c (1 + 2 ||scale shift||)`` for a mapped row of norm at most 1,
-        and ``c <= clip / intercept``. Without an intercept nothing bounds them.
+        ``c ||scale x|| + c ||scale shift|| <= c (||z|| + 2 ||scale shift||)`` for a mapped row z, and ``c ||z||``,
+        ``c intercept`` and ``c floor`` are at most the clip.
         """
         _, affine, _, _ = params
-        offset = public_norm(affine.scale * affine.shift)
-        if offset == 0.0:
+        if affine.offset == 0.0:
             return self.clip
-        return self.clip * (1 + 2 * offset) / abs(affine.intercept) if affine.intercept else math.inf
+        return self.clip * (1 + 2 * affine.offset / math.hypot(affine.floor, affine.intercept))
 
     def evaluate(self, records: Any, params: Any) -> Floats:
         """Return the clipped sum, or its entries on the mask."""

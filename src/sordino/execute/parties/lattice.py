@@ -92,11 +92,6 @@ def _floating(query: Any, params: Any, population: int) -> float:
     if not isinstance(query, ClippedSum):  # a weighted point, at most ``population`` contributions from zero
         return 4 * population * 2.0**-53 * each
     reach = query.reach(params) if hasattr(query, "reach") else each
-    if not reach < math.inf:
-        raise UnsupportedError(
-            f"{type(query).__name__} without an intercept and with a shift is not proven between parties: "
-            "its terms cancel. Set fit_intercept=True, or choose another solver, for example 'ight'."
-        )
     return 4 * min(population, BLOCK) ** 2 * 2.0**-53 * reach
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sordino.errors import InvalidInputError
 from sordino.kernel.clip.norms import row_norms
-from sordino.kernel.clip.rounding import HIGHEST, LOWEST, TINY, limit
+from sordino.kernel.clip.rounding import HIGHEST, LOWEST, NOTHING, TINY, limit
 
 Floats = NDArray[np.float64]
 
@@ -36,7 +36,7 @@ def clip_scalars(scalars: Floats, norms: Floats, bound: float) -> Floats:
     clipped scalar below 2^-960 would lose digits to underflow and becomes zero.
     """
     scalars = np.asarray(scalars, dtype=np.float64)
-    if not bound >= LOWEST:
+    if not bound >= NOTHING:
         return np.zeros_like(scalars)
     norms, out = np.ascontiguousarray(norms, dtype=np.float64), np.empty_like(scalars)
     if scalars.ndim == 1:

@@ -15,8 +15,9 @@ UNIT = 2.0**-53
 # Smaller products lose digits to underflow, and a factor this small belongs to a row beyond 1e289: such a
 # product is taken for zero, which no record can be harmed by.
 TINY = 2.0**-960
-# Bounds outside are refused: their squares, and products with factors, must stay normal numbers.
-LOWEST, HIGHEST = 2.0**-500, 2.0**500
+# Public bounds outside are refused: their squares, and products with factors, must stay normal numbers.
+LOWEST, HIGHEST = 2.0**-400, 2.0**400
+NOTHING = 2.0**-500  # a clip below this, of a difference of two points, lets nothing through
 
 
 def slack(length: int) -> float:
