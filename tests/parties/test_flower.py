@@ -1,6 +1,9 @@
 """Rounds of a federation in one process: the algorithm, who pays, what is refused."""
 
 import json
+import os
+import stat
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -149,6 +152,19 @@ def test_the_whole_run_is_reserved_before_the_first_round_and_settled_after_the_
     plan = Watched(*records(SIZES[0], 0)).plan(recipe)
     multiplier = report.releases[0].noise_multiplier
     assert entry.event_json == canonical(plan.at(multiplier).event())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_what_a_client_keeps_is_its_owners_alone(tmp_path):
+    made(recipe_of(), tmp_path)(_context(0)).round("run", np.zeros(D))
+    folder = tmp_path / "client-0"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    for name in ("run.json", "rounds"):
+        assert stat.S_IMODE((folder / name).stat().st_mode) == 0o600
+
+
+def _context(number):
+    return SimpleNamespace(node_config={"partition-id": number})
 
 
 def test_rounds_beyond_the_plan_are_refused_after_a_restart_too(ledger, tmp_path):

@@ -30,7 +30,7 @@ class Task:
 
     def plan(self) -> Plan:
         """Return the plan, every release of which can be run between parties."""
-        plan = self.solver.plan(self.problem)
+        plan: Plan = self.solver.plan(self.problem)
         for release in plan.releases.values():
             check_release(release)
         return plan

@@ -136,7 +136,7 @@ class Mesh:
     def _slow(self) -> int | None:
         missing = [p for p in range(len(self.members)) if p != self.index and p not in self.links]
         silent = [p for p, link in self.links.items() if link.owes]
-        return (missing or silent or [None])[0]
+        return next(iter(missing or silent), None)
 
     def _overdue(self, seconds: float, what: str) -> str:
         seen = "".join(f" {note}" for note in dict.fromkeys(self.notes))

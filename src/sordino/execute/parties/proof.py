@@ -64,7 +64,7 @@ class Wires:
     async def keyed(cls, engine: Arithmetic, secret: bytes, coin: bytes) -> Wires:
         """Draw the key and what else must be known to nobody, from random bytes of each party."""
         own = field_elements(secret, _RANDOM, engine.modulus)
-        return cls(engine, coin, sum(await engine.share(own)) % engine.modulus)
+        return cls(engine, coin, added(await engine.share(own), engine.modulus))
 
     @property
     def modulus(self) -> int:
@@ -118,6 +118,11 @@ class Wires:
         down = field_elements(seed + b"rows", rows.shape[1], self.modulus)
         along = field_elements(seed + b"columns", width, self.modulus)
         return (rows @ along % self.modulus) @ down
+
+
+def added(shares: list[Shares], modulus: int) -> Shares:
+    """Return the shares of a sum."""
+    return np.asarray(np.sum(shares, axis=0) % modulus, dtype=object)
 
 
 def _integers(*values: Any) -> Shares:
