@@ -54,7 +54,10 @@ def test_coordinates_are_those_of_clipped_rows(kind):
     np.testing.assert_allclose(pca.transform(kind(X)), by_hand, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("estimator", [*CLASSIFIERS, *REGRESSORS, sordino.PCA])
+SCALERS = [sordino.PrivateStandardScaler, sordino.PrivateColumnWeights]
+
+
+@pytest.mark.parametrize("estimator", [*CLASSIFIERS, *REGRESSORS, sordino.PCA, *SCALERS])
 def test_a_bound_nobody_declared_is_said_once_with_the_remedy(estimator, unsaid):
     names = {"data_norm", "target_bound"} if estimator in REGRESSORS else {"data_norm"}
     with warnings.catch_warnings(record=True) as caught:
@@ -67,7 +70,7 @@ def test_a_bound_nobody_declared_is_said_once_with_the_remedy(estimator, unsaid)
     assert all(any(f"Pass {name}=" in text for text in texts) for name in names)
 
 
-@pytest.mark.parametrize("estimator", [*CLASSIFIERS, *REGRESSORS, sordino.PCA])
+@pytest.mark.parametrize("estimator", [*CLASSIFIERS, *REGRESSORS, sordino.PCA, *SCALERS])
 def test_a_declared_bound_says_nothing(estimator, unsaid):
     declared = {"data_norm": 1.0, **({"target_bound": 1.0} if estimator in REGRESSORS else {})}
     with warnings.catch_warnings():
@@ -89,3 +92,14 @@ def test_the_report_says_which_bounds_are_defaults():
     public = sordino.LinearRegression().fit(X, Y).privacy_.public
     assert "data_norm = 1, the default (rows are clipped to it)" in public
     assert "target_bound = 1, the default (targets are clipped to it)" in public
+
+
+def test_a_search_says_the_bound_of_its_scores_only_where_it_has_one(unsaid):
+    declared = {"data_norm": 1.0, "max_iter": 2}
+    grid = {"fit_intercept": [True, False]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sordino.PrivateSearchCV(sordino.LogisticRegression(**declared), grid).fit(X, Y)
+    regressor = sordino.LinearRegression(**declared, target_bound=1.0)
+    with pytest.warns(UndeclaredBoundWarning, match="PrivateSearchCV: no target_bound"):
+        sordino.PrivateSearchCV(regressor, grid).fit(X, Y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from typing import Any
 
@@ -11,7 +12,7 @@ from sordino.errors import UndeclaredBoundWarning
 DEFAULT = 1.0
 _EFFECT = {
     "data_norm": "rows are clipped to norm 1, in fit and in predict alike",
-    "target_bound": "targets are clipped to [-1, 1]",
+    "target_bound": "targets count up to 1 in magnitude and are clipped beyond",
     "weight_bound": "sample weights are clipped to 1",
 }
 _SUBJECT = {"data_norm": "the row norms", "target_bound": "|y|", "weight_bound": "the weights"}
@@ -51,5 +52,13 @@ def _warn_once(estimator: str, name: str) -> None:
         f"nearly all records keep ({name}=1.0 keeps this one); computing it from the data would leak. "
         "This is said once.",
         UndeclaredBoundWarning,
-        stacklevel=5,
+        stacklevel=_levels_to_the_caller(),
     )
+
+
+def _levels_to_the_caller() -> int:
+    """Return the ``stacklevel`` at which the first line outside of this package stands."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("sordino."):
+        frame, level = frame.f_back, level + 1
+    return level

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sordino.checks import check_data, check_flag, check_positive
 from sordino.estimators.base import PrivateEstimator
+from sordino.estimators.bounds import declared_bound, said_of_bound
 from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, Full, Gaussian, Plan, Relation, Release
 from sordino.kernel.clip import clipped_matrix
@@ -72,7 +73,7 @@ class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
         self,
         epsilon: float = 1.0,
         delta: float | None = None,
-        data_norm: float = 1.0,
+        data_norm: float | None = None,
         with_mean: bool = True,
         relation: str = "add-remove",
         ledger: Any = None,
@@ -96,12 +97,11 @@ class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
         """Release the moments of the columns; the budget is spent here."""
         X = check_data(self, X)
         check_flag("with_mean", self.with_mean)
-        bound = check_positive(
-            "data_norm", self.data_norm, "Pass a public bound on the row norms (rows are clipped to it)."
-        )
+        bound = declared_bound(self, "data_norm")
         budget = Ask.checked(self.epsilon, self.delta, X.shape[0], self.ledger, self.dataset_id)
         solver = _Moments(bound, self._square, Relation.parse(self.relation))
-        public = (f"number of records: {X.shape[0]}", f"data_norm = {bound:g} (rows are clipped to it)")
+        said = said_of_bound("data_norm", bound, self.data_norm, "rows are clipped to it")
+        public = (f"number of records: {X.shape[0]}", said)
         fitted = run_privately(
             solver,
             X.shape[0],
@@ -165,7 +165,7 @@ class PrivateColumnWeights(_Scaler):
         self,
         epsilon: float = 1.0,
         delta: float | None = None,
-        data_norm: float = 1.0,
+        data_norm: float | None = None,
         relation: str = "add-remove",
         ledger: Any = None,
         dataset_id: str | None = None,

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from sordino.checks import check_data, check_positive
 from sordino.errors import InvalidInputError
 from sordino.estimators.base import PrivateEstimator
+from sordino.estimators.bounds import declared_bound
 from sordino.kernel import Relation, public_generator
 from sordino.runs import Ask, BestOf
 from sordino.runs.search import Trial
@@ -40,7 +41,8 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
     mean_trials : the expected number of trials.
     distribution : of that number: ``"geometric"``, ``"poisson"`` or ``"truncated-negative-binomial"``.
     validation : the share of records, drawn by a public permutation, that scores the candidates.
-    target_bound : scores of regressors are ``1 - min(1, (y - prediction)^2 / target_bound^2)``.
+    target_bound : scores of regressors are ``1 - min(1, (y - prediction)^2 / target_bound^2)``; None is
+        1, and says so once.
     ledger, dataset_id : where the whole search is booked, once.
     random_state : seeds the public permutation, never noise.
 
@@ -62,7 +64,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         mean_trials: float = 10.0,
         distribution: str = "geometric",
         validation: float = 0.2,
-        target_bound: float = 1.0,
+        target_bound: float | None = None,
         relation: str = "add-remove",
         ledger: Any = None,
         dataset_id: str | None = None,
@@ -97,7 +99,8 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         public = public_generator(self.random_state)
         order = public.permutation(n)
         train, test = order[:cut], order[cut:]
-        bound = check_positive("target_bound", self.target_bound, "It is a public bound on |y|.")
+        unused = classifier and self.target_bound is None
+        bound = 1.0 if unused else declared_bound(self, "target_bound")
         mean = check_positive("mean_trials", self.mean_trials, "It is the expected number of trials.")
         ask = Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
         search = BestOf.made(ask, Relation.parse(self.relation), self.distribution, mean)
