@@ -12,7 +12,7 @@ covers the second).
 and sums the pieces in float64 (on a GPU all squares are float64). Squares that vanish are at most ``2^-126``
 each, so ``sqrt(K) 2^-63`` is added; squares that overflow give infinity, and the record then adds nothing.
 
-**Rows.** ``v`` is held as a row, so ``f v`` errs by ``(2 u + 2 p) ||f v||``.
+**Rows.** ``v`` is held as a row, so ``f v`` errs by ``(2 u + 2 p) ||f v||``; so does one product ``f g a^T``.
 
 **Products.** ``v = sum_t g_t a_t^T`` over T positions is not held. With ``A_ts = a_t . a_s`` and
 ``B_ts = g_t . g_s`` as computed,
@@ -104,13 +104,16 @@ class Contributions:
         """
         groups, places, outputs = slopes.shape[1:]
         a, g = upper_norms(positions), upper_norms(slopes)
-        reach = (a.square() + 1).sqrt() * g if bias else a * g
-        squared = total = reach.sum(2).square()
-        if places > 1:
-            squared = total.minimum(_gram(positions, slopes, a, g, bias, self.inputs))
+        sizes = a.square()
+        reach = (sizes + 1 if bias else sizes) * g.square()
+        self._floored = self._floored + sizes.sum((1, 2)) * (TINY**2 * groups * places * outputs)
+        if places == 1:  # nothing cancels, so the blur is a part of the norm, like that of a row
+            self._squared = self._squared + reach.sum((1, 2))
+            return
+        total = reach.sqrt().sum(2).square()
+        squared = total.minimum(_gram(positions, slopes, a, g, bias, self.inputs))
         self._squared = self._squared + squared.sum(1)
         self._blurred = self._blurred + total.sum(1) * (_ROOM * _product(places + 2, self.inputs)) ** 2
-        self._floored = self._floored + a.square().sum((1, 2)) * (TINY**2 * groups * places * outputs)
 
     def factors(self, clip: float, present: Tensor | None = None) -> Tensor:
         """Return a float32 factor of at most 1 for each record; zero where a bound is not a number.

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from sordino.checks import check_count, check_data, check_positive, encode_labels
 from sordino.errors import InvalidInputError
 from sordino.kernel import public_generator
+from sordino.kernel.clip_tensors import row_factors
 from sordino.nn.trainer import Trained, Trainer
 from sordino.nn.updates import HardThreshold
 
@@ -113,12 +114,11 @@ class _Neural(BaseEstimator):
 
     def _bounded(self, X: np.ndarray) -> Tensor:
         """Return the rows, scaled down to ``data_norm`` where one is given: no row looks at another."""
-        rows = np.asarray(X, dtype=np.float32)
+        rows = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32))
         if self.data_norm is None:
-            return torch.from_numpy(np.ascontiguousarray(rows))
+            return rows
         bound = check_positive("data_norm", self.data_norm, "Pass a public bound on the row norms.")
-        norms = np.linalg.norm(rows, axis=1, keepdims=True)
-        return torch.from_numpy(rows * (bound / np.maximum(norms, bound)).astype(np.float32))
+        return rows * row_factors(rows, bound)[:, None]
 
     def _outputs(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
