@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from sordino.errors import InvalidInputError, PlanError
+from sordino.nn.network import generators, restore
 from sordino.nn.solvers import TrainingState
 from sordino.runs import SavedRun
 
@@ -57,7 +58,7 @@ class Checkpoint:
             "format": FORMAT,
             "state": {"vector": state.vector, "average": state.average, **_named(state.slots)},
             "weight": state.weight,
-            "random": _generators(),
+            "random": generators(),
             "used": used,
             "run": asdict(saved),
         }
@@ -73,7 +74,7 @@ class Checkpoint:
         content = torch.load(self.path, map_location=device, weights_only=True)
         if content["format"] != FORMAT:
             raise PlanError(f"Expected a checkpoint of format {FORMAT}, got {content['format']}.")
-        _restore(content["random"])
+        restore(content["random"])
         state = content["state"]
         slots = {k.removeprefix("slot "): v for k, v in state.items() if k.startswith("slot ")}
         loaded = TrainingState(state["vector"], slots, state["average"], content["weight"])
@@ -90,15 +91,3 @@ def words(value: Any) -> str:
 
 def _named(slots: dict[str, Any]) -> dict[str, Any]:
     return {f"slot {name}": value for name, value in slots.items()}
-
-
-def _generators() -> dict[str, Any]:
-    """Return the state of torch's own generators: dropout goes on where it stopped."""
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    return {"cpu": torch.get_rng_state(), "cuda": cuda}
-
-
-def _restore(generators: dict[str, Any]) -> None:
-    torch.set_rng_state(generators["cpu"].cpu())
-    if generators["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all([state.cpu() for state in generators["cuda"]])

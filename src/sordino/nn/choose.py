@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.kernel import public_generator
 from sordino.nn.engines import Engine, GhostEngine, VmapEngine
 from sordino.nn.network import Network, quiet_dropout
 from sordino.nn.refuse import check_model
@@ -64,7 +68,7 @@ def _tried(engine: VmapEngine, x: Tensor, y: Tensor) -> VmapEngine:
 
 def made_up(network: Network, x: Tensor, y: Tensor, count: int, size: float) -> tuple[Tensor, Tensor]:
     """Return public random records of this shape and type; no two are alike."""
-    public = torch.Generator().manual_seed(_SEED + count)
+    public = public_generator(_SEED + count)
     words = min((m.num_embeddings for m in network.model.modules() if isinstance(m, nn.Embedding)), default=2)
     return (
         _drawn(x, count, size, max(2, words), public).to(network.device),
@@ -72,12 +76,12 @@ def made_up(network: Network, x: Tensor, y: Tensor, count: int, size: float) -> 
     )
 
 
-def _drawn(like: Tensor, count: int, size: float, words: int, public: torch.Generator) -> Tensor:
-    shape = (count, *like.shape[1:])
+def _drawn(like: Tensor, count: int, size: float, words: int, public: Any) -> Tensor:
+    uniform = torch.from_numpy(np.asarray(public.uniform(-1, 1, (count, *like.shape[1:]))))
     if like.is_floating_point():
-        return (size * torch.randn(shape, generator=public)).to(like.dtype)
+        return (2 * size * uniform).to(like.dtype)
     # the smallest numbers exist in any vocabulary; the first two records always differ
-    drawn = torch.randint(0, words, shape, generator=public)
+    drawn = (0.5 * (uniform + 1) * words).floor().long()
     drawn[0], drawn[1] = drawn[1].clone(), (drawn[1] + 1) % words
     return drawn.to(like.dtype)
 
@@ -85,9 +89,9 @@ def _drawn(like: Tensor, count: int, size: float, words: int, public: torch.Gene
 def _points(network: Network) -> tuple[Tensor, Tensor]:
     """Return the initial parameters and public random ones near them: zeros at the start hide much."""
     start = network.flat()
-    public = torch.Generator().manual_seed(_SEED)
-    drawn = torch.randn(start.shape, generator=public).to(start.device)
-    return start, start + drawn * (0.1 * start.square().mean().sqrt() + 0.03)
+    public = public_generator(_SEED)
+    drawn = torch.from_numpy(public.uniform(-1, 1, len(start))).to(start)
+    return start, start + drawn * (0.2 * start.square().mean().sqrt() + 0.05)
 
 
 def _compare(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> None:

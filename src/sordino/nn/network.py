@@ -111,3 +111,30 @@ class quiet_dropout:
     def __exit__(self, *exc: Any) -> None:
         for layer in self._layers:
             layer.training = True
+
+
+class same_draws:
+    """Let dropout, and all that torch draws, draw the same in every block; afterwards it goes on as before."""
+
+    def __init__(self) -> None:
+        self._first = self._outside = generators()
+
+    def __enter__(self) -> None:
+        self._outside = generators()
+        restore(self._first)
+
+    def __exit__(self, *exc: Any) -> None:
+        restore(self._outside)
+
+
+def generators() -> dict[str, Any]:
+    """Return the state of torch's own generators."""
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
+    return {"cpu": torch.get_rng_state(), "cuda": cuda}
+
+
+def restore(state: dict[str, Any]) -> None:
+    """Let torch's own generators go on where they stopped."""
+    torch.set_rng_state(state["cpu"].cpu())
+    if state["cuda"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all([one.cpu() for one in state["cuda"]])

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from sordino.errors import UnsupportedError
-from sordino.nn.network import Network
+from sordino.nn.network import Network, same_draws
 
 _PLAIN = (bool, int, float, complex, str, bytes)
 
@@ -22,15 +22,17 @@ def check_stateless(network: Network, x: Tensor, y: Tensor) -> None:
     Two tests on made-up records: no attribute of a module is another afterwards, and a record gives the
     same loss before and after others were seen.
     """
-    vector = network.flat()
+    vector, draws = network.flat(), same_draws()
     kept = vector.clone()
     modules = [("model", network.model), ("loss", network.loss)]
-    _loss(network, vector, x, y)  # what is made once, at the first call, is made of these public records
+    _loss(
+        network, draws, vector, x, y
+    )  # what is made once, at the first call, is made of these public records
     before = dict(_states(modules))
-    first = _loss(network, vector, x[:1], y[:1])
+    first = _loss(network, draws, vector, x[:1], y[:1])
     for _ in range(3):
-        _loss(network, vector, x[1:], y[1:])
-    again = _loss(network, vector, x[:1], y[:1])
+        _loss(network, draws, vector, x[1:], y[1:])
+    again = _loss(network, draws, vector, x[:1], y[:1])
     for where, seen in _states(modules):
         if where not in before or not _same(before[where], seen):
             raise UnsupportedError(_said(f"changes {where!r}"))
@@ -47,12 +49,10 @@ def _said(what: str) -> str:
     )
 
 
-def _loss(network: Network, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
+def _loss(network: Network, draws: same_draws, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Return the losses of some records, with the same random draws each time."""
-    devices = [network.device] if network.device.type == "cuda" else []
     params = network.unflatten(vector)
-    with torch.random.fork_rng(devices), torch.no_grad():
-        torch.manual_seed(0)
+    with draws, torch.no_grad():
         outputs = network.outputs(params, x)
         return torch.stack([network.loss(outputs[i : i + 1], y[i : i + 1]).sum() for i in range(len(x))])
 
