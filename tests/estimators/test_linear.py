@@ -16,8 +16,8 @@ from tests.estimators.test_sparse import NOISE_DIFFERS, NOT_PRIVATE, classes_apa
 
 from sordino import LinearRegression, LogisticRegression
 from sordino.errors import InvalidInputError, NotPrivateWarning, UnsupportedError
-from sordino.estimators.linear import DENSE_SOLVERS
 from sordino.problems.penalties import Nonconvex, Ridge
+from sordino.solvers import capabilities_of, solvers_with
 from sordino.testing import seeded_noise_not_private
 
 ESTIMATORS = [
@@ -43,7 +43,7 @@ def test_scikit_learn_checks_pass_with_real_noise_but_for_those_that_compare_two
     assert failed <= NOISE_DIFFERS.keys()
 
 
-@pytest.mark.parametrize("solver", DENSE_SOLVERS)
+@pytest.mark.parametrize("solver", ["auto", *solvers_with(dense=True, sparse=False)])
 def test_the_report_certifies_just_below_the_target(solver):
     X, y = classes_apart(n=300)
     privacy = LogisticRegression(0.7, 1e-6, solver, max_iter=6, random_state=3).fit(X, y).privacy_
@@ -64,8 +64,9 @@ def test_without_noise_the_penalised_objective_is_minimised(solver, name, penalt
     X, y = classes_apart()
     y = np.where(np.arange(600) % 5 == 0, 1 - y, y)  # a separable task has no minimiser
     value = objective(X, y, 1.4, penalty)
+    whole = {"batch_size": 600} if "batch_size" in capabilities_of(solver).reads else {}
     model = LogisticRegression(
-        INF, solver=solver, data_norm=1.4, penalty=name, alpha=penalty.alpha, max_iter=1000, batch_size=600
+        INF, solver=solver, data_norm=1.4, penalty=name, alpha=penalty.alpha, max_iter=1000, **whole
     ).fit(X, y)
     found = value(np.append(model.coef_, model.intercept_))
     best = minimize(value, np.zeros(9), tol=1e-9).fun

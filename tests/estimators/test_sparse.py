@@ -57,19 +57,24 @@ NOT_PRIVATE = {
     "one record of weight two may not",
     "check_all_zero_sample_weights_error": "an error would tell that no record has a positive weight",
 }
+ONE_STEP = {"check_class_weight_classifiers": "it sets max_iter, which this solver does not read"}
+
+
+def impossible(estimator):
+    return NOT_PRIVATE | (ONE_STEP if estimator.solver == "two-stage" else {})
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_every_scikit_learn_check_passes_when_the_noise_is_the_same(estimator):
     with seeded_noise_not_private(1, same_for_every_fit=True):
-        check_estimator(estimator, expected_failed_checks=NOT_PRIVATE)
+        check_estimator(estimator, expected_failed_checks=impossible(estimator))
 
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 def test_scikit_learn_checks_pass_with_real_noise_but_for_those_that_compare_two_fits(estimator):
-    results = check_estimator(estimator, on_fail=None, expected_failed_checks=NOT_PRIVATE)
+    results = check_estimator(estimator, on_fail=None, expected_failed_checks=impossible(estimator))
     failed = {r["check_name"] for r in results if r["status"] == "failed"}
     assert failed <= NOISE_DIFFERS.keys()
 
@@ -135,8 +140,9 @@ def test_infinite_epsilon_is_the_plain_algorithm(solver):
     # Mirrored records: the best intercept is zero, so it does not matter that only we penalise it.
     both, labels = np.vstack([rows, -rows]), np.concatenate([y, 1 - y])
     plain = LogisticRegression(C=1 / (0.01 * len(labels)), tol=1e-10, max_iter=1000).fit(both, labels)
+    batch = len(labels) if solver == "sgd-ht" else None
     model = SparseLogisticRegression(
-        epsilon=np.inf, solver=solver, ridge=0.01, max_iter=800, step_size=2.0, batch_size=len(labels)
+        epsilon=np.inf, solver=solver, ridge=0.01, max_iter=800, step_size=2.0, batch_size=batch
     ).fit(both, labels)
     np.testing.assert_allclose(model.coef_, plain.coef_, atol=1e-3)
     assert not model.privacy_.is_private

@@ -9,17 +9,14 @@ from sordino.errors import InvalidInputError
 from sordino.estimators.linear_base import LinearClassifier, LinearModel, LinearRegressor
 from sordino.problems.penalties import Nonconvex
 from sordino.problems.problem import Problem
+from sordino.solvers import solvers_with
 
-_GRADIENTS = ("auto", "gd", "sgd", "ls-sgd", "rrp-sgd", "adam", "ls-adam", "srm")
-DENSE_SOLVERS = (*_GRADIENTS, "agd")
 PENALTIES = (None, "ridge", "nonconvex")
 
 
 class _Dense(LinearModel):
     """What the dense estimators share."""
 
-    person_solvers = _GRADIENTS
-    weighted_solvers = DENSE_SOLVERS
     person_default = "gd"
 
     def _penalties(self) -> dict[str, Any]:
@@ -30,9 +27,10 @@ class _Dense(LinearModel):
         return {"ridge": alpha} if self.penalty == "ridge" else {"penalty": Nonconvex(alpha)}
 
     def _sparsity(self, problem: Problem) -> None:
-        if not isinstance(self.solver, str) or self.solver not in DENSE_SOLVERS:
+        known = ("auto", *solvers_with(dense=True, sparse=False))
+        if not isinstance(self.solver, str) or self.solver not in known:
             raise InvalidInputError(
-                f"Expected solver in {DENSE_SOLVERS}, got {self.solver!r}. The thresholding solvers belong "
+                f"Expected solver in {known}, got {self.solver!r}. The thresholding solvers belong "
                 "to SparseLogisticRegression and SparseLinearRegression."
             )
 

@@ -31,7 +31,7 @@ from sordino.papers.linear import paper_noise
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.runs import Ask, run_privately
-from sordino.solvers import Options, make_solver
+from sordino.solvers import Options, capabilities_of, make_solver, solvers_with
 from sordino.solvers.base import Estimate
 
 _SAMPLINGS = ("poisson", "fixed")
@@ -41,12 +41,9 @@ _NOISES = ("sound", "paper")
 class LinearModel(PrivateEstimator):
     """Public facts in, a paid-for model out; subclasses say what they penalise and how sparse they are.
 
-    ``person_solvers`` can protect persons with many rows, ``weighted_solvers`` know declared weights;
     ``person_default`` stands for ``"auto"`` where persons are protected.
     """
 
-    person_solvers: ClassVar[tuple[str, ...]] = ()
-    weighted_solvers: ClassVar[tuple[str, ...]] = ()
     person_default: ClassVar[str] = "ight"
 
     def __sklearn_tags__(self) -> Any:
@@ -129,10 +126,13 @@ class LinearModel(PrivateEstimator):
         return self.person_default if grouped and self.solver == "auto" else self.solver
 
     def _check_weighting(self, weighted: bool, grouped: bool) -> None:
-        allowed = self.person_solvers if grouped else self.weighted_solvers
-        if (weighted or grouped) and self.solver not in allowed:
-            what = "groups" if grouped else "weights"
-            raise InvalidInputError(f"Expected a solver in {allowed} with {what}, got {self.solver!r}.")
+        able = capabilities_of(self.solver)
+        if (grouped and not able.persons) or (weighted and not able.weights):
+            what = "persons" if grouped else "weights"
+            raise InvalidInputError(
+                f"Expected a solver in {solvers_with(**{what: True})} with "
+                f"{'groups' if grouped else 'weights'}, got {self.solver!r}."
+            )
         if grouped and self.secure_noise:
             raise UnsupportedError("secure_noise=True is not proven for groups. Set secure_noise=False.")
 

@@ -11,14 +11,9 @@ from sordino.checks import check_count, remember
 from sordino.estimators.linear_base import LinearClassifier, LinearModel, LinearRegressor
 from sordino.problems.problem import Problem
 
-_PER_PERSON = ("auto", "ight", "sgd-ht", "svrg-ht", "scsg-ht")
-
 
 class _Sparse(LinearModel):
     """What the sparse estimators share."""
-
-    person_solvers = _PER_PERSON
-    weighted_solvers = (*_PER_PERSON, "transfer", "frank-wolfe", "two-stage", "peeled", "coordinate")
 
     @property
     def support_(self) -> np.ndarray:

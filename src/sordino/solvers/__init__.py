@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from sordino.errors import InvalidInputError
 from sordino.problems.problem import Problem
 from sordino.solvers.auto import Auto
 from sordino.solvers.base import Options, Solver
+from sordino.solvers.capabilities import Capabilities, Entry, check_asked
 from sordino.solvers.dense.adam import Adam
 from sordino.solvers.dense.agd import Agd
 from sordino.solvers.dense.gd import Gd
@@ -25,34 +24,59 @@ from sordino.solvers.sparse.svrg_ht import SvrgHt
 from sordino.solvers.sparse.transfer import Transfer
 from sordino.solvers.sparse.two_stage import TwoStage
 
-SOLVERS: dict[str, Callable[[Problem, Options], Solver]] = {
-    "adam": Adam.configured,
-    "agd": Agd.configured,
-    "auto": Auto.configured,
-    "coordinate": Coordinate.configured,
-    "frank-wolfe": FrankWolfe.configured,
-    "gd": Gd.configured,
-    "heavy-tailed": HeavyTailedSparse.configured,
-    "ight": Ight.configured,
-    "ls-adam": Adam.smooth,
-    "ls-sgd": Sgd.smooth,
-    "peeled": Peeled.configured,
-    "rrp-sgd": RrpSgd.configured,
-    "scsg-ht": ScsgHt.configured,
-    "sgd": Sgd.configured,
-    "sgd-ht": SgdHt.configured,
-    "srm": Srm.configured,
-    "svrg-ht": SvrgHt.configured,
-    "transfer": Transfer.configured,
-    "two-stage": TwoStage.configured,
+SOLVERS: dict[str, Entry] = {
+    "adam": Entry.of(Adam),
+    "agd": Entry.of(Agd),
+    "auto": Entry.of(Auto),
+    "coordinate": Entry.of(Coordinate),
+    "frank-wolfe": Entry.of(FrankWolfe),
+    "gd": Entry.of(Gd),
+    "heavy-tailed": Entry.of(HeavyTailedSparse),
+    "ight": Entry.of(Ight),
+    "ls-adam": Entry.of(Adam).renamed(Adam.smooth, "DP-LSAdam"),
+    "ls-sgd": Entry.of(Sgd).renamed(Sgd.smooth, "DP-LSSGD"),
+    "peeled": Entry.of(Peeled),
+    "rrp-sgd": Entry.of(RrpSgd),
+    "scsg-ht": Entry.of(ScsgHt),
+    "sgd": Entry.of(Sgd),
+    "sgd-ht": Entry.of(SgdHt),
+    "srm": Entry.of(Srm),
+    "svrg-ht": Entry.of(SvrgHt),
+    "transfer": Entry.of(Transfer),
+    "two-stage": Entry.of(TwoStage),
 }
 
 
 def make_solver(name: str, problem: Problem, options: Options) -> Solver:
-    """Return the named solver, configured for a problem."""
+    """Return the named solver, configured for a problem; refuse options that it does not read."""
+    capabilities_of(name)
+    check_asked(name, SOLVERS, problem, options)
+    return SOLVERS[name].make(problem, options)
+
+
+def capabilities_of(name: str) -> Capabilities:
+    """Return what the named solver declares."""
     if not isinstance(name, str) or name not in SOLVERS:
         raise InvalidInputError(f"Expected solver in {sorted(SOLVERS)}, got {name!r}.")
-    return SOLVERS[name](problem, options)
+    return SOLVERS[name].capabilities
 
 
-__all__ = ["SOLVERS", "Options", "Solver", "make_solver"]
+def solvers_with(**wanted: bool) -> tuple[str, ...]:
+    """Return the names of the solvers that declare all of these, as in ``solvers_with(persons=True)``."""
+    return tuple(
+        name
+        for name, entry in SOLVERS.items()
+        if all(getattr(entry.capabilities, what) is value for what, value in wanted.items())
+    )
+
+
+__all__ = [
+    "SOLVERS",
+    "Capabilities",
+    "Entry",
+    "Options",
+    "Solver",
+    "capabilities_of",
+    "make_solver",
+    "solvers_with",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from sordino.kernel import Curator, Full, Plan, Release
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeCounts
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Estimate, Options, Solver
+from sordino.solvers.capabilities import STEPS, Capabilities
 from sordino.solvers.descent import Noise, NoisyDescent, masked, noise_limited_step
 from sordino.solvers.sparse.ight import Ight
 
@@ -61,6 +62,17 @@ class Auto:
     **Privacy.** Gaussian releases of clipped sums over all records; everything else is post-processing
     of released numbers or a function of n, d, k, epsilon and delta.
     """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="column moments, row sizes, gradients",
+        reads=("n_nonzero_coefs", *STEPS),
+        sparse=True,
+        dense=True,
+        persons=True,
+        secure_noise=True,
+        paper="the default",
+        page="auto",
+    )
 
     steps: int
     stages: dict[str, Stage]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.errors import InvalidInputError
 from sordino.kernel import Curator, FixedSize, Full, Plan, Poisson, Sampling
 from sordino.problems.problem import Problem
 
@@ -112,21 +112,3 @@ def count(name: str, value: Any, most: int | None = None) -> int:
         bound = ">= 1" if most is None else f"in [1, {most}]"
         raise InvalidInputError(f"Expected {name} to be a whole number {bound}, got {value!r}.")
     return int(value)
-
-
-def dense_only(options: Options, solver: str) -> None:
-    """Refuse a sparsity that the solver would not keep."""
-    if options.n_nonzero_coefs is not None:
-        raise UnsupportedError(
-            f"Expected n_nonzero_coefs=None, got {options.n_nonzero_coefs}: solver {solver!r} fits dense "
-            "models. Use 'auto' or one of the thresholding solvers, for example 'sgd-ht'."
-        )
-
-
-def float_only(problem: Problem, solver: str) -> None:
-    """Refuse secure noise where it is not proven."""
-    if problem.secure_noise:
-        raise UnsupportedError(
-            f"secure_noise=True is proven for sums of clipped gradients only, not for solver {solver!r}. "
-            "Set secure_noise=False, or use 'ight', 'sgd-ht', 'svrg-ht' or 'scsg-ht'."
-        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,7 +12,8 @@ from sordino.kernel import Curator, Plan, Release, Sampling
 from sordino.problems.glm import GlmGradient
 from sordino.problems.problem import Problem
 from sordino.solvers.auto import noise_std
-from sordino.solvers.base import Options, among, dense_only, positive
+from sordino.solvers.base import Options, among, positive
+from sordino.solvers.capabilities import BATCHES, Capabilities
 from sordino.solvers.dense.column_smoothing import checked_strength, smoothed
 from sordino.solvers.dense.sgd import epochs_of
 
@@ -32,6 +33,16 @@ class Adam:
     public noise level.
     """
 
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="mini-batch gradients",
+        reads=BATCHES,
+        options=("beta1", "beta2", "epochs", "smoothing", "subtract_noise"),
+        dense=True,
+        persons=True,
+        secure_noise=True,
+        paper="DP-Adam",
+    )
+
     steps: int
     step: float
     clip: float
@@ -44,7 +55,6 @@ class Adam:
     @classmethod
     def configured(cls, problem: Problem, options: Options, smoothing: float = 0.0) -> Adam:
         """Fill what the user left open from public facts."""
-        dense_only(options, "adam")
         extra = options.chosen(
             epochs=EPOCHS, smoothing=smoothing, beta1=0.9, beta2=0.999, subtract_noise=False
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,8 @@ from sordino.kernel import Curator, Full, GumbelTopK, Plan, Release
 from sordino.problems.glm import GlmGradient
 from sordino.problems.line_search import StepScores
 from sordino.problems.problem import Problem
-from sordino.solvers.base import Options, count, dense_only, float_only, positive
+from sordino.solvers.base import Options, count, positive
+from sordino.solvers.capabilities import STEPS, Capabilities
 from sordino.solvers.dense.column_smoothing import checked_strength, smoothed
 
 Floats = NDArray[np.float64]
@@ -39,6 +40,14 @@ class Agd:
     add-remove, its monotone price for the search.
     """
 
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="gradients in portions, and private line searches",
+        reads=STEPS,
+        options=("growth", "objective_clip", "search_share", "searches", "smoothing", "step_count"),
+        dense=True,
+        paper="DP-AGD",
+    )
+
     portions: int
     searches: int
     steps: tuple[float, ...]
@@ -51,8 +60,6 @@ class Agd:
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Agd:
         """Fill what the user left open from public facts."""
-        dense_only(options, "agd")
-        float_only(problem, "agd")
         extra = options.chosen(
             searches=None, step_count=14, objective_clip=None, growth=0.5, search_share=0.1, smoothing=0.0
         )

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from sordino.kernel import Full
 from sordino.problems.problem import Problem
-from sordino.solvers.base import Options, dense_only
+from sordino.solvers.base import Options
+from sordino.solvers.capabilities import STEPS as STEP_OPTIONS
+from sordino.solvers.capabilities import Capabilities
 from sordino.solvers.dense.sgd import Sgd, update_of
 from sordino.solvers.momentum import chosen_momentum
 
@@ -18,10 +22,19 @@ class Gd(Sgd):
     with ``sqrt(steps)`` less noise.
     """
 
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="the gradient on all records",
+        reads=STEP_OPTIONS,
+        options=("momentum", "momentum_weight", "output", "schedule", "smoothing"),
+        dense=True,
+        persons=True,
+        secure_noise=True,
+        paper="DP-GD",
+    )
+
     @classmethod
     def configured(cls, problem: Problem, options: Options, smoothing: float = 0.0) -> Gd:
         """Fill what the user left open from public facts."""
-        dense_only(options, "gd")
         momentum, extra = chosen_momentum(options, smoothing=smoothing, schedule="constant", output="last")
         steps = STEPS if options.max_iter is None else options.max_iter
         update = {**update_of(problem, options, extra), "sampling": Full()}

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import ClassVar
+
 from sordino.kernel import public_generator
 from sordino.problems.problem import Problem
-from sordino.solvers.base import Options, dense_only
+from sordino.solvers.base import Options
+from sordino.solvers.capabilities import Capabilities
 from sordino.solvers.dense.sgd import Sgd, epochs_of, update_of
 from sordino.solvers.momentum import chosen_momentum
 
@@ -21,10 +25,11 @@ class RrpSgd(Sgd):
     the drawn R and not on T.
     """
 
+    capabilities: ClassVar[Capabilities] = replace(Sgd.capabilities, paper="RRPSGD, stopped at a random step")
+
     @classmethod
     def configured(cls, problem: Problem, options: Options, smoothing: float = 0.0) -> RrpSgd:
         """Fill what the user left open from public facts, and draw R."""
-        dense_only(options, "rrp-sgd")
         momentum, extra = chosen_momentum(
             options, epochs=EPOCHS, smoothing=smoothing, schedule="constant", output="last"
         )

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from sordino.kernel import Curator, Plan, Release, Sampling
 from sordino.problems.glm import GlmGradient
 from sordino.problems.problem import Problem
-from sordino.solvers.base import Options, among, count, dense_only
+from sordino.solvers.base import Options, among, count
+from sordino.solvers.capabilities import BATCHES, Capabilities
 from sordino.solvers.dense.column_smoothing import checked_strength, smoothed
 from sordino.solvers.momentum import Momentum, chosen_momentum
 
@@ -34,6 +35,16 @@ class Sgd:
     expected size; the penalty is outside the clip; each output is smoothed apart, without its intercept.
     """
 
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="mini-batch gradients",
+        reads=BATCHES,
+        options=("epochs", "momentum", "momentum_weight", "output", "schedule", "smoothing"),
+        dense=True,
+        persons=True,
+        secure_noise=True,
+        paper="DP-SGD",
+    )
+
     steps: int
     step: float
     clip: float
@@ -46,7 +57,6 @@ class Sgd:
     @classmethod
     def configured(cls, problem: Problem, options: Options, smoothing: float = 0.0) -> Sgd:
         """Fill what the user left open from public facts."""
-        dense_only(options, "sgd")
         momentum, extra = chosen_momentum(
             options, epochs=EPOCHS, smoothing=smoothing, schedule="constant", output="last"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,8 @@ from sordino.kernel.sampling import FixedSize
 from sordino.problems.glm import GlmGradient
 from sordino.problems.problem import Problem
 from sordino.problems.recursive import RecursiveGradient
-from sordino.solvers.base import Options, among, count, dense_only, positive
+from sordino.solvers.base import Options, among, count, positive
+from sordino.solvers.capabilities import BATCHES, Capabilities
 from sordino.solvers.dense.column_smoothing import checked_strength, smoothed
 from sordino.solvers.dense.sgd import epochs_of
 
@@ -49,6 +50,26 @@ class Srm:
     the clips); Poisson batches divided by expected sizes; the penalty is outside v and the clips.
     """
 
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="a first gradient, then recursive corrections",
+        reads=BATCHES,
+        options=(
+            "difference_clip",
+            "epochs",
+            "first_batch",
+            "first_noise",
+            "gamma",
+            "output",
+            "shrinking_bound",
+            "smoothing",
+            "step_rule",
+        ),
+        dense=True,
+        persons=True,
+        secure_noise=True,
+        paper="DP-SRM",
+    )
+
     steps: int
     step: float | None
     gradient_clip: float
@@ -65,7 +86,6 @@ class Srm:
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Srm:
         """Fill what the user left open from public facts."""
-        dense_only(options, "srm")
         extra = options.chosen(
             epochs=EPOCHS,
             gamma=GAMMA,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ from sordino.problems.losses import Loss
 from sordino.problems.problem import Problem
 from sordino.problems.robust import Point, RobustGradient, Truncation
 from sordino.solvers.base import Options
+from sordino.solvers.capabilities import STEPS, Capabilities
 from sordino.solvers.heavy.scaling import Scaling
 from sordino.solvers.heavy.shares import share_relative
 
@@ -94,6 +95,15 @@ class HeavyTailedSparse:
     **Privacy.** Per step one selection (``s lam^2 / (2 beta^2)`` zCDP) and one Gaussian release of the s
     values, with equal shares; or one peeling. The intercept gets a Gaussian release and is never selected.
     """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="truncated gradients, then support and values",
+        reads=("n_nonzero_coefs", *STEPS),
+        sparse=True,
+        weights=False,
+        paper="heavy-tailed sparse optimisation",
+        page="../heavy-tails",
+    )
 
     sparsity: int | None
     steps: int

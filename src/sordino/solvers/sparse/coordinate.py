@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,7 +18,9 @@ from sordino.problems.scores import (
     intercept_coordinates,
     pick,
 )
-from sordino.solvers.base import Options, count, float_only
+from sordino.solvers.base import Options, count
+from sordino.solvers.capabilities import STEPS as STEP_OPTIONS
+from sordino.solvers.capabilities import Capabilities
 from sordino.solvers.vectors import added_at, starting_point
 
 STEPS = 50
@@ -36,6 +38,17 @@ class Coordinate:
     Beyond the papers: the Gaussian noise is on a few entries instead of all d, which pays when the largest
     entry of a record's gradient is far below its norm (dense rows), and hardly on short text rows.
     """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="the steepest coordinate, then its slope",
+        reads=("n_nonzero_coefs", *STEP_OPTIONS),
+        options=("block",),
+        sparse=True,
+        dense=True,
+        lazy=True,
+        paper="greedy coordinate descent",
+        page="coordinate",
+    )
 
     sparsity: int | None
     steps: int
@@ -60,7 +73,6 @@ class Coordinate:
 
     def plan(self, problem: Problem) -> Plan:
         """Declare the selections and the derivatives."""
-        float_only(problem, "coordinate")
         ridge = problem.ridge * problem.population
         scores = CoordinateScores(problem.loss, self.clip, ridge, problem.features)
         values = RestrictedGradient(problem.loss, self.clip, self.norm_clip)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from sordino.kernel import Curator, Full, GumbelTopK, LaplaceMax, Plan, Release, SparseVector
 from sordino.problems.problem import Problem
 from sordino.problems.scores import VertexScores
-from sordino.solvers.base import Options, among, count, float_only, positive
+from sordino.solvers.base import Options, among, count, positive
+from sordino.solvers.capabilities import Capabilities
 from sordino.solvers.vectors import added, hard_threshold, starting_point
 
 STEPS = 50
@@ -33,6 +34,17 @@ class FrankWolfe:
     References: Talwar, Thakurta, Zhang 2015. Departure: gradients are clipped entry-wise by one factor per
     record, so the bound holds for every data set; the ridge term is added outside the clip.
     """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="the best vertex of an L1 ball",
+        reads=("n_nonzero_coefs", "max_iter", "clip_norm"),
+        options=("radius", "selection"),
+        sparse=True,
+        dense=True,
+        lazy=True,
+        paper="private Frank-Wolfe",
+        page="frank-wolfe",
+    )
 
     sparsity: int | None
     steps: int
@@ -56,7 +68,6 @@ class FrankWolfe:
 
     def plan(self, problem: Problem) -> Plan:
         """Declare the selections."""
-        float_only(problem, "frank-wolfe")
         query = VertexScores(problem.loss, self.clip, problem.ridge * problem.population)
         mechanism = GumbelTopK() if self.selection == "gumbel" else LaplaceMax()
         lazy = problem.outputs == 1 and self.selection == "gumbel"

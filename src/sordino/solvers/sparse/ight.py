@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from sordino.kernel import Curator, Full, Plan, Release
 from sordino.problems.glm import GlmGradient
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options
+from sordino.solvers.capabilities import STEPS, Capabilities
 from sordino.solvers.momentum import Momentum, chosen_momentum
 from sordino.solvers.vectors import hard_threshold, starting_point
 
@@ -24,6 +25,18 @@ class Ight:
     References: Wang and Gu 2019 (DP-IGHT). Departures: the gradient is clipped, so the bound holds for
     every data set and not only with high probability; momentum on released iterates.
     """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="the gradient on all records",
+        reads=("n_nonzero_coefs", *STEPS),
+        options=("momentum", "momentum_weight"),
+        sparse=True,
+        dense=True,
+        persons=True,
+        secure_noise=True,
+        paper="DP-IGHT = DP-GD-HT",
+        page="ight",
+    )
 
     sparsity: int | None
     steps: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -29,7 +29,9 @@ from sordino.problems.scores import (
     intercept_coordinates,
     pick,
 )
-from sordino.solvers.base import Options, among, float_only
+from sordino.solvers.base import Options, among
+from sordino.solvers.capabilities import STEPS as STEP_OPTIONS
+from sordino.solvers.capabilities import Capabilities
 from sordino.solvers.vectors import starting_point
 
 STEPS = 20
@@ -48,6 +50,16 @@ class Peeled:
     factor per record instead of truncated entry by entry; all records in each step by default, which
     under zCDP needs noise in proportion to sqrt(T) / n instead of T / n.
     """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="the next support, then its values",
+        reads=("n_nonzero_coefs", *STEP_OPTIONS),
+        options=("selection", "split"),
+        sparse=True,
+        lazy=True,
+        paper="Peeling",
+        page="peeled",
+    )
 
     sparsity: int
     steps: int
@@ -79,7 +91,6 @@ class Peeled:
 
     def plan(self, problem: Problem) -> Plan:
         """Declare the selections and the values."""
-        float_only(problem, "peeled")
         n = self._sampling.expected(problem.population)
         scores = StepScores(
             problem.loss, self.clip, problem.ridge * n, problem.features, weight=n / self.step

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from sordino.kernel import Curator, FixedSize, Full, Plan, Poisson, Release, Sampling, public_generator
 from sordino.problems.glm import GlmDifference, GlmGradient
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, among, count, positive
+from sordino.solvers.capabilities import BATCHES, Capabilities
 from sordino.solvers.vectors import added, as_sparse, hard_threshold, starting_point
 
 EPOCHS = 10
@@ -35,6 +36,27 @@ class ScsgHt:
     calibrated for the drawn ones, so that no delta is lost on them; an epoch of length zero releases no
     snapshot; the first correction of an epoch is zero by definition (w = a), so it is not released at all.
     """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="batch snapshots, mini-batch corrections",
+        reads=("n_nonzero_coefs", *BATCHES),
+        options=(
+            "difference_clip",
+            "epochs",
+            "option",
+            "shrinking_bound",
+            "snapshot_batch",
+            "snapshot_keep",
+            "snapshot_noise",
+        ),
+        sparse=True,
+        dense=True,
+        persons=True,
+        secure_noise=True,
+        lazy=True,
+        paper="DP-SCSG-HT",
+        page="scsg-ht",
+    )
 
     sparsity: int | None
     step: float

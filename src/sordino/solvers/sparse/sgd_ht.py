@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from sordino.kernel import Curator, Plan, Release, Sampling
 from sordino.problems.glm import GlmGradient
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, count
+from sordino.solvers.capabilities import BATCHES, Capabilities
 from sordino.solvers.momentum import Momentum, chosen_momentum
 from sordino.solvers.vectors import added, hard_threshold, starting_point
 
@@ -28,6 +29,19 @@ class SgdHt:
     References: Liang et al. (DP-SGD-HT). Departures: Poisson batches divided by the expected size
     (the realised size is private); the ridge term is outside the clip; momentum on released iterates.
     """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="mini-batch gradients",
+        reads=("n_nonzero_coefs", *BATCHES),
+        options=("epochs", "momentum", "momentum_weight"),
+        sparse=True,
+        dense=True,
+        persons=True,
+        secure_noise=True,
+        lazy=True,
+        paper="DP-SGD-HT",
+        page="sgd-ht",
+    )
 
     sparsity: int | None
     steps: int

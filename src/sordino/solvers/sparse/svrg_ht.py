@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from sordino.kernel import Full
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, among
+from sordino.solvers.capabilities import BATCHES, Capabilities
 from sordino.solvers.sparse.scsg_ht import ScsgHt, _assembled, _extra, _lengths
 
 SHARE = 10
@@ -22,6 +24,19 @@ class SvrgHt(ScsgHt):
     References: Liang et al. (DP-SVRG-HT). Departure: their subsampling lemma needs a rate below .147 and
     does not apply to full snapshots; we account for them as they are.
     """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="full snapshots, mini-batch corrections",
+        reads=("n_nonzero_coefs", *BATCHES),
+        options=("difference_clip", "epochs", "option", "shrinking_bound", "snapshot_keep", "snapshot_noise"),
+        sparse=True,
+        dense=True,
+        persons=True,
+        secure_noise=True,
+        lazy=True,
+        paper="DP-SVRG-HT",
+        page="svrg-ht",
+    )
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> SvrgHt:

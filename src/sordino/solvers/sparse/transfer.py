@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,8 @@ from sordino.errors import InvalidInputError
 from sordino.kernel import Curator, Full, Plan, Release, public_generator
 from sordino.problems.minimiser import CertifiedMinimiser, MinimiserResponses, convex_clip
 from sordino.problems.problem import Problem
-from sordino.solvers.base import Options, among, count, float_only, positive
+from sordino.solvers.base import Options, among, count, positive
+from sordino.solvers.capabilities import Capabilities
 from sordino.solvers.vectors import hard_threshold
 
 Floats = NDArray[np.float64]
@@ -40,6 +41,16 @@ class Transfer:
     minimiser, whose sensitivity does not fall with n at all (see the documentation for a counterexample);
     ours has no sparsity constraint. The student's sparsity is post-processing.
     """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="one regularised minimiser",
+        reads=("n_nonzero_coefs", "max_iter", "clip_norm"),
+        options=("mode", "public_features", "public_rows", "strength", "student_steps"),
+        sparse=True,
+        dense=True,
+        paper="DPSL-KT, with a sound teacher",
+        page="transfer",
+    )
 
     sparsity: int | None
     clip: float
@@ -69,7 +80,6 @@ class Transfer:
 
     def plan(self, problem: Problem) -> Plan:
         """Declare the teacher."""
-        float_only(problem, "transfer")
         query: Any = CertifiedMinimiser.of(problem, self.clip, self.strength)
         if self.mode == "R":
             bound = operator_bound(with_intercept(self.features, problem.intercept))

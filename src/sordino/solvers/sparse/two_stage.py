@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,7 +24,8 @@ from sordino.problems.glm import GlmGradient
 from sordino.problems.minimiser import CertifiedMinimiser, TiltedMinimiser, convex_clip
 from sordino.problems.problem import Problem
 from sordino.problems.scores import flat_coordinates, intercept_coordinates, without_intercept
-from sordino.solvers.base import Options, among, count, float_only, positive
+from sordino.solvers.base import Options, among, count, positive
+from sordino.solvers.capabilities import Capabilities
 from sordino.solvers.vectors import hard_threshold
 
 STRENGTH = 0.01
@@ -86,6 +87,15 @@ class TwoStage:
     exact.
     """
 
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="a support by votes, then a fit on it",
+        reads=("n_nonzero_coefs", "step_size", "clip_norm"),
+        options=("blocks", "stage2", "strength"),
+        sparse=True,
+        paper="Kifer, Smith, Thakurta",
+        page="two-stage",
+    )
+
     sparsity: int
     clip: float
     strength: float
@@ -112,7 +122,6 @@ class TwoStage:
 
     def plan(self, problem: Problem) -> Plan:
         """Declare the votes and the restricted fit."""
-        float_only(problem, "two-stage")
         gradient = GlmGradient(problem.loss, self.clip)
         votes = BlockVotes(gradient, problem, self.blocks, self.sparsity, self.step)
         # sqrt(k) makes the selection cost as much zCDP as the fit.
