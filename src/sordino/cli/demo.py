@@ -90,7 +90,7 @@ def _digits() -> Task:
     plain = LogisticRegression().fit(X, y).score(Xt, yt)
 
     def private(epsilon: float) -> tuple[float, Any]:
-        model = SparseLogisticRegression(epsilon=epsilon, delta=1e-5, classes=[0, 1]).fit(X, y)
+        model = SparseLogisticRegression(epsilon, 1e-5, classes=[0, 1], data_norm=1.0).fit(X, y)
         return float(model.score(Xt, yt)), model.privacy_
 
     return Task("digits 0-4 or 5-9", "test accuracy", float(plain), private)
@@ -107,7 +107,7 @@ def _digits_pca() -> Task:
     plain = captured(np.linalg.svd(X, full_matrices=False)[2][:10])
 
     def private(epsilon: float) -> tuple[float, Any]:
-        model = PCA(n_components=10, epsilon=epsilon, delta=1e-5, center=False).fit(X)
+        model = PCA(10, epsilon=epsilon, delta=1e-5, center=False, data_norm=1.0).fit(X)
         return captured(model.components_), model.privacy_
 
     return Task("digits PCA, k = 10", "captured variance", plain, private)
