@@ -160,8 +160,8 @@ class AffineGradient(ClippedSum):
     def reach(self, params: Any) -> float:
         r"""Return how large the terms are that are added up for a record: rows and shift apart.
 
-        ``c ||scale x|| + c ||scale shift|| <= c (||z|| + 2 ||scale shift||)`` for a mapped row z, and ``c ||z||``,
-        ``c intercept`` and ``c floor`` are at most the clip.
+        ``c ||scale x|| + c ||scale shift|| <= c (||z|| + 2 ||scale shift||)`` for a mapped row z, and
+        ``c ||z||``, ``c intercept`` and ``c floor`` are at most the clip.
         """
         _, affine, _, _ = params
         if affine.offset == 0.0:
