@@ -101,6 +101,26 @@ def test_centred_norms_are_tight_where_nothing_cancels(kind):
     np.testing.assert_allclose(found, np.linalg.norm(weights * (rows - shift), axis=1), rtol=1e-11)
 
 
+@pytest.mark.parametrize("spread", [1.0, 3.0])
+def test_a_row_at_its_centre_is_as_long_as_the_rounding_of_its_terms(spread):
+    row, one = np.array([[2.0, 3.0, 6.0]]), np.ones(1)  # the squared norms X and M are 49
+    dense, csr = (
+        clip.centred_norms(kind(row), one, row[0], np.ones(3), spread=spread)[0]
+        for kind in (np.asarray, sparse.csr_matrix)
+    )
+    assert dense == pytest.approx(8 * 2.0**-53 * spread * 14)
+    assert csr == pytest.approx(math.sqrt(6 * 7 * 2.0**-53 * spread * 98))
+    tiny = clip.centred_norms(np.full((1, 4), 1e-200), one, np.zeros(4), np.ones(4))[0]
+    assert tiny == pytest.approx(2.0**-499)
+
+
+def test_weights_count_by_their_magnitude():
+    rows = np.array([[3.0, 4.0], [0.0, 1.0]])
+    np.testing.assert_allclose(clip.weighted_norms(rows, np.array([-1e300, 1e-3]))[0], 3e300)
+    np.testing.assert_allclose(clip.weighted_norms(rows, np.array([-2.0, -2.0])), [10.0, 2.0])
+    assert np.isnan(clip.weighted_norms(rows, np.array([math.inf, 1.0]))).all()
+
+
 @given(st.lists(rows_of_3, min_size=1, max_size=4), st.sampled_from([0.7, 1e-30]), st.booleans())
 def test_a_clipped_matrix_has_rows_within_the_bound_in_single_precision_too(rows, bound, single):
     with np.errstate(over="ignore", under="ignore"):
