@@ -79,9 +79,12 @@ def _read(path: Path) -> dict:
 
 
 def _modules(root: Path) -> list[str]:
+    """Return the modules of the rooms and those that the configuration names, each once."""
+    more = _read(root / "tools/mutation_tests.toml").get("also", {})
     rooms = [root / room for room in ROOMS]
     files = [path for room in rooms for path in ([room] if room.is_file() else sorted(room.rglob("*.py")))]
-    return [path.relative_to(root).as_posix() for path in files]
+    files += [path for pattern in more for path in sorted(root.glob(pattern))]
+    return list(dict.fromkeys(path.relative_to(root).as_posix() for path in files))
 
 
 def _choose(everything: list[Mutant], options: argparse.Namespace) -> list[Mutant]:
@@ -120,8 +123,12 @@ def _tests(root: Path, file: str) -> list[str]:
     room, name = Path(file).parent.relative_to("src/sordino"), Path(file).stem
     folder = root / "tests" / room
     found = [*folder.glob(f"test_{name}.py"), *sorted(folder.glob(f"test_{name}_*.py"))]
-    extra = _read(root / "tools/mutation_tests.toml").get("tests", {}).get(file, [])
-    return [*(path.relative_to(root).as_posix() for path in found), *extra]
+    own = [path.relative_to(root).as_posix() for path in found]
+    settings = _read(root / "tools/mutation_tests.toml")
+    extra = list(settings.get("tests", {}).get(file, []))
+    for pattern, tests in settings.get("also", {}).items():
+        extra += tests if Path(file).match(pattern) else []
+    return list(dict.fromkeys(test for test in (*own, *extra) if (root / test).exists()))
 
 
 def _unmapped(root: Path, chosen: list[Mutant]) -> list[str]:
