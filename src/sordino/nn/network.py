@@ -114,7 +114,7 @@ class quiet_dropout:
 
 
 class same_draws:
-    """Let dropout, and all that torch draws, draw the same in every block; afterwards it goes on as before."""
+    """Let dropout, and all that torch draws, draw the same in every block; then it goes on as before."""
 
     def __init__(self) -> None:
         self._first = self._outside = generators()

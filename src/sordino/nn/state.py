@@ -25,9 +25,7 @@ def check_stateless(network: Network, x: Tensor, y: Tensor) -> None:
     vector, draws = network.flat(), same_draws()
     kept = vector.clone()
     modules = [("model", network.model), ("loss", network.loss)]
-    _loss(
-        network, draws, vector, x, y
-    )  # what is made once, at the first call, is made of these public records
+    _loss(network, draws, vector, x, y)  # what a model makes once, it makes of these public records
     before = dict(_states(modules))
     first = _loss(network, draws, vector, x[:1], y[:1])
     for _ in range(3):

@@ -1,0 +1,150 @@
+"""The bounds of the tensor clip hold against float64, for float32 products and for coarser ones."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sordino.kernel import clip_tensors
+from sordino.kernel.clip_tensors import Contributions, clipped_rows, row_factors, upper_norms, weighted_rows
+from sordino.nn.precision import product_inputs, without_autocast
+
+torch.set_num_threads(1)
+CPU = torch.device("cpu")
+
+
+@settings(max_examples=80)
+@given(st.integers(1, 700), st.floats(-45, 18), st.floats(0, 30), st.integers(0, 10**6))
+def test_norms_are_bounds_from_above_and_close(length, exponent, spread, seed):
+    generator = torch.Generator().manual_seed(seed)
+    powers = 10.0 ** (exponent - spread * torch.rand(2, length, generator=generator))
+    values = (torch.randn(2, length, generator=generator) * powers).float()
+    exact, bounds = values.double().norm(dim=1), upper_norms(values)
+    assert bool((bounds >= exact).all())
+    assert bool((bounds <= exact * (1 + 3e-6) + math.sqrt(length) * 2.0**-62).all())
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf"), 3e38])
+def test_a_row_without_a_norm_counts_zero(bad):
+    rows = torch.tensor([[3.0, 4.0], [bad, bad]])
+    assert row_factors(rows, 1.0).tolist() == pytest.approx([0.2, 0.0], rel=1e-5)
+    assert clipped_rows(rows, 1.0).tolist() == pytest.approx([0.6, 0.8], rel=1e-5)
+
+
+def test_a_small_row_is_kept_as_it_is():
+    assert row_factors(torch.tensor([[0.3, 0.4], [0.0, 0.0]]), 1.0).tolist() == [1.0, 1.0]
+
+
+def test_filled_rows_and_rows_of_factor_zero_are_not_read():
+    rows = torch.tensor([[3.0, 4.0], [float("inf"), 1.0]])
+    assert row_factors(rows[:1], 1.0, present=torch.zeros(1)).tolist() == [0.0]
+    assert weighted_rows(rows, torch.tensor([1.0, 0.0])).tolist() == [3.0, 4.0]
+
+
+def test_a_factor_below_the_normal_numbers_becomes_zero():
+    rows = torch.full((1, 4), 5e18)
+    assert float(row_factors(rows, 1e-18)) > 0
+    contributions = Contributions(rows)
+    contributions._squared = torch.full((1,), 1e80, dtype=torch.float64)
+    assert float(contributions.factors(1.0)) == 0.0
+
+
+# --------------------------------------------------------------------------- products of positions
+
+
+def rounded(values, bits):
+    """The value with this many bits after the first: what a coarse matrix product reads."""
+    scale = 2.0 ** (torch.frexp(values).exponent - 1).double()
+    return (torch.round(values.double() / scale * 2.0**bits) / 2.0**bits * scale).float()
+
+
+def records(places, inputs, outputs, seed, cancelling):
+    generator = torch.Generator().manual_seed(seed)
+    a = torch.randn(3, 2, places, inputs, generator=generator)
+    g = torch.randn(3, 2, places, outputs, generator=generator)
+    if cancelling:  # the places of each pair undo each other, up to a small rest
+        a[:, :, 1::2] = -a[:, :, : places - places % 2 : 2] * (1 + cancelling)
+        g[:, :, 1::2] = g[:, :, : places - places % 2 : 2]
+    return a, g
+
+
+CASES = given(
+    st.integers(1, 7),
+    st.integers(1, 300),
+    st.integers(1, 60),
+    st.integers(0, 10**6),
+    st.sampled_from([0.0, 1e-2, 1e-4, 1e-6]),
+    st.booleans(),
+)
+
+
+def exact(a, g, bias):
+    gradient = torch.einsum("bgto,bgti->bgoi", g.double(), a.double()).flatten(1)
+    return torch.cat([gradient, g.double().sum(dim=2).flatten(1)], dim=1) if bias else gradient
+
+
+@settings(max_examples=60)
+@CASES
+def test_gram_norms_are_bounds_from_above(places, inputs, outputs, seed, cancelling, bias):
+    a, g = records(places, inputs, outputs, seed, cancelling)
+    found = Contributions(a)
+    found.add_products(a, g, bias)
+    norms = exact(a, g, bias).norm(dim=1)
+    assert bool((found._squared.sqrt() >= norms).all())
+    if not cancelling:
+        assert bool(((found._squared.sqrt() + found._blurred.sqrt()) <= norms * (1 + 1e-3)).all())
+
+
+@settings(max_examples=60)
+@CASES
+@pytest.mark.parametrize(("bits", "p"), [(10, 2.0**-11), (7, 2.0**-8)])
+def test_coarse_products_stay_below_the_clip(bits, p, places, inputs, outputs, seed, cancelling, bias):
+    """TF32 keeps 10 bits, bfloat16 keeps 7: both in the Gram matrices and in the sum."""
+    a, g = records(places, inputs, outputs, seed, cancelling)
+    a = 1e4 * a
+    real = clip_tensors._products
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clip_tensors, "_products", lambda v, s, i: real(rounded(v, bits), s, i))
+        found = Contributions(a, p)
+        found.add_products(a, g, bias)
+    factors = found.factors(0.3)[:, None, None, None]
+    summed = exact(rounded(a, bits), rounded(factors * g, bits), bias)
+    assert float(summed.norm(dim=1).max()) <= 0.3
+
+
+@pytest.mark.parametrize(("p", "holds"), [(0.0, False), (2.0**-8, True)])
+def test_a_coarse_product_is_bounded_only_if_the_clip_knows_of_it(p, holds):
+    """The twin is told that products are float32: 1.0038 and -1.0138 are rounded apart."""
+    a = 1e4 * torch.tensor([1.0038, -1.0138])[None, None, :, None].expand(1, 1, 2, 200)
+    g = torch.ones(1, 1, 2, 40)
+    found = Contributions(a, p)
+    found.add_products(a, g, False)
+    summed = exact(rounded(a / 1e4, 7), rounded(found.factors(0.3) * g, 7), False) * 1e4
+    assert (float(summed.norm()) <= 0.3) is holds
+
+
+# ------------------------------------------------------------------------------ what is in force
+
+
+@pytest.mark.parametrize(("setting", "inputs"), [("highest", 0.0), ("high", 2.0**-11), ("medium", 2.0**-8)])
+def test_the_precision_in_force_is_read_when_it_is_used(setting, inputs):
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision(setting)
+        assert product_inputs(CPU) == inputs
+        assert product_inputs(torch.device("cuda")) >= inputs
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def test_a_switch_of_the_library_behind_torch_is_read(monkeypatch):
+    monkeypatch.setenv("ONEDNN_DEFAULT_FPMATH_MODE", "BF16")
+    assert product_inputs(CPU) == 2.0**-8
+
+
+def test_a_callers_autocast_does_not_reach_the_sum():
+    rows = torch.full((1, 3), 1.0 + 2.0**-12)
+    with torch.autocast("cpu", dtype=torch.bfloat16), without_autocast(CPU):
+        assert (rows @ rows.T).dtype == torch.float32
