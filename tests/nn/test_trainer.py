@@ -211,6 +211,12 @@ def test_a_model_that_cannot_be_differentiated_fails_before_anything_is_spent(sp
     assert spy == []
 
 
+def test_a_device_without_float64_is_refused(monkeypatch):
+    monkeypatch.setattr(Network, "device", torch.device("mps"))
+    with pytest.raises(UnsupportedError, match="'cpu' or 'cuda'"):
+        make_engine(Network(perceptron(), LOSS), *blobs(5))
+
+
 def test_dropout_is_trained_with():
     model = nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 3))
     network = Network(model, LOSS)
@@ -326,3 +332,36 @@ def test_a_traced_step_gives_the_same_sum():
             want = engine.clipped_sum(network.flat(), x[:count], y[:count], 0.3)
             got = traced.clipped_sum(network.flat(), x[:count], y[:count], 0.3)
             assert torch.allclose(got, want, atol=1e-6)
+
+
+def test_a_traced_step_is_traced_again_for_coarser_products():
+    from sordino.nn.compiled import CompiledEngine
+
+    x, y = blobs(4)
+    network = Network(perceptron(), LOSS)
+    engine = CompiledEngine(make_engine(network, x, y), 4, backend="eager")
+    before = torch.get_float32_matmul_precision()
+    fine = engine.clipped_sum(network.flat(), x[:1], y[:1], 1e-3)
+    try:
+        torch.set_float32_matmul_precision("medium")
+        coarse = engine.clipped_sum(network.flat(), x[:1], y[:1], 1e-3)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    assert float(coarse.norm()) < 0.995 * float(fine.norm())
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_loop_cannot_release_what_its_parent_paid_for():
+    import os
+
+    loop = iter(make_private(perceptron(), LOSS, blobs(), epsilon=3.0, steps=3, batch_size=30))
+    next(loop)
+    child = os.fork()
+    if child == 0:
+        try:
+            next(loop)
+        except PlanSpentError:
+            os._exit(7)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert list(loop) == [1, 2]

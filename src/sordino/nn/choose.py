@@ -29,6 +29,10 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto") ->
     """
     if method not in METHODS:
         raise InvalidInputError(f"Expected method in {METHODS}, got {method!r}.")
+    if network.device.type == "mps":
+        raise UnsupportedError(
+            "Norms of gradients are bounded in float64, which the device 'mps' lacks. Use 'cpu' or 'cuda'."
+        )
     check_model(network.model)
     check_stateless(network, *made_up(network, x, y, 4, 1.0))
     if method != "vmap":

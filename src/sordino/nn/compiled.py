@@ -11,6 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from sordino.nn.engines import Engine
 from sordino.nn.network import Network
+from sordino.nn.precision import product_inputs, without_autocast
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,10 +50,12 @@ class CompiledEngine:
         if present is None:
             present = (torch.arange(self.chunk, device=x.device) < count).float()
         x, y = _filled(x, self.chunk), _filled(y, self.chunk)
-        key = (clip, x.shape, x.dtype, y.shape)
-        if key not in self._graphs:
-            self._graphs[key] = self._traced(vector, x, y, clip, present)
-        total = self._graphs[key](vector, x, y, present)
+        # the clip in a graph is that for the precision of products when it was traced
+        key = (clip, x.shape, x.dtype, y.shape, y.dtype, product_inputs(x.device))
+        with without_autocast(x.device):
+            if key not in self._graphs:
+                self._graphs[key] = self._traced(vector, x, y, clip, present)
+            total = self._graphs[key](vector, x, y, present)
         return total.clone() if self.mode else total  # a CUDA graph overwrites its output next time
 
     def _traced(self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor) -> Any:
