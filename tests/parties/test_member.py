@@ -1,0 +1,141 @@
+"""A member by itself: what it refuses before it touches anything, what it approves, what it keeps."""
+
+import copy
+import os
+import stat
+
+import pytest
+from click.testing import CliRunner
+from tests.parties.helpers import NAMES, Consortium, write_credentials
+from tests.parties.test_partners import _plan
+
+from sordino.cli import main
+from sordino.errors import InvalidInputError, SordinoError
+from sordino.parties import mpc_plan, mpc_tasks
+from sordino.parties.approval import Approvals, in_words
+from sordino.parties.mpc_plan import JointPlan
+from sordino.parties.party import PartyRun
+from sordino.parties.party_config import PartyConfig
+from sordino.parties.policy import PlanRefusedError
+
+
+def _take_part(three, i, path, approve):
+    config = PartyConfig.load(three.folder / NAMES[i] / "party.toml")
+    plan = JointPlan.load(path)
+    if approve:
+        Approvals(config.state).add(plan)
+    return PartyRun(config, plan, lambda _: None).run()
+
+
+def test_settings_without_a_list_of_members_are_refused(tmp_path):
+    three = Consortium(tmp_path)
+    path = tmp_path / "north" / "party.toml"
+    before = path.read_text()
+    for cut in ("[members]", "trusted"):
+        path.write_text("\n".join(x for x in before.splitlines() if not x.startswith(cut)))
+        with pytest.raises(InvalidInputError):
+            PartyConfig.load(path)
+    assert not three.history(0)
+
+
+@pytest.mark.parametrize("approve", [True, False])
+def test_a_plan_of_strangers_touches_neither_network_nor_ledger_nor_data(tmp_path, monkeypatch, approve):
+    three = Consortium(tmp_path)
+    three.write_config(0, members={"south": three.fingerprint("south")})
+    monkeypatch.setattr("sordino.parties.party.MpycEngine", None)
+    monkeypatch.setattr("sordino.parties.party.load_records", None)
+    with pytest.raises(PlanRefusedError, match="'west' with the certificate"):
+        _take_part(three, 0, three.plan_path, approve)
+    assert not three.history(0)
+
+
+def test_a_plan_that_was_edited_after_its_approval_is_another_plan(tmp_path, monkeypatch):
+    three = Consortium(tmp_path)
+    monkeypatch.setattr("sordino.parties.party.load_records", None)
+    Approvals(tmp_path / "north" / "state").add(JointPlan.load(three.plan_path))
+    text = copy.deepcopy(dict(JointPlan.load(three.plan_path).text))
+    text["task"]["options"]["step_size"] = 1.0
+    edited = tmp_path / "edited.json"
+    JointPlan.read(text).save(edited)
+    with pytest.raises(PlanRefusedError, match="not approved here"):
+        _take_part(three, 0, edited, approve=False)
+    assert not three.history(0)
+
+
+def test_an_approval_is_of_the_whole_digest(tmp_path):
+    plan, approvals = _plan(), Approvals(tmp_path)
+    (tmp_path / "approved").write_text(plan.digest[:63] + "\n" + plan.digest[:60] + "ffff now\n")
+    with pytest.raises(PlanRefusedError, match="not approved here"):
+        approvals.require(plan)
+    approvals.add(plan)
+    approvals.require(plan)
+
+
+def test_an_unapproved_plan_is_not_run_and_nobody_pays(tmp_path):
+    three = Consortium(tmp_path)
+    codes, said = three.run(approve=False)
+    assert codes == [1, 1, 1]
+    assert all("not approved here" in text for text in said)
+    assert not any(three.history(i) for i in range(3))
+
+
+def test_approving_shows_the_plan_in_words_and_asks(tmp_path):
+    three = Consortium(tmp_path)
+    words = ["party", "approve", "--config", str(tmp_path / "north" / "party.toml"), str(three.plan_path)]
+    plan = JointPlan.load(three.plan_path)
+    result = CliRunner().invoke(main, words, input="n\n")
+    assert result.exit_code != 0
+    assert plan.digest not in Approvals(tmp_path / "north" / "state")
+    for line in in_words(plan):
+        assert line in result.output
+    for fact in ("south: 60 records", "If more than 1 of them pool", "3 x gradient", "epsilon 0.99"):
+        assert fact in result.output
+    assert CliRunner().invoke(main, [*words, "--yes"]).exit_code == 0
+    assert plan.digest in Approvals(tmp_path / "north" / "state")
+
+
+def test_a_plan_that_the_settings_refuse_cannot_be_approved(tmp_path):
+    three = Consortium(tmp_path)
+    three.write_config(0, max_epsilon=0.5)
+    config = str(tmp_path / "north" / "party.toml")
+    result = CliRunner().invoke(main, ["party", "approve", "--yes", "--config", config, str(three.plan_path)])
+    assert result.exit_code == 1
+    assert "max_epsilon" in result.output
+    assert not (tmp_path / "north" / "state").exists()
+
+
+def test_a_run_builds_its_task_once_and_plans_once(tmp_path, monkeypatch):
+    """As far as a member comes alone: checks, words, connecting."""
+    three, built, planned = Consortium(tmp_path, connect=0.2), [], []
+    make, plan = mpc_tasks.make_task, mpc_tasks.Task.plan
+    monkeypatch.setattr(mpc_plan, "make_task", lambda *a: built.append(1) or make(*a))
+    monkeypatch.setattr(mpc_tasks.Task, "plan", lambda self: planned.append(1) or plan(self))
+    with pytest.raises(SordinoError, match="Connecting"):
+        _take_part(three, 0, three.plan_path, approve=True)
+    assert (len(built), len(planned)) == (1, 1)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_what_a_member_keeps_is_its_own(tmp_path):
+    os.umask(0o022)
+    three = Consortium(tmp_path)
+    codes, said = three.run()
+    assert codes == [0, 0, 0], said
+    kept = [tmp_path / "north" / "state", *(tmp_path / "north" / "state").rglob("*")]
+    assert {p.name for p in kept} >= {"state", "approved", "transcript.jsonl", "result.npz"}
+    for path in kept:
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_a_certificate_of_the_same_authority_does_not_pass_for_a_member(tmp_path, monkeypatch):
+    """West runs with a new certificate and hides it from itself: the others notice."""
+    three = Consortium(tmp_path, connect=4.0)
+    write_credentials(tmp_path / "west", "west", three.key, three.certificate)
+
+    def blind():
+        monkeypatch.setattr("sordino.parties.party.check_partners", lambda *_: None)
+
+    codes, said = three.run(sabotage=(None, None, blind))
+    assert codes == [1, 1, 1]
+    assert all("its certificate is not the one that the plan pins" in text for text in said[:2])
+    assert not any(three.history(i) for i in range(3))
