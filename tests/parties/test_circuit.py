@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import hashlib
 from collections import Counter
 
 import numpy as np
@@ -12,7 +13,7 @@ from sordino.execute.parties import PartyError
 from sordino.execute.parties.circuit import coarse_noise, joint_signs, noised_sum, one_hot
 from sordino.execute.parties.engine import Draw
 from sordino.execute.parties.law import CoarseLaw
-from sordino.execute.parties.proof import Wires, field_elements
+from sordino.execute.parties.proof import SOUNDNESS, Wires, field_elements
 
 LAWS = [CoarseLaw(), CoarseLaw(variance=3, fine=2, digits=3, largest=9), CoarseLaw.against(3)]
 
@@ -146,6 +147,15 @@ def test_coefficients_of_the_proof_are_spread_over_the_whole_field(bits):
     assert len(set(found)) == 2000
     assert 0.45 < sum(float(x) for x in found) / 2000 / modulus < 0.55
     assert list(found) != list(field_elements(b"sead", 2000, modulus))
+
+
+def test_the_expansion_of_a_coin_is_written_down():
+    """Members of one run must get the same numbers, whatever machine they have."""
+    stream = hashlib.shake_256(b"seed").digest(8 * 2 * 3)
+    words = [int.from_bytes(stream[8 * i : 8 * i + 8], "little") for i in range(6)]
+    expected = [((words[i] << 64) + words[3 + i]) % (2**61 - 1) for i in range(3)]
+    assert field_elements(b"seed", 3, 2**61 - 1).tolist() == expected
+    assert 2.0**-58 < SOUNDNESS <= 2.0**-57
 
 
 def test_the_sum_holds_every_partys_values_and_the_noise_of_the_product_of_signs():

@@ -35,7 +35,7 @@ def test_only_finite_floats_of_exactly_the_shape_fit():
         [0.0] * 3,
         None,
     ):
-        assert not fits(bad, SHAPE)
+        assert fits(bad, SHAPE) is False
     assert not fits(np.array([0.0, np.inf, 0.0]), SHAPE)
     assert not fits(np.array([0.0, np.nan, 0.0]), SHAPE)
 
