@@ -125,6 +125,32 @@ def test_a_coarse_product_is_bounded_only_if_the_clip_knows_of_it(p, holds):
     assert (float(summed.norm()) <= 0.3) is holds
 
 
+def test_what_a_machine_may_flush_is_taken_off_a_small_clip():
+    a, g = torch.full((1, 1, 1, 12), 1e18), torch.full((1, 1, 1, 7), 1e-15)
+    clip, found = clip_tensors.LEAST_CLIP, Contributions(a)
+    found.add_products(a, g, False)
+    norm, lost = float(exact(a, g, False).norm()), 2.0**-126 * math.sqrt(7) * float(a.double().norm())
+    assert lost > 0.05 * clip
+    assert float(found.factors(clip)) * norm <= clip - lost
+
+
+def test_what_the_sum_of_positions_blurs_is_added_to_the_norm():
+    a, g = records(2, 64, 8, 0, 1e-6)
+    a, found = 1e6 * a, Contributions(a)
+    found.add_products(a, g, False)
+    reach = (a.double().norm(dim=3) * g.double().norm(dim=3)).sum(dim=2).norm(dim=1)
+    bounded = found.factors(0.3) * (found._squared.sqrt() + 4 * clip_tensors.UNIT * reach)
+    assert float(bounded.max()) <= 0.3
+
+
+def test_positions_whose_squares_overflow_are_bounded_by_their_reach():
+    a, g = torch.full((1, 1, 2, 12), 1e17), torch.full((1, 1, 2, 7), 1e-10)
+    found = Contributions(a)
+    found.add_products(a, g, True)
+    norm = float(exact(a, g, True).norm())
+    assert 0.99 * 0.3 <= float(found.factors(0.3)) * norm <= 0.3
+
+
 # ------------------------------------------------------------------------------ what is in force
 
 
