@@ -245,7 +245,7 @@ def test_imports_point_downwards():
     assert result.returncode == 0, result.stdout + result.stderr
 
 
-ROOMS = "accounting audit cli estimators execute kernel ledger nn papers parties problems report runs solvers"
+ROOMS = "accounting cli estimators execute kernel ledger nn papers parties problems report runs solvers"
 
 
 @pytest.fixture
@@ -287,7 +287,6 @@ def empty_house(tmp_path):
         ("accounting", "import sordino.estimators"),
         ("ledger", "import sordino.nn"),
         ("execute", "import sordino.parties"),
-        ("estimators", "import sordino.audit"),
         ("report", "import sordino.cli"),
     ],
 )
@@ -329,7 +328,7 @@ MACHINE_PATH = re.compile("|".join(rf"(?<![\w.~-])(?:{home})" for home in _HOMES
 def _tracked_files():
     """Return the files under version control, or all of them in a copy without history."""
     if not (ROOT / ".git").exists():
-        rooms = ("src", "tests", "docs", "tools", "benchmarks", "reproduce")
+        rooms = ("src", "tests", "docs", "tools", "benchmarks")
         return [path for room in rooms for path in (ROOT / room).rglob("*") if path.is_file()]
     command = ["git", "ls-files", "-z"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout.decode()

@@ -1,6 +1,8 @@
-"""The files around the code agree with it: citation, templates, hosted checks."""
+"""The files around the code agree with it: dependencies, citation, templates, hosted checks."""
 
+import ast
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -14,6 +16,55 @@ TEMPLATES = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml"))
 
 def _yaml(path):
     return yaml.safe_load((ROOT / path).read_text("utf-8"))
+
+
+MODULES = {  # where a package is imported by another name than it is installed by
+    "dp_accounting": "dp-accounting",
+    "jinja2": "Jinja2",
+    "sklearn": "scikit-learn",
+    "yaml": "PyYAML",
+}
+
+
+def _imported(*folders):
+    """Return the packages from elsewhere that the Python files of these folders import."""
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    nodes = [node for path in files for node in ast.walk(ast.parse(path.read_text("utf-8")))]
+    named = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    named |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    tops = {name.partition(".")[0] for name in named}
+    ours = {"sordino", "tests", "tools", "benchmarks", "docs", *(path.stem for path in files)}
+    return {MODULES.get(top, top) for top in tops - ours - set(sys.stdlib_module_names)}
+
+
+def _declared(*extras):
+    """Return the packages that an install with these extras asks for."""
+    lines = PROJECT["dependencies"] + [line for e in extras for line in PROJECT["optional-dependencies"][e]]
+    return {re.match(r"[\w-]+", line).group() for line in lines} - {"sordino"}
+
+
+def test_the_library_imports_what_it_declares_and_nothing_else():
+    extras = set(PROJECT["optional-dependencies"]) - {"dev", "docs"}
+    imported = _imported("src")
+    assert imported <= _declared(*extras)
+    assert _declared() <= imported
+
+
+def test_tests_and_tools_import_nothing_that_a_full_install_lacks():
+    # Benchmarks also name their rivals, which are installed by those who want to compare.
+    assert _imported("tests", "tools", "docs") <= _declared(*PROJECT["optional-dependencies"])
+
+
+def test_every_declared_package_is_pinned():
+    pinned = {line.partition("==")[0] for line in (ROOT / "constraints.txt").read_text("utf-8").splitlines()}
+    same = {re.sub(r"[-_.]+", "-", name).lower() for name in pinned}
+    assert {name.lower().replace("_", "-") for name in _declared(*PROJECT["optional-dependencies"])} <= same
+
+
+def test_what_locks_files_is_not_promised_where_it_does_not_exist():
+    systems = [c for c in PROJECT["classifiers"] if c.startswith("Operating System")]
+    assert systems
+    assert all("POSIX" in system for system in systems)
 
 
 def test_the_citation_has_the_version_and_licence_of_the_package():
