@@ -21,14 +21,14 @@ import numpy as np
 from benchmarks.machine import describe
 from sordino.accounting import calibrate
 from sordino.execute import LocalExecutor
-from sordino.execute.parties import Credentials, Member, Mode, NoiseShare, SimulatedParties
+from sordino.execute.parties import Mode, NoiseShare, SimulatedParties
 from sordino.execute.parties.lattice import Lattice
-from sordino.execute.parties.links import fingerprint_of
-from sordino.execute.parties.mpyc_engine import Limits, MpycEngine
 from sordino.kernel import Curator, NoiseSource, Relation
 from sordino.papers.local import LocalObjective, PrintedTilt
 from sordino.parties import baselines
-from sordino.parties.mpc_output import OutputPerturbation
+from sordino.parties.mpc.links import Credentials, Member, fingerprint_of
+from sordino.parties.mpc.mpyc_engine import Limits, MpycEngine
+from sordino.parties.mpc.output import OutputPerturbation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.solvers.sparse.ight import Ight

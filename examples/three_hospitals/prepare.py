@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from sordino.execute.parties.links import fingerprint_of
 from sordino.ledger import BudgetPolicy, Ledger
-from sordino.parties.consortium import plan_from
+from sordino.parties.mpc.consortium import plan_from
+from sordino.parties.mpc.links import fingerprint_of
 
 NAMES = ("north", "south", "west")
 CONSORTIUM = """name = "three hospitals"

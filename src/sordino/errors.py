@@ -67,6 +67,14 @@ class PolicyMismatchError(LedgerError, ValueError):
     """A guarantee for one relation or unit cannot be booked on a budget for another."""
 
 
+class PartyError(SordinoError, RuntimeError):
+    """A run between parties failed; ``party`` is the name of the member it failed at, if known."""
+
+    def __init__(self, message: str, party: str | None = None) -> None:
+        super().__init__(message)
+        self.party = party
+
+
 class MissingExtraError(SordinoError, ImportError):
     """An optional dependency is not installed."""
 

@@ -5,8 +5,8 @@ import signal
 
 import numpy as np
 
-from sordino.execute.parties import NoiseShare, links, mpyc_engine
-from sordino.parties import transcript
+from sordino.execute.parties import NoiseShare
+from sordino.parties.mpc import links, mpyc_engine, transcript
 
 STAGES = ("plan", "session", "reserved", "release", "finished")
 

@@ -6,7 +6,7 @@ import pytest
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
 from sordino.parties import baselines
-from sordino.parties.mpc_output import OutputPerturbation
+from sordino.parties.mpc.output import OutputPerturbation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.testing import seeded_noise_not_private

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.parties.arithmetic import Clear, Exhaustive, all_choices
 
-from sordino.execute.parties import PartyError
+from sordino.errors import PartyError
 from sordino.execute.parties.circuit import coarse_noise, joint_signs, noised_sum, one_hot
 from sordino.execute.parties.engine import Draw
 from sordino.execute.parties.law import CoarseLaw

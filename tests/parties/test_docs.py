@@ -8,8 +8,8 @@ import click
 import pytest
 
 from sordino.cli import main
-from sordino.parties.mpc_tasks import TASKS
-from sordino.parties.party_config import SECTIONS
+from sordino.parties.mpc.config import SECTIONS
+from sordino.parties.mpc.tasks import TASKS
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "parties" / "walk-through.md").read_text("utf-8")

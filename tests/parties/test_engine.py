@@ -12,16 +12,17 @@ from scipy import stats
 from tests.parties import sabotage
 from tests.parties.helpers import NAMES, Consortium, authority, free_ports, write_credentials
 
-from sordino.errors import InvalidInputError
-from sordino.execute.parties import Credentials, Member, Mode, NoiseShare, PartyError
+from sordino.errors import InvalidInputError, PartyError
+from sordino.execute.parties import Mode, NoiseShare
 from sordino.execute.parties.lattice import Lattice
-from sordino.execute.parties.mpyc_engine import Limits, MpycEngine, check_threshold
 from sordino.kernel import NoiseSource
-from sordino.parties import party_daemon
-from sordino.parties.approval import Approvals
-from sordino.parties.consortium import ask
-from sordino.parties.mpc_plan import JointPlan
-from sordino.parties.party_config import PartyConfig
+from sordino.parties.mpc import daemon as party_daemon
+from sordino.parties.mpc.approval import Approvals
+from sordino.parties.mpc.config import PartyConfig
+from sordino.parties.mpc.consortium import ask
+from sordino.parties.mpc.links import Credentials, Member
+from sordino.parties.mpc.mpyc_engine import Limits, MpycEngine, check_threshold
+from sordino.parties.mpc.plan import JointPlan
 
 LATTICE = Lattice(1.0, 2.0**28.4, 2**50)
 

@@ -13,8 +13,8 @@ from sordino.execute.parties import Mode, NoiseShare, SimulatedParties
 from sordino.execute.parties.executor import check_release
 from sordino.execute.parties.lattice import Lattice, quantise
 from sordino.kernel import Curator, Disjoint, Gaussian, GumbelTopK, NoiseSource, Relation, Release
-from sordino.parties.mpc_output import WeightedMinimiser
-from sordino.parties.mpc_tasks import Public, make_task
+from sordino.parties.mpc.output import WeightedMinimiser
+from sordino.parties.mpc.tasks import Public, make_task
 from sordino.problems.covariance import GramProduct
 from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import LOSSES

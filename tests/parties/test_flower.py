@@ -25,8 +25,8 @@ from sordino.parties.flower import (
     server_app,
     simulate,
 )
-from sordino.parties.flower_client import guarded, record_of
-from sordino.parties.flower_simulation import server_identity
+from sordino.parties.flower.client import guarded, record_of
+from sordino.parties.flower.simulation import server_identity
 from sordino.testing import seeded_noise_not_private
 
 

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sordino.execute.parties import Member
-from sordino.execute.parties.links import Link, Mesh
+from sordino.parties.mpc.links import Link, Member, Mesh
 
 NAMES = ("north", "south", "west")
 

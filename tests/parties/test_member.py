@@ -11,12 +11,13 @@ from tests.parties.test_partners import _plan
 
 from sordino.cli import main
 from sordino.errors import InvalidInputError, SordinoError
-from sordino.parties import mpc_plan, mpc_tasks
-from sordino.parties.approval import Approvals, in_words
-from sordino.parties.mpc_plan import JointPlan
-from sordino.parties.party import PartyRun
-from sordino.parties.party_config import PartyConfig
-from sordino.parties.policy import PlanRefusedError
+from sordino.parties.mpc import plan as mpc_plan
+from sordino.parties.mpc import tasks as mpc_tasks
+from sordino.parties.mpc.approval import Approvals, in_words
+from sordino.parties.mpc.config import PartyConfig
+from sordino.parties.mpc.party import PartyRun
+from sordino.parties.mpc.plan import JointPlan
+from sordino.parties.mpc.policy import PlanRefusedError
 
 
 def _take_part(three, i, path, approve):
@@ -42,8 +43,8 @@ def test_settings_without_a_list_of_members_are_refused(tmp_path):
 def test_a_plan_of_strangers_touches_neither_network_nor_ledger_nor_data(tmp_path, monkeypatch, approve):
     three = Consortium(tmp_path)
     three.write_config(0, members={"south": three.fingerprint("south")})
-    monkeypatch.setattr("sordino.parties.party.MpycEngine", None)
-    monkeypatch.setattr("sordino.parties.party.load_records", None)
+    monkeypatch.setattr("sordino.parties.mpc.party.MpycEngine", None)
+    monkeypatch.setattr("sordino.parties.mpc.party.load_records", None)
     with pytest.raises(PlanRefusedError, match="'west' with the certificate"):
         _take_part(three, 0, three.plan_path, approve)
     assert not three.history(0)
@@ -51,7 +52,7 @@ def test_a_plan_of_strangers_touches_neither_network_nor_ledger_nor_data(tmp_pat
 
 def test_a_plan_that_was_edited_after_its_approval_is_another_plan(tmp_path, monkeypatch):
     three = Consortium(tmp_path)
-    monkeypatch.setattr("sordino.parties.party.load_records", None)
+    monkeypatch.setattr("sordino.parties.mpc.party.load_records", None)
     Approvals(tmp_path / "north" / "state").add(JointPlan.load(three.plan_path))
     text = copy.deepcopy(dict(JointPlan.load(three.plan_path).text))
     text["task"]["options"]["step_size"] = 1.0
@@ -133,7 +134,7 @@ def test_a_certificate_of_the_same_authority_does_not_pass_for_a_member(tmp_path
     write_credentials(tmp_path / "west", "west", three.key, three.certificate)
 
     def blind():
-        monkeypatch.setattr("sordino.parties.party.check_partners", lambda *_: None)
+        monkeypatch.setattr("sordino.parties.mpc.party.check_partners", lambda *_: None)
 
     codes, said = three.run(sabotage=(None, None, blind))
     assert codes == [1, 1, 1]

@@ -10,8 +10,8 @@ from tests.parties.helpers import COMMAND, NAMES, Consortium
 
 from sordino.cli import main
 from sordino.ledger import BudgetPolicy, Ledger
-from sordino.parties.mpc_plan import JointPlan
-from sordino.parties.transcript import TranscriptError, compare, read_transcript
+from sordino.parties.mpc.plan import JointPlan
+from sordino.parties.mpc.transcript import TranscriptError, compare, read_transcript
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ def consortium() -> None:
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The plan.")
 def plan(config: Path, output: Path) -> None:
     """Calibrate the noise of a task and write the plan that all members will check."""
-    from sordino.parties.consortium import plan_from
+    from sordino.parties.mpc.consortium import plan_from
 
     try:
         made = plan_from(config)
@@ -41,7 +41,7 @@ def plan(config: Path, output: Path) -> None:
 @click.option("--timeout", default=600.0, show_default=True, help="Seconds to wait for the end.")
 def run(plan: Path, config: Path, timeout: float) -> None:
     """Send a plan to all members, who decide for themselves, and wait for the outcome."""
-    from sordino.parties.consortium import run_everywhere
+    from sordino.parties.mpc.consortium import run_everywhere
 
     try:
         for line in run_everywhere(plan, config, timeout):
@@ -55,7 +55,7 @@ def run(plan: Path, config: Path, timeout: float) -> None:
 @click.option("--config", type=FILE, required=True, help="Settings with the certificate to call with.")
 def status(plan: Path, config: Path) -> None:
     """Ask all members how far they are."""
-    from sordino.parties.consortium import status_everywhere
+    from sordino.parties.mpc.consortium import status_everywhere
 
     try:
         for line in status_everywhere(plan, config):
@@ -68,7 +68,7 @@ def status(plan: Path, config: Path) -> None:
 @click.argument("certificates", nargs=-1, required=True, type=FILE)
 def fingerprint(certificates: tuple[Path, ...]) -> None:
     """Print the SHA-256 fingerprints of CERTIFICATES (PEM), as [members] of a party.toml wants them."""
-    from sordino.execute.parties.links import fingerprint_of
+    from sordino.parties.mpc.links import fingerprint_of
 
     try:
         for path in certificates:
@@ -81,7 +81,7 @@ def fingerprint(certificates: tuple[Path, ...]) -> None:
 @click.argument("transcripts", nargs=-1, required=True, type=FILE)
 def verify(transcripts: tuple[Path, ...]) -> None:
     """Check the chains of TRANSCRIPTS and that they tell the same story."""
-    from sordino.parties.transcript import compare, read_transcript
+    from sordino.parties.mpc.transcript import compare, read_transcript
 
     try:
         stories = [read_transcript(path) for path in transcripts]

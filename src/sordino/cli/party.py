@@ -10,8 +10,8 @@ import click
 from sordino.errors import SordinoError
 
 if TYPE_CHECKING:
-    from sordino.parties.mpc_plan import JointPlan
-    from sordino.parties.party_config import PartyConfig
+    from sordino.parties.mpc.config import PartyConfig
+    from sordino.parties.mpc.plan import JointPlan
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 CONFIG = click.option("--config", type=FILE, required=True, help="This member's settings (TOML).")
@@ -42,7 +42,7 @@ def approve(config: Path, plan: Path, yes: bool) -> None:
 @click.option("--approve", is_flag=True, help="Approve of the plan, which is shown in words.")
 def run(config: Path, plan: Path, approve: bool) -> None:
     """Take part in an approved plan, after checking it against this member's ledger and settings."""
-    from sordino.parties.party import PartyRun
+    from sordino.parties.mpc.party import PartyRun
 
     try:
         settings, text = _read(config, plan)
@@ -60,8 +60,8 @@ def run(config: Path, plan: Path, approve: bool) -> None:
 @CONFIG
 def serve(config: Path) -> None:
     """Wait for plans of the proposers in this member's settings; run those that were approved."""
-    from sordino.parties.party_config import PartyConfig
-    from sordino.parties.party_daemon import serve as wait
+    from sordino.parties.mpc.config import PartyConfig
+    from sordino.parties.mpc.daemon import serve as wait
 
     try:
         wait(PartyConfig.load(config), config)
@@ -70,17 +70,17 @@ def serve(config: Path) -> None:
 
 
 def _read(config: Path, plan: Path) -> tuple[PartyConfig, JointPlan]:
-    from sordino.parties.mpc_plan import JointPlan
-    from sordino.parties.party_config import PartyConfig
+    from sordino.parties.mpc.config import PartyConfig
+    from sordino.parties.mpc.plan import JointPlan
 
     return PartyConfig.load(config), JointPlan.load(plan)
 
 
 def _approve(settings: PartyConfig, plan: JointPlan, ask: bool) -> None:
-    from sordino.parties.approval import Approvals, in_words
-    from sordino.parties.partners import check_partners
-    from sordino.parties.party import spent_slack
-    from sordino.parties.policy import check_plan
+    from sordino.parties.mpc.approval import Approvals, in_words
+    from sordino.parties.mpc.partners import check_partners
+    from sordino.parties.mpc.party import spent_slack
+    from sordino.parties.mpc.policy import check_plan
 
     check_partners(plan, settings.partners)
     check_plan(plan, settings.policy, spent_slack(settings.state))

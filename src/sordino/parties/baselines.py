@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sordino.execute import LocalExecutor
 from sordino.kernel import Full, Plan, Relation, Release
-from sordino.parties.mpc_output import OutputPerturbation, WeightedMinimiser
+from sordino.parties.mpc.output import OutputPerturbation, WeightedMinimiser
 from sordino.problems.glm import GlmGradient
 from sordino.problems.problem import Problem
 from sordino.runs import Ask, Promise, run_privately

@@ -3,10 +3,10 @@
 import pytest
 from tests.parties.helpers import Consortium, write_credentials
 
-from sordino.parties.mpc_plan import JointPlan
-from sordino.parties.party import PartyRun
-from sordino.parties.party_config import PartyConfig
-from sordino.parties.policy import PlanRefusedError
+from sordino.parties.mpc.config import PartyConfig
+from sordino.parties.mpc.party import PartyRun
+from sordino.parties.mpc.plan import JointPlan
+from sordino.parties.mpc.policy import PlanRefusedError
 
 
 def test_two_certificate_holders_cannot_make_a_member_share_with_them(tmp_path):

@@ -5,9 +5,9 @@ import sys
 
 from tests.parties.helpers import Consortium
 
-from sordino.parties import party_daemon
-from sordino.parties.mpc_plan import JointPlan
-from sordino.parties.party_config import PartyConfig
+from sordino.parties.mpc import daemon as party_daemon
+from sordino.parties.mpc.config import PartyConfig
+from sordino.parties.mpc.plan import JointPlan
 
 
 def test_a_proposal_runs_only_if_its_proposer_is_listed_and_the_member_approved_of_it(tmp_path, monkeypatch):

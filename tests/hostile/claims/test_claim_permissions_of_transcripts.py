@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from sordino.parties.transcript import Transcript
+from sordino.parties.mpc.transcript import Transcript
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.execute.parties.links import PartyError
+from sordino.errors import PartyError
 
 Shares = NDArray[Any]  # Python integers modulo a prime
 SOUNDNESS = 16 / (2.0**61 - 1)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sordino.errors import InvalidInputError
 from sordino.execute.local import LocalExecutor
 from sordino.kernel import Curator, Executor, Plan, Relation, Release
-from sordino.parties.flower_recipe import FederatedRecipe
+from sordino.parties.flower.recipe import FederatedRecipe
 from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem

@@ -9,11 +9,11 @@ from sordino.accounting.codec import canonical as canonical_event
 from sordino.accounting.codec import decode
 from sordino.errors import BudgetExceededError, CalibrationError, SordinoError
 from sordino.execute.parties import Mode
-from sordino.execute.parties.mpyc_engine import check_threshold
 from sordino.ledger import Ledger
 from sordino.ledger.charge import charge_of
-from sordino.parties.mpc_plan import JointPlan
-from sordino.parties.transcript import read_transcript
+from sordino.parties.mpc.mpyc_engine import check_threshold
+from sordino.parties.mpc.plan import JointPlan
+from sordino.parties.mpc.transcript import read_transcript
 from sordino.runs import Promise
 
 
@@ -31,7 +31,7 @@ class Policy:
     slack_delta : what all plans together may add to delta by the distance of their noise from a Gaussian;
         it is beside the delta of the ledger.
     min_parties, min_threshold : how many must take part, and how many colluders must learn nothing; beside
-        what :class:`sordino.parties.partners.Partners` demands.
+        what :class:`sordino.parties.mpc.partners.Partners` demands.
     modes : where the noise may come from.
     """
 
@@ -54,7 +54,7 @@ def check_plan(
 
     Nothing that the plan says about its own privacy is believed: the releases are rebuilt from the task, the
     event and its epsilon are computed again. Who its members are is for
-    :func:`sordino.parties.partners.check_partners`.
+    :func:`sordino.parties.mpc.partners.check_partners`.
     """
     check_threshold(len(plan.members), plan.share.threshold)
     _at_least("parties", len(plan.members), policy.min_parties)

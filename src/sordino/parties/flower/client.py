@@ -14,9 +14,9 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.clientapp import ClientApp
 
 from sordino.errors import InvalidInputError, PlanError, SordinoError
-from sordino.parties.flower_models import LocalModel, Weights
-from sordino.parties.flower_recipe import FederatedRecipe
-from sordino.parties.flower_replies import fits
+from sordino.parties.flower.models import LocalModel, Weights
+from sordino.parties.flower.recipe import FederatedRecipe
+from sordino.parties.flower.replies import fits
 from sordino.runs import Ask, PrivacyReport, RoundBook
 
 RECORD_LEVEL, CLIENT_LEVEL = "record", "client"

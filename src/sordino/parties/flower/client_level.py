@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from sordino.errors import InvalidInputError
 from sordino.kernel import ClippedSum, Curator, Full, Gaussian, NoiseSource, Plan, Poisson, Release
 from sordino.kernel.clip import to_bound
-from sordino.parties.flower_client import CLIENT_LEVEL, record_of
-from sordino.parties.flower_models import Weights
-from sordino.parties.flower_recipe import FederatedRecipe
-from sordino.parties.flower_replies import fits, updates_of
-from sordino.parties.flower_server import FederatedResult, farewell, waited_for
+from sordino.parties.flower.client import CLIENT_LEVEL, record_of
+from sordino.parties.flower.models import Weights
+from sordino.parties.flower.recipe import FederatedRecipe
+from sordino.parties.flower.replies import fits, updates_of
+from sordino.parties.flower.server import FederatedResult, farewell, waited_for
 from sordino.problems.glm import check_clip
 from sordino.runs import Ask, PrivacyReport, run_privately
 from sordino.solvers.vectors import hard_threshold

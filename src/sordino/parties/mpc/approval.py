@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sordino.parties.files import open_private, private_folder
-from sordino.parties.mpc_plan import JointPlan
-from sordino.parties.policy import PlanRefusedError
+from sordino.parties.mpc.files import open_private, private_folder
+from sordino.parties.mpc.plan import JointPlan
+from sordino.parties.mpc.policy import PlanRefusedError
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import Strategy
 
 from sordino.errors import InvalidInputError, PlanError
-from sordino.parties.flower_client import RECORD_LEVEL, record_of
-from sordino.parties.flower_models import Weights
-from sordino.parties.flower_recipe import FederatedRecipe
-from sordino.parties.flower_replies import one_each, stated_privacy, stated_size, weights_of
+from sordino.parties.flower.client import RECORD_LEVEL, record_of
+from sordino.parties.flower.models import Weights
+from sordino.parties.flower.recipe import FederatedRecipe
+from sordino.parties.flower.replies import one_each, stated_privacy, stated_size, weights_of
 from sordino.solvers.vectors import hard_threshold
 
 Evaluate = Callable[[int, Weights], dict[str, float] | None]

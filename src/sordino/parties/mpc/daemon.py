@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from sordino.errors import InvalidInputError, SordinoError
-from sordino.parties.approval import Approvals
-from sordino.parties.files import open_private, private_folder
-from sordino.parties.mpc_plan import JointPlan
-from sordino.parties.partners import check_partners
-from sordino.parties.party_config import PartyConfig
-from sordino.parties.policy import PlanRefusedError
-from sordino.parties.transcript import read_transcript
+from sordino.parties.mpc.approval import Approvals
+from sordino.parties.mpc.config import PartyConfig
+from sordino.parties.mpc.files import open_private, private_folder
+from sordino.parties.mpc.partners import check_partners
+from sordino.parties.mpc.plan import JointPlan
+from sordino.parties.mpc.policy import PlanRefusedError
+from sordino.parties.mpc.transcript import read_transcript
 
 _COMMAND = [sys.executable, "-c", "from sordino.cli import main; main()", "party", "run"]
 MAX_QUESTION = 1 << 20

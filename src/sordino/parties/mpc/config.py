@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 
 from sordino.errors import InvalidInputError
-from sordino.execute.parties import Credentials
-from sordino.execute.parties.links import fingerprint_of
-from sordino.execute.parties.mpyc_engine import Limits
-from sordino.parties.partners import Partners
-from sordino.parties.policy import Policy
+from sordino.parties.mpc.links import Credentials, fingerprint_of
+from sordino.parties.mpc.mpyc_engine import Limits
+from sordino.parties.mpc.partners import Partners
+from sordino.parties.mpc.policy import Policy
 
 SECTIONS: dict[str, set[str] | None] = {
     "party": {"name", "state", "listen", "control", "proposers"},

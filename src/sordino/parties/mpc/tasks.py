@@ -12,7 +12,7 @@ import numpy as np
 from sordino.errors import InvalidInputError
 from sordino.execute.parties.executor import check_release
 from sordino.kernel import Plan, Relation, SparseVector
-from sordino.parties.mpc_output import OutputPerturbation
+from sordino.parties.mpc.output import OutputPerturbation
 from sordino.problems.covariance import PcaProblem
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem

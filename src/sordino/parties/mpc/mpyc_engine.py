@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.errors import InvalidInputError, require_extra
+from sordino.errors import InvalidInputError, PartyError, require_extra
 from sordino.execute.parties.circuit import noised_sum, plain_sum
 from sordino.execute.parties.engine import Draw, centred
-from sordino.execute.parties.links import Credentials, Member, Mesh, PartyError, connect
+from sordino.parties.mpc.links import Credentials, Member, Mesh, connect
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ def _sealed(coin: bytes, index: int) -> bytes:
 
 
 def _tagged(raw: bytes, sender: int) -> Any:
-    from sordino.execute.parties.links import Tagged
+    from sordino.parties.mpc.links import Tagged
 
     out = Tagged(raw)
     out.sender = sender

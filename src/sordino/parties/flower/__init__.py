@@ -18,20 +18,20 @@ if find_spec("flwr") is None:  # pragma: no cover - the extra is installed where
 
 # name -> module; loaded when first used. The model of a network is sordino.nn.TorchModel.
 _EXPORTS = {
-    "ClientLevelHardThresholding": "sordino.parties.flower_client_level",
-    "FederatedClient": "sordino.parties.flower_client",
-    "FederatedPrivacy": "sordino.parties.flower_server",
-    "FederatedRecipe": "sordino.parties.flower_recipe",
-    "FederatedResult": "sordino.parties.flower_server",
-    "HardThresholdAveraging": "sordino.parties.flower_server",
-    "InProcessGrid": "sordino.parties.flower_simulation",
-    "LinearModel": "sordino.parties.flower_models",
-    "client_app": "sordino.parties.flower_client",
-    "client_level_server_app": "sordino.parties.flower_client_level",
-    "secure_client_app": "sordino.parties.flower_secure",
-    "secure_server_app": "sordino.parties.flower_secure",
-    "server_app": "sordino.parties.flower_server",
-    "simulate": "sordino.parties.flower_simulation",
+    "ClientLevelHardThresholding": "sordino.parties.flower.client_level",
+    "FederatedClient": "sordino.parties.flower.client",
+    "FederatedPrivacy": "sordino.parties.flower.server",
+    "FederatedRecipe": "sordino.parties.flower.recipe",
+    "FederatedResult": "sordino.parties.flower.server",
+    "HardThresholdAveraging": "sordino.parties.flower.server",
+    "InProcessGrid": "sordino.parties.flower.simulation",
+    "LinearModel": "sordino.parties.flower.models",
+    "client_app": "sordino.parties.flower.client",
+    "client_level_server_app": "sordino.parties.flower.client_level",
+    "secure_client_app": "sordino.parties.flower.secure",
+    "secure_server_app": "sordino.parties.flower.secure",
+    "server_app": "sordino.parties.flower.server",
+    "simulate": "sordino.parties.flower.simulation",
 }
 
 __all__ = list(_EXPORTS)

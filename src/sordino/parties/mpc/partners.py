@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sordino.errors import InvalidInputError
-from sordino.execute.parties.mpyc_engine import check_threshold
-from sordino.parties.mpc_plan import JointPlan
-from sordino.parties.policy import PlanRefusedError
+from sordino.parties.mpc.mpyc_engine import check_threshold
+from sordino.parties.mpc.plan import JointPlan
+from sordino.parties.mpc.policy import PlanRefusedError
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sordino.errors import InvalidInputError
-from sordino.execute.parties import Credentials, PartyError
-from sordino.execute.parties.links import fingerprint_of
-from sordino.parties.mpc_plan import JointPlan, make_plan
-from sordino.parties.party_config import PartyConfig
+from sordino.errors import InvalidInputError, PartyError
+from sordino.parties.mpc.config import PartyConfig
+from sordino.parties.mpc.links import Credentials, fingerprint_of
+from sordino.parties.mpc.plan import JointPlan, make_plan
 
 END = ("settled", "failed", "refused", "died")
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sordino.errors import InvalidInputError, SordinoError
-from sordino.parties.files import open_private, private_folder
+from sordino.parties.mpc.files import open_private, private_folder
 
 # What is the same at all parties; the rest (times, salts, reservations) is each party's own.
 SHARED = ("plan", "session", "release", "finished")

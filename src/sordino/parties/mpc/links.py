@@ -12,19 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sordino.errors import InvalidInputError, SordinoError
+from sordino.errors import InvalidInputError, PartyError
 
 _HEADER = struct.Struct("<qI")
 MAX_PAYLOAD = 1 << 28
 MAX_WAITING = 4096  # messages that a peer may send ahead of us
-
-
-class PartyError(SordinoError, RuntimeError):
-    """A run between parties failed; ``party`` is the name of the member it failed at, if known."""
-
-    def __init__(self, message: str, party: str | None = None) -> None:
-        super().__init__(message)
-        self.party = party
 
 
 @dataclass(frozen=True)

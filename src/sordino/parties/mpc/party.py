@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 
 from sordino.accounting import Certificate
-from sordino.errors import SordinoError
+from sordino.errors import PartyError, SordinoError
 from sordino.execute import LocalExecutor
-from sordino.execute.parties import PartiesExecutor, PartyError
+from sordino.execute.parties import PartiesExecutor
 from sordino.execute.parties.lattice import Lattice
-from sordino.execute.parties.mpyc_engine import MpycEngine
 from sordino.kernel import SparseVector
 from sordino.kernel.noise import fresh_noise
 from sordino.ledger import Ledger
-from sordino.parties.approval import Approvals
-from sordino.parties.files import open_private
-from sordino.parties.mpc_plan import JointPlan
-from sordino.parties.partners import check_partners
-from sordino.parties.party_config import PartyConfig, load_records
-from sordino.parties.policy import PlanRefusedError, check_budget, check_fresh, check_plan
-from sordino.parties.transcript import Transcript, commitment, digest_of, read_transcript
+from sordino.parties.mpc.approval import Approvals
+from sordino.parties.mpc.config import PartyConfig, load_records
+from sordino.parties.mpc.files import open_private
+from sordino.parties.mpc.mpyc_engine import MpycEngine
+from sordino.parties.mpc.partners import check_partners
+from sordino.parties.mpc.plan import JointPlan
+from sordino.parties.mpc.policy import PlanRefusedError, check_budget, check_fresh, check_plan
+from sordino.parties.mpc.transcript import Transcript, commitment, digest_of, read_transcript
 from sordino.problems.covariance import Ball
 from sordino.runs import Promise, Run
 

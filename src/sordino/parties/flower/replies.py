@@ -11,7 +11,7 @@ from flwr.app import Message
 from numpy.typing import NDArray
 
 from sordino.errors import PlanError
-from sordino.parties.flower_models import Weights
+from sordino.parties.flower.models import Weights
 
 
 def fits(weights: object, shape: tuple[int, ...]) -> bool:

@@ -14,10 +14,11 @@ from typing import Any
 from sordino.accounting import Certificate
 from sordino.accounting.codec import encode
 from sordino.errors import CalibrationError, InvalidInputError
-from sordino.execute.parties import Member, Mode, NoiseShare
+from sordino.execute.parties import Mode, NoiseShare
 from sordino.kernel import NoiseSource, Plan, Relation
 from sordino.ledger import Ledger
-from sordino.parties.mpc_tasks import Public, Task, make_task
+from sordino.parties.mpc.links import Member
+from sordino.parties.mpc.tasks import Public, Task, make_task
 from sordino.runs import Ask, Promise
 
 FORMAT = 1

@@ -1,0 +1,1 @@
+"""Joint runs: members, plans, policies, links and the engine that computes on shares."""
