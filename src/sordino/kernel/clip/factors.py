@@ -33,7 +33,7 @@ def clip_scalars(scalars: Floats, norms: Floats, bound: float) -> Floats:
 
     **Rounding.** ``norms`` are upper bounds. The size, the quotient and the product each round once, and the
     caller's products with a row factor and an entry once more: :func:`limit` leaves sixteen u for them. A
-    clipped scalar below 2^-960 would lose digits to underflow and becomes zero.
+    quotient or a clipped scalar below 2^-960 would lose digits to underflow and becomes zero.
     """
     scalars = np.asarray(scalars, dtype=np.float64)
     if not bound >= NOTHING:
@@ -89,7 +89,7 @@ def _clip_each(scalars: Any, norms: Any, most: float, out: Any) -> None:
             out[i] = scalars[i]
         elif size < math.inf:
             value = scalars[i] * (most / size)
-            out[i] = value if abs(value) >= TINY else 0.0
+            out[i] = value if most / size >= TINY and abs(value) >= TINY else 0.0
         else:
             out[i] = 0.0
 
