@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from sordino.execute import LocalExecutor
-from sordino.kernel import Curator, NoiseSource, Plan, Relation, Release, SparseVector
+from sordino.kernel import Curator, NoiseSource, Offer, Plan, Relation, Release, SparseVector
 from sordino.solvers.base import Estimate
 
 
@@ -34,6 +34,10 @@ class Spy:
     @property
     def population(self) -> int:
         return self.inner.population
+
+    @property
+    def offer(self) -> Offer:
+        return self.inner.offer
 
     def answer(self, release, params, sensitivity, position, noise):
         name = next(n for n, planned in self.plan.releases.items() if planned is release)

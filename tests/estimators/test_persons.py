@@ -11,8 +11,10 @@ from scipy import sparse
 from sordino import SparseLinearRegression, SparseLogisticRegression
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute import GroupedExecutor, LocalExecutor
+from sordino.kernel import GumbelTopK, Plan, Relation, Release, check_offer
 from sordino.problems.glm import GlmDifference, GlmGradient
 from sordino.problems.losses import Logistic, Multinomial
+from sordino.problems.scores import VertexScores
 from sordino.testing import seeded_noise_not_private
 
 
@@ -106,8 +108,9 @@ def test_solvers_without_a_proof_for_persons_are_refused():
     X, y, groups = rows()
     with pytest.raises(InvalidInputError, match="with groups"):
         SparseLogisticRegression(solver="frank-wolfe").fit(X, y, groups=groups)
+    scores = Release(VertexScores(Logistic(), 0.7), GumbelTopK(), mean=False)
     with pytest.raises(UnsupportedError, match="not proven for groups"):
-        _ = GroupedExecutor(LocalExecutor(X, y), groups).records(None).weighted_sum
+        check_offer(Plan({"vertex": scores}, Relation.ADD_REMOVE, 5), GroupedExecutor.offer)
     with pytest.raises(InvalidInputError, match="one group per record"):
         SparseLogisticRegression(solver="ight").fit(X, y, groups=groups[:-1])
 

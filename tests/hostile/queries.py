@@ -12,7 +12,7 @@ from sordino.problems.covariance import Ball, GramMatrix, GramProduct, GramTrian
 from sordino.problems.glm import GlmDifference, GlmGradient
 from sordino.problems.losses import LOSSES, Huber
 from sordino.problems.recursive import RecursiveGradient
-from sordino.problems.robust import Point, RobustGradient, RobustSum, Truncation
+from sordino.problems.robust import GradientPoint, RobustGradient, RobustSum, Truncation
 from sordino.problems.scales import (
     ColumnScales,
     FeatureScales,
@@ -21,7 +21,7 @@ from sordino.problems.scales import (
     PairScales,
     RankTree,
 )
-from sordino.problems.scores import CoordinateScores, RestrictedGradient, StepScores, VertexScores
+from sordino.problems.scores import CoordinateScores, MovedScores, RestrictedGradient, VertexScores
 from sordino.solvers.heavy.sparse import GradientStep, Step
 
 SQUARED = LOSSES["squared"]
@@ -31,7 +31,7 @@ labels = st.sampled_from([0.0, 1.0, 2.0])
 ALL = (*MATRICES, "lazy", "persons dense", "persons csr")
 DENSE = ("dense", "dense float32")
 SCALES = np.array([1e-3, 2.0, 1e5, 0.8])
-POINT, SCALED = Point(W[:D], 0.6), Point(W[:D], 0.6, SCALES)
+POINT, SCALED = GradientPoint(W[:D], 0.6), GradientPoint(W[:D], 0.6, SCALES)
 TRUNCATIONS = {
     "edge": Truncation(),
     "zero": Truncation(zero=True),
@@ -76,11 +76,13 @@ ROBUST = [
     *[Case(f"sum, {n}", RobustSum(D, t), (CENTRE, SCALES), kinds=DENSE) for n, t in TRUNCATIONS.items()],
     *[Case(f"gradient, {n}", RobustGradient(SQUARED, t), SCALED) for n, t in TRUNCATIONS.items()],
     Case("gradient, unscaled", RobustGradient(SQUARED), POINT),
-    Case("step", GradientStep(SQUARED, 7.0), Step(Point(np.zeros(D), 0.6, SCALES), 0.3, np.arange(3))),
+    Case(
+        "step", GradientStep(SQUARED, 7.0), Step(GradientPoint(np.zeros(D), 0.6, SCALES), 0.3, np.arange(3))
+    ),
     Case(
         "joint step",
         GradientStep(SQUARED, 7.0, norm=Norm.L2, joint=1.2),
-        Step(Point(np.zeros(D), 0.6, SCALES), 0.3, np.arange(3)),
+        Step(GradientPoint(np.zeros(D), 0.6, SCALES), 0.3, np.arange(3)),
         exact=False,
     ),
 ]
@@ -111,7 +113,7 @@ CHOSEN = np.array([0, 2, 4])
 SCORES = [
     Case("vertices", VertexScores(SQUARED, 0.7), W, 1.3, 0.9, kinds=ALL[:6]),
     Case("coordinates", CoordinateScores(SQUARED, 0.7, 0.0, D), W, 1.3, 0.9, kinds=ALL[:6]),
-    Case("steps", StepScores(SQUARED, 0.7, 0.0, D), np.zeros(5), 1.3, 0.9, kinds=ALL[:6]),
+    Case("steps", MovedScores(SQUARED, 0.7, 0.0, D), np.zeros(5), 1.3, 0.9, kinds=ALL[:6]),
     Case("restricted", RestrictedGradient(SQUARED, 0.5, 0.7), (W, CHOSEN), 1.3, 0.9),
     Case("classes", VertexScores(LOSSES["multinomial"], 0.3), np.stack([W, -W, W]), 1.3, 0.9, labels),
 ]

@@ -14,14 +14,12 @@ from tests.hostile.queries import AFFINES, GLM, GRAMS, ROBUST
 from sordino.execute import LocalExecutor
 from sordino.execute.parties import lattice
 from sordino.execute.parties.lattice import quantise
-from sordino.kernel import Gaussian, Relation, Release
+from sordino.kernel import Gaussian, OnLattice, Relation, Release
 from sordino.problems.covariance import GramProduct
 
 SPACING, MULTIPLIER = 2.0**-24, 2.5
-EXACT = [case for case in [*GLM, *ROBUST] if hasattr(case.query, "evaluate_on_lattice")]
-ROUNDED = [
-    case for case in [*AFFINES, *GRAMS, *ROBUST[7:14]] if not hasattr(case.query, "evaluate_on_lattice")
-]
+EXACT = [case for case in [*GLM, *ROBUST] if isinstance(case.query, OnLattice)]
+ROUNDED = [case for case in [*AFFINES, *GRAMS, *ROBUST[7:14]] if not isinstance(case.query, OnLattice)]
 OTHERS = np.array([[0.3, -0.7, 0.0, 0.1], [1.0, 1.0, -1.0, 2.0]])
 
 

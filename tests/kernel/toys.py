@@ -1,11 +1,12 @@
 """Small queries and executors for the tests of the kernel; no sensitivity here is 1."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from sordino.kernel import ClippedSum, NoiseSource, Norm, Release
+from sordino.kernel import ClippedSum, NoiseSource, Norm, Offer, Release
+from sordino.kernel.contracts import GramSums, Parts, RecordSums
 
 
 def source(seed=21):
@@ -35,6 +36,7 @@ class Memory:
     """An executor on an array in memory that keeps what it was asked."""
 
     matrix: Any
+    offer: ClassVar[Offer] = Offer("toys", (RecordSums, GramSums, Parts))
 
     def __post_init__(self):
         self.log = []

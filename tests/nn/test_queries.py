@@ -127,11 +127,9 @@ def test_an_empty_batch_is_answered_with_pure_noise_and_divided_by_the_expected_
 def test_secure_noise_is_refused_for_float_gradients():
     x, y = blobs(10, 6)
     release = Release(TorchGradient(ENGINES["ghost"], 0.5), Gaussian(multiplier=3.0, secure=True))
-    curator = Curator(
-        TorchExecutor((x, y), CPU), Plan({"q": release}, Relation.ADD_REMOVE, 10), NoiseSource.from_os()
-    )
+    plan = Plan({"q": release}, Relation.ADD_REMOVE, 10)
     with pytest.raises(UnsupportedError, match="secure_noise"):
-        curator.release("q", NETWORK.flat())
+        Curator(TorchExecutor((x, y), CPU), plan, NoiseSource.from_os())
 
 
 @pytest.mark.parametrize("clip", [0.0, -1.0, math.inf, math.nan])

@@ -10,9 +10,19 @@ from hypothesis import strategies as st
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute import LocalExecutor
 from sordino.execute.parties import Mode, NoiseShare, SimulatedParties
-from sordino.execute.parties.executor import check_release
+from sordino.execute.parties.executor import OFFER
 from sordino.execute.parties.lattice import Lattice, quantise
-from sordino.kernel import Curator, Disjoint, Gaussian, GumbelTopK, NoiseSource, Relation, Release
+from sordino.kernel import (
+    Curator,
+    Disjoint,
+    Gaussian,
+    GumbelTopK,
+    NoiseSource,
+    Plan,
+    Relation,
+    Release,
+    check_offer,
+)
 from sordino.parties.mpc.output import WeightedMinimiser
 from sordino.parties.mpc.tasks import Public, make_task
 from sordino.problems.covariance import GramProduct
@@ -138,11 +148,9 @@ def test_a_field_is_large_enough_for_the_largest_sum_or_refused():
 
 
 def test_batches_that_need_all_records_at_once_are_refused():
-    x, y = _data()
-    executor = SimulatedParties(_parties(x, y, 3), NoiseShare(Mode.INSIDE, 3, 1))
     release = Release(GlmGradient(LOSSES["logistic"], 0.7), Gaussian(1.0), Disjoint(2))
     with pytest.raises(UnsupportedError, match="Disjoint"):
-        executor.answer(release, np.zeros(6), 0.7, 0, NoiseSource.seeded_not_private(1))
+        check_offer(Plan({"gradient": release}, Relation.ADD_REMOVE, 240), OFFER)
 
 
 def test_sensitivity_zero_opens_zeros_without_noise():
@@ -167,4 +175,4 @@ def test_selections_cannot_be_planned_between_parties():
 def test_answers_that_do_not_add_up_are_refused():
     query = CertifiedMinimiser(LOSSES["logistic"], 1.0, 0.1, 240, (6,), 1.0)
     with pytest.raises(UnsupportedError, match="not a sum over records"):
-        check_release(Release(query, Gaussian(1.0), mean=False))
+        check_offer(Plan({"q": Release(query, Gaussian(1.0), mean=False)}, Relation.ADD_REMOVE, 240), OFFER)

@@ -13,7 +13,7 @@ from sordino.errors import InvalidInputError
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
 from sordino.problems.losses import LOSSES, Huber
-from sordino.problems.robust import Point, RobustGradient, RobustSum, Truncation, block_sums
+from sordino.problems.robust import GradientPoint, RobustGradient, RobustSum, Truncation, block_sums
 from sordino.problems.scales import (
     BINS,
     EDGES,
@@ -89,7 +89,7 @@ def test_no_neighbour_moves_a_robust_gradient_beyond_its_sensitivity(kind, data)
     loss = data.draw(st.sampled_from([LOSSES["squared"], LOSSES["logistic"], Huber(0.7)]))
     query = RobustGradient(loss, data.draw(st.sampled_from(TRUNCATIONS)), data.draw(st.integers(1, 4)))
     scales = data.draw(st.sampled_from([1.0, np.array([1e-3, 2.0, 1e5, 0.8])]))
-    point = Point(np.array([0.5, -2.0, 0.0, 1.0]), data.draw(st.sampled_from([0.6, 40.0])), scales)
+    point = GradientPoint(np.array([0.5, -2.0, 0.0, 1.0]), data.draw(st.sampled_from([0.6, 40.0])), scales)
     one, other = data.draw(neighbours(relation))
     limit = query.sensitivity(relation, point)
     assert moved(query, point, one, other, intercept=0.8, kind=kind) <= limit * (1 + 1e-9)
@@ -101,7 +101,7 @@ def test_entries_stored_twice_are_truncated_as_their_sum():
         (np.repeat(whole.data / 2, 2), np.repeat(whole.indices, 2), whole.indptr * 2), (1, 3)
     )
     query = RobustGradient(LOSSES["squared"], Truncation())
-    point = Point(np.zeros(3), 0.6)
+    point = GradientPoint(np.zeros(3), 0.6)
     for matrix in (whole, halves):
         got = query.evaluate(LocalExecutor(matrix, np.array([-1.0]), None).records(None), point)
         np.testing.assert_allclose(got, [0.6, 0.0, -0.6])
@@ -185,7 +185,7 @@ def test_a_truncation_that_bounds_nothing_is_refused(wrong):
 def test_the_norm_path_agrees_with_the_general_one():
     rng = np.random.default_rng(2)
     data = (rng.standard_t(1.5, size=(200, D)), rng.standard_t(1.5, size=200))
-    point = Point(np.array([0.3, -1.0, 2.0]), 1.7, np.array([0.5, 1.0, 3.0]))
+    point = GradientPoint(np.array([0.3, -1.0, 2.0]), 1.7, np.array([0.5, 1.0, 3.0]))
     fast = RobustGradient(LOSSES["squared"], Truncation(by="norm"))
     slow = RobustGradient(LOSSES["squared"], Truncation(by="norm", joint=9.0))
     ours, theirs = (q.evaluate(records(data), point) for q in (fast, slow))
@@ -208,7 +208,7 @@ def test_a_median_on_the_lattice_is_refused():
 
 # --------------------------------------------------------------------------------------- histograms
 
-POINT = Point(np.array([0.5, -2.0, 0.0]), 1.0, np.array([0.4, 1.0, 7.0]))
+POINT = GradientPoint(np.array([0.5, -2.0, 0.0]), 1.0, np.array([0.4, 1.0, 7.0]))
 COUNTS = [
     (ColumnScales(D), np.array([1.0, 0.0, -1e9])),
     (GradientScales(LOSSES["squared"]), POINT),

@@ -92,6 +92,10 @@ class _Twin(ClippedSum):
 
     inner: Any
 
+    @property
+    def needs(self):
+        return self.inner.needs
+
     def contribution(self, params):
         return self.inner.contribution(params)
 

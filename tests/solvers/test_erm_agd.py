@@ -8,8 +8,8 @@ from tests.solvers.plain import gradient, made_data, made_problem
 
 from sordino.errors import UnsupportedError
 from sordino.execute import GroupedExecutor, LocalExecutor
-from sordino.kernel import Curator, GumbelTopK, NoiseSource
-from sordino.problems.line_search import StepScores
+from sordino.kernel import Curator, GumbelTopK, NoiseSource, Plan, Relation, Release, check_offer
+from sordino.problems.line_search import StepSizeScores
 from sordino.problems.losses import LOSSES
 from sordino.problems.penalties import Nonconvex
 from sordino.solvers.dense.agd import Agd
@@ -25,7 +25,7 @@ def test_scores_are_minus_the_clipped_objective_along_the_direction():
     problem = made_problem(n=25)
     x, y = made_data(problem)
     w, g = np.random.default_rng(3).normal(size=(2, 9))
-    query = StepScores(LOGISTIC, 0.6, (0.0, 0.5, 2.0), (Nonconvex(0.3),), 25)
+    query = StepSizeScores(LOGISTIC, 0.6, (0.0, 0.5, 2.0), (Nonconvex(0.3),), 25)
     expected = [
         -np.minimum(LOGISTIC.value(x @ (w - a * g), y), 0.6).sum() - 25 * Nonconvex(0.3).value(w - a * g)
         for a in (0.0, 0.5, 2.0)
@@ -37,17 +37,15 @@ def test_an_added_record_moves_all_scores_down():
     problem = made_problem(n=25)
     x, y = made_data(problem)
     w, g = np.random.default_rng(3).normal(size=(2, 9))
-    query = StepScores(LOGISTIC, 0.6, (0.0, 0.5, 2.0))
+    query = StepSizeScores(LOGISTIC, 0.6, (0.0, 0.5, 2.0))
     moved = answer(query, x, y, (w, g)) - answer(query, x[1:], y[1:], (w, g))
     assert ((moved < 0) & (moved >= -0.6 - 1e-12)).all()
 
 
 def test_scores_of_a_person_with_several_rows_are_refused():
-    problem = made_problem(n=25)
-    x, y = made_data(problem)
-    records = GroupedExecutor(LocalExecutor(x, y, 1.5), np.arange(25) // 5).records(None)
-    with pytest.raises(UnsupportedError, match="person"):
-        StepScores(LOGISTIC, 0.6, (0.0, 1.0)).evaluate(records, (np.zeros(9), np.ones(9)))
+    scores = Release(StepSizeScores(LOGISTIC, 0.6, (0.0, 1.0)), GumbelTopK(), mean=False)
+    with pytest.raises(UnsupportedError, match="groups of records"):
+        check_offer(Plan({"scores": scores}, Relation.ADD_REMOVE, 5), GroupedExecutor.offer)
 
 
 def asked_by(solver, problem, scale, seed=0):

@@ -18,7 +18,7 @@ from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, Gaussian, GumbelTopK, NoiseSource, Plan, Relation, Release
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
-from sordino.problems.robust import Point, RobustSum, Truncation
+from sordino.problems.robust import GradientPoint, RobustSum, Truncation
 from sordino.problems.sample import Sample
 from sordino.problems.scales import EDGES, counts_of
 from sordino.solvers import SOLVERS, Options, make_solver
@@ -108,7 +108,7 @@ def test_vector_q2_gumbel_and_gaussian_noise_are_equal_and_a_third_of_peeling():
 
 
 def test_a_joint_clip_divides_the_noise_of_the_values_by_the_root_of_their_number():
-    step = Step(Point(np.zeros(50), 0.7), 0.1, np.arange(9))
+    step = Step(GradientPoint(np.zeros(50), 0.7), 0.1, np.arange(9))
     moved = []
     for joint in (None, 1.5, 40.0):
         plan = HeavyTailedSparse(9, 1, Scaling(fixed=0.7, step=0.1), joint=joint).plan(problem(d=50))

@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from tests.solver_case import SolverCase
 from tests.solver_table import CASES, IDS
 
+from sordino.execute.local import DENSE
 from sordino.kernel import GumbelTopK, LaplacePeeling
 from sordino.problems.glm import GlmDifference, GlmGradient
 from sordino.problems.problem import Problem
@@ -65,6 +66,10 @@ class PlainExecutor:
     @property
     def population(self) -> int:
         return len(self.targets)
+
+    @property
+    def offer(self):
+        return DENSE
 
     def answer(self, release, params, sensitivity, position, noise):
         rows = release.sampling.draw(self.population, position, noise)

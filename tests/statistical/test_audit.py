@@ -10,7 +10,7 @@ from tests.solver_table import CASES, IDS
 from tests.statistical.auditing import MULTIPLIER, RUNS, Attack, lower_bound
 
 from sordino.accounting import certify, gaussian_epsilon
-from sordino.kernel import ClippedSum, Gaussian, Laplace, NormGamma, Plan, SymmetricGaussian
+from sordino.kernel import ClippedSum, Gaussian, Laplace, NormGamma, OnLattice, Plan, SymmetricGaussian
 
 ADDITIVE = (Gaussian, Laplace, NormGamma, SymmetricGaussian)
 pytestmark = pytest.mark.statistical
@@ -41,10 +41,14 @@ every_kind = pytest.mark.parametrize("case", DISTINCT, ids=[case.id for case in 
 
 
 @dataclass(frozen=True)
-class ThreeTimes(ClippedSum):
+class ThreeTimes(ClippedSum, OnLattice):
     """A query that clips at three times the bound it declares."""
 
     inner: Any
+
+    @property
+    def needs(self):
+        return self.inner.needs
 
     def contribution(self, params):
         return self.inner.contribution(params)

@@ -141,7 +141,7 @@ def csr_squares(records: Any, ball: Any) -> Floats:
 def restricted(records: Any, columns: NDArray[np.int64]) -> Any:
     """Return the same records with some of their columns; a record that is not finite stays so."""
     part = records.matrix[:, columns]
-    norms = clip.row_norms(part, getattr(records, "rows", None)) * records.scale
+    norms = clip.row_norms(part, records._addressed) * records.scale
     norms = np.where(np.isfinite(records.norms), norms, np.nan)
     return replace(records, matrix=part, norms=norms, row_norms=norms, features=len(columns), intercept=0.0)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.errors import InvalidInputError
 from sordino.execute.local import LocalExecutor
-from sordino.kernel import NoiseSource, Release, clip
+from sordino.kernel import NoiseSource, Offer, Release, clip, contracts
 
 Floats = NDArray[np.float64]
 
@@ -24,6 +24,12 @@ class GroupedExecutor:
     local : the records.
     groups : who owns each record; any labels, compared only for equality.
     """
+
+    offer: ClassVar[Offer] = Offer(
+        "groups of records",
+        (contracts.UnitSums,),
+        remedy="Use solver='ight', 'sgd-ht', 'svrg-ht' or 'scsg-ht' with groups.",
+    )
 
     local: LocalExecutor = field(repr=False)
     groups: Any = field(repr=False)
@@ -51,8 +57,6 @@ class GroupedExecutor:
         self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
     ) -> Any:
         """Evaluate the query on the rows of the drawn persons and add the noise."""
-        if getattr(release.mechanism, "secure", False):
-            raise UnsupportedError("secure_noise=True is not proven for groups. Set secure_noise=False.")
         persons = release.sampling.draw(self.population, position, noise)
         value = release.query.evaluate(self.records(persons), params)
         return release.mechanism.privatise(value, sensitivity, noise)
@@ -78,7 +82,7 @@ class GroupedRecords:
         """Return the margins of the rows."""
         return self._base.margins(w)
 
-    def clipped_unit_sum(self, coefficients: Floats, bound: float) -> Any:
+    def unit_sum(self, coefficients: Floats, bound: float) -> Any:
         """Return ``sum_p clip_bound(sum_{i of p} c_i x_i)``, all outputs of a person clipped together."""
         norms = clip.joint_norms([self._norms(c) for c in np.atleast_2d(coefficients.T)])
         scale = clip.factors_of(norms, bound)[self._owner]
@@ -90,12 +94,6 @@ class GroupedRecords:
         sizes = np.abs(coefficients) * np.where(coefficients == 0.0, 0.0, self.norms)
         blocks = self._base.scaled_rows(coefficients)
         return clip.person_norms(blocks, self._owner, self._persons, sizes)
-
-    def __getattr__(self, name: str) -> NoReturn:
-        raise UnsupportedError(
-            f"This solver asks for {name!r}, which is not proven for groups of records. "
-            "Use solver='ight', 'sgd-ht', 'svrg-ht' or 'scsg-ht' with groups."
-        )
 
 
 def known_owners(groups: Any) -> NDArray[Any]:

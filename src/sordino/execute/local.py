@@ -11,13 +11,16 @@ from scipy import sparse
 
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute.csr import as_rows
-from sordino.execute.records import CsrRecords, DenseRecords, LazyRecords, Records
-from sordino.kernel import NoiseSource, Release, SparseVector, clip
+from sordino.execute.records import CsrRecords, DenseRecords, LazyRecords, LocalRecords
+from sordino.kernel import Gaussian, NoiseSource, Offer, OnLattice, Release, SparseVector, clip, contracts
 
 _DATA_NORM = "Pass a public bound on the row norms (rows are clipped to it); computing it from X would leak."
 # A lazy step costs about as much per touched column as a dense one per 2 columns (benchmarks/lazy.py).
 LAZY_RATIO = 2.0
 Floats = NDArray[np.float64]
+_BOTH = (contracts.AffineViews, contracts.ColumnSums, contracts.GramSums, contracts.Parts)
+CSR = Offer("sparse rows", (contracts.RowBlocks, *_BOTH), lattice=True, remedy="Pass a dense array.")
+DENSE = Offer("rows in memory", (contracts.DenseRows, *_BOTH), lattice=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,20 +67,24 @@ class LocalExecutor:
         """The number of records, declared public."""
         return int(self.matrix.shape[0])
 
+    @property
+    def offer(self) -> Offer:
+        """What queries can ask of these rows."""
+        return CSR if sparse.issparse(self.matrix) else DENSE
+
     def answer(
         self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
     ) -> Any:
         """Evaluate the query on the drawn rows and add the noise."""
         rows = release.sampling.draw(self.population, position, noise)
-        mechanism: Any = release.mechanism
         # Nothing moves at sensitivity 0 (a difference of equal points), so there is nothing to hide.
-        secure = getattr(mechanism, "secure", False) and sensitivity > 0
+        secure = release.mechanism.secure and sensitivity > 0
         records = self.records(rows, lazy=release.lazy and not secure and _is_sparse_point(params))
         if not secure:
-            return mechanism.privatise(release.query.evaluate(records, params), sensitivity, noise)
+            return release.mechanism.privatise(release.query.evaluate(records, params), sensitivity, noise)
         return self._secure_answer(release, records, params, sensitivity, noise)
 
-    def records(self, rows: NDArray[np.int64] | None, lazy: bool = False) -> Any:
+    def records(self, rows: NDArray[np.int64] | None, lazy: bool = False) -> LocalRecords | LazyRecords:
         """Return the rows with the operations of queries; for queries only."""
         if rows is not None or lazy:
             return self._records(rows, lazy)
@@ -85,27 +92,25 @@ class LocalExecutor:
             object.__setattr__(self, "_all", self._records(None))
         return self._all
 
-    def _records(self, rows: NDArray[np.int64] | None, lazy: bool = False) -> Any:
+    def _records(self, rows: NDArray[np.int64] | None, lazy: bool = False) -> LocalRecords | LazyRecords:
+        pick = slice(None) if rows is None else rows
         if not sparse.issparse(self.matrix):
-            pick = slice(None) if rows is None else rows
-            return self._select(DenseRecords, pick, self.matrix[pick])
+            return DenseRecords(self.matrix[pick], *self._select(pick), **self._facts(pick))
         chosen = np.arange(self.population) if rows is None else rows
-        base = self._select(CsrRecords, slice(None) if rows is None else rows, self.matrix, rows=chosen)
+        base = CsrRecords(self.matrix, *self._select(pick), **self._facts(pick), rows=chosen)
         return LazyRecords(base) if lazy and self._lazy_pays(chosen) else base
 
-    def _select(self, kind: type[Records], pick: Any, matrix: Any, **more: Any) -> Records:
-        return kind(
-            matrix,
-            self.targets[pick],
-            self._norms[pick],
-            self._scale[pick],
-            self.intercept,
-            int(self.matrix.shape[1]),
-            weights=None if self.weights is None else self.weights[pick],
-            row_norms=self._lengths[pick],
-            positions=pick if isinstance(pick, np.ndarray) else None,
-            **more,
-        )
+    def _select(self, pick: Any) -> tuple[Floats, Floats, Floats, float, int]:
+        targets: Any = self.targets  # never None once the executor is made
+        facts = (targets[pick], self._norms[pick], self._scale[pick])
+        return *facts, self.intercept, int(self.matrix.shape[1])
+
+    def _facts(self, pick: Any) -> dict[str, Any]:
+        return {
+            "weights": None if self.weights is None else self.weights[pick],
+            "row_norms": self._lengths[pick],
+            "positions": pick if isinstance(pick, np.ndarray) else None,
+        }
 
     def _lazy_pays(self, rows: NDArray[np.int64]) -> bool:
         # Both paths have the same law, so this may look at the batch: only the run time tells.
@@ -116,16 +121,15 @@ class LocalExecutor:
     def _secure_answer(
         self, release: Release, records: Any, params: Any, sensitivity: float, noise: NoiseSource
     ) -> Any:
-        evaluate = getattr(release.query, "evaluate_on_lattice", None)
-        if evaluate is None:
+        query, mechanism = release.query, release.mechanism
+        if not (isinstance(query, OnLattice) and isinstance(mechanism, Gaussian)):
             raise UnsupportedError(
-                f"secure_noise=True is not proven for {type(release.query).__name__}. Set secure_noise=False."
+                f"secure_noise=True is not proven for {type(query).__name__}. Set secure_noise=False."
             )
-        mechanism: Any = release.mechanism
         spacing = mechanism.lattice(sensitivity)
         if self.population * (sensitivity / spacing) > 2**61:
             raise UnsupportedError("secure_noise=True would overflow 64-bit sums for this many records.")
-        value = evaluate(records, params, spacing)
+        value = query.evaluate_on_lattice(records, params, spacing)
         return mechanism.privatise_on_lattice(value, spacing, sensitivity, noise)
 
 

@@ -1,4 +1,4 @@
-"""A set of rows and the operations that queries may use on it.
+"""Rows in memory, dense or CSR, and the operations that queries may use on them.
 
 ``scale`` clips rows to the public norm bound without copying them; the intercept is a constant last
 column that is never stored.
@@ -17,7 +17,7 @@ from scipy import sparse
 
 from sordino.errors import UnsupportedError
 from sordino.execute import csr, gram
-from sordino.execute.through import AffineView, column_moments
+from sordino.execute.affine_view import AffineView, column_moments
 from sordino.kernel import SparseVector, clip
 from sordino.kernel.touch import TouchMap
 
@@ -27,7 +27,7 @@ _BLOCK = 1 << 18  # entries of a block of scaled rows: it stays in the cache
 
 
 @dataclass(frozen=True, eq=False)
-class Records:
+class LocalRecords:
     """Rows with their targets, norms (after clipping, intercept included) and clip factors.
 
     ``norms`` and ``row_norms`` (without the intercept) are upper bounds, nan for a record that is not finite.
@@ -43,6 +43,9 @@ class Records:
     weights: Floats | None = field(default=None, kw_only=True)
     row_norms: Floats = field(kw_only=True)
     positions: NDArray[np.int64] | None = field(default=None, kw_only=True)
+
+    column_moments = column_moments
+    restricted = gram.restricted
 
     @property
     def columns(self) -> int:
@@ -62,7 +65,11 @@ class Records:
         out = self._products(w[: self.features]) * self.scale
         return out + self.intercept * w[-1] if self.intercept else out
 
-    def weighted_sum(self, coefficients: Floats) -> Any:
+    def unit_sum(self, coefficients: Floats, bound: float) -> Floats:
+        """Return ``sum_i c_i x_i``: a record is a unit, and its coefficient bounds it already."""
+        return self.weighted_sum(coefficients)
+
+    def weighted_sum(self, coefficients: Floats) -> Floats:
         """Return ``sum_i c_i x_i``, one row per output for several coefficients per record."""
         if coefficients.ndim == 2:
             return np.stack([self.weighted_sum(c) for c in coefficients.T])
@@ -90,10 +97,6 @@ class Records:
             object.__setattr__(self, "_view", known)
         return known[1]
 
-    def column_moments(self, square: bool = False) -> tuple[Floats, Floats]:
-        """Return the sums of the columns and of their absolute values, or squares."""
-        return column_moments(self, square)
-
     def scaled_rows(self, coefficients: Floats) -> Iterator[tuple[slice, Any]]:
         """Yield ``c_i x_i`` in blocks of rows, intercept included: arrays, or CSR for sparse data."""
         step = max(1, _BLOCK // max(1, self._row_entries()))
@@ -114,10 +117,6 @@ class Records:
 
     def _scaled(self, rows: slice, coefficients: Floats) -> Any:
         raise UnsupportedError("This kind of data has no rows.")  # pragma: no cover
-
-    def restricted(self, columns: NDArray[np.int64]) -> Any:
-        """Return these records with only some columns, and without the intercept."""
-        return gram.restricted(self, columns)
 
     def weighted_norms(self, weights: Floats | float) -> Floats:
         """Return upper bounds of the norms of the rows times column weights, intercept included."""
@@ -144,16 +143,16 @@ class Records:
         """Which rows of the matrix these are; None for all of them."""
         return None
 
-    def part(self, index: int, parts: int) -> Records:
+    def part(self, index: int, parts: int) -> LocalRecords:
         """Return block number ``index`` of ``parts`` blocks that are fixed by position."""
         edge = np.linspace(0, self.count, parts + 1).astype(np.int64)
         return self._sliced(slice(int(edge[index]), int(edge[index + 1])))
 
-    def taken(self, rows: NDArray[np.int64]) -> Records:
+    def taken(self, rows: NDArray[np.int64]) -> LocalRecords:
         """Return some of these rows, by position; which ones is as secret as whoever drew them says."""
         return self._sliced(rows)
 
-    def by_position(self, size: int) -> list[Records]:
+    def by_position(self, size: int) -> list[LocalRecords]:
         """Return the records in blocks of ``size`` positions of the executor: no other record moves them."""
         block = (np.arange(self.count) if self.positions is None else self.positions) // size
         edges = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), self.count]
@@ -164,7 +163,7 @@ class Records:
         positions = (np.arange(self.count) if self.positions is None else self.positions)[rows]
         return {"weights": weights, "row_norms": self.row_norms[rows], "positions": positions}
 
-    def _sliced(self, rows: Any) -> Records:
+    def _sliced(self, rows: Any) -> LocalRecords:
         raise UnsupportedError("This kind of data cannot be split.")  # pragma: no cover
 
     def _products(self, w: Floats) -> Floats:
@@ -177,8 +176,13 @@ class Records:
         raise UnsupportedError("This kind of data has no exact sums.")  # pragma: no cover
 
 
-class DenseRecords(Records):
+class DenseRecords(LocalRecords):
     """Rows of a NumPy array; single precision is cast block by block."""
+
+    gram_product = gram.dense_product
+    moments = gram.dense_moments
+    squared_columns = gram.dense_squares
+    gram = gram.dense_gram  # last: it hides the module
 
     def _products(self, w: Floats) -> Floats:
         out = np.empty(len(self.matrix))
@@ -206,7 +210,7 @@ class DenseRecords(Records):
         out *= self.scale[:, None]
         return out + self.intercept * w[:, -1] if self.intercept else out
 
-    def weighted_sum(self, coefficients: Floats) -> Any:
+    def weighted_sum(self, coefficients: Floats) -> Floats:
         """Return ``sum_i c_i x_i`` with one matrix product for all outputs."""
         if coefficients.ndim == 1:
             return super().weighted_sum(coefficients)
@@ -221,23 +225,7 @@ class DenseRecords(Records):
     def _scaled(self, rows: slice, coefficients: Floats) -> Any:
         return coefficients[:, None] * self._block(rows)
 
-    def gram(self, ball: Any) -> Floats:
-        """Return ``sum_i y_i y_i^T`` of the rows measured in a ball, without the intercept."""
-        return gram.dense_gram(self, ball)
-
-    def gram_product(self, matrix: Floats, ball: Any) -> Floats:
-        """Return ``sum_i y_i (y_i^T matrix)``."""
-        return gram.dense_product(self, matrix, ball)
-
-    def moments(self, ball: Any) -> tuple[Floats, float]:
-        """Return ``sum_i y_i`` and ``sum_i ||y_i||^2``."""
-        return gram.dense_moments(self, ball)
-
-    def squared_columns(self, ball: Any) -> Floats:
-        """Return ``sum_i y_ij^2`` for each column j."""
-        return gram.dense_squares(self, ball)
-
-    def _sliced(self, rows: Any) -> Records:
+    def _sliced(self, rows: Any) -> LocalRecords:
         picked = (self.matrix[rows], self.targets[rows], self.norms[rows], self.scale[rows])
         return DenseRecords(*picked, self.intercept, self.features, **self._picked(rows))
 
@@ -252,10 +240,15 @@ class DenseRecords(Records):
 
 
 @dataclass(frozen=True, eq=False)
-class CsrRecords(Records):
+class CsrRecords(LocalRecords):
     """Some rows of a CSR matrix, addressed in place."""
 
     rows: NDArray[np.int64]
+
+    gram_product = gram.csr_product
+    moments = gram.csr_moments
+    squared_columns = gram.csr_squares
+    gram = gram.csr_gram  # last: it hides the module
 
     def _products(self, w: Floats) -> Floats:
         x, out = self.matrix, np.empty(self.rows.size)
@@ -278,7 +271,7 @@ class CsrRecords(Records):
         out = self.products(w[:, : self.features].T)
         return out + self.intercept * w[:, -1] if self.intercept else out
 
-    def weighted_sum(self, coefficients: Floats) -> Any:
+    def weighted_sum(self, coefficients: Floats) -> Floats:
         """Return ``sum_i c_i x_i`` for all outputs in one pass."""
         if coefficients.ndim == 1:
             return super().weighted_sum(coefficients)
@@ -292,25 +285,9 @@ class CsrRecords(Records):
     def _addressed(self) -> NDArray[np.int64] | None:
         return self.rows
 
-    def _sliced(self, rows: Any) -> Records:
+    def _sliced(self, rows: Any) -> LocalRecords:
         picked = (self.matrix, self.targets[rows], self.norms[rows], self.scale[rows])
         return CsrRecords(*picked, self.intercept, self.features, **self._picked(rows), rows=self.rows[rows])
-
-    def gram(self, ball: Any) -> Floats:
-        """Return ``sum_i y_i y_i^T`` of the rows measured in a ball, without the intercept."""
-        return gram.csr_gram(self, ball)
-
-    def gram_product(self, matrix: Floats, ball: Any) -> Floats:
-        """Return ``sum_i y_i (y_i^T matrix)``; the rows are never made dense."""
-        return gram.csr_product(self, matrix, ball)
-
-    def moments(self, ball: Any) -> tuple[Floats, float]:
-        """Return ``sum_i y_i`` and ``sum_i ||y_i||^2``."""
-        return gram.csr_moments(self, ball)
-
-    def squared_columns(self, ball: Any) -> Floats:
-        """Return ``sum_i y_ij^2`` for each column j."""
-        return gram.csr_squares(self, ball)
 
     def products(self, block: Floats) -> Floats:
         """Return ``X block`` of the clipped rows, without the intercept."""
@@ -381,6 +358,10 @@ class LazyRecords:
             self._intercept_at = int(np.flatnonzero(w.indices == base.features)[0])
             out += base.intercept * w.values[self._intercept_at]
         return out
+
+    def unit_sum(self, coefficients: Floats, bound: float) -> SparseVector:
+        """Return ``sum_i c_i x_i``: a record is a unit, and its coefficient bounds it already."""
+        return self.weighted_sum(coefficients)
 
     def weighted_sum(self, coefficients: Floats) -> SparseVector:
         """Return ``sum_i c_i x_i`` on the touched columns."""

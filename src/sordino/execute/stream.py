@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from sordino.errors import PlanError
-from sordino.execute.local import LocalExecutor
-from sordino.kernel import NoiseSource, Release
+from sordino.execute.local import CSR, LocalExecutor
+from sordino.kernel import Disjoint, NoiseSource, Offer, Release
 
 
 class StreamExecutor:
@@ -20,8 +20,11 @@ class StreamExecutor:
     record is fed in two of them, which only the caller can know.
     """
 
+    offer: ClassVar[Offer] = Offer("data that arrive in chunks", CSR.operations, samplings=(Disjoint,))
+
     def __init__(self, population: int) -> None:
-        self._population, self._number, self._chunk = population, -1, None
+        self._population, self._number = population, -1
+        self._chunk: LocalExecutor | None = None
 
     @property
     def population(self) -> int:

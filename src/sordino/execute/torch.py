@@ -6,16 +6,17 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sordino.errors import InvalidInputError, PlanError, UnsupportedError
+from sordino.errors import InvalidInputError, PlanError
 from sordino.execute.chacha import normals
-from sordino.kernel import NoiseSource, Release
+from sordino.kernel import NoiseSource, Offer, Release
+from sordino.kernel.contracts import TensorChunks
 
 Rows = NDArray[np.int64] | None
 _POOL = 1 << 21
@@ -36,6 +37,8 @@ class TorchExecutor:
         that no record can reach another through it.
     kinds : types of inputs and targets; None takes those of each batch.
     """
+
+    offer: ClassVar[Offer] = Offer("gradients in float32", (TensorChunks,))
 
     data: Any = field(repr=False)
     device: torch.device
@@ -60,10 +63,6 @@ class TorchExecutor:
     ) -> Tensor:
         """Evaluate the query on the drawn rows and add the noise."""
         mechanism: Any = release.mechanism
-        if getattr(mechanism, "secure", False):
-            raise UnsupportedError(
-                "secure_noise=True is not proven for gradients in float32. Set secure_noise=False."
-            )
         rows = release.sampling.draw(self.population, position, noise)
         value = release.query.evaluate(TorchRecords(self, rows), params)
         return mechanism.privatise(value, sensitivity, self._tensors(noise))

@@ -6,8 +6,9 @@ from sordino.kernel.matrix import SymmetricGaussian
 from sordino.kernel.mechanism import Gaussian, Laplace, Mechanism, NormGamma
 from sordino.kernel.noise import NoiseSource, public_generator
 from sordino.kernel.objective import TiltedObjective
+from sordino.kernel.offer import Offer, check_offer
 from sordino.kernel.quarantine import PaperNoise, Printed
-from sordino.kernel.query import ClippedSum, Norm, Query
+from sordino.kernel.query import ClippedSum, Norm, OnLattice, Query
 from sordino.kernel.relation import Relation
 from sordino.kernel.release import Plan, Release
 from sordino.kernel.sampling import Disjoint, FixedSize, Full, Poisson, Sampling
@@ -30,6 +31,8 @@ __all__ = [
     "NoiseSource",
     "Norm",
     "NormGamma",
+    "Offer",
+    "OnLattice",
     "PaperNoise",
     "Plan",
     "Poisson",
@@ -41,5 +44,6 @@ __all__ = [
     "SparseVector",
     "SymmetricGaussian",
     "TiltedObjective",
+    "check_offer",
     "public_generator",
 ]

@@ -10,7 +10,9 @@ from typing import Any, Protocol
 from weakref import WeakSet
 
 from sordino.errors import PlanError, PlanSpentError
+from sordino.kernel.contracts import Answer
 from sordino.kernel.noise import NoiseSource
+from sordino.kernel.offer import Offer, check_offer
 from sordino.kernel.quarantine import check_asked
 from sordino.kernel.release import Plan, Release
 
@@ -25,9 +27,13 @@ class Executor(Protocol):
     def population(self) -> int:
         """The number of units, declared public."""
 
+    @property
+    def offer(self) -> Offer:
+        """What it can do for a query."""
+
     def answer(
         self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
-    ) -> Any:
+    ) -> Answer:
         """Return the privatised answer of release number ``position``."""
 
 
@@ -65,6 +71,7 @@ class Curator:
                 f"The plan was made for a public population of {plan.population}, the executor "
                 f"declares {executor.population}. Plan again with the same public number."
             )
+        check_offer(plan, executor.offer)
         with _lock:
             if plan in _opened:
                 raise PlanSpentError("This plan was already opened once. Calibrate and reserve a new one.")
@@ -89,7 +96,7 @@ class Curator:
         """End the run: whatever is left of the plan stays spent and is never answered."""
         self._closed = True
 
-    def release(self, name: str, params: Any = None) -> Any:
+    def release(self, name: str, params: Any = None) -> Answer:
         """Ask one planned question and return its noisy answer."""
         release, position = self._count(name)
         sensitivity = release.sensitivity(self._plan.relation, params)

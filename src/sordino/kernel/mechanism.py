@@ -33,6 +33,9 @@ class Mechanism(Protocol):
     @property
     def relative(self) -> float: ...
 
+    @property
+    def secure(self) -> bool: ...
+
     def at(self, multiplier: float) -> Self:
         """Return this mechanism with its multiplier set."""
 
@@ -58,6 +61,11 @@ class Additive:
             raise InvalidInputError(f"Expected a finite noise multiplier >= 0, got {self.multiplier}.")
         if not 0 < self.relative < math.inf:
             raise InvalidInputError(f"Expected a relative noise size > 0, got {self.relative}.")
+
+    @property
+    def secure(self) -> bool:
+        """Whether the noise is exactly rounded to a lattice of integers."""
+        return False
 
     def at(self, multiplier: float) -> Self:
         """Return this mechanism with its multiplier set."""

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.kernel.contracts import Answer, RecordSums
 from sordino.kernel.relation import Relation
 
 
@@ -22,8 +26,16 @@ class Query(Protocol):
 
     ``params`` are public: constants of the plan or values that were released before. The bound may
     depend on them (a difference of gradients shrinks with the distance of the two points).
-    ``records`` is what an executor offers: data and the operations it can do fast.
+    ``records`` is what an executor offers: data and the operations it can do fast. ``needs`` names the groups
+    of operations (:mod:`sordino.kernel.contracts`) that :meth:`evaluate` uses, and nothing else may be used;
+    ``adds_up`` says that the answer on some records plus that on others is the answer on all of them.
     """
+
+    needs: ClassVar[tuple[type, ...]]
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether the query is a sum over records."""
 
     @property
     def norm(self) -> Norm:
@@ -35,8 +47,21 @@ class Query(Protocol):
     def sensitivity(self, relation: Relation, params: Any) -> float:
         """Return the largest distance between the answers on two neighbours."""
 
-    def evaluate(self, records: Any, params: Any) -> Any:
+    def evaluate(self, records: Any, params: Any) -> Answer:
         """Return the exact answer; only a curator may ask for it."""
+
+
+class OnLattice:
+    """Base of queries that can add up their contributions in integers, without any rounding error."""
+
+    @property
+    def exact(self) -> bool:
+        """Whether the query as it is configured can."""
+        return True
+
+    def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> NDArray[np.int64]:
+        """Return the sum of contributions truncated towards zero to multiples of ``spacing``."""
+        raise NotImplementedError  # pragma: no cover
 
 
 class ClippedSum:
@@ -46,10 +71,24 @@ class ClippedSum:
     at most twice that (``+C`` becomes ``-C``).
     """
 
+    needs: ClassVar[tuple[type, ...]] = (RecordSums,)  # what is not declared is not proven for persons
     norm = Norm.L2
+
+    @property
+    def adds_up(self) -> bool:
+        """True, where a subclass does not say otherwise."""
+        return True
 
     def contribution(self, params: Any) -> float:
         """Return the clip norm; subclasses say which."""
+        raise NotImplementedError  # pragma: no cover
+
+    def reach(self, params: Any) -> float:
+        """Return how large the terms are that are added up for a record; a difference has larger ones."""
+        return self.contribution(params)
+
+    def evaluate(self, records: Any, params: Any) -> Answer:
+        """Return the sum; subclasses say of what."""
         raise NotImplementedError  # pragma: no cover
 
     def sensitivity(self, relation: Relation, params: Any) -> float:

@@ -10,6 +10,7 @@ from typing import Any
 from dp_accounting import dp_event as dp
 
 from sordino.errors import InvalidInputError, PlanError, UnsupportedError
+from sordino.kernel.contracts import RecordSums, missing
 from sordino.kernel.events import check_event, composed
 from sordino.kernel.mechanism import Mechanism
 from sordino.kernel.quarantine import marks
@@ -51,6 +52,12 @@ class Release:
             )
         if self.mean and isinstance(self.mechanism, (GumbelTopK, LaplaceMax)):
             raise InvalidInputError("A selection answers with indices, which have no mean. Pass mean=False.")
+        absent = missing(self.query.needs, (RecordSums,)) if self.lazy else []
+        if absent:
+            raise UnsupportedError(
+                f"{type(self.query).__name__} needs {' and '.join(absent)}, which a batch of few columns "
+                "does not have. Pass lazy=False."
+            )
 
     def sensitivity(self, relation: Relation, params: Any = None) -> float:
         """Return how far the answers of neighbours can be apart.
@@ -92,9 +99,7 @@ class Plan:
             raise InvalidInputError(f"Expected a public population >= 1, got {self.population}.")
         object.__setattr__(self, "releases", MappingProxyType(dict(self.releases)))
         object.__setattr__(self, "relation", Relation.parse(self.relation))
-        for (
-            release
-        ) in self.releases.values():  # refused before any data: free releases, unsupported samplings
+        for release in self.releases.values():  # refused before any data: free releases, some samplings
             single = check_event(release.mechanism.at(1.0).event(self.relation))
             check_event(release.sampling.amplify(single, release.times, self.relation, self.population))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch import Tensor
 from sordino.errors import InvalidInputError
 from sordino.kernel import ClippedSum
 from sordino.kernel.clip_tensors import LARGEST_CLIP, LEAST_CLIP, row_factors, weighted_rows
+from sordino.kernel.contracts import TensorChunks
 from sordino.nn.engines import Engine
 from sordino.nn.precision import product_inputs, without_autocast
 from sordino.problems.glm import check_clip
@@ -24,6 +25,8 @@ class TorchGradient(ClippedSum):
     into chunks does not change the sum; a record whose gradient is not finite contributes zero.
     """
 
+    needs: ClassVar[tuple[type, ...]] = (TensorChunks,)
+
     engine: Engine
     clip: float
 
@@ -34,7 +37,7 @@ class TorchGradient(ClippedSum):
         """Return the clip norm."""
         return self.clip
 
-    def evaluate(self, records: Any, params: Any) -> Tensor:
+    def evaluate(self, records: TensorChunks, params: Any) -> Tensor:
         """Return the clipped sum at the point ``params``."""
         total = torch.zeros_like(params)
         for x, y in records.chunks():
@@ -52,6 +55,8 @@ class TorchDifference(ClippedSum):
     **Privacy.** One record adds at most ``(1 - gamma) C2 + gamma C1``; twice that when it is replaced.
     """
 
+    needs: ClassVar[tuple[type, ...]] = (TensorChunks,)
+
     engine: Engine
     gradient_clip: float
     difference_clip: float
@@ -65,7 +70,7 @@ class TorchDifference(ClippedSum):
         """Return the bound of one record."""
         return (1 - self.gamma) * self.difference_clip + self.gamma * self.gradient_clip
 
-    def evaluate(self, records: Any, params: Any) -> Tensor:
+    def evaluate(self, records: TensorChunks, params: Any) -> Tensor:
         """Return the clipped sum at the two points."""
         total = torch.zeros_like(params[0])
         for x, y in records.chunks():

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sordino.execute.torch import ON_DEVICE, TorchExecutor
-from sordino.kernel import Curator
+from sordino.kernel import Curator, check_offer
 from sordino.nn.checkpoint import Checkpoint, words
 from sordino.nn.solvers import NetworkSolver, NetworkTask, TrainingState
 from sordino.runs import Ask, Journal, PrivacyReport, Promise, Run, SavedRun, resumed
@@ -65,6 +65,7 @@ def open_session(
     promise = Promise.made(ask, solver.plan(task))
     if checkpoint is not None:
         checkpoint.refuse_existing()
+    check_offer(promise.plan, executor.offer)
     run = promise.reserved(description)
     journal = None if checkpoint is None else Journal(checkpoint.journal_path)
     if journal is not None:

@@ -12,6 +12,7 @@ from dp_accounting import dp_event as dp
 
 from sordino.errors import UnsupportedError
 from sordino.kernel import Curator, Full, NoiseSource, Norm, Plan, Printed, Relation, Release
+from sordino.kernel.contracts import GramSums, Parts
 from sordino.kernel.mechanism import Additive
 from sordino.problems.covariance import Ball, GramProduct, PcaProblem, operator_norm
 from sordino.solvers.pca.locate import locate, noise_std
@@ -34,6 +35,7 @@ class SnapshotAndDifference(Printed, GramProduct):
     answer: only :class:`OneRecordOverSnapshot` can draw the batch, and it adds the noise.
     """
 
+    needs: ClassVar[tuple[type, ...]] = (GramSums, Parts)
     printed: ClassVar[str] = _NAME
 
     def contribution(self, params: Any) -> float:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sordino.kernel import ClippedSum, Relation
 from sordino.kernel.clip import clip_scalars
+from sordino.kernel.contracts import AffineViews, ColumnSums
 from sordino.kernel.lengths import public_norm
 from sordino.problems.glm import check_clip, weighted
 from sordino.problems.losses import Loss
@@ -79,6 +80,8 @@ class ColumnMoments(ClippedSum):
     units of R: the sensitivity is 2, not 2 sqrt 2. With squares that is false: x = (1, 0), y = (-.27, .96).
     """
 
+    needs: ClassVar[tuple[type, ...]] = (ColumnSums,)
+
     data_norm: float
     square: bool = False
 
@@ -91,7 +94,7 @@ class ColumnMoments(ClippedSum):
         both = relation.contributions == 2 and not self.square
         return 2.0 if both else super().sensitivity(relation, params)
 
-    def evaluate(self, records: Any, params: Any) -> Floats:
+    def evaluate(self, records: ColumnSums, params: Any) -> Floats:
         """Return the two sums behind each other."""
         first, second = records.column_moments(self.square)
         unit = self.data_norm**2 if self.square else self.data_norm
@@ -106,6 +109,8 @@ class SizeCounts(ClippedSum):
     ``cells`` cells.
     """
 
+    needs: ClassVar[tuple[type, ...]] = (AffineViews,)
+
     of: str
     cells: int = 1
 
@@ -117,7 +122,7 @@ class SizeCounts(ClippedSum):
         """Return 1, or sqrt 2 when a record moves from one count to another."""
         return math.sqrt(relation.contributions)
 
-    def evaluate(self, records: Any, params: Any) -> Floats:
+    def evaluate(self, records: AffineViews, params: Any) -> Floats:
         """Return the counts."""
         sizes = np.abs(records.targets) if self.of == "targets" else records.through(params).sizes
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -147,6 +152,8 @@ class AffineGradient(ClippedSum):
     ``params = (w, affine, mask, target_scale)``; a mask of None means every coordinate.
     """
 
+    needs: ClassVar[tuple[type, ...]] = (AffineViews,)
+
     loss: Loss
     clip: float
 
@@ -168,7 +175,7 @@ class AffineGradient(ClippedSum):
             return self.clip
         return self.clip * (1 + 2 * affine.offset / math.hypot(affine.floor, affine.intercept))
 
-    def evaluate(self, records: Any, params: Any) -> Floats:
+    def evaluate(self, records: AffineViews, params: Any) -> Floats:
         """Return the clipped sum, or its entries on the mask."""
         w, affine, mask, target_scale = params
         view = records.through(affine)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from sordino.kernel import (
     SymmetricGaussian,
     public_generator,
 )
+from sordino.kernel.contracts import GramSums
 from sordino.kernel.lengths import public_norm
 
 Floats = NDArray[np.float64]
@@ -95,7 +96,7 @@ class Ball:
         """The largest ``f (||x|| + ||center||)`` of a row clipped by f: ``||f x|| <= r + ||center||``."""
         return self.radius + (0.0 if self.center is None else 2.0 * public_norm(self.center))
 
-    def view(self, records: Any) -> Any:
+    def view(self, records: GramSums) -> GramSums:
         """Return the records with only the columns that are looked at."""
         return records if self.columns is None else records.restricted(self.columns)
 
@@ -117,6 +118,8 @@ class Moments(ClippedSum):
     because ``(1 + t)^2 (1 + w^2 (1 - t)^2) <= 4`` for t in [0, 1].
     """
 
+    needs: ClassVar[tuple[type, ...]] = (GramSums,)
+
     row_norm: float
     weight: float = 0.5
 
@@ -134,7 +137,7 @@ class Moments(ClippedSum):
             return 2.0 * self.row_norm
         return self.contribution(params)
 
-    def evaluate(self, records: Any, params: Any) -> Floats:
+    def evaluate(self, records: GramSums, params: Any) -> Floats:
         """Return the sums."""
         ball = _ball(self.row_norm, params)
         total, squares = records.moments(Ball(self.row_norm))
@@ -153,6 +156,7 @@ class _Quadratic(ClippedSum):
     directions. (Under Poisson sampling the kernel takes two contributions all the same.)
     """
 
+    needs: ClassVar[tuple[type, ...]] = (GramSums,)
     norm = Norm.L2
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
@@ -178,7 +182,7 @@ class GramMatrix(_Quadratic):
         """Return how large the terms are that are added up for a record: row and centre apart."""
         return _ball(self.row_norm, params).reach ** 2
 
-    def evaluate(self, records: Any, params: Any) -> Floats:
+    def evaluate(self, records: GramSums, params: Any) -> Floats:
         """Return the symmetric matrix."""
         ball = _ball(self.row_norm, params)
         return ball.view(records).gram(ball)
@@ -198,7 +202,7 @@ class SquaredColumns(_Quadratic):
         """Return the squared row norm."""
         return self.row_norm**2
 
-    def evaluate(self, records: Any, params: Any) -> Floats:
+    def evaluate(self, records: GramSums, params: Any) -> Floats:
         """Return the sums of squares."""
         return records.squared_columns(Ball(self.row_norm))
 
@@ -207,7 +211,7 @@ class SquaredColumns(_Quadratic):
 class GramTriangle(GramMatrix):
     """The upper triangle of the Gram matrix as a vector, for the textbook's independent entries."""
 
-    def evaluate(self, records: Any, params: Any) -> Floats:
+    def evaluate(self, records: GramSums, params: Any) -> Floats:
         """Return the entries on and above the diagonal."""
         full = super().evaluate(records, params)
         return full[np.triu_indices(len(full))]
@@ -235,7 +239,7 @@ class GramProduct(_Quadratic):
         block, ball = params
         return _ball(self.row_norm, ball).reach ** 2 * operator_norm(block)
 
-    def evaluate(self, records: Any, params: Any) -> Floats:
+    def evaluate(self, records: GramSums, params: Any) -> Floats:
         """Return the block."""
         block, ball = params[0], _ball(self.row_norm, params[1])
         return ball.view(records).gram_product(np.asarray(block, float), ball)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.kernel import ClippedSum, SparseVector
+from sordino.kernel import ClippedSum, OnLattice, SparseVector
 from sordino.kernel.clip import check_bound, clip_scalars
+from sordino.kernel.contracts import Answer, IntegerSums, Point, UnitSums
 from sordino.kernel.lengths import public_distance, public_norm
 from sordino.problems.losses import Loss
 
@@ -17,7 +18,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class GlmGradient(ClippedSum):
+class GlmGradient(ClippedSum, OnLattice):
     r"""``sum_i clip_C(r_i x_i)`` with ``r_i`` the residual at ``w``.
 
     ``||r_i x_i|| = |r_i| ||x_i||``, so clipping multiplies ``r_i`` by ``min(1, C / (|r_i| ||x_i||))`` and no
@@ -25,6 +26,8 @@ class GlmGradient(ClippedSum):
 
     **Privacy.** Sensitivity C (add-remove) or 2 C (replace-one) in L2, whatever the data.
     """
+
+    needs: ClassVar[tuple[type, ...]] = (UnitSums,)
 
     loss: Loss
     clip: float
@@ -36,27 +39,29 @@ class GlmGradient(ClippedSum):
         """Return the clip norm."""
         return self.clip
 
-    def evaluate(self, records: Any, params: Any) -> Any:
+    def evaluate(self, records: UnitSums, params: Point) -> Answer:
         """Return the clipped sum at the point ``params``."""
-        return unit_sum(records, self._coefficients(records, params), self.clip)
+        return records.unit_sum(self._coefficients(records, params), self.clip)
 
-    def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> NDArray[np.int64]:
+    def evaluate_on_lattice(self, records: IntegerSums, params: Point, spacing: float) -> NDArray[np.int64]:
         """Return the sum of contributions truncated towards zero to multiples of ``spacing``."""
         return records.weighted_integer_sum(self._coefficients(records, params), spacing)
 
-    def _coefficients(self, records: Any, w: Any) -> Floats:
+    def _coefficients(self, records: UnitSums | IntegerSums, w: Point) -> Floats:
         residual = residuals(self.loss, records, w)
         return clip_scalars(residual, records.norms, self.clip)
 
 
 @dataclass(frozen=True)
-class GlmDifference(ClippedSum):
+class GlmDifference(ClippedSum, OnLattice):
     r"""``sum_i clip_{C_t}((r_i(w) - r_i(a)) x_i)`` for two released points, ``params = (w, a)``.
 
     A record touches both gradients at once, so the difference is one contribution. Its bound shrinks
     with the distance: ``C_t = min(2 clip, curvature * row_bound^2 * ||w - a||)``, which depends on released
     points only.
     """
+
+    needs: ClassVar[tuple[type, ...]] = (UnitSums,)
 
     loss: Loss
     clip: float
@@ -71,15 +76,17 @@ class GlmDifference(ClippedSum):
         reach = self.loss.curvature * self.row_bound**2 * distance(w, anchor)
         return float(min(2 * self.clip, reach)) if np.isfinite(reach) else 2 * self.clip
 
-    def evaluate(self, records: Any, params: Any) -> Any:
+    def evaluate(self, records: UnitSums, params: tuple[Point, Point]) -> Answer:
         """Return the clipped sum of differences."""
-        return unit_sum(records, self._coefficients(records, params), self.contribution(params))
+        return records.unit_sum(self._coefficients(records, params), self.contribution(params))
 
-    def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> NDArray[np.int64]:
+    def evaluate_on_lattice(
+        self, records: IntegerSums, params: tuple[Point, Point], spacing: float
+    ) -> NDArray[np.int64]:
         """Return the sum of differences truncated towards zero to multiples of ``spacing``."""
         return records.weighted_integer_sum(self._coefficients(records, params), spacing)
 
-    def _coefficients(self, records: Any, params: Any) -> Floats:
+    def _coefficients(self, records: UnitSums | IntegerSums, params: tuple[Point, Point]) -> Floats:
         w, anchor = params
         at_anchor = residuals(self.loss, records, anchor)
         at_w = residuals(self.loss, records, w)  # last: it lays out the batch
@@ -88,14 +95,7 @@ class GlmDifference(ClippedSum):
         return clip_scalars(difference, records.norms, self.contribution(params))
 
 
-def unit_sum(records: Any, coefficients: Floats, bound: float) -> Any:
-    """Return the sum of clipped records; where a person owns several, the person's sum is clipped too."""
-    if hasattr(type(records), "clipped_unit_sum"):
-        return records.clipped_unit_sum(coefficients, bound)
-    return records.weighted_sum(coefficients)
-
-
-def residuals(loss: Loss, records: Any, w: Any) -> Floats:
+def residuals(loss: Loss, records: UnitSums | IntegerSums, w: Point) -> Floats:
     """Return the residual of each record; what is not a number is dealt with by the clip."""
     with np.errstate(over="ignore", invalid="ignore"):
         return weighted(loss.residual(records.margins(w), records.targets), records.weights)
@@ -108,7 +108,7 @@ def weighted(residual: Floats, weights: Floats | None) -> Floats:
     return residual * (weights if residual.ndim == 1 else weights[:, None])
 
 
-def distance(w: Any, anchor: Any) -> float:
+def distance(w: Point, anchor: Point) -> float:
     """Return the Euclidean distance of two released points, dense or sparse."""
     if isinstance(w, SparseVector) and isinstance(anchor, SparseVector):
         _, slots = np.unique(np.concatenate([w.indices, anchor.indices]), return_inverse=True)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.errors import UnsupportedError
 from sordino.kernel import Norm, Relation
+from sordino.kernel.contracts import RecordSums
 from sordino.problems.glm import check_clip, weighted
 from sordino.problems.losses import Loss
 from sordino.problems.penalties import Penalty
@@ -18,7 +18,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class StepScores:
+class StepSizeScores:
     r"""``-sum_i min(loss_i(w - a g), clip) - n penalty(w - a g)`` for each step size a.
 
     ``params = (w, g)``, both released. A record's loss is cut to [0, clip] and what is not a number counts
@@ -27,6 +27,8 @@ class StepScores:
     **Privacy.** Sensitivity ``clip`` in the largest entry under both relations; monotone under add-remove.
     """
 
+    needs: ClassVar[tuple[type, ...]] = (RecordSums,)
+
     loss: Loss
     clip: float
     steps: tuple[float, ...]
@@ -34,6 +36,7 @@ class StepScores:
     population: int = 1
 
     norm = Norm.LINF
+    adds_up: ClassVar[bool] = False  # each answer holds the penalties
 
     def __post_init__(self) -> None:
         check_clip(self.clip)
@@ -46,18 +49,13 @@ class StepScores:
         """Return the clip: a loss in [0, clip] moves by no more when its record is replaced."""
         return self.clip
 
-    def evaluate(self, records: Any, params: Any) -> Floats:
+    def evaluate(self, records: RecordSums, params: tuple[Floats, Floats]) -> Floats:
         """Return the scores; margins are linear in the step, so two products serve all of them."""
-        if hasattr(type(records), "clipped_unit_sum"):
-            raise UnsupportedError(
-                "Losses are clipped per record, which bounds nothing for a person with several. "
-                "Use solver='gd' or 'sgd' with groups."
-            )
         w, g = params
         at_w, along = records.margins(w), records.margins(g)
         return np.array([-self._objective(records, w - a * g, at_w - a * along) for a in self.steps])
 
-    def _objective(self, records: Any, w: Floats, margins: Floats) -> float:
+    def _objective(self, records: RecordSums, w: Floats, margins: Floats) -> float:
         with np.errstate(over="ignore", invalid="ignore"):
             losses = weighted(self.loss.value(margins, records.targets), records.weights)
         usable = np.isfinite(records.norms) & ~np.isnan(losses)

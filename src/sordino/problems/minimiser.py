@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel import Norm, Relation
 from sordino.kernel.clip import clip_scalars, vector_norm
+from sordino.kernel.contracts import RecordSums
 from sordino.kernel.lengths import public_norm
 from sordino.problems.glm import check_clip, weighted
 from sordino.problems.losses import Loss
@@ -49,7 +50,9 @@ class CertifiedMinimiser:
     row_bound: float
     weight_bound: float = 1.0
 
+    needs: ClassVar[tuple[type, ...]] = (RecordSums,)
     norm = Norm.L2
+    adds_up: ClassVar[bool] = False  # a minimiser is no sum
 
     def __post_init__(self) -> None:
         check_clip(self.clip)
@@ -88,7 +91,7 @@ class CertifiedMinimiser:
         exact = relation.contributions * self.clip / (self.population * self.strength)
         return exact + 2 * self.tolerance / self.strength
 
-    def evaluate(self, records: Any, params: Any = None) -> Floats:
+    def evaluate(self, records: RecordSums, params: Any = None) -> Floats:
         """Return a certified point: the coefficients, or their entries at the released coordinates."""
         size = math.prod(self.shape)
         at = slice(None) if params is None else np.asarray(params)
@@ -106,7 +109,7 @@ class CertifiedMinimiser:
     def _curvature(self) -> float:
         return self.record_curvature + self.strength
 
-    def _gradient(self, records: Any, point: Floats, at: Any) -> Floats:
+    def _gradient(self, records: RecordSums, point: Floats, at: Any) -> Floats:
         w = np.zeros(math.prod(self.shape))
         w[at] = point
         residual = self.loss.residual(records.margins(w.reshape(self.shape)), records.targets)
@@ -171,7 +174,9 @@ class MinimiserResponses:
     responses: Callable[[Floats], Floats]
     operator_bound: float
 
+    needs: ClassVar[tuple[type, ...]] = (RecordSums,)
     norm = Norm.L2
+    adds_up: ClassVar[bool] = False  # a minimiser is no sum
 
     def contribution(self, params: Any = None) -> float:
         """Return the bound when a record is added or removed."""
@@ -181,7 +186,7 @@ class MinimiserResponses:
         """Return the largest distance of the responses of neighbours."""
         return self.operator_bound * self.minimiser.sensitivity(relation, params)
 
-    def evaluate(self, records: Any, params: Any = None) -> Floats:
+    def evaluate(self, records: RecordSums, params: Any = None) -> Floats:
         """Return the responses."""
         return self.responses(self.minimiser.evaluate(records))
 
@@ -197,7 +202,9 @@ class TiltedMinimiser:
 
     minimiser: CertifiedMinimiser
 
+    needs: ClassVar[tuple[type, ...]] = (RecordSums,)
     norm = Norm.L2
+    adds_up: ClassVar[bool] = False  # a minimiser is no sum
 
     def __post_init__(self) -> None:
         if len(self.minimiser.shape) > 1:
@@ -217,7 +224,7 @@ class TiltedMinimiser:
         """Return how far the gradients of neighbours are apart."""
         return relation.contributions * self.minimiser.clip
 
-    def evaluate(self, records: Any, params: Any) -> Tilted:
+    def evaluate(self, records: RecordSums, params: Any) -> Tilted:
         """Return the objective on these coordinates; it is not an answer before it is tilted."""
         return Tilted(self.minimiser, records, np.asarray(params))
 
@@ -227,7 +234,7 @@ class Tilted:
     """An objective on some records and coordinates, for the mechanism only."""
 
     minimiser: CertifiedMinimiser
-    records: Any
+    records: RecordSums
     at: NDArray[np.int64]
 
     @property

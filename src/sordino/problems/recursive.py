@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sordino.errors import InvalidInputError
-from sordino.kernel import ClippedSum
+from sordino.kernel import ClippedSum, OnLattice
 from sordino.kernel.clip import clip_scalars
-from sordino.problems.glm import check_clip, distance, residuals, unit_sum
+from sordino.kernel.contracts import Answer, IntegerSums, Point, UnitSums
+from sordino.problems.glm import check_clip, distance, residuals
 from sordino.problems.losses import Loss
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class RecursiveGradient(ClippedSum):
+class RecursiveGradient(ClippedSum, OnLattice):
     r"""``sum_i gamma clip_C1(grad f_i(w)) + (1 - gamma) clip_C2(grad f_i(w) - grad f_i(a))``, params (w, a).
 
     Gradient and difference are clipped apart, so a record adds at most
@@ -28,6 +29,8 @@ class RecursiveGradient(ClippedSum):
 
     **Privacy.** Sensitivity Cbar (add-remove) or 2 Cbar (replace-one) in L2, whatever the data.
     """
+
+    needs: ClassVar[tuple[type, ...]] = (UnitSums,)
 
     loss: Loss
     gradient_clip: float
@@ -52,15 +55,17 @@ class RecursiveGradient(ClippedSum):
         """Return Cbar at two released points."""
         return self.gamma * self.gradient_clip + (1 - self.gamma) * self.difference_bound(params)
 
-    def evaluate(self, records: Any, params: Any) -> Any:
+    def evaluate(self, records: UnitSums, params: tuple[Point, Point]) -> Answer:
         """Return the sum."""
-        return unit_sum(records, self._coefficients(records, params), self.contribution(params))
+        return records.unit_sum(self._coefficients(records, params), self.contribution(params))
 
-    def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> NDArray[np.int64]:
+    def evaluate_on_lattice(
+        self, records: IntegerSums, params: tuple[Point, Point], spacing: float
+    ) -> NDArray[np.int64]:
         """Return the sum of contributions truncated towards zero to multiples of ``spacing``."""
         return records.weighted_integer_sum(self._coefficients(records, params), spacing)
 
-    def _coefficients(self, records: Any, params: Any) -> Floats:
+    def _coefficients(self, records: UnitSums | IntegerSums, params: tuple[Point, Point]) -> Floats:
         w, anchor = params
         at_anchor, at_w = residuals(self.loss, records, anchor), residuals(self.loss, records, w)
         with np.errstate(over="ignore", invalid="ignore"):

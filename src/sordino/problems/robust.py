@@ -9,15 +9,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
 from sordino.errors import InvalidInputError
-from sordino.kernel import ClippedSum
+from sordino.kernel import ClippedSum, OnLattice
 from sordino.kernel.clip import clip_scalars, clipped_blocks, root_above
+from sordino.kernel.contracts import DenseRows, Records, RecordSums, RowBlocks
 from sordino.problems.losses import Loss
 
 Floats = NDArray[np.float64]
@@ -66,7 +67,7 @@ class Truncation:
 
 
 @dataclass(frozen=True)
-class RobustSum(ClippedSum):
+class RobustSum(ClippedSum, OnLattice):
     r"""The sum, or the median of ``blocks`` block sums, of ``truncate((x_i - center) / scales)``.
 
     ``params = (center, scales)``: released or public vectors; entries are truncated at 1 in these units.
@@ -77,22 +78,34 @@ class RobustSum(ClippedSum):
     of a sum. Records belong to blocks by position, which no other record can change.
     """
 
+    needs: ClassVar[tuple[type, ...]] = (DenseRows,)
+
     columns: int
     truncation: Truncation = Truncation()
     blocks: int = 1
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether it is the sum: a median of sums does not add up."""
+        return self.blocks == 1
+
+    @property
+    def exact(self) -> bool:
+        """Whether it is the sum: a median has no integers that add up."""
+        return self.blocks == 1
 
     def contribution(self, params: Any) -> float:
         """Return the bound of a truncated record."""
         return self.truncation.bound(self.columns, 1.0)
 
-    def evaluate(self, records: Any, params: Any) -> Floats:
+    def evaluate(self, records: DenseRows, params: Any) -> Floats:
         """Return the sum, or the median of the block sums."""
         n, out = records.count, np.zeros((self.blocks, self.columns))
         for rows, block in records.scaled_rows(np.ones(records.count)):
             out += block_sums(self._truncated(records, params, rows, block), rows, n, self.blocks)
         return np.median(out, axis=0)
 
-    def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> NDArray[np.int64]:
+    def evaluate_on_lattice(self, records: DenseRows, params: Any, spacing: float) -> NDArray[np.int64]:
         """Return the sum of contributions truncated towards zero to multiples of ``spacing``."""
         if self.blocks > 1:
             raise InvalidInputError("secure_noise=True is not proven for medians. Use estimator='truncated'.")
@@ -102,7 +115,7 @@ class RobustSum(ClippedSum):
             out += np.trunc(block / spacing).astype(np.int64).sum(axis=0)
         return out
 
-    def _truncated(self, records: Any, params: Any, rows: slice, block: Floats) -> Floats:
+    def _truncated(self, records: DenseRows, params: Any, rows: slice, block: Floats) -> Floats:
         center, scales = params
         with np.errstate(over="ignore"):
             block = self.truncation.apply([(block - center) / scales], 1.0)[0]
@@ -111,7 +124,7 @@ class RobustSum(ClippedSum):
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class GradientPoint:
     """Where a gradient is asked, all of it public or released before.
 
     ``w`` are coefficients of the columns divided by ``scales``; ``threshold`` is in these units.
@@ -131,20 +144,27 @@ class Point:
 class RobustGradient(ClippedSum):
     r"""The sum, or the median of ``blocks`` block sums, of truncated gradients ``r_i x_i / scales``.
 
-    ``params`` is a :class:`Point`. A residual that is not a number contributes zero.
+    ``params`` is a :class:`GradientPoint`. A residual that is not a number contributes zero.
 
     **Privacy.** As for :class:`RobustSum`, with ``bound = truncation.bound(size, threshold)``.
     """
+
+    needs: ClassVar[tuple[type, ...]] = (RowBlocks,)
 
     loss: Loss
     truncation: Truncation = Truncation(by="norm")
     blocks: int = 1
 
-    def contribution(self, params: Point) -> float:
+    @property
+    def adds_up(self) -> bool:
+        """Whether it is the sum: a median of sums does not add up."""
+        return self.blocks == 1
+
+    def contribution(self, params: GradientPoint) -> float:
         """Return the bound of a truncated gradient."""
         return self.truncation.bound(params.size, params.threshold)
 
-    def evaluate(self, records: Any, params: Point) -> Floats:
+    def evaluate(self, records: RowBlocks, params: GradientPoint) -> Floats:
         """Return the robust sum of the gradients at the point."""
         residual = residuals(self.loss, records, params)
         if self.blocks == 1 and self.truncation == Truncation(by="norm"):
@@ -158,12 +178,12 @@ class RobustGradient(ClippedSum):
         return np.median(out, axis=0).reshape(np.shape(params.w))
 
 
-def present(records: Any, rows: slice = _ALL) -> NDArray[np.bool_]:
+def present(records: Records, rows: slice = _ALL) -> NDArray[np.bool_]:
     """Return which records count: one that is not finite has no norm and contributes zero."""
     return np.isfinite(records.norms[rows])
 
 
-def residuals(loss: Loss, records: Any, point: Point) -> Floats:
+def residuals(loss: Loss, records: RecordSums, point: GradientPoint) -> Floats:
     """Return the residuals at the point; zero for a record that is not a number."""
     with np.errstate(over="ignore", invalid="ignore"):
         out = _finite(loss.residual(records.margins(point.w / point.scales), records.targets))
@@ -171,14 +191,16 @@ def residuals(loss: Loss, records: Any, point: Point) -> Floats:
     return out if there.all() else np.where(there if out.ndim == 1 else there[:, None], out, 0.0)
 
 
-def scaled_norms(records: Any, point: Point) -> Floats:
+def scaled_norms(records: RowBlocks, point: GradientPoint) -> Floats:
     """Return upper bounds of the norms of the rows divided by the column scales."""
     if np.ndim(point.scales) == 0 and point.scales == 1.0:
         return np.asarray(records.norms)
     return np.asarray(records.weighted_norms(1.0 / np.asarray(point.scales)))
 
 
-def gradient_blocks(records: Any, residual: Floats, point: Point) -> Iterator[tuple[slice, list[Any]]]:
+def gradient_blocks(
+    records: RowBlocks, residual: Floats, point: GradientPoint
+) -> Iterator[tuple[slice, list[Any]]]:
     """Yield blocks of gradients ``r_i x_i / scales``, one part per output."""
     columns = residual[:, None] if residual.ndim == 1 else residual
     with np.errstate(over="ignore", invalid="ignore"):

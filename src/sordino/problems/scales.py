@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sordino.kernel import ClippedSum, Norm, Relation
+from sordino.kernel import ClippedSum, OnLattice, Relation
 from sordino.kernel.clip import row_norms
+from sordino.kernel.contracts import DenseRows, RecordSums, RowBlocks
 from sordino.problems.losses import Loss
 from sordino.problems.robust import (
-    Point,
+    GradientPoint,
     Truncation,
     gradient_blocks,
     present,
@@ -54,12 +55,14 @@ def sparse_counts(block: Any, columns: int) -> Floats:
 
 
 @dataclass(frozen=True)
-class ColumnScales(ClippedSum):
+class ColumnScales(ClippedSum, OnLattice):
     """For each column, how many ``|x_ij - center_j| > 0`` lie in each octave; ``params = center``.
 
     **Privacy.** A record adds one to one bin of each column: sqrt(columns) in L2, and sqrt(2 columns)
     when it is replaced (one bin falls, another rises).
     """
+
+    needs: ClassVar[tuple[type, ...]] = (RowBlocks,)
 
     columns: int
 
@@ -71,7 +74,7 @@ class ColumnScales(ClippedSum):
         """Return sqrt(columns), or sqrt(2 columns) for a replaced record."""
         return math.sqrt(relation.contributions * self.columns)
 
-    def evaluate(self, records: Any, params: Any) -> Floats:
+    def evaluate(self, records: RowBlocks, params: Any) -> Floats:
         """Return the counts, shape (columns, BINS)."""
         out = np.zeros((self.columns, BINS))
         for rows, block in records.scaled_rows(np.ones(records.count)):
@@ -83,7 +86,7 @@ class ColumnScales(ClippedSum):
             out += counts_of(away[present(records, rows)])
         return out
 
-    def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> NDArray[np.int64]:
+    def evaluate_on_lattice(self, records: RowBlocks, params: Any, spacing: float) -> NDArray[np.int64]:
         """Return the counts as multiples of ``spacing``, a power of two."""
         return self.evaluate(records, params).astype(np.int64) * int(1.0 / spacing)
 
@@ -92,11 +95,13 @@ class ColumnScales(ClippedSum):
 class GradientScales(ClippedSum):
     """How many gradient norms (or, averaged over a record's entries, gradient entries) per octave.
 
-    ``params`` is a :class:`Point`.
+    ``params`` is a :class:`GradientPoint`.
 
     **Privacy.** The weights a record adds to the bins are non-negative and sum to at most
     one: 1 in L2, sqrt 2 when it is replaced.
     """
+
+    needs: ClassVar[tuple[type, ...]] = (RowBlocks,)
 
     loss: Loss
     by: str = "norm"
@@ -109,7 +114,7 @@ class GradientScales(ClippedSum):
         """Return 1, or sqrt 2 for a replaced record."""
         return math.sqrt(relation.contributions)
 
-    def evaluate(self, records: Any, params: Point) -> Floats:
+    def evaluate(self, records: RowBlocks, params: GradientPoint) -> Floats:
         """Return the counts, shape (1, BINS)."""
         residual = residuals(self.loss, records, params)
         if self.by == "norm":
@@ -131,6 +136,8 @@ class FeatureScales(ClippedSum):
     **Privacy.** A record adds one to one bin: 1 in L2, sqrt 2 when it is replaced.
     """
 
+    needs: ClassVar[tuple[type, ...]] = (RecordSums,)
+
     def contribution(self, params: Any) -> float:
         """Return one."""
         return 1.0
@@ -139,12 +146,12 @@ class FeatureScales(ClippedSum):
         """Return 1, or sqrt 2 for a replaced record."""
         return math.sqrt(relation.contributions)
 
-    def evaluate(self, records: Any, params: Any) -> Floats:
+    def evaluate(self, records: RecordSums, params: Any) -> Floats:
         """Return the counts, shape (1, BINS)."""
         return counts_of(np.asarray(records.norms)[:, None])
 
 
-def pair_differences(records: Any) -> Floats:
+def pair_differences(records: DenseRows) -> Floats:
     """Return ``(x_i - x_{i+h}) / sqrt 2`` for the first ``h = n // 2`` records: the location cancels.
 
     A pair of which one record is absent (not finite) is zero: it adds nothing.
@@ -164,8 +171,15 @@ class PairScales(ClippedSum):
     sqrt(2 columns) when it is replaced (one bin falls, another rises). For norms there is one column.
     """
 
+    needs: ClassVar[tuple[type, ...]] = (DenseRows,)
+
     columns: int
     norms: bool = False
+
+    @property
+    def adds_up(self) -> bool:
+        """False: records are paired across the whole table."""
+        return False
 
     def contribution(self, params: Any) -> float:
         """Return sqrt(columns), or 1 for norms."""
@@ -175,7 +189,7 @@ class PairScales(ClippedSum):
         """Return the contribution, or sqrt 2 of it for a replaced record."""
         return math.sqrt(relation.contributions) * self.contribution(params)
 
-    def evaluate(self, records: Any, params: Any) -> Floats:
+    def evaluate(self, records: DenseRows, params: Any) -> Floats:
         """Return the counts, shape (columns, BINS)."""
         pairs = pair_differences(records)
         if not self.norms:
@@ -197,8 +211,15 @@ class PairMoments(ClippedSum):
     ``||aa' - bb'||_F^2 = |a|^4 + |b|^4 - 2 (a.b)^2 <= 2``.
     """
 
+    needs: ClassVar[tuple[type, ...]] = (DenseRows,)
+
     columns: int
     products: bool = False
+
+    @property
+    def adds_up(self) -> bool:
+        """False: records are paired across the whole table."""
+        return False
 
     def contribution(self, params: Any) -> float:
         """Return sqrt(columns), or 1 for outer products."""
@@ -209,7 +230,7 @@ class PairMoments(ClippedSum):
         both = self.products and relation.contributions == 2
         return self.contribution(params) * (math.sqrt(2.0) if both else 1.0)
 
-    def evaluate(self, records: Any, params: Any) -> Floats:
+    def evaluate(self, records: DenseRows, params: Any) -> Floats:
         """Return the sums of squares (columns,) or of outer products (columns, columns)."""
         kind = Truncation(by="norm" if self.products else "coordinate")
         with np.errstate(over="ignore", invalid="ignore"):
@@ -218,7 +239,7 @@ class PairMoments(ClippedSum):
 
 
 @dataclass(frozen=True)
-class RankTree:
+class RankTree(ClippedSum, OnLattice):
     r"""For each column the counts in the nodes of a binary tree over ``2**depth`` cells of a public grid.
 
     The cells have equal width between public ``bounds``; without bounds they grow geometrically from
@@ -228,10 +249,11 @@ class RankTree:
     columns) when it is replaced.
     """
 
+    needs: ClassVar[tuple[type, ...]] = (DenseRows,)
+
     columns: int
     depth: int
     bounds: tuple[float, float] | None = None
-    norm = Norm.L2
 
     @property
     def edges(self) -> Floats:
@@ -251,7 +273,7 @@ class RankTree:
         """Return sqrt(depth columns), or sqrt(2 depth columns) for a replaced record."""
         return math.sqrt(relation.contributions * self.depth * self.columns)
 
-    def evaluate(self, records: Any, params: Any) -> Floats:
+    def evaluate(self, records: DenseRows, params: Any) -> Floats:
         """Return the counts level by level from below the root, shape (columns, 2^(depth+1) - 2)."""
         edges, leaves = self.edges, np.zeros((self.columns, 2**self.depth))
         for rows, block in records.scaled_rows(np.ones(records.count)):
@@ -265,6 +287,6 @@ class RankTree:
             levels.insert(0, below[:, ::2] + below[:, 1::2])
         return np.concatenate(levels, axis=1)
 
-    def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> NDArray[np.int64]:
+    def evaluate_on_lattice(self, records: DenseRows, params: Any, spacing: float) -> NDArray[np.int64]:
         """Return the counts as multiples of ``spacing``, a power of two."""
         return self.evaluate(records, params).astype(np.int64) * int(1.0 / spacing)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sordino.kernel import ClippedSum, Norm, Relation, SparseVector
 from sordino.kernel.clip import clip_scalars, factors_of, row_peaks
+from sordino.kernel.contracts import Answer, Point, RecordSums
 from sordino.problems.glm import check_clip, residuals
 from sordino.problems.losses import Loss
 
@@ -33,7 +34,9 @@ class _Scores:
     clip: float
     ridge_sum: float = 0.0  # ridge times the public number of records
 
+    needs: ClassVar[tuple[type, ...]] = (RecordSums,)
     norm = Norm.LINF
+    adds_up: ClassVar[bool] = False  # each answer holds the penalty
 
     def __post_init__(self) -> None:
         check_clip(self.clip)
@@ -46,7 +49,7 @@ class _Scores:
         """Return one contribution, or two when a record is replaced."""
         return relation.contributions * self.clip
 
-    def _gradient(self, records: Any, w: Any, factor: float) -> Any:
+    def _gradient(self, records: RecordSums, w: Any, factor: float) -> Answer:
         """Return the clipped sum plus ``factor * w``."""
         gradient = records.weighted_sum(peak_clipped(self.loss, records, w, self.clip))
         if isinstance(gradient, SparseVector):  # the executor lists the coordinates of w first
@@ -64,7 +67,7 @@ class VertexScores(_Scores):
     a coordinate by its magnitude would leave the sign to be released separately.
     """
 
-    def evaluate(self, records: Any, params: Any) -> Any:
+    def evaluate(self, records: RecordSums, params: Any) -> Answer:
         """Return the scores at the point ``params``."""
         g = self._gradient(records, params, self.ridge_sum)
         if isinstance(g, SparseVector):
@@ -79,7 +82,7 @@ class CoordinateScores(_Scores):
 
     features: int = 0
 
-    def evaluate(self, records: Any, params: Any) -> Any:
+    def evaluate(self, records: RecordSums, params: Any) -> Answer:
         """Return the entries; the selection takes their magnitudes."""
         w, candidates = params if isinstance(params, tuple) else (params, None)
         g = self._gradient(records, w, self.ridge_sum)
@@ -87,7 +90,7 @@ class CoordinateScores(_Scores):
 
 
 @dataclass(frozen=True)
-class StepScores(_Scores):
+class MovedScores(_Scores):
     r"""``(weight - ridge_sum) w - sum_i clip(r_i x_i)`` on the features: a gradient step in units of the sum.
 
     ``weight`` is the public number of records over the step size, so the largest entries are those of the
@@ -97,7 +100,7 @@ class StepScores(_Scores):
     features: int = 0
     weight: float = 1.0
 
-    def evaluate(self, records: Any, params: Any) -> Any:
+    def evaluate(self, records: RecordSums, params: Any) -> Answer:
         """Return the moved vector."""
         return without_intercept(
             -1.0 * self._gradient(records, params, self.ridge_sum - self.weight), self.features
@@ -112,6 +115,8 @@ class RestrictedGradient(ClippedSum):
     norm at most ``min(sqrt(m) peak_clip, clip)``.
     """
 
+    needs: ClassVar[tuple[type, ...]] = (RecordSums,)
+
     loss: Loss
     peak_clip: float
     clip: float
@@ -124,7 +129,7 @@ class RestrictedGradient(ClippedSum):
         """Return the bound for this many coordinates."""
         return min(math.sqrt(len(params[1])) * self.peak_clip, self.clip)
 
-    def evaluate(self, records: Any, params: Any) -> Floats:
+    def evaluate(self, records: RecordSums, params: Any) -> Floats:
         """Return the entries."""
         w, coordinates = params
         coefficients = peak_clipped(self.loss, records, w, self.peak_clip)
@@ -132,7 +137,7 @@ class RestrictedGradient(ClippedSum):
         return pick(records.weighted_sum(coefficients), coordinates)
 
 
-def peak_clipped(loss: Loss, records: Any, w: Any, clip: float) -> Floats:
+def peak_clipped(loss: Loss, records: RecordSums, w: Point, clip: float) -> Floats:
     """Return residuals scaled so that no entry of a record's gradient exceeds ``clip``."""
     residual = residuals(loss, records, w)
     peaks = np.where(np.isfinite(records.norms), records.peaks, np.nan)  # a record that is no number counts 0

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel import Curator, Executor, PaperNoise, Plan
 from sordino.runs.ask import Ask
 from sordino.runs.outer_search import search_notes
@@ -54,27 +53,12 @@ def run_privately(
     and stays spent.
     """
     promise = Promise.made(ask, solver.plan(problem), paper)
-    _refuse_unproven_lattice(promise.plan)
     report = promise.report(public, (*notes, *search_notes()))
     total = sum(r.times for r in promise.plan.releases.values())
     # A NumPy warning from inside a query would tell what a record did there.
     with np.errstate(all="ignore"), promise.run(executor, description) as curator:
         result, steps = _last(track(solver.run(curator, problem), total, description, verbose))
     return Fitted(result, steps, report)
-
-
-def _refuse_unproven_lattice(plan: Plan) -> None:
-    """Refuse noise on a lattice where a query has no integers or there is no noise; nothing is booked yet."""
-    for release in plan.releases.values():
-        mechanism: Any = release.mechanism
-        if not getattr(mechanism, "secure", False):
-            continue
-        if not hasattr(release.query, "evaluate_on_lattice"):
-            raise UnsupportedError(
-                f"secure_noise=True is not proven for {type(release.query).__name__}. Set secure_noise=False."
-            )
-        if not mechanism.multiplier:
-            raise InvalidInputError("secure_noise needs noise: epsilon=inf has none. Set secure_noise=False.")
 
 
 def _last(iterates: Iterator[Any]) -> tuple[Any, int]:

@@ -14,7 +14,7 @@ from typing import Self
 
 from sordino.accounting import Certificate, calibrate, canonical, certify
 from sordino.errors import CalibrationError, NotPrivateWarning, PlanError, PlanSpentError
-from sordino.kernel import Curator, Executor, PaperNoise, Plan
+from sordino.kernel import Curator, Executor, PaperNoise, Plan, check_offer
 from sordino.kernel.noise import NoiseSource, fresh_noise
 from sordino.ledger import Reservation
 from sordino.runs.ask import Ask
@@ -110,7 +110,8 @@ class Promise:
 
     @contextmanager
     def run(self, executor: Executor, description: str) -> Iterator[Curator]:
-        """Reserve, open the curator, and settle at the end of the block; on an error the run failed."""
+        """Check the executor against the plan, reserve, open the curator, settle at the end of the block."""
+        check_offer(self.plan, executor.offer)
         with self.reserved(description) as run:
             yield run.curate(executor)
 

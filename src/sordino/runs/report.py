@@ -286,7 +286,7 @@ def _describe(name: str, release: Release, relation: Relation) -> ReleaseReport:
 
 def _mechanism_text(mechanism: Mechanism) -> str:
     name = type(mechanism).__name__
-    return f"{name} (exactly rounded to a lattice)" if getattr(mechanism, "secure", False) else name
+    return f"{name} (exactly rounded to a lattice)" if mechanism.secure else name
 
 
 def _sensitivity_text(release: Release, relation: Relation) -> str:

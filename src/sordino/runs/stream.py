@@ -7,7 +7,7 @@ from typing import Any
 from sordino.errors import PlanSpentError
 from sordino.execute.local import LocalExecutor
 from sordino.execute.stream import StreamExecutor
-from sordino.kernel import Curator, Plan
+from sordino.kernel import Curator, Plan, check_offer
 from sordino.runs.ask import Ask
 from sordino.runs.promise import Promise
 from sordino.runs.report import PrivacyReport
@@ -27,8 +27,9 @@ class Stream:
         promise = Promise.made(ask, plan)
         facts = (*public, f"number of chunks: {parts}, no record in two of them")
         self.report: PrivacyReport = promise.report(facts)
-        self._run = promise.reserved(description)
         self._executor = StreamExecutor(promise.plan.population)
+        check_offer(promise.plan, self._executor.offer)
+        self._run = promise.reserved(description)
         self.curator: Curator = self._run.curate(self._executor)
         self._parts, self.chunks = parts, 0
 

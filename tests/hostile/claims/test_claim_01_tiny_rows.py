@@ -7,7 +7,7 @@ from scipy import sparse
 from sordino import HeavyTailedRegressor
 from sordino.execute import LocalExecutor
 from sordino.problems.losses import LOSSES
-from sordino.problems.robust import Point, RobustGradient, Truncation
+from sordino.problems.robust import GradientPoint, RobustGradient, Truncation
 
 ROW, TARGET = np.array([[1e-170, 0.0, 0.0]]), np.array([-1e178])
 
@@ -16,7 +16,7 @@ ROW, TARGET = np.array([[1e-170, 0.0, 0.0]]), np.array([-1e178])
 @pytest.mark.parametrize("truncation", [Truncation(by="norm"), Truncation(by="norm", joint=9.0)])
 def test_a_tiny_row_with_a_huge_target_adds_at_most_the_threshold(kind, truncation):
     records = LocalExecutor(kind(ROW), TARGET, None).records(None)
-    point = Point(np.zeros(3), 0.7, np.array([1.0, 2.0, 3.0]))
+    point = GradientPoint(np.zeros(3), 0.7, np.array([1.0, 2.0, 3.0]))
     assert np.linalg.norm(RobustGradient(LOSSES["squared"], truncation).evaluate(records, point)) <= 0.7
 
 

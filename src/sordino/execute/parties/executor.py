@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.execute.local import LocalExecutor
+from sordino.errors import InvalidInputError
+from sordino.execute.local import CSR, DENSE, LocalExecutor
 from sordino.execute.parties.engine import Engine, Mode, NoiseShare, centred
-from sordino.execute.parties.lattice import Lattice, Quantised, gaussian_of, quantise
-from sordino.kernel import ClippedSum, Disjoint, FixedSize, NoiseSource, Release
+from sordino.execute.parties.lattice import Lattice, Quantised, quantise
+from sordino.kernel import Full, NoiseSource, Offer, OnLattice, Poisson, Release
+
+OFFER = Offer(
+    "parties",
+    DENSE.operations,
+    lattice=True,
+    samplings=(Full, Poisson),
+    sums_only=True,
+    remedy="Choose a solver that asks for sums over full or Poisson batches, for example 'ight'.",
+)
+SPARSE_OFFER = replace(OFFER, operations=CSR.operations)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +53,11 @@ class PartiesExecutor:
     population: int
     agree: Callable[[Lattice, Release, Any, int], None] | None = None
     opened: Callable[[Any], None] | None = None
+
+    @property
+    def offer(self) -> Offer:
+        """What can be asked of all parties together."""
+        return SPARSE_OFFER if self.local.offer is CSR else OFFER
 
     def answer(
         self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
@@ -91,14 +106,20 @@ class SimulatedParties:
         """The public number of records of all parties together."""
         return sum(member.population for member in self.members)
 
+    @property
+    def offer(self) -> Offer:
+        """What can be asked of all parties together."""
+        return SPARSE_OFFER if any(member.offer is CSR for member in self.members) else OFFER
+
     def answer(
         self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
     ) -> Any:
         """Add up what the parties would contribute."""
         asked = (release, params, sensitivity, position, self.population, noise)
-        one_pass = self.pooled is not None and hasattr(release.query, "evaluate_on_lattice")
-        found = [local_answer(member, *asked) for member in ((self.pooled,) if one_pass else self.members)]
-        if found[0] is None:
+        pooled = () if self.pooled is None or not isinstance(release.query, OnLattice) else (self.pooled,)
+        parts_of = [local_answer(member, *asked) for member in pooled or self.members]
+        found = [part for part in parts_of if part is not None]
+        if not found:
             return _nothing(self.members[0], release, params)
         lattice, shape = found[0].lattice, found[0].values.shape
         modulus = 2 ** lattice.field_bits(self.share.parties) - 1
@@ -128,26 +149,10 @@ def local_answer(
     noise: NoiseSource,
 ) -> Quantised | None:
     """Return one party's integers, or None where nothing can move (sensitivity 0)."""
-    check_release(release)
     if sensitivity == 0:
         return None
     rows = release.sampling.draw(local.population, position, noise)
     return quantise(release, local.records(rows), params, sensitivity, population)
-
-
-def check_release(release: Release) -> None:
-    """Refuse what cannot be run between parties: only sums over records are sums of the parties' sums."""
-    gaussian_of(release)
-    if not (isinstance(release.query, ClippedSum) or getattr(release.query, "adds_up", False)):
-        raise UnsupportedError(
-            f"{type(release.query).__name__} is not a sum over records: the parties' answers do not add up. "
-            "Choose a solver that asks for sums, for example 'ight'."
-        )
-    if isinstance(release.sampling, (FixedSize, Disjoint)):
-        raise UnsupportedError(
-            f"{type(release.sampling).__name__} batches depend on records of all parties at once. Use "
-            "Poisson or full batches between parties."
-        )
 
 
 def _nothing(local: LocalExecutor, release: Release, params: Any) -> Any:

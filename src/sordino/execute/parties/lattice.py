@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.errors import UnsupportedError
-from sordino.kernel import ClippedSum, Gaussian, Release
+from sordino.kernel import ClippedSum, Gaussian, OnLattice, Query, Release
 
 # Mersenne primes: the smallest one that holds every sum is the field of a release.
 FIELDS = (61, 89, 107, 127)
@@ -69,30 +69,29 @@ def quantise(release: Release, records: Any, params: Any, sensitivity: float, po
     grows by ``4 b^2 2^-53 r + sqrt(D)`` grid points: 1.9e-6 contributions for any number of records above b.
     """
     mechanism = gaussian_of(release)
-    exact = getattr(release.query, "evaluate_on_lattice", None)
-    if exact is not None:
+    if isinstance(release.query, OnLattice):
         lattice = _lattice(mechanism, sensitivity, release, params, population, slack=0)
-        return Quantised(exact(records, params, lattice.spacing), lattice)
+        return Quantised(release.query.evaluate_on_lattice(records, params, lattice.spacing), lattice)
     spacing = mechanism.lattice(sensitivity)
     parts = records.by_position(BLOCK) if isinstance(release.query, ClippedSum) else [records]
-    values = sum(_rounded(release.query, part, params, spacing) for part in parts)
+    rounded = [_rounded(release.query, part, params, spacing) for part in parts]
+    values = np.sum(rounded, axis=0, dtype=np.int64)
     widened = sensitivity + math.sqrt(values.size) * spacing + _floating(release.query, params, population)
     lattice = _lattice(mechanism, widened, release, params, population, slack=1, spacing=spacing)
     return Quantised(values, lattice)
 
 
-def _rounded(query: Any, records: Any, params: Any, spacing: float) -> NDArray[np.int64]:
+def _rounded(query: Query, records: Any, params: Any, spacing: float) -> NDArray[np.int64]:
     answer = np.asarray(query.evaluate(records, params), dtype=float)
     return np.rint(answer / spacing).astype(np.int64)
 
 
-def _floating(query: Any, params: Any, population: int) -> float:
+def _floating(query: Query, params: Any, population: int) -> float:
     """Return how much further than declared neighbours may be apart because sums are taken in doubles."""
     each = query.contribution(params)
     if not isinstance(query, ClippedSum):  # a weighted point, at most ``population`` contributions from zero
         return 4 * population * 2.0**-53 * each
-    reach = query.reach(params) if hasattr(query, "reach") else each
-    return 4 * min(population, BLOCK) ** 2 * 2.0**-53 * reach
+    return 4 * min(population, BLOCK) ** 2 * 2.0**-53 * query.reach(params)
 
 
 def _lattice(

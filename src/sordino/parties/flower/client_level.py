@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
@@ -17,8 +17,9 @@ from flwr.serverapp import Grid, ServerApp
 from numpy.typing import NDArray
 
 from sordino.errors import InvalidInputError
-from sordino.kernel import ClippedSum, Curator, Full, Gaussian, NoiseSource, Plan, Poisson, Release
+from sordino.kernel import ClippedSum, Curator, Full, Gaussian, NoiseSource, Offer, Plan, Poisson, Release
 from sordino.kernel.clip import to_bound
+from sordino.kernel.contracts import ClientUpdates
 from sordino.parties.flower.client import CLIENT_LEVEL, record_of
 from sordino.parties.flower.models import Weights
 from sordino.parties.flower.recipe import FederatedRecipe
@@ -36,6 +37,8 @@ class UpdateSum(ClippedSum):
     **Privacy.** Sensitivity C (add-remove a client) or 2 C (replace one) in L2. A client that fails, answers
     twice, or whose answer is not a finite floating-point vector of exactly the right shape contributes zero.
     """
+
+    needs: ClassVar[tuple[type, ...]] = (ClientUpdates,)
 
     clip: float
 
@@ -64,6 +67,8 @@ class UpdateSum(ClippedSum):
 @dataclass(frozen=True, eq=False)
 class FederationExecutor:
     """The clients as records: a release asks those that were drawn for their update."""
+
+    offer: ClassVar[Offer] = Offer("clients", (ClientUpdates,))
 
     grid: Grid
     nodes: tuple[int, ...]

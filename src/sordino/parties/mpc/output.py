@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sordino.kernel import Curator, Full, Norm, Plan, Relation, Release
+from sordino.kernel.contracts import Parts, RecordSums
 from sordino.problems.losses import Loss
 from sordino.problems.minimiser import CertifiedMinimiser
 from sordino.problems.problem import Problem
@@ -37,8 +38,9 @@ class WeightedMinimiser:
     shape: tuple[int, ...]
     row_bound: float
 
+    needs: ClassVar[tuple[type, ...]] = (Parts, RecordSums)
     norm = Norm.L2
-    adds_up = True  # the parties' weighted minimisers do, by definition
+    adds_up: ClassVar[bool] = True  # the parties' weighted minimisers do, by definition
 
     def local(self, records: int) -> CertifiedMinimiser:
         """Return the query of one party."""

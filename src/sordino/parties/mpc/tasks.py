@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from sordino.errors import InvalidInputError
-from sordino.execute.parties.executor import check_release
-from sordino.kernel import Plan, Relation, SparseVector
+from sordino.execute.parties.executor import OFFER
+from sordino.kernel import Plan, Relation, SparseVector, check_offer
 from sordino.parties.mpc.output import OutputPerturbation
 from sordino.problems.covariance import PcaProblem
 from sordino.problems.losses import LOSSES
@@ -31,8 +31,7 @@ class Task:
     def plan(self) -> Plan:
         """Return the plan, every release of which can be run between parties."""
         plan: Plan = self.solver.plan(self.problem)
-        for release in plan.releases.values():
-            check_release(release)
+        check_offer(plan, OFFER)
         return plan
 
     def coordinates(self, plan: Plan) -> int:

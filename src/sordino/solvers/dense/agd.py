@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sordino.kernel import Curator, Full, GumbelTopK, Plan, Release
 from sordino.problems.glm import GlmGradient
-from sordino.problems.line_search import StepScores
+from sordino.problems.line_search import StepSizeScores
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, count, positive
 from sordino.solvers.capabilities import STEPS, Capabilities
@@ -80,7 +80,7 @@ class Agd:
     def plan(self, problem: Problem) -> Plan:
         """Declare the portions and the searches."""
         gradient = GlmGradient(problem.loss, self.clip)
-        scores = StepScores(
+        scores = StepSizeScores(
             problem.loss, self.objective_clip, (0.0, *self.steps), problem.penalties, problem.population
         )
         search = GumbelTopK(monotone=True)

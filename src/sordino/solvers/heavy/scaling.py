@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sordino.kernel import Curator, Release
 from sordino.problems.problem import Problem
-from sordino.problems.robust import Point
+from sordino.problems.robust import GradientPoint
 from sordino.problems.scales import EDGES, ColumnScales, FeatureScales, GradientScales
 from sordino.solvers.heavy.shares import noise_of, share_relative
 from sordino.solvers.heavy.threshold import SURE, Tail, moment_threshold
@@ -81,7 +81,7 @@ class Scaling:
         curvature = min(problem.loss.curvature, 1.0) * square + ridge
         return scales, 1.0 / max(curvature, 1e-12)
 
-    def threshold(self, curator: Curator, n: float, point: Point, noise: float) -> float:
+    def threshold(self, curator: Curator, n: float, point: GradientPoint, noise: float) -> float:
         """Return the threshold for a mean whose noise is ``noise * threshold / n``."""
         if self.fixed is not None:
             return self.fixed

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sordino.kernel import Curator, Disjoint, Full, Plan, Release
 from sordino.problems.problem import Problem
-from sordino.problems.robust import Point, RobustGradient, Truncation
+from sordino.problems.robust import GradientPoint, RobustGradient, Truncation
 from sordino.solvers.heavy.constraints import Constraint
 from sordino.solvers.heavy.scaling import Scaling
 from sordino.solvers.heavy.shares import noise_of
@@ -61,7 +61,7 @@ class ProjectedGradient:
         """Yield the iterates, or their running averages."""
         scales, step = self.scaling.start(curator, problem)
         walk = _Walk(step, scales, problem, self)
-        point, total = Point(walk.w, 1.0, scales), np.zeros(problem.shape)
+        point, total = GradientPoint(walk.w, 1.0, scales), np.zeros(problem.shape)
         refresh, first = self.scaling.refreshes(self.steps), self._first_averaged
         for t in range(self.steps):
             point = replace(point, w=walk.w)
@@ -80,16 +80,16 @@ class ProjectedGradient:
         """Return the public number of records behind a mean (of a block)."""
         return problem.population / ((self.steps if self.split else 1) * self.blocks)
 
-    def _gradient(self, curator: Curator, problem: Problem, point: Point) -> Floats:
+    def _gradient(self, curator: Curator, problem: Problem, point: GradientPoint) -> Floats:
         answer = np.asarray(curator.release("gradient", point)) / self._records(problem)
         return answer + problem.ridge * point.w / np.square(point.scales)
 
-    def _noise(self, curator: Curator, problem: Problem, point: Point) -> float:
+    def _noise(self, curator: Curator, problem: Problem, point: GradientPoint) -> float:
         """Return the norm that the noise of a mean gradient has, roughly."""
         std = noise_of(curator, "gradient", point) / self._records(problem)
         return std * math.sqrt(point.size)
 
-    def _threshold(self, curator: Curator, problem: Problem, point: Point) -> float:
+    def _threshold(self, curator: Curator, problem: Problem, point: GradientPoint) -> float:
         # Bias and noise are compared per coordinate, or in norm where norms are truncated.
         noise = self._noise(curator, problem, replace(point, threshold=1.0)) * problem.population
         if self.truncation.by == "coordinate":

@@ -21,9 +21,10 @@ from sordino.kernel import (
     Plan,
     Release,
 )
+from sordino.kernel.contracts import RowBlocks
 from sordino.problems.losses import Loss
 from sordino.problems.problem import Problem
-from sordino.problems.robust import Point, RobustGradient, Truncation
+from sordino.problems.robust import GradientPoint, RobustGradient, Truncation
 from sordino.solvers.base import Options
 from sordino.solvers.capabilities import STEPS, Capabilities
 from sordino.solvers.heavy.scaling import Scaling
@@ -37,7 +38,7 @@ _LEARNED = Scaling()
 class Step:
     """A step from a point, on some flat coordinates; all of it public or released before."""
 
-    point: Point
+    point: GradientPoint
     length: float
     coordinates: NDArray[np.int64]
 
@@ -51,12 +52,19 @@ class GradientStep(ClippedSum):
     jointly and that is less. ``records`` is a public constant.
     """
 
+    needs: ClassVar[tuple[type, ...]] = (RowBlocks,)
+
     loss: Loss
     records: float
     ridge: float = 0.0
     zero: bool = False
     norm: Norm = Norm.LINF
     joint: float | None = None
+
+    @property
+    def adds_up(self) -> bool:
+        """False: each answer starts from the point."""
+        return False
 
     @property
     def truncation(self) -> Truncation:
@@ -69,7 +77,7 @@ class GradientStep(ClippedSum):
         size = 1 if self.norm is Norm.LINF else params.coordinates.size
         return length * self.truncation.bound(size, params.point.threshold)
 
-    def evaluate(self, records: Any, params: Step) -> Floats:
+    def evaluate(self, records: RowBlocks, params: Step) -> Floats:
         """Return the new point on the asked coordinates."""
         point = params.point
         mean = RobustGradient(self.loss, self.truncation).evaluate(records, point)
@@ -135,7 +143,7 @@ class HeavyTailedSparse:
     def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
         """Yield the iterates."""
         scales, length = self.scaling.start(curator, problem)
-        point = Point(np.zeros(problem.shape), 1.0, scales)
+        point = GradientPoint(np.zeros(problem.shape), 1.0, scales)
         refresh = self.scaling.refreshes(self.steps)
         for t in range(self.steps):
             if t in refresh:
@@ -164,7 +172,7 @@ class HeavyTailedSparse:
         # One more value beside s peeled ones gets a small share.
         return {**peeling, "values": problem.gaussian(share_relative(1.0 / (s + 1)))}
 
-    def _move(self, curator: Curator, problem: Problem, point: Point, length: float) -> Floats:
+    def _move(self, curator: Curator, problem: Problem, point: GradientPoint, length: float) -> Floats:
         w, out = point.w, np.zeros(point.size)
         free = free_coordinates(w, problem.features)
         kept = np.setdiff1d(np.arange(w.size), free)

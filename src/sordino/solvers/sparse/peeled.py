@@ -23,8 +23,8 @@ from sordino.kernel import (
 )
 from sordino.problems.problem import Problem
 from sordino.problems.scores import (
+    MovedScores,
     RestrictedGradient,
-    StepScores,
     flat_coordinates,
     intercept_coordinates,
     pick,
@@ -92,7 +92,7 @@ class Peeled:
     def plan(self, problem: Problem) -> Plan:
         """Declare the selections and the values."""
         n = self._sampling.expected(problem.population)
-        scores = StepScores(
+        scores = MovedScores(
             problem.loss, self.clip, problem.ridge * n, problem.features, weight=n / self.step
         )
         lazy = problem.outputs == 1 and self.selection == "gumbel"

@@ -20,6 +20,7 @@ from sordino.kernel import (
     SparseVector,
     TiltedObjective,
 )
+from sordino.kernel.contracts import Parts, RowBlocks
 from sordino.problems.glm import GlmGradient
 from sordino.problems.minimiser import CertifiedMinimiser, TiltedMinimiser, convex_clip
 from sordino.problems.problem import Problem
@@ -42,6 +43,8 @@ class BlockVotes:
     count moves by at most 1 under both relations. They move in both directions, so nothing is monotone.
     """
 
+    needs: ClassVar[tuple[type, ...]] = (Parts,)
+
     gradient: GlmGradient
     problem: Problem
     blocks: int
@@ -50,6 +53,7 @@ class BlockVotes:
     steps: int = BLOCK_STEPS
 
     norm = Norm.LINF
+    adds_up: ClassVar[bool] = False  # blocks are shares of the whole table
 
     def contribution(self, params: Any = None) -> float:
         """Return 1."""
@@ -59,13 +63,13 @@ class BlockVotes:
         """Return 1 for both relations."""
         return 1.0
 
-    def evaluate(self, records: Any, params: Any = None) -> SparseVector:
+    def evaluate(self, records: Parts, params: Any = None) -> SparseVector:
         """Return the counts, zero where nobody voted."""
         votes = [self._proposal(records.part(b, self.blocks)) for b in range(self.blocks)]
         indices, counts = np.unique(np.concatenate(votes), return_counts=True)
         return SparseVector(indices, counts.astype(float), self.problem.features * self.problem.outputs)
 
-    def _proposal(self, records: Any) -> Any:
+    def _proposal(self, records: RowBlocks) -> Any:
         problem = self.problem
         w = np.zeros(problem.shape)
         for _ in range(self.steps):

@@ -1,0 +1,162 @@
+"""Groups of operations on records: queries say which they need, executors which they offer.
+
+A group is a protocol. A query names groups in ``needs`` and takes its records as one of them; an executor
+names groups in its :class:`sordino.kernel.Offer`. The two are compared once, before anything is booked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.kernel.lazy import SparseVector
+
+Floats = NDArray[np.float64]
+Point: TypeAlias = Floats | SparseVector
+"""Coefficients that are public: constants, or released before."""
+Answer: TypeAlias = Any
+"""What a query returns and a mechanism adds noise to: an array, a sparse vector, a tensor."""
+
+
+class Records(Protocol):
+    """What is known of each record: target, clipped norm (nan where it is not finite), weight of its loss."""
+
+    @property
+    def targets(self) -> Floats: ...
+
+    @property
+    def norms(self) -> Floats: ...
+
+    @property
+    def weights(self) -> Floats | None: ...
+
+
+class UnitSums(Records, Protocol):
+    """Sums of one bounded vector per unit of privacy: a record, or a person with several of them."""
+
+    def margins(self, w: Any) -> Floats:
+        """Return ``x_i . w`` of each record, one column per output for a matrix ``w``."""
+
+    def unit_sum(self, coefficients: Floats, bound: float) -> Answer:
+        """Return ``sum_i c_i x_i``, the part of each unit at most ``bound`` long.
+
+        The coefficients bound each record already; a person's sum is clipped once more.
+        """
+
+
+class RecordSums(UnitSums, Protocol):
+    """Sums over single records, where a record is the unit; batches of few columns can do these too."""
+
+    @property
+    def peaks(self) -> Floats: ...
+
+    def weighted_sum(self, coefficients: Floats) -> Answer:
+        """Return ``sum_i c_i x_i``."""
+
+
+class RowBlocks(RecordSums, Protocol):
+    """The rows themselves, block by block."""
+
+    @property
+    def count(self) -> int: ...
+
+    def scaled_rows(self, coefficients: Floats) -> Iterator[tuple[slice, Any]]:
+        """Yield ``c_i x_i`` in blocks of rows."""
+
+    def weighted_norms(self, weights: Floats | float) -> Floats:
+        """Return upper bounds of the norms of the rows times column weights."""
+
+
+class DenseRows(RowBlocks, Protocol):
+    """Blocks of rows that are arrays: sparse rows stay sparse and do not offer this."""
+
+
+class IntegerSums(Records, Protocol):
+    """Sums whose terms are truncated to integers one by one."""
+
+    def margins(self, w: Any) -> Floats:
+        """Return ``x_i . w`` of each record."""
+
+    def weighted_integer_sum(self, coefficients: Floats, spacing: float) -> NDArray[np.int64]:
+        """Return the sum of contributions, each truncated towards zero to multiples of ``spacing``."""
+
+
+class MappedRows(Records, Protocol):
+    """Rows after a public affine map and a clip."""
+
+    @property
+    def sizes(self) -> Floats: ...
+
+    def margins(self, w: Any) -> Floats:
+        """Return the margins of the mapped rows."""
+
+    def weighted_sum(self, coefficients: Floats) -> Floats:
+        """Return the weighted sum of the mapped rows."""
+
+
+class AffineViews(Records, Protocol):
+    """Rows through a public affine map."""
+
+    def through(self, affine: Any) -> MappedRows:
+        """Return these rows mapped."""
+
+
+class ColumnSums(Protocol):
+    """Sums of the columns."""
+
+    def column_moments(self, square: bool = False) -> tuple[Floats, Floats]:
+        """Return the sums of the columns and of their absolute values, or squares."""
+
+
+class GramSums(Protocol):
+    """Sums of ``y y^T`` of the rows y measured in a ball."""
+
+    def gram(self, ball: Any) -> Floats:
+        """Return ``sum_i y_i y_i^T``."""
+
+    def gram_product(self, matrix: Floats, ball: Any) -> Floats:
+        """Return ``sum_i y_i (y_i^T matrix)``."""
+
+    def moments(self, ball: Any) -> tuple[Floats, float]:
+        """Return ``sum_i y_i`` and ``sum_i ||y_i||^2``."""
+
+    def squared_columns(self, ball: Any) -> Floats:
+        """Return ``sum_i y_ij^2`` for each column j."""
+
+    def restricted(self, columns: NDArray[np.int64]) -> Any:
+        """Return these records with only some columns."""
+
+
+class Parts(Protocol):
+    """Records that can be split by position."""
+
+    @property
+    def count(self) -> int: ...
+
+    def part(self, index: int, parts: int) -> Any:
+        """Return block number ``index`` of ``parts`` blocks."""
+
+    def taken(self, rows: NDArray[np.int64]) -> Any:
+        """Return some of the records, by position."""
+
+
+class TensorChunks(Protocol):
+    """Inputs and targets as tensors."""
+
+    def chunks(self) -> Iterator[tuple[Any, Any]]:
+        """Yield (inputs, targets) of some records at a time."""
+
+
+class ClientUpdates(Protocol):
+    """One answer per client; the unit is a client with everything it holds."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+def missing(needs: Iterable[type], offered: Iterable[type]) -> list[str]:
+    """Return the names of the needed groups that no offered group is or extends."""
+    known = {kind for group in offered for kind in group.__mro__}
+    return [need.__name__ for need in needs if need not in known]
