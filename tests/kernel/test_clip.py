@@ -26,7 +26,7 @@ def exact_square(row):
 
 def is_above(norm, square, relative):
     """Tell whether a norm is at least the root of a square and at most a little, or one unit, more."""
-    high = Fraction(max(float(norm) * (1 - relative), 0.0))
+    high = max(Fraction(float(norm)) * (1 - Fraction(relative)) - Fraction(5e-324), Fraction(0))
     return Fraction(float(norm)) ** 2 >= square and (high**2 <= square or norm <= 5e-323)
 
 
