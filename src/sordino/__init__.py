@@ -3,43 +3,75 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # what type checkers see; a test compares it with the table below
+    from sordino.estimators.heavy import HeavyTailedClassifier as HeavyTailedClassifier
+    from sordino.estimators.heavy import HeavyTailedRegressor as HeavyTailedRegressor
+    from sordino.estimators.linear import LinearRegression as LinearRegression
+    from sordino.estimators.linear import LogisticRegression as LogisticRegression
+    from sordino.estimators.location import MedianOfMeans as MedianOfMeans
+    from sordino.estimators.location import TruncatedMean as TruncatedMean
+    from sordino.estimators.pca import PCA as PCA
+    from sordino.estimators.pipeline import pipeline_privacy as pipeline_privacy
+    from sordino.estimators.preprocessing import PrivateColumnWeights as PrivateColumnWeights
+    from sordino.estimators.preprocessing import PrivateStandardScaler as PrivateStandardScaler
+    from sordino.estimators.preprocessing import RowClipper as RowClipper
+    from sordino.estimators.search import PrivateSearchCV as PrivateSearchCV
+    from sordino.estimators.sparse import SparseLinearRegression as SparseLinearRegression
+    from sordino.estimators.sparse import SparseLogisticRegression as SparseLogisticRegression
+    from sordino.estimators.statistics import covariance as covariance
+    from sordino.estimators.statistics import mean as mean
+    from sordino.estimators.statistics import quantiles as quantiles
+    from sordino.estimators.statistics import variance as variance
+    from sordino.kernel import Relation as Relation
+    from sordino.ledger import BudgetPolicy as BudgetPolicy
+    from sordino.ledger import Ledger as Ledger
+    from sordino.runs import PrivacyReport as PrivacyReport
 
 __version__ = "0.1.0"
 
-# name -> module; loaded when first used, so that `import sordino` stays fast
+# name -> module, by task; loaded when first used, so that `import sordino` stays fast
 _EXPORTS = {
+    # linear models
     "LogisticRegression": "sordino.estimators.linear",
     "LinearRegression": "sordino.estimators.linear",
     "SparseLogisticRegression": "sordino.estimators.sparse",
     "SparseLinearRegression": "sordino.estimators.sparse",
-    "HeavyTailedRegressor": "sordino.estimators.heavy",
+    # data without bounds
     "HeavyTailedClassifier": "sordino.estimators.heavy",
+    "HeavyTailedRegressor": "sordino.estimators.heavy",
     "TruncatedMean": "sordino.estimators.location",
     "MedianOfMeans": "sordino.estimators.location",
+    # components
+    "PCA": "sordino.estimators.pca",
+    # statistics
     "mean": "sordino.estimators.statistics",
     "variance": "sordino.estimators.statistics",
     "covariance": "sordino.estimators.statistics",
     "quantiles": "sordino.estimators.statistics",
-    "PCA": "sordino.estimators.pca",
-    "PrivateColumnWeights": "sordino.estimators.preprocessing",
-    "PrivateSearchCV": "sordino.estimators.search",
+    # preparing, choosing, combining
     "PrivateStandardScaler": "sordino.estimators.preprocessing",
+    "PrivateColumnWeights": "sordino.estimators.preprocessing",
     "RowClipper": "sordino.estimators.preprocessing",
+    "PrivateSearchCV": "sordino.estimators.search",
     "pipeline_privacy": "sordino.estimators.pipeline",
+    # guarantees and budgets
     "PrivacyReport": "sordino.runs",
+    "Relation": "sordino.kernel",
     "Ledger": "sordino.ledger",
     "BudgetPolicy": "sordino.ledger",
-    "Relation": "sordino.kernel",
 }
 
 __all__ = ["__version__", *_EXPORTS]
 
 
-def __getattr__(name: str) -> Any:
-    if name in _EXPORTS:
-        return getattr(import_module(_EXPORTS[name]), name)
-    raise AttributeError(f"module 'sordino' has no attribute {name!r}")
+if not TYPE_CHECKING:  # a checker that saw it would take every misspelt name for something
+
+    def __getattr__(name: str) -> Any:
+        if name in _EXPORTS:
+            return getattr(import_module(_EXPORTS[name]), name)
+        raise AttributeError(f"module 'sordino' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
