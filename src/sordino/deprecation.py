@@ -1,7 +1,7 @@
 """How a public name or parameter goes: it warns for one minor version, then it is an error.
 
-A name that is to go keeps working and warns with what to use instead and when it ends. Nothing goes in a patch
-version. `tests/public_surface.txt` shows what is public; a change there needs a line in CHANGELOG.md.
+A name that is to go keeps working and warns with what to use instead and when it ends. Nothing goes in a
+patch version. `tests/public_surface.txt` shows what is public; a change there needs a line in CHANGELOG.md.
 """
 
 from __future__ import annotations
