@@ -149,7 +149,8 @@ class SizeCounts(ClippedSum):
 class AffineGradient(ClippedSum):
     r"""``sum_i clip_C(r_i z_i)`` for the mapped rows ``z_i``, on all coordinates or on a public mask.
 
-    ``params = (w, affine, mask, target_scale)``; a mask of None means every coordinate.
+    ``params = (w, affine, mask, unit)``; a mask of None means every coordinate. The residual is in units of
+    the targets, and so are margins that predict them without a link: counts have their logarithm predicted.
     """
 
     needs: ClassVar[tuple[type, ...]] = (AffineViews,)
@@ -177,10 +178,10 @@ class AffineGradient(ClippedSum):
 
     def evaluate(self, records: AffineViews, params: Any) -> Floats:
         """Return the clipped sum, or its entries on the mask."""
-        w, affine, mask, target_scale = params
+        w, affine, mask, unit = params
         view = records.through(affine)
         with np.errstate(over="ignore", invalid="ignore"):  # the clip deals with what is not a number
-            residual = self.loss.residual(view.margins(w), view.targets / target_scale)
-            residual = weighted(residual, view.weights)
+            margins = view.margins(w) * (unit if self.loss.targets == "numbers" else 1.0)
+            residual = weighted(self.loss.residual(margins, view.targets) / unit, view.weights)
         value = view.weighted_sum(clip_scalars(residual, view.norms, self.clip))
         return value if mask is None else value[mask]

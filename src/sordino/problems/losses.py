@@ -1,28 +1,31 @@
 """Losses of a linear predictor: value, residual (derivative in the margin) and their bounds.
 
-``y`` is +-1 for two-class losses, a class number for the multinomial one, a real number otherwise.
+``y`` is +-1 for two-class losses, a class number for the multinomial one, a real number otherwise (not below
+zero for the Poisson loss).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_softmax, softmax
 
 Floats = NDArray[np.float64]
+Targets = Literal["signs", "labels", "numbers", "counts"]
 
 
 class Loss(Protocol):
     """A loss with its public bounds.
 
     ``lipschitz`` bounds the norm of the residual, ``curvature`` its derivative; inf where there is no
-    bound (the query then clips).
+    bound (the query then clips). ``targets`` says what ``y`` is; margins are in units of "numbers".
     """
 
+    targets: ClassVar[Targets]
     name: str
     lipschitz: float
     curvature: float
@@ -38,6 +41,7 @@ class Loss(Protocol):
 class Logistic:
     r"""``log(1 + exp(-y m))``."""
 
+    targets: ClassVar[Targets] = "signs"
     name: str = "logistic"
     lipschitz: float = 1.0
     curvature: float = 0.25
@@ -58,6 +62,7 @@ class Multinomial:
     A label that is no class has the loss nan, so that its record contributes zero.
     """
 
+    targets: ClassVar[Targets] = "labels"
     name: str = "multinomial"
     lipschitz: float = math.sqrt(2.0)
     curvature: float = 0.5
@@ -87,6 +92,7 @@ def _labels(y: Floats, classes: int) -> tuple[NDArray[np.bool_], NDArray[np.int6
 class Squared:
     r"""``(m - y)^2 / 2``; not Lipschitz, so its gradient is clipped."""
 
+    targets: ClassVar[Targets] = "numbers"
     name: str = "squared"
     lipschitz: float = math.inf
     curvature: float = 1.0
@@ -104,6 +110,7 @@ class Squared:
 class Huber:
     r"""Squared up to an error of ``threshold``, linear beyond."""
 
+    targets: ClassVar[Targets] = "numbers"
     threshold: float = 1.0
     name: str = "huber"
     curvature: float = 1.0
@@ -128,6 +135,7 @@ class Huber:
 class SquaredHinge:
     r"""``max(0, 1 - y m)^2 / 2``."""
 
+    targets: ClassVar[Targets] = "signs"
     name: str = "squared-hinge"
     lipschitz: float = math.inf
     curvature: float = 1.0
@@ -145,6 +153,7 @@ class SquaredHinge:
 class Poisson:
     r"""``exp(m) - y m``, the negative log likelihood of a count."""
 
+    targets: ClassVar[Targets] = "counts"
     name: str = "poisson"
     lipschitz: float = math.inf
     curvature: float = math.inf

@@ -74,6 +74,11 @@ class Problem:
         return max(self.target_bound, 1e-12) * self.row_bound
 
     @property
+    def curvature(self) -> float:
+        """A record's curvature in its margin; where it has no bound, that at the largest count."""
+        return min(self.loss.curvature, max(1.0, self.target_bound))
+
+    @property
     def penalties(self) -> tuple[Penalty, ...]:
         """The functions of the coefficients that are added to the mean loss."""
         ridge = (Ridge(self.ridge),) if self.ridge else ()

@@ -101,7 +101,7 @@ class Auto:
             "moments": (ColumnMoments(problem.data_norm), 1, MOMENTS),
             "sizes": (SizeCounts("rows", cells), 1, SIZES),
         }
-        if problem.loss.name in ("squared", "huber"):
+        if problem.loss.targets in ("numbers", "counts"):
             queries["targets"] = (SizeCounts("targets", cells), 1, SIZES)
         for name, stage in self.stages.items():
             queries[f"{name}-sizes"] = (SizeCounts("rows", cells), 1, SIZES_AGAIN)
@@ -130,7 +130,8 @@ class Auto:
                 yield w
             noise = np.where(view[0].scale > 0, np.hypot(noise, descent.noise_std * view[0].scale), 0.0)
         affine, _, unit = view
-        yield Estimate(affine.coefficients(w, problem.intercept) * unit, noise * unit)
+        size = _margin_unit(problem, unit)
+        yield Estimate(affine.coefficients(w, problem.intercept) * size, noise * size)
 
     def _narrowed(
         self, curator: Curator, problem: Problem, view: Any, w: Floats, name: str
@@ -200,18 +201,23 @@ def narrowing(sparsity: int, coefficients: int) -> dict[str, Stage]:
 def penalty_through(view: Any, problem: Problem) -> Callable[[Floats], Floats] | None:
     """Return the gradient, in mapped weights, of the penalties on the original coefficients.
 
-    The mapped loss is in units of the squared target unit, and coefficients are in target units.
+    The mapped loss is in units of the target unit times that of the margins, which coefficients are in.
     """
     affine, mask, unit = view
     if not problem.penalties:
         return None
 
     def gradient(w: Floats) -> Floats:
-        coefficients = affine.coefficients(w, problem.intercept) * unit
+        coefficients = affine.coefficients(w, problem.intercept) * _margin_unit(problem, unit)
         out = affine.pulled_back(problem.penalty_gradient(coefficients), problem.intercept) / unit
         return out if mask is None else np.where(mask, out, 0.0)
 
     return gradient
+
+
+def _margin_unit(problem: Problem, unit: float) -> float:
+    """Return the unit of margins: that of the targets, but for counts, whose logarithm they predict."""
+    return unit if problem.loss.targets == "numbers" else 1.0
 
 
 def grid_cells(problem: Problem) -> int:

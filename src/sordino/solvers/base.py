@@ -72,7 +72,7 @@ class Options:
         """Return the step size: the asked one, or one over the largest curvature."""
         if self.step_size is not None:
             return self.step_size
-        curvature = min(problem.loss.curvature, 1.0) * problem.row_bound**2 + problem.penalty_curvature
+        curvature = problem.curvature * problem.row_bound**2 + problem.penalty_curvature
         return 1.0 / curvature
 
     def batch(self, problem: Problem, share: int = 200) -> int:

@@ -11,6 +11,8 @@ from sordino.kernel import Curator, Plan
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, Solver
 
+# Losses above zero whose curvature has a bound: what a line search and a certified minimiser stand on.
+CURVED = ("logistic", "multinomial", "squared", "huber", "squared-hinge")
 STEPS = ("max_iter", "step_size", "clip_norm")
 BATCHES = (*STEPS, "batch_size", "sampling")
 _OPEN: Mapping[str, Any] = {
@@ -36,6 +38,7 @@ class Capabilities:
     persons : its sums can be clipped per person.
     weights : it knows declared class and sample weights.
     secure_noise : its sums can be taken in integers.
+    losses : the names of the losses it knows; none named means all of them.
     lazy : its steps cost what a batch touches, on sparse data with one output.
     paper : how a reader of the papers knows it.
     page : the page of the documentation that explains it and its options.
@@ -49,6 +52,7 @@ class Capabilities:
     persons: bool = False
     weights: bool = True
     secure_noise: bool = False
+    losses: tuple[str, ...] = ()
     lazy: bool = False
     paper: str = ""
     page: str = "dense"
@@ -100,6 +104,11 @@ def check_asked(name: str, solvers: Mapping[str, Entry], problem: Problem, optio
             f"secure_noise=True is proven for sums of clipped gradients only, not for solver {name!r}. "
             f"Set secure_noise=False, or use one of {_with(solvers, 'secure_noise')}."
         )
+    if able.losses and problem.loss.name not in able.losses:
+        knowing = sorted(n for n, e in solvers.items() if _knows(e.capabilities, problem.loss.name))
+        raise UnsupportedError(
+            f"Solver {name!r} needs a loss in {able.losses}, got {problem.loss.name!r}. Use one of {knowing}."
+        )
     if options.n_nonzero_coefs is not None and not able.sparse:
         raise UnsupportedError(
             f"Expected n_nonzero_coefs=None, got {options.n_nonzero_coefs}: solver {name!r} fits dense "
@@ -117,6 +126,10 @@ def check_asked(name: str, solvers: Mapping[str, Entry], problem: Problem, optio
     if unknown:
         known = ", ".join(sorted(able.options)) or "none"
         raise InvalidInputError(f"Expected solver_options among: {known}; got {unknown}.")
+
+
+def _knows(able: Capabilities, loss: str) -> bool:
+    return not able.losses or loss in able.losses
 
 
 def _with(solvers: Mapping[str, Entry], what: str) -> list[str]:

@@ -15,7 +15,7 @@ from sordino.problems.glm import GlmGradient
 from sordino.problems.line_search import StepSizeScores
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, count, positive
-from sordino.solvers.capabilities import STEPS, Capabilities
+from sordino.solvers.capabilities import CURVED, STEPS, Capabilities
 from sordino.solvers.dense.column_smoothing import checked_strength, smoothed
 
 Floats = NDArray[np.float64]
@@ -46,6 +46,7 @@ class Agd:
         options=("growth", "objective_clip", "search_share", "searches", "smoothing", "step_count"),
         dense=True,
         paper="DP-AGD",
+        losses=CURVED,
     )
 
     portions: int
@@ -126,5 +127,5 @@ def _typical_loss(problem: Problem) -> float:
     A lower clip would forget the records of a rare class, whose losses are large at first.
     """
     shape = (1,) if problem.outputs == 1 else (1, problem.outputs)
-    target = np.array([problem.target_bound if problem.loss.name in ("squared", "huber") else 1.0])
+    target = np.array([problem.target_bound if problem.loss.targets == "numbers" else 1.0])
     return max(5.0 * float(problem.loss.value(np.zeros(shape), target)[0]), 1e-12)

@@ -167,8 +167,8 @@ class Srm:
 
 
 def _curvature(problem: Problem) -> float:
-    """Return the bound on the curvature of a record's loss; 1 per squared row where there is none."""
-    return min(problem.loss.curvature, 1.0) * problem.row_bound**2
+    """Return the curvature of a record's loss."""
+    return problem.curvature * problem.row_bound**2
 
 
 def _drawn(steps: int, output: str, options: Options) -> int:

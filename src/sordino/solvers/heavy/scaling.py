@@ -78,7 +78,7 @@ class Scaling:
                 square = _mean_square(curator, problem) / problem.columns
         if self.step is not None:
             return scales, self.step
-        curvature = min(problem.loss.curvature, 1.0) * square + ridge
+        curvature = problem.curvature * square + ridge
         return scales, 1.0 / max(curvature, 1e-12)
 
     def threshold(self, curator: Curator, n: float, point: GradientPoint, noise: float) -> float:

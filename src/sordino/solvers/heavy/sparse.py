@@ -26,7 +26,7 @@ from sordino.problems.losses import Loss
 from sordino.problems.problem import Problem
 from sordino.problems.robust import GradientPoint, RobustGradient, Truncation
 from sordino.solvers.base import Options
-from sordino.solvers.capabilities import STEPS, Capabilities
+from sordino.solvers.capabilities import CURVED, STEPS, Capabilities
 from sordino.solvers.heavy.scaling import Scaling
 from sordino.solvers.heavy.shares import share_relative
 
@@ -111,6 +111,7 @@ class HeavyTailedSparse:
         weights=False,
         paper="heavy-tailed sparse optimisation",
         page="../heavy-tails",
+        losses=CURVED,
     )
 
     sparsity: int | None

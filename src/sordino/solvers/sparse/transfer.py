@@ -16,7 +16,7 @@ from sordino.kernel import Curator, Full, Plan, Release, public_generator
 from sordino.problems.minimiser import CertifiedMinimiser, MinimiserResponses, convex_clip
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, among, count, positive
-from sordino.solvers.capabilities import Capabilities
+from sordino.solvers.capabilities import CURVED, Capabilities
 from sordino.solvers.vectors import hard_threshold
 
 Floats = NDArray[np.float64]
@@ -50,6 +50,7 @@ class Transfer:
         dense=True,
         paper="DPSL-KT, with a sound teacher",
         page="transfer",
+        losses=CURVED,
     )
 
     sparsity: int | None

@@ -26,7 +26,7 @@ from sordino.problems.minimiser import CertifiedMinimiser, TiltedMinimiser, conv
 from sordino.problems.problem import Problem
 from sordino.problems.scores import flat_coordinates, intercept_coordinates, without_intercept
 from sordino.solvers.base import Options, among, count, positive
-from sordino.solvers.capabilities import Capabilities
+from sordino.solvers.capabilities import CURVED, Capabilities
 from sordino.solvers.vectors import hard_threshold
 
 STRENGTH = 0.01
@@ -98,6 +98,7 @@ class TwoStage:
         sparse=True,
         paper="Kifer, Smith, Thakurta",
         page="two-stage",
+        losses=CURVED,
     )
 
     sparsity: int
