@@ -74,7 +74,9 @@ def table(name: str, split: tuple[Any, ...], k: int, data_norm: float) -> None:
     print(f"{'solver':>12}  " + " ".join(f"{e:>6g}" for e in EPSILONS) + "   CPU s     MB")
     for solver in SOLVERS:
         models = [
-            SparseLogisticRegression(e, 1e-5, k, solver, data_norm, random_state=0).fit(X, y)
+            SparseLogisticRegression(
+                e, 1e-5, n_nonzero_coefs=k, solver=solver, data_norm=data_norm, random_state=0
+            ).fit(X, y)
             for e in EPSILONS
         ]
         seconds, memory = measure(models[1], X, y)

@@ -153,7 +153,7 @@ def printed_noise() -> None:
 
 def certified(model: PCA, rows: np.ndarray) -> float:
     """Return what the printed noise certifies; nothing is run."""
-    from sordino.estimators.pca_checks import checked_options
+    from sordino.estimators.pca.checks import checked_options
     from sordino.papers.pca import published
     from sordino.runs import Promise
 

@@ -11,6 +11,7 @@ import pytest
 from tools.public_surface import FILE, surface
 
 import sordino
+import sordino.nn
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -19,11 +20,12 @@ def test_the_public_surface_is_the_committed_one():
     assert surface() == FILE.read_text("utf-8"), "run `python tools/public_surface.py` if this is meant"
 
 
-def test_type_checkers_and_python_see_the_same_names():
-    tree = ast.parse((ROOT / "src" / "sordino" / "__init__.py").read_text("utf-8"))
+@pytest.mark.parametrize("package", [sordino, sordino.nn], ids=lambda package: package.__name__)
+def test_type_checkers_and_python_see_the_same_names(package):
+    tree = ast.parse(Path(package.__file__).read_text("utf-8"))
     block = next(node for node in tree.body if isinstance(node, ast.If))
     typed = {alias.name: line.module for line in block.body for alias in line.names}
-    assert typed == sordino._EXPORTS
+    assert typed == package._EXPORTS
 
 
 def public_callables():
@@ -31,13 +33,16 @@ def public_callables():
         value = getattr(sordino, name)
         if callable(value) and not name.startswith(("Ledger", "BudgetPolicy", "PrivacyReport", "Relation")):
             yield pytest.param(value, id=name)
+    for name in ("NeuralClassifier", "NeuralRegressor", "Trainer"):
+        yield pytest.param(getattr(sordino.nn, name), id=name)
 
 
 # What a call is about may stand without its name; everything else is said.
-MAY_STAND_ALONE = ("self", "epsilon", "delta", "x", "pipeline", "n_components", "estimator", "param_grid")
+SUBJECTS = ("x", "q", "pipeline", "n_components", "estimator", "param_grid", "model", "loss")
+MAY_STAND_ALONE = ("self", "epsilon", "delta", *SUBJECTS)
 
 
-@pytest.mark.parametrize("value", public_callables())
+@pytest.mark.parametrize("value", list(public_callables()))
 def test_parameters_are_named_but_for_the_data_and_the_budget(value):
     parameters = inspect.signature(value).parameters.values()
     plain = [p.name for p in parameters if p.kind is not inspect.Parameter.KEYWORD_ONLY]
@@ -50,6 +55,7 @@ import sordino
 X, y = np.zeros((10, 2)), np.zeros(10)
 model = sordino.LogisticRegression(epsilon=1.0, delta=1e-5, data_norm=1.0).fit(X, y)
 epsilon: float = model.privacy_.epsilon
+weights: np.ndarray = model.coef_
 axes = sordino.PCA(2, epsilon=1.0, solver="gauss").fit(X)
 """
 WRONG = """
@@ -58,6 +64,7 @@ sordino.LogisticRegression(epsilon="one")
 sordino.PCA(2, epsilon=1.0, solverr="gauss")
 sordino.LogisticRegresion(epsilon=1.0)
 sordino.SparseLogisticRegression(1.0, 1e-5, 10)
+epsilon: str = sordino.LinearRegression().privacy_.epsilon
 """
 
 
@@ -65,9 +72,8 @@ def errors(command, script, tmp_path):
     file = tmp_path / "script.py"
     file.write_text(script)
     done = subprocess.run([*command, str(file)], cwd=tmp_path, capture_output=True, text=True, check=False)
-    return {
-        int(line.split(":")[1]) for line in done.stdout.splitlines() if "error" in line and ".py:" in line
-    }
+    lines = [line.partition("script.py:")[2] for line in done.stdout.splitlines() if "error" in line]
+    return {int(line.split(":")[0]) for line in lines if line}
 
 
 CHECKERS = {
@@ -82,4 +88,4 @@ def test_a_checker_accepts_right_types_and_refuses_wrong_ones(checker, tmp_path,
         pytest.skip("pyright is not installed; it comes from npm")
     monkeypatch.setenv("MYPYPATH", str(ROOT / "src"))
     assert errors(CHECKERS[checker], RIGHT, tmp_path) == set()
-    assert errors(CHECKERS[checker], WRONG, tmp_path) == {3, 4, 5, 6}
+    assert errors(CHECKERS[checker], WRONG, tmp_path) == {3, 4, 5, 6, 7}

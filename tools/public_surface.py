@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -49,7 +50,7 @@ def _signature(value: object) -> str:
     if not callable(value):
         return ""
     try:
-        return str(inspect.signature(value))
+        return re.sub(r" at 0x[0-9a-f]+", "", str(inspect.signature(value)))
     except (TypeError, ValueError):
         return ""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # what type checkers see; a test compares it with the table below
     from sordino.estimators.heavy import HeavyTailedClassifier as HeavyTailedClassifier
     from sordino.estimators.heavy import HeavyTailedRegressor as HeavyTailedRegressor
+    from sordino.estimators.linear import LinearClassifier as LinearClassifier
     from sordino.estimators.linear import LinearRegression as LinearRegression
     from sordino.estimators.linear import LogisticRegression as LogisticRegression
     from sordino.estimators.location import MedianOfMeans as MedianOfMeans
@@ -36,6 +37,7 @@ _EXPORTS = {
     # linear models
     "LogisticRegression": "sordino.estimators.linear",
     "LinearRegression": "sordino.estimators.linear",
+    "LinearClassifier": "sordino.estimators.linear",
     "SparseLogisticRegression": "sordino.estimators.sparse",
     "SparseLinearRegression": "sordino.estimators.sparse",
     # data without bounds

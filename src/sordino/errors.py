@@ -95,6 +95,10 @@ class UndeclaredBoundWarning(UserWarning):
     """A bound that clips was left at its default: the guarantee holds, the accuracy may suffer."""
 
 
+class DivergenceWarning(UserWarning):
+    """Released coefficients are not finite: the steps of the run were too long."""
+
+
 def require_extra(module: str, extra: str) -> MissingExtraError:
     """Build the error for a missing optional dependency."""
     return MissingExtraError(

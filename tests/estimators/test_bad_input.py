@@ -34,7 +34,7 @@ PARAMETERS = {
     "batch_size zero": {"batch_size": 0, "solver": "sgd-ht"},
     "step_size negative": {"step_size": -1.0},
     "clip_norm zero": {"clip_norm": 0.0},
-    "ridge negative": {"ridge": -0.5},
+    "alpha negative": {"alpha": -0.5},
     "relation unknown": {"relation": "swap"},
     "sampling unknown": {"sampling": "shuffle"},
     "fixed size under add-remove": {"sampling": "fixed", "solver": "sgd-ht", "batch_size": 4},

@@ -28,7 +28,7 @@ LEARNERS = [
     pytest.param(TruncatedMean(), id="truncated-mean"),
     pytest.param(MedianOfMeans(), id="median-of-means"),
     pytest.param(
-        HeavyTailedClassifier(gradient="median-of-means", method="convex", max_iter=6), id="medians"
+        HeavyTailedClassifier(gradient="median-of-means", solver="convex", max_iter=6), id="medians"
     ),
 ]
 
@@ -256,7 +256,7 @@ def test_a_mean_is_booked_in_the_ledger_and_refused_beyond_the_budget(tmp_path):
         {},
         {"gradient": "truncated"},
         {"loss": "huber"},
-        {"method": "convex", "max_iter": 60},
+        {"solver": "convex", "max_iter": 60},
         {"scale_columns": False},
         {"relation": "replace-one"},
         {"truncation": "zero", "gradient": "truncated"},
@@ -321,7 +321,7 @@ def test_sparse_and_dense_data_give_the_same_model():
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"method": "concave"}, "method"),
+        ({"solver": "concave"}, "solver"),
         ({"gradient": "mean"}, "gradient"),
         ({"selection": "best"}, "selection"),
         ({"loss": "absolute"}, "loss"),
@@ -329,7 +329,7 @@ def test_sparse_and_dense_data_give_the_same_model():
         ({"n_nonzero_coefs": 9}, "n_nonzero_coefs"),
         ({"max_iter": 0}, "max_iter"),
         ({"step_size": -1}, "step_size"),
-        ({"ridge": -1}, "ridge"),
+        ({"alpha": -1}, "alpha"),
     ],
 )
 def test_a_wrong_parameter_of_a_learner_is_named(wrong, words):

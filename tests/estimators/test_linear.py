@@ -14,8 +14,8 @@ from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import check_estimator
 from tests.estimators.test_sparse import NOISE_DIFFERS, NOT_PRIVATE, classes_apart
 
-from sordino import LinearRegression, LogisticRegression
-from sordino.errors import InvalidInputError, NotPrivateWarning, UnsupportedError
+from sordino import HeavyTailedRegressor, LinearRegression, LogisticRegression, SparseLinearRegression
+from sordino.errors import DivergenceWarning, InvalidInputError, NotPrivateWarning, UnsupportedError
 from sordino.problems.penalties import Nonconvex, Ridge
 from sordino.solvers import capabilities_of, solvers_with
 from sordino.testing import seeded_noise_not_private
@@ -46,7 +46,7 @@ def test_scikit_learn_checks_pass_with_real_noise_but_for_those_that_compare_two
 @pytest.mark.parametrize("solver", ["auto", *solvers_with(dense=True, sparse=False)])
 def test_the_report_certifies_just_below_the_target(solver):
     X, y = classes_apart(n=300)
-    privacy = LogisticRegression(0.7, 1e-6, solver, max_iter=6, random_state=3).fit(X, y).privacy_
+    privacy = LogisticRegression(0.7, 1e-6, solver=solver, max_iter=6, random_state=3).fit(X, y).privacy_
     assert 0.99 * 0.7 < privacy.epsilon <= 0.7
     assert privacy.delta == 1e-6
 
@@ -103,7 +103,7 @@ def test_a_sparse_matrix_gives_the_same_model():
         fits = []
         for matrix in (X, sparse.csr_matrix(X)):
             with seeded_noise_not_private(2):
-                fits.append(LogisticRegression(5.0, 1e-5, solver, max_iter=5).fit(matrix, y).coef_)
+                fits.append(LogisticRegression(5.0, 1e-5, solver=solver, max_iter=5).fit(matrix, y).coef_)
         np.testing.assert_allclose(*fits, rtol=1e-6, atol=1e-9)
 
 
@@ -126,14 +126,14 @@ def test_a_person_with_many_rows_is_one_unit():
     X, y = classes_apart()
     owner = np.arange(600) // 4
     for solver in ("auto", "srm", "ls-adam"):
-        report = LogisticRegression(1.0, 1e-5, solver, max_iter=4).fit(X, y, groups=owner).privacy_
+        report = LogisticRegression(1.0, 1e-5, solver=solver, max_iter=4).fit(X, y, groups=owner).privacy_
         assert report.unit == "person"
         assert "number of persons: 150" in report.public
 
 
 def test_owners_of_rows_count_in_regression_too():
     X, _ = classes_apart()
-    model = LinearRegression(1.0, 1e-5, "gd", max_iter=3).fit(X, X[:, 0], groups=np.arange(600) // 4)
+    model = LinearRegression(1.0, 1e-5, solver="gd", max_iter=3).fit(X, X[:, 0], groups=np.arange(600) // 4)
     assert model.privacy_.unit == "person"
 
 
@@ -146,7 +146,7 @@ def test_a_line_search_is_refused_for_persons():
 @pytest.mark.parametrize("solver", ["srm", "sgd", "ls-sgd"])
 def test_published_noise_is_reported_with_the_epsilon_it_gives(solver):
     X, y = classes_apart()
-    model = LogisticRegression(0.2, 1e-5, solver, noise="paper", batch_size=20, max_iter=20)
+    model = LogisticRegression(0.2, 1e-5, solver=solver, noise="paper", batch_size=20, max_iter=20)
     with pytest.warns(NotPrivateWarning, match="claims epsilon = 0.2"):
         report = model.fit(X, y).privacy_
     assert 0 < report.epsilon < 0.2  # the published noise is larger than needed
@@ -182,3 +182,25 @@ def test_the_code_on_the_page_about_nonconvex_models_runs(capsys):
     for block in re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), flags=re.DOTALL):
         exec(compile(block, str(page), "exec"), {})
     assert "recursion" in capsys.readouterr().out
+
+
+BOUNDED = {"data_norm": 5.0, "target_bound": 1.0}
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        LinearRegression(solver="gd", penalty="ridge", **BOUNDED),
+        SparseLinearRegression(solver="ight", **BOUNDED),
+        HeavyTailedRegressor(),
+    ],
+    ids=["dense", "sparse", "heavy-tailed"],
+)
+def test_coefficients_that_blew_up_are_said_to_be_useless_and_paid_for(model):
+    X, y = classes_apart(n=300)
+    model.set_params(max_iter=30, step_size=1e90, alpha=1e50)
+    with pytest.warns(DivergenceWarning, match=r"not finite.*lower step_size.*The budget is spent") as caught:
+        model.fit(X, y.astype(float))
+    assert not np.isfinite(model.coef_).all()
+    assert caught[0].filename == __file__
+    assert model.privacy_.epsilon <= 1.0

@@ -50,10 +50,10 @@ def test_sparse_and_dense_scaling_release_the_same_moments():
 
 def test_row_clipping_keeps_short_rows_and_shortens_long_ones():
     X = np.array([[0.3, 0.4], [30.0, 40.0]])
-    clipped = sordino.RowClipper(norm=2.0).fit_transform(X)
+    clipped = sordino.RowClipper(data_norm=2.0).fit_transform(X)
     np.testing.assert_allclose(clipped, [[0.3, 0.4], [1.2, 1.6]])
     np.testing.assert_allclose(
-        sordino.RowClipper(norm=2.0).fit_transform(sparse.csr_matrix(X)).toarray(), clipped
+        sordino.RowClipper(data_norm=2.0).fit_transform(sparse.csr_matrix(X)).toarray(), clipped
     )
 
 

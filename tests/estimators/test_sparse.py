@@ -142,7 +142,7 @@ def test_infinite_epsilon_is_the_plain_algorithm(solver):
     plain = LogisticRegression(C=1 / (0.01 * len(labels)), tol=1e-10, max_iter=1000).fit(both, labels)
     batch = len(labels) if solver == "sgd-ht" else None
     model = SparseLogisticRegression(
-        epsilon=np.inf, solver=solver, ridge=0.01, max_iter=800, step_size=2.0, batch_size=batch
+        epsilon=np.inf, solver=solver, alpha=0.01, max_iter=800, step_size=2.0, batch_size=batch
     ).fit(both, labels)
     np.testing.assert_allclose(model.coef_, plain.coef_, atol=1e-3)
     assert not model.privacy_.is_private
@@ -156,7 +156,7 @@ def test_infinite_epsilon_regression_agrees_with_ridge():
     model = SparseLinearRegression(
         epsilon=np.inf,
         solver="ight",
-        ridge=0.1,
+        alpha=0.1,
         fit_intercept=False,
         max_iter=500,
         step_size=1.0,

@@ -70,7 +70,7 @@ LEAVES = st.one_of(
     st.builds(weights, EPSILONS),
     st.builds(axes, EPSILONS),
     st.just("passthrough"),
-    st.builds(sordino.RowClipper, st.just(1.5)),
+    st.builds(sordino.RowClipper, data_norm=st.just(1.5)),
 )
 
 

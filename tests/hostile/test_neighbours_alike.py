@@ -96,7 +96,7 @@ def stream(data, form):
 
 def piped(data, form):
     steps = (
-        sordino.RowClipper(2.0),
+        sordino.RowClipper(data_norm=2.0),
         sordino.PrivateStandardScaler(),
         sordino.LogisticRegression(classes=[0, 1]),
     )

@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 
 import sordino
-from sordino.errors import NotPrivateWarning, PrivacyWarning, SordinoError, UndeclaredBoundWarning
+from sordino.errors import (
+    DivergenceWarning,
+    NotPrivateWarning,
+    PrivacyWarning,
+    SordinoError,
+    UndeclaredBoundWarning,
+)
 
 PUBLIC = np.random.default_rng(0)
 X = PUBLIC.normal(size=(40, 2))
@@ -92,7 +98,7 @@ def test_an_extreme_parameter_is_refused_before_anything_is_booked_or_fits(name,
         spy = Spy()
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            for allowed in (UndeclaredBoundWarning, PrivacyWarning, NotPrivateWarning):
+            for allowed in (UndeclaredBoundWarning, PrivacyWarning, NotPrivateWarning, DivergenceWarning):
                 warnings.simplefilter("ignore", allowed)
             try:
                 run(name, {parameter: value, "ledger": spy, "dataset_id": "ward"})
@@ -111,10 +117,11 @@ HARD = {
     "long steps": {"step_size": 1e90},
     "large bound": {"data_norm": 1e100},
     "small bound": {"data_norm": 1e-100},
-    "heavy ridge": {"ridge": 1e100},
+    "heavy alpha": {"alpha": 1e100},
 }
 
 
+@pytest.mark.filterwarnings("ignore::sordino.errors.DivergenceWarning")
 @pytest.mark.parametrize("hard", HARD)
 @pytest.mark.parametrize("solver", [*SOLVERS, "heavy-tailed"])
 def test_a_hard_combination_is_refused_before_anything_is_booked_or_fits(solver, hard):

@@ -1,5 +1,7 @@
 """The neural estimators from the outside."""
 
+import pickle
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -7,8 +9,9 @@ from sklearn.utils.estimator_checks import check_estimator
 from tests.nn.helpers import blobs
 from torch import nn
 
-from sordino.errors import InvalidInputError
-from sordino.nn import NeuralClassifier, NeuralRegressor
+from sordino import bounds
+from sordino.errors import DivergenceWarning, InvalidInputError, UndeclaredBoundWarning
+from sordino.nn import NeuralClassifier, NeuralRegressor, Trainer
 from sordino.testing import seeded_noise_not_private
 
 
@@ -46,7 +49,35 @@ def test_it_regresses_in_the_units_of_its_public_bound():
             epsilon=8.0, delta=1e-5, target_bound=150.0, max_iter=120, random_state=1
         ).fit(x, y)
     assert model.score(x, y) > 0.8
-    assert "target_bound = 150" in model.privacy_.public
+    assert "target_bound = 150 (targets are clipped to it)" in model.privacy_.public
+
+
+def test_a_target_bound_that_nobody_declared_is_said_once(monkeypatch):
+    monkeypatch.setattr(bounds, "_said", set())
+    x, y = (part.numpy() for part in blobs(60))
+    with pytest.warns(UndeclaredBoundWarning, match="Pass target_bound="):
+        NeuralRegressor(max_iter=2).fit(x, y.astype(float))
+    NeuralRegressor(max_iter=2).fit(x, y.astype(float))  # a warning would be an error here
+
+
+URL = "postgresql://ada:hush@host/budgets"
+
+
+@pytest.mark.parametrize(
+    "made",
+    [NeuralClassifier(ledger=URL), NeuralRegressor(ledger=URL), Trainer(nn.Linear(1, 1), None, ledger=URL)],
+)
+def test_the_password_of_a_ledger_is_neither_printed_nor_pickled(made):
+    assert "ada@host" in repr(made)
+    assert "hush" not in repr(made)
+    assert b"hush" not in pickle.dumps(made)
+
+
+def test_a_network_that_blew_up_says_so():
+    x, y = (part.numpy() for part in blobs(60))
+    wild = NeuralClassifier(max_iter=30, learning_rate=1e40, random_state=0)
+    with pytest.warns(DivergenceWarning, match="lower learning_rate"):
+        wild.fit(x, y)
 
 
 def test_a_module_of_ones_own_and_sparsity():

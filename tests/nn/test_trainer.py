@@ -207,7 +207,7 @@ def test_a_model_that_cannot_be_differentiated_fails_before_anything_is_spent(sp
             return self.head(x) if x.sum().item() > 0 else self.head(-x)
 
     with pytest.raises(UnsupportedError, match=r"Branching, Linear.*item"):
-        trainer(Branching(), method="vmap").fit(*blobs())
+        trainer(Branching(), engine="vmap").fit(*blobs())
     assert spy == []
 
 
@@ -223,14 +223,14 @@ def test_dropout_is_trained_with():
     x, y = blobs(5)
     assert make_engine(network, x, y).method == "ghost"
     assert network.model[1].training
-    assert trainer(model, method="vmap").fit(*blobs()).steps == 12
+    assert trainer(model, engine="vmap").fit(*blobs()).steps == 12
 
 
 @pytest.mark.parametrize(
     ("settings", "word"),
     [
         ({"optimizer": "lbfgs"}, "optimizer"),
-        ({"method": "magic"}, "method"),
+        ({"engine": "magic"}, "engine"),
         ({"epsilon": -1.0}, "epsilon"),
         ({"steps": None, "epochs": 0}, "epochs"),
         ({"batch_size": 0}, "batch"),

@@ -21,7 +21,9 @@ def data(n=400, d=12):
 @pytest.mark.filterwarnings("ignore:delta")
 @pytest.mark.parametrize(("relation", "truth"), [("replace-one", 12.6596), ("add-remove", 4.6840)])
 def test_vector_i2_through_the_estimator(relation, truth):
-    model = SparseLogisticRegression(10.0, 0.01, 4, "ight", relation=relation, noise="paper", max_iter=7)
+    model = SparseLogisticRegression(
+        10.0, 0.01, n_nonzero_coefs=4, solver="ight", relation=relation, noise="paper", max_iter=7
+    )
     with pytest.warns(NotPrivateWarning, match="claims epsilon = 10"):
         model.fit(*data())
     assert model.privacy_.epsilon == pytest.approx(truth, rel=1e-3)
@@ -41,7 +43,14 @@ def test_vector_i2_through_the_estimator(relation, truth):
 )
 def test_every_published_solver_reports_its_claim_beside_the_truth(solver, options):
     model = SparseLogisticRegression(
-        2.0, 1e-5, 4, solver, noise="paper", fit_intercept=False, solver_options=options, random_state=0
+        2.0,
+        1e-5,
+        n_nonzero_coefs=4,
+        solver=solver,
+        noise="paper",
+        fit_intercept=False,
+        solver_options=options,
+        random_state=0,
     )
     with pytest.warns(NotPrivateWarning, match="what it certifies"):
         model.fit(*data())
@@ -85,7 +94,9 @@ def test_the_published_noise_would_do_for_the_certified_teacher_on_short_rows():
     ],
 )
 def test_a_formula_that_does_not_exist_is_refused(solver, changes):
-    model = SparseLinearRegression(2.0, 1e-5, 4, solver, noise="paper", fit_intercept=False)
+    model = SparseLinearRegression(
+        2.0, 1e-5, n_nonzero_coefs=4, solver=solver, noise="paper", fit_intercept=False
+    )
     with pytest.raises(InvalidInputError):
         model.set_params(**changes).fit(*data())
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, softmax
-from sklearn.base import ClassifierMixin, RegressorMixin
+from sklearn.base import RegressorMixin
 
-from sordino.checks import among, check_data, check_positive, encode_labels
-from sordino.estimators.base import Scored
+from sordino.checks import among, check_data, check_positive, remember
+from sordino.estimators.classifier import MarginClassifier
 from sordino.estimators.heavy_base import HeavyTailedModel
+from sordino.private_estimator import Scored
 from sordino.problems.losses import LOSSES, Huber, Loss
 
 
 class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
     r"""Linear regression on features and targets without bounds, under differential privacy.
 
-    Projected gradient descent on ``mean_i loss(x_i . w + b - y_i) + ridge ||w||^2 / 2`` with a robust private
+    Projected gradient descent on ``mean_i loss(x_i . w + b - y_i) + alpha ||w||^2 / 2`` with a robust private
     mean of the gradients; with ``n_nonzero_coefs`` the sparse Algorithm 5 instead.
 
     Parameters
@@ -25,7 +25,7 @@ class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
     epsilon, delta : the budget; ``delta=None`` means ``min(1e-5, 1 / (10 n))``.
     loss : "squared" or "huber", which bounds the residual and is better for heavy-tailed targets.
     huber_threshold : the error beyond which the Huber loss is linear; a public number.
-    method : "strongly-convex" returns the average of the second half of the iterates (the last one for
+    solver : "strongly-convex" returns the average of the second half of the iterates (the last one for
         ``split=True``, as in the paper), "convex" the average of all.
     split : use a fresh chunk of the data each step (paper); False uses all data each step, with less noise.
     gradient : "norm" clips the norms of gradients (default; for a linear model the same as a convex loss with
@@ -41,7 +41,7 @@ class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
     constraint : a set of :mod:`sordino.solvers.heavy.constraints` for the coefficients.
     scale_columns : divide columns by scales learned from noisy histograms; "auto" does so where there are
         enough records for the number of columns, and neither a constraint nor a step size is given.
-    fit_intercept, ridge, relation, ledger, dataset_id, max_iter, random_state, verbose : as elsewhere.
+    fit_intercept, alpha, relation, ledger, dataset_id, max_iter, random_state, verbose : as elsewhere.
     step_size : None learns it from a noisy histogram of row norms and shortens it when gradients grow.
 
     Attributes
@@ -64,9 +64,10 @@ class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
         self,
         epsilon: float = 1.0,
         delta: float | None = None,
+        *,
         loss: str = "squared",
         huber_threshold: float = 1.0,
-        method: str = "strongly-convex",
+        solver: str = "strongly-convex",
         split: bool = False,
         gradient: str = "norm",
         truncation: str = "clip",
@@ -79,7 +80,7 @@ class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
         constraint: Any = None,
         scale_columns: bool | str = "auto",
         fit_intercept: bool = True,
-        ridge: float = 0.0,
+        alpha: float = 0.0,
         relation: str = "add-remove",
         ledger: Any = None,
         dataset_id: str | None = None,
@@ -88,33 +89,7 @@ class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            epsilon,
-            delta,
-            method,
-            split,
-            gradient,
-            truncation,
-            joint_clip,
-            moment_order,
-            moment_bound,
-            threshold,
-            n_nonzero_coefs,
-            selection,
-            constraint,
-            scale_columns,
-            fit_intercept,
-            ridge,
-            relation,
-            ledger,
-            dataset_id,
-            max_iter,
-            step_size,
-            random_state,
-            verbose,
-        )
-        self.loss = loss
-        self.huber_threshold = huber_threshold
+        remember(self, locals())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -138,7 +113,7 @@ class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
         return self._decision(X)[:, 0]
 
 
-class HeavyTailedClassifier(Scored, ClassifierMixin, HeavyTailedModel):
+class HeavyTailedClassifier(MarginClassifier, HeavyTailedModel):
     r"""Logistic regression on features without bounds, under differential privacy.
 
     Several classes by softmax. ``classes`` are the class labels; None takes those seen, which the report
@@ -160,8 +135,9 @@ class HeavyTailedClassifier(Scored, ClassifierMixin, HeavyTailedModel):
         self,
         epsilon: float = 1.0,
         delta: float | None = None,
+        *,
         classes: Any = None,
-        method: str = "strongly-convex",
+        solver: str = "strongly-convex",
         split: bool = False,
         gradient: str = "norm",
         truncation: str = "clip",
@@ -174,7 +150,7 @@ class HeavyTailedClassifier(Scored, ClassifierMixin, HeavyTailedModel):
         constraint: Any = None,
         scale_columns: bool | str = "auto",
         fit_intercept: bool = True,
-        ridge: float = 0.0,
+        alpha: float = 0.0,
         relation: str = "add-remove",
         ledger: Any = None,
         dataset_id: str | None = None,
@@ -183,65 +159,12 @@ class HeavyTailedClassifier(Scored, ClassifierMixin, HeavyTailedModel):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            epsilon,
-            delta,
-            method,
-            split,
-            gradient,
-            truncation,
-            joint_clip,
-            moment_order,
-            moment_bound,
-            threshold,
-            n_nonzero_coefs,
-            selection,
-            constraint,
-            scale_columns,
-            fit_intercept,
-            ridge,
-            relation,
-            ledger,
-            dataset_id,
-            max_iter,
-            step_size,
-            random_state,
-            verbose,
-        )
-        self.classes = classes
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # a few dozen rows cannot be learnt from privately
-        return tags
+        remember(self, locals())
 
     def fit(self, X: Any, y: Any) -> HeavyTailedClassifier:
         """Fit the model; the budget is spent here."""
         X, y = check_data(self, X, y)
-        codes, self.classes_, said = encode_labels(y, self.classes)
-        two = self.classes_.size == 2
-        targets = 2.0 * codes - 1.0 if two else codes.astype(float)
-        loss, outputs = ("logistic", 1) if two else ("multinomial", self.classes_.size)
-        w = np.atleast_2d(self._fit(X, targets, LOSSES[loss], outputs, (said,)))
-        self.coef_ = np.ascontiguousarray(w[:, : X.shape[1]])
-        self.intercept_ = w[:, -1].copy() if self.fit_intercept else np.zeros(len(w))
+        labels = self._encoded(y)
+        w = self._fit(X, labels.targets, LOSSES[labels.loss], labels.outputs, (labels.public,))
+        self._keep(w, X.shape[1])
         return self
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Return the margins, one column per class when there are more than two."""
-        scores = self._decision(X)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
-
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the class probabilities."""
-        scores = self._decision(X)
-        if scores.shape[1] > 1:
-            return softmax(scores, axis=1)
-        positive = expit(scores[:, 0])
-        return np.stack([1 - positive, positive], axis=1)
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the most likely class."""
-        scores = self._decision(X)
-        best = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else np.argmax(scores, axis=1)
-        return self.classes_[best]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.checks import (
@@ -18,10 +19,10 @@ from sordino.checks import (
     check_positive,
 )
 from sordino.errors import InvalidInputError
-from sordino.estimators.base import PrivateEstimator
 from sordino.estimators.statistics import joint_clip_of, moment_bound_of, moment_order_of
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
+from sordino.private_estimator import PrivateEstimator
 from sordino.problems.losses import Loss
 from sordino.problems.problem import Problem
 from sordino.problems.robust import Truncation
@@ -29,7 +30,7 @@ from sordino.runs import Ask, run_privately
 from sordino.solvers.heavy import HeavyTailedSparse, ProjectedGradient, Scaling
 
 _ALLOWED = {
-    "method": ("strongly-convex", "convex"),
+    "solver": ("strongly-convex", "convex"),
     "gradient": ("norm", "truncated", "median-of-means"),
     "selection": ("gumbel", "peeling"),
     "truncation": ("clip", "zero"),
@@ -40,55 +41,27 @@ _DEFAULT_STEPS, _SPLIT_STEPS = 50, 10
 class HeavyTailedModel(PrivateEstimator):
     """What the two models share: no bound on the data, only a moment."""
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        method: str = "strongly-convex",
-        split: bool = False,
-        gradient: str = "norm",
-        truncation: str = "clip",
-        joint_clip: float | None = None,
-        moment_order: float = 1.0,
-        moment_bound: float | str = "auto",
-        threshold: float | None = None,
-        n_nonzero_coefs: int | None = None,
-        selection: str = "gumbel",
-        constraint: Any = None,
-        scale_columns: bool | str = "auto",
-        fit_intercept: bool = True,
-        ridge: float = 0.0,
-        relation: str = "add-remove",
-        ledger: Any = None,
-        dataset_id: str | None = None,
-        max_iter: int | None = None,
-        step_size: float | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.method = method
-        self.split = split
-        self.gradient = gradient
-        self.truncation = truncation
-        self.joint_clip = joint_clip
-        self.moment_order = moment_order
-        self.moment_bound = moment_bound
-        self.threshold = threshold
-        self.n_nonzero_coefs = n_nonzero_coefs
-        self.selection = selection
-        self.constraint = constraint
-        self.scale_columns = scale_columns
-        self.fit_intercept = fit_intercept
-        self.ridge = ridge
-        self.relation = relation
-        self.ledger = ledger
-        self.dataset_id = dataset_id
-        self.max_iter = max_iter
-        self.step_size = step_size
-        self.random_state = random_state
-        self.verbose = verbose
+    solver: str
+    split: bool
+    gradient: str
+    truncation: str
+    joint_clip: float | None
+    moment_order: float
+    moment_bound: float | str
+    threshold: float | None
+    n_nonzero_coefs: int | None
+    selection: str
+    constraint: Any
+    scale_columns: bool | str
+    fit_intercept: bool
+    alpha: float
+    max_iter: int | None
+    step_size: float | None
+    random_state: Any
+    verbose: int
+    coef_: NDArray[np.float64]
+    intercept_: Any
+    n_iter_: int
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -112,7 +85,9 @@ class HeavyTailedModel(PrivateEstimator):
             description=type(self).__name__,
         )
         self.privacy_, self.n_iter_ = fitted.report, fitted.steps
-        return np.asarray(fitted.result)
+        w = np.asarray(fitted.result)
+        self._warn_if_diverged(w, "lower step_size")
+        return w
 
     def _problem(self, X: Any, loss: Loss, outputs: int) -> Problem:
         n, d = X.shape
@@ -126,7 +101,7 @@ class HeavyTailedModel(PrivateEstimator):
             checked.delta,
             outputs=outputs,
             intercept=1.0 if check_flag("fit_intercept", self.fit_intercept) else 0.0,
-            ridge=check_not_negative("ridge", self.ridge, "It is a public constant."),
+            ridge=check_not_negative("alpha", self.alpha, "It is a public constant."),
         )
 
     def _solver(self, problem: Problem) -> ProjectedGradient | HeavyTailedSparse:
@@ -158,7 +133,7 @@ class HeavyTailedModel(PrivateEstimator):
             wanted = math.ceil(4.0 * math.log(2.0 * size / 0.05)) | 1
             blocks = max(1, min(wanted, problem.population // (steps if self.split else 1)))
         split = bool(self.split)
-        average = "all" if self.method == "convex" else "last" if split else "tail"
+        average = "all" if self.solver == "convex" else "last" if split else "tail"
         scaling = self._scaling(problem)
         return ProjectedGradient(steps, scaling, average, split, truncation, blocks, self.constraint)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from sordino.checks import among, check_not_negative, remember
 from sordino.errors import InvalidInputError
-from sordino.estimators.linear_base import LinearClassifier, LinearModel, LinearRegressor
+from sordino.estimators.linear_base import ClassifierBase, LinearModel, RegressorBase
 from sordino.problems.penalties import Nonconvex
 from sordino.problems.problem import Problem
 from sordino.solvers import solvers_with
@@ -18,6 +18,9 @@ class _Dense(LinearModel):
     """What the dense estimators share."""
 
     person_default = "gd"
+
+    penalty: str | None
+    smoothing: float | None
 
     def _penalties(self) -> dict[str, Any]:
         among("penalty", self.penalty, PENALTIES)
@@ -47,7 +50,7 @@ class _Dense(LinearModel):
         return {**options, "smoothing": strength}
 
 
-class LogisticRegression(_Dense, LinearClassifier):
+class LogisticRegression(_Dense, ClassifierBase):
     r"""Logistic regression under differential privacy.
 
     Minimises ``mean_i log(1 + exp(-y_i (x_i . w + b))) + penalty(w, b)``; several classes by softmax, with
@@ -101,6 +104,7 @@ class LogisticRegression(_Dense, LinearClassifier):
         self,
         epsilon: float = 1.0,
         delta: float | None = None,
+        *,
         solver: str = "auto",
         data_norm: float | None = None,
         penalty: str | None = None,
@@ -127,12 +131,75 @@ class LogisticRegression(_Dense, LinearClassifier):
         remember(self, locals())
 
 
-class LinearRegression(_Dense, LinearRegressor):
-    r"""Least squares under differential privacy.
+class LinearClassifier(_Dense, ClassifierBase):
+    r"""A linear classifier with a choice of loss, under differential privacy.
 
-    Minimises ``mean_i (x_i . w + b - y_i)^2 / 2 + penalty(w, b)`` with clipped gradients. The targets are
-    clipped to ``[-target_bound, target_bound]``, a public bound; None is 1, and says so once. The other
-    parameters and attributes are those of :class:`LogisticRegression`.
+    Minimises ``mean_i loss(y_i (x_i . w + b)) + penalty(w, b)``.
+
+    Parameters
+    ----------
+    loss : ``"logistic"``, for which this is :class:`LogisticRegression`; or ``"squared_hinge"``,
+        ``max(0, 1 - m)^2 / 2``, for two classes: a support vector machine, without probabilities.
+    others : those of :class:`LogisticRegression`, and so are the attributes.
+
+    **Privacy.** ``coef_`` and ``intercept_`` are (epsilon, delta)-DP for one record; see ``privacy_``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sordino import LinearClassifier
+    >>> X = np.eye(4)[np.arange(400) % 4]
+    >>> model = LinearClassifier(epsilon=2.0, loss="squared_hinge", data_norm=1.0).fit(X, X[:, 2] > 0)
+    >>> model.coef_.shape
+    (1, 4)
+    """
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        *,
+        loss: str = "logistic",
+        solver: str = "auto",
+        data_norm: float | None = None,
+        penalty: str | None = None,
+        alpha: float = 1e-3,
+        smoothing: float | None = None,
+        classes: Any = None,
+        class_weight: Any = None,
+        weight_bound: float | None = None,
+        fit_intercept: bool = True,
+        relation: str = "add-remove",
+        sampling: str = "poisson",
+        noise: str = "sound",
+        secure_noise: bool = False,
+        ledger: Any = None,
+        dataset_id: str | None = None,
+        max_iter: int | None = None,
+        batch_size: int | None = None,
+        step_size: float | None = None,
+        clip_norm: float | None = None,
+        solver_options: dict[str, Any] | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        remember(self, locals())
+
+
+class LinearRegression(_Dense, RegressorBase):
+    r"""Linear regression under differential privacy: least squares, a robust loss, or counts.
+
+    Minimises ``mean_i loss(x_i . w + b, y_i) + penalty(w, b)`` with clipped gradients. The targets are
+    clipped to ``[-target_bound, target_bound]``, a public bound; None is 1, and says so once.
+
+    Parameters
+    ----------
+    loss : ``"squared"``; ``"huber"``, squared up to an error of ``huber_threshold`` and linear beyond; or
+        ``"poisson"`` for counts: targets are clipped to ``[0, target_bound]`` and predictions are
+        ``exp(x . w + b)``.
+    huber_threshold : a public number, in the units of the targets.
+    target_bound : a public bound on the targets.
+    others : those of :class:`LogisticRegression`, and so are the attributes.
 
     **Privacy.** ``coef_`` and ``intercept_`` are (epsilon, delta)-DP for one record; see ``privacy_``.
 
@@ -150,6 +217,9 @@ class LinearRegression(_Dense, LinearRegressor):
         self,
         epsilon: float = 1.0,
         delta: float | None = None,
+        *,
+        loss: str = "squared",
+        huber_threshold: float = 1.0,
         solver: str = "auto",
         data_norm: float | None = None,
         target_bound: float | None = None,

@@ -6,10 +6,11 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.special import expit, softmax
-from sklearn.base import ClassifierMixin, RegressorMixin
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from sordino.bounds import bound_fact, declared_bound
 from sordino.checks import (
     among,
     check_count,
@@ -19,16 +20,15 @@ from sordino.checks import (
     check_not_negative,
     check_positive,
     class_weights,
-    encode_labels,
     record_weights,
 )
 from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.estimators.base import PrivateEstimator, Scored
-from sordino.estimators.bounds import declared_bound, said_of_bound
+from sordino.estimators.classifier import MarginClassifier
 from sordino.execute import GroupedExecutor, LocalExecutor
 from sordino.kernel import Relation, SparseVector
 from sordino.papers.linear import paper_noise
-from sordino.problems.losses import LOSSES
+from sordino.private_estimator import PrivateEstimator, Scored
+from sordino.problems.losses import LOSSES, Huber, Loss
 from sordino.problems.problem import Problem
 from sordino.runs import Ask, run_privately
 from sordino.solvers import Options, capabilities_of, make_solver, solvers_with
@@ -36,6 +36,10 @@ from sordino.solvers.base import Estimate
 
 _SAMPLINGS = ("poisson", "fixed")
 _NOISES = ("sound", "paper")
+_REGRESSION_LOSSES = ("squared", "huber", "poisson")
+# exp of more is not a number; a prediction so large is wrong anyway.
+_LARGEST_LOG = 700.0
+Floats = NDArray[np.float64]
 
 
 class LinearModel(PrivateEstimator):
@@ -45,6 +49,26 @@ class LinearModel(PrivateEstimator):
     """
 
     person_default: ClassVar[str] = "ight"
+
+    solver: str
+    data_norm: float | None
+    weight_bound: float | None
+    fit_intercept: bool
+    alpha: float
+    sampling: str
+    noise: str
+    secure_noise: bool
+    max_iter: int | None
+    batch_size: int | None
+    step_size: float | None
+    clip_norm: float | None
+    solver_options: dict[str, Any] | None
+    random_state: Any
+    verbose: int
+    coef_: Floats
+    coef_noise_: Floats | None
+    data_norm_: float
+    n_iter_: int
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -67,13 +91,13 @@ class LinearModel(PrivateEstimator):
     def _fit(
         self,
         X: Any,
-        targets: np.ndarray,
-        loss: str,
+        targets: Floats,
+        loss: Loss,
         outputs: int,
         public: tuple[str, ...],
-        weights: np.ndarray | None = None,
+        weights: Floats | None = None,
         groups: Any = None,
-    ) -> np.ndarray:
+    ) -> Floats:
         bound = declared_bound(self, "data_norm")
         executor: Any = LocalExecutor(X, targets, bound, self._intercept(), weights)
         if groups is not None:
@@ -101,14 +125,18 @@ class LinearModel(PrivateEstimator):
         if isinstance(w, Estimate):
             w, noise = w.value, w.noise
         self.coef_noise_ = noise
-        return w.to_dense() if isinstance(w, SparseVector) else w
+        w = w.to_dense() if isinstance(w, SparseVector) else w
+        self._warn_if_diverged(w, "lower step_size")
+        return w
 
-    def _problem(self, shape: tuple[int, int], loss: str, outputs: int, budget: Ask, bound: float) -> Problem:
+    def _problem(
+        self, shape: tuple[int, int], loss: Loss, outputs: int, budget: Ask, bound: float
+    ) -> Problem:
         relation = Relation.parse(self.relation)
         among("sampling", self.sampling, _SAMPLINGS)
         among("noise", self.noise, _NOISES)
         return Problem(
-            LOSSES[loss],
+            loss,
             *shape,
             relation,
             budget.epsilon,
@@ -152,23 +180,23 @@ class LinearModel(PrivateEstimator):
             self.random_state,
         )
 
-    def _weights(self, declared: Any, X: Any, by_class: np.ndarray | None = None) -> np.ndarray | None:
+    def _weights(self, declared: Any, X: Any, by_class: Floats | None = None) -> Floats | None:
         """Return the weight of each record, at most one, or None where all are one."""
         if declared is None:
             return by_class
         own = record_weights(declared, X, declared_bound(self, "weight_bound"))
         return own if by_class is None else own * by_class
 
-    def _said_of(self, sample_weight: Any) -> tuple[str, ...]:
+    def _weight_facts(self, sample_weight: Any) -> tuple[str, ...]:
         if sample_weight is None:
             return ()
         bound = declared_bound(self, "weight_bound")
-        return (said_of_bound("weight_bound", bound, self.weight_bound, "sample weights are clipped to it"),)
+        return (bound_fact("weight_bound", bound, self.weight_bound, "sample weights are clipped to it"),)
 
     def _target_bound(self) -> float:
         return 1.0
 
-    def _decision(self, X: Any) -> np.ndarray:
+    def _decision(self, X: Any) -> Floats:
         """Return the margins of rows that are clipped as in fit: the model knows no others."""
         check_is_fitted(self)
         X = check_data(self, X, reset=False)
@@ -182,13 +210,10 @@ class LinearModel(PrivateEstimator):
         return 1.0 if check_flag("fit_intercept", self.fit_intercept) else 0.0
 
 
-class LinearClassifier(Scored, ClassifierMixin, LinearModel):
-    """Two classes by the logistic loss, more by softmax."""
+class ClassifierBase(MarginClassifier, LinearModel):
+    """Two classes by one margin, more by softmax."""
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.classifier_tags.poor_score = True  # a few dozen rows cannot be learnt from privately
-        return tags
+    class_weight: Any
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
         """Fit the model; the budget is spent here.
@@ -199,44 +224,22 @@ class LinearClassifier(Scored, ClassifierMixin, LinearModel):
         are sampled, and the number of persons is public.
         """
         X, y = check_data(self, X, y)
-        codes, self.classes_, said = encode_labels(y, self.classes)
+        labels = self._encoded(y)
         weights = class_weights(self.class_weight, self.classes_)
-        two = self.classes_.size == 2
-        targets = 2.0 * codes - 1.0 if two else codes.astype(float)
-        loss, outputs = ("logistic", 1) if two else ("multinomial", self.classes_.size)
-        rows = self._weights(sample_weight, X, None if weights is None else weights[codes])
-        public = (said, *self._said_of(sample_weight))
-        w = np.atleast_2d(self._fit(X, targets, loss, outputs, public, rows, groups))
-        self.coef_ = np.ascontiguousarray(w[:, : X.shape[1]])
-        self.intercept_ = w[:, -1].copy() if self.fit_intercept else np.zeros(len(w))
+        rows = self._weights(sample_weight, X, None if weights is None else weights[labels.codes])
+        public = (labels.public, *self._weight_facts(sample_weight))
+        loss = LOSSES[labels.loss]
+        self._keep(self._fit(X, labels.targets, loss, labels.outputs, public, rows, groups), X.shape[1])
         return self
 
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Return the margins of rows clipped to ``data_norm``; one column per class for more than two."""
-        scores = self._decision(X)
-        return scores[:, 0] if scores.shape[1] == 1 else scores
 
-    def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the class probabilities."""
-        scores = self._decision(X)
-        if scores.shape[1] > 1:
-            return softmax(scores, axis=1)
-        positive = expit(scores[:, 0])
-        return np.stack([1 - positive, positive], axis=1)
+class RegressorBase(Scored, RegressorMixin, LinearModel):
+    """Numbers or counts, with targets clipped to a public bound."""
 
-    def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Return the logarithm of the class probabilities."""
-        return np.log(self.predict_proba(X))
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the most likely class."""
-        scores = self._decision(X)
-        best = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else np.argmax(scores, axis=1)
-        return self.classes_[best]
-
-
-class LinearRegressor(Scored, RegressorMixin, LinearModel):
-    """Least squares with targets clipped to a public bound."""
+    loss: str
+    huber_threshold: float
+    target_bound: float | None
+    intercept_: float
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -246,19 +249,27 @@ class LinearRegressor(Scored, RegressorMixin, LinearModel):
     def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
         """Fit the model; the budget is spent here. ``sample_weight`` and ``groups`` as for the classifier."""
         X, y = check_data(self, X, y, y_numeric=True)
-        bound = self._target_bound()
-        targets = np.clip(y, -bound, bound)
+        loss, bound = self._loss(), self._target_bound()
+        low = 0.0 if loss.targets == "counts" else -bound
         rows = self._weights(sample_weight, X)
-        said = said_of_bound("target_bound", bound, self.target_bound, "targets are clipped to it")
-        public = (said, *self._said_of(sample_weight))
-        w = self._fit(X, targets, "squared", 1, public, rows, groups)
+        fact = bound_fact("target_bound", bound, self.target_bound, "targets are clipped to it")
+        public = (fact, *self._weight_facts(sample_weight))
+        w = self._fit(X, np.clip(y, low, bound), loss, 1, public, rows, groups)
         self.coef_ = w[: X.shape[1]].copy()
         self.intercept_ = float(w[-1]) if self.fit_intercept else 0.0
         return self
 
-    def predict(self, X: Any) -> np.ndarray:
+    def predict(self, X: Any) -> Floats:
         """Return the predicted targets of rows clipped to ``data_norm``, as in fit."""
-        return self._decision(X)[:, 0]
+        margins = self._decision(X)[:, 0]
+        return np.exp(np.minimum(margins, _LARGEST_LOG)) if self.loss == "poisson" else margins
+
+    def _loss(self) -> Loss:
+        among("loss", self.loss, _REGRESSION_LOSSES)
+        if self.loss != "huber":
+            return LOSSES[self.loss]
+        remedy = "Pass a public number, in the units of y."
+        return Huber(check_positive("huber_threshold", self.huber_threshold, remedy))
 
     def _target_bound(self) -> float:
         return declared_bound(self, "target_bound")
@@ -268,5 +279,5 @@ def _public_facts(problem: Problem, declared: Any) -> tuple[str, ...]:
     return (
         f"number of {problem.unit}s: {problem.population}",
         f"number of features: {problem.features}",
-        said_of_bound("data_norm", problem.data_norm, declared, "rows are clipped to it"),
+        bound_fact("data_norm", problem.data_norm, declared, "rows are clipped to it"),
     )

@@ -9,8 +9,8 @@ from scipy import sparse
 
 from sordino.checks import check_data
 from sordino.errors import InvalidTypeError
-from sordino.estimators.base import PrivateEstimator
 from sordino.estimators.statistics import mean
+from sordino.private_estimator import PrivateEstimator
 
 
 class TruncatedMean(PrivateEstimator):
@@ -40,10 +40,15 @@ class TruncatedMean(PrivateEstimator):
 
     _estimator: ClassVar[str] = "truncated"
 
+    location_: np.ndarray
+    interval_: tuple[np.ndarray, np.ndarray]
+    threshold_: np.ndarray
+
     def __init__(
         self,
         epsilon: float = 1.0,
         delta: float | None = None,
+        *,
         moment_order: float = 1.0,
         moment_bound: float | str = "auto",
         truncation: str = "clip",

@@ -11,24 +11,26 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from sordino.bounds import bound_fact, declared_bound
 from sordino.checks import check_data, check_flag, check_positive
-from sordino.estimators.base import PrivateEstimator
-from sordino.estimators.bounds import declared_bound, said_of_bound
 from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, Full, Gaussian, Plan, Relation, Release
 from sordino.kernel.clip import clipped_matrix
+from sordino.private_estimator import PrivateEstimator
 from sordino.problems.affine import ColumnMoments
 from sordino.runs import Ask, run_privately
 
 
 class RowClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Scale rows down to a Euclidean norm of at most ``norm``.
+    """Scale rows down to a Euclidean norm of at most ``data_norm``.
 
     **Privacy.** Free: each row is changed by itself, with a public constant.
     """
 
-    def __init__(self, norm: float = 1.0) -> None:
-        self.norm = norm
+    data_norm_: float
+
+    def __init__(self, *, data_norm: float = 1.0) -> None:
+        self.data_norm = data_norm
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -38,14 +40,14 @@ class RowClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> RowClipper:
         """Check the input; nothing is learnt."""
         check_data(self, X)
-        self.norm_ = check_positive("norm", self.norm, "It is a public constant.")
+        self.data_norm_ = check_positive("data_norm", self.data_norm, "It is a public constant.")
         return self
 
     def transform(self, X: Any) -> Any:
         """Return the clipped rows."""
         check_is_fitted(self)
         X = check_data(self, X, reset=False)
-        return clipped_matrix(X, self.norm_)
+        return clipped_matrix(X, self.data_norm_)
 
 
 @dataclass(frozen=True)
@@ -69,10 +71,17 @@ class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
 
     _square = True
 
+    data_norm: float | None
+    with_mean: bool
+    data_norm_: float
+    mean_: np.ndarray
+    scale_: np.ndarray
+
     def __init__(
         self,
         epsilon: float = 1.0,
         delta: float | None = None,
+        *,
         data_norm: float | None = None,
         with_mean: bool = True,
         relation: str = "add-remove",
@@ -100,7 +109,7 @@ class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
         bound = declared_bound(self, "data_norm")
         budget = Ask.checked(self.epsilon, self.delta, X.shape[0], self.ledger, self.dataset_id)
         solver = _Moments(bound, self._square, Relation.parse(self.relation))
-        said = said_of_bound("data_norm", bound, self.data_norm, "rows are clipped to it")
+        said = bound_fact("data_norm", bound, self.data_norm, "rows are clipped to it")
         public = (f"number of records: {X.shape[0]}", said)
         fitted = run_privately(
             solver,
@@ -110,7 +119,7 @@ class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
             public=public,
             description=type(self).__name__,
         )
-        self.privacy_ = fitted.report
+        self.privacy_, self.data_norm_ = fitted.report, bound
         multiplier = fitted.report.releases[0].noise_multiplier
         noise = multiplier * np.sqrt(2.0) * solver.relation.contributions / X.shape[0]
         d = X.shape[1]
@@ -119,9 +128,9 @@ class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
         return self
 
     def transform(self, X: Any) -> Any:
-        """Return the scaled columns; sparse data are not centred."""
+        """Return the scaled columns of rows clipped as in fit; sparse data are not centred."""
         check_is_fitted(self)
-        X = check_data(self, X, reset=False)
+        X = clipped_matrix(check_data(self, X, reset=False), self.data_norm_)
         with np.errstate(over="ignore"):
             if not sparse.issparse(X):
                 return _saturated((X - self.mean_) / self.scale_)
@@ -165,12 +174,21 @@ class PrivateColumnWeights(_Scaler):
         self,
         epsilon: float = 1.0,
         delta: float | None = None,
+        *,
         data_norm: float | None = None,
         relation: str = "add-remove",
         ledger: Any = None,
         dataset_id: str | None = None,
     ) -> None:
-        super().__init__(epsilon, delta, data_norm, False, relation, ledger, dataset_id)
+        super().__init__(
+            epsilon,
+            delta,
+            data_norm=data_norm,
+            with_mean=False,
+            relation=relation,
+            ledger=ledger,
+            dataset_id=dataset_id,
+        )
 
     def _scale(self, second: np.ndarray, first: np.ndarray, floor: float) -> np.ndarray:
         return np.sqrt(np.maximum(second, floor))

@@ -11,11 +11,11 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from sordino.bounds import declared_bound
 from sordino.checks import check_data, check_positive
 from sordino.errors import InvalidInputError
-from sordino.estimators.base import PrivateEstimator
-from sordino.estimators.bounds import declared_bound
 from sordino.kernel import Relation, public_generator
+from sordino.private_estimator import PrivateEstimator
 from sordino.runs import Ask, BestOf
 from sordino.runs.search import Trial
 
@@ -55,12 +55,18 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
     and progress of the trials are not shown, because their number is secret; the run time tells it.
     """
 
+    best_estimator_: Any
+    best_params_: dict[str, Any]
+    best_score_: float
+    classes_: np.ndarray
+
     def __init__(
         self,
         estimator: Any,
         param_grid: Any,
         epsilon: float = 1.0,
         delta: float | None = None,
+        *,
         mean_trials: float = 10.0,
         distribution: str = "geometric",
         validation: float = 0.2,

@@ -8,12 +8,14 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.checks import check_count, remember
-from sordino.estimators.linear_base import LinearClassifier, LinearModel, LinearRegressor
+from sordino.estimators.linear_base import ClassifierBase, LinearModel, RegressorBase
 from sordino.problems.problem import Problem
 
 
 class _Sparse(LinearModel):
     """What the sparse estimators share."""
+
+    n_nonzero_coefs: int | None
 
     @property
     def support_(self) -> np.ndarray:
@@ -22,17 +24,17 @@ class _Sparse(LinearModel):
         return np.flatnonzero(np.any(np.atleast_2d(self.coef_) != 0, axis=0))
 
     def _penalties(self) -> dict[str, Any]:
-        return {"ridge": self._at_least_zero("ridge")}
+        return {"ridge": self._at_least_zero("alpha")}
 
     def _sparsity(self, problem: Problem) -> int | None:
         free = problem.features * problem.outputs
         return check_count("n_nonzero_coefs", self.n_nonzero_coefs, 1, free, "None keeps every coefficient.")
 
 
-class SparseLogisticRegression(_Sparse, LinearClassifier):
+class SparseLogisticRegression(_Sparse, ClassifierBase):
     r"""Logistic regression with few non-zero coefficients, under differential privacy.
 
-    Minimises ``mean_i log(1 + exp(-y_i (x_i . w + b))) + ridge ||w||^2 / 2`` over w with at most
+    Minimises ``mean_i log(1 + exp(-y_i (x_i . w + b))) + alpha ||w||^2 / 2`` over w with at most
     ``n_nonzero_coefs`` non-zeros; several classes by softmax, with one clip for all of them.
 
     Parameters
@@ -48,7 +50,7 @@ class SparseLogisticRegression(_Sparse, LinearClassifier):
     class_weight : declared weights of the classes, a dict; they scale the losses before the clip.
     weight_bound : ``sample_weight`` is clipped to this public bound and divided by it; None is 1.
     fit_intercept : add a coefficient that is never thresholded.
-    ridge : weight of the squared norm, outside the clip and so free.
+    alpha : the weight of the penalty, the squared norm, outside the clip and so free.
     relation : ``"add-remove"`` (n is public) or ``"replace-one"``.
     sampling : ``"poisson"`` or ``"fixed"`` (replace-one only) mini-batches.
     noise : ``"sound"``, or ``"paper"`` for the published formula with the epsilon it really gives.
@@ -83,6 +85,7 @@ class SparseLogisticRegression(_Sparse, LinearClassifier):
         self,
         epsilon: float = 1.0,
         delta: float | None = None,
+        *,
         n_nonzero_coefs: int | None = None,
         solver: str = "auto",
         data_norm: float | None = None,
@@ -90,7 +93,7 @@ class SparseLogisticRegression(_Sparse, LinearClassifier):
         class_weight: Any = None,
         weight_bound: float | None = None,
         fit_intercept: bool = True,
-        ridge: float = 0.0,
+        alpha: float = 0.0,
         relation: str = "add-remove",
         sampling: str = "poisson",
         noise: str = "sound",
@@ -108,12 +111,12 @@ class SparseLogisticRegression(_Sparse, LinearClassifier):
         remember(self, locals())
 
 
-class SparseLinearRegression(_Sparse, LinearRegressor):
-    r"""Least squares with few non-zero coefficients, under differential privacy.
+class SparseLinearRegression(_Sparse, RegressorBase):
+    r"""Linear regression with few non-zero coefficients, under differential privacy.
 
-    Minimises ``mean_i (x_i . w + b - y_i)^2 / 2 + ridge ||w||^2 / 2`` with clipped gradients. The targets are
-    clipped to ``[-target_bound, target_bound]``, a public bound; None is 1, and says so once. The other
-    parameters and attributes are those of :class:`SparseLogisticRegression`.
+    Minimises ``mean_i loss(x_i . w + b, y_i) + alpha ||w||^2 / 2`` with clipped gradients; ``loss``,
+    ``huber_threshold`` and ``target_bound`` as in :class:`LinearRegression`. The other parameters and
+    attributes are those of :class:`SparseLogisticRegression`.
 
     **Privacy.** ``coef_`` and ``intercept_`` are (epsilon, delta)-DP for one record; see ``privacy_``.
 
@@ -131,13 +134,16 @@ class SparseLinearRegression(_Sparse, LinearRegressor):
         self,
         epsilon: float = 1.0,
         delta: float | None = None,
+        *,
+        loss: str = "squared",
+        huber_threshold: float = 1.0,
         n_nonzero_coefs: int | None = None,
         solver: str = "auto",
         data_norm: float | None = None,
         target_bound: float | None = None,
         weight_bound: float | None = None,
         fit_intercept: bool = True,
-        ridge: float = 0.0,
+        alpha: float = 0.0,
         relation: str = "add-remove",
         sampling: str = "poisson",
         noise: str = "sound",

@@ -4,9 +4,30 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sordino.errors import require_extra
+
+if TYPE_CHECKING:  # what type checkers see; a test compares it with the table below
+    from sordino.nn.checkpoint import Checkpoint as Checkpoint
+    from sordino.nn.engines import GhostEngine as GhostEngine
+    from sordino.nn.engines import VmapEngine as VmapEngine
+    from sordino.nn.estimators import NeuralClassifier as NeuralClassifier
+    from sordino.nn.estimators import NeuralRegressor as NeuralRegressor
+    from sordino.nn.federated import TorchModel as TorchModel
+    from sordino.nn.loop import make_private as make_private
+    from sordino.nn.network import Network as Network
+    from sordino.nn.queries import TorchDifference as TorchDifference
+    from sordino.nn.queries import TorchGradient as TorchGradient
+    from sordino.nn.refuse import replace_batch_norm as replace_batch_norm
+    from sordino.nn.solvers import Descent as Descent
+    from sordino.nn.solvers import Recipe as Recipe
+    from sordino.nn.solvers import Srm as Srm
+    from sordino.nn.trainer import Trained as Trained
+    from sordino.nn.trainer import Trainer as Trainer
+    from sordino.nn.updates import Adam as Adam
+    from sordino.nn.updates import HardThreshold as HardThreshold
+    from sordino.nn.updates import Sgd as Sgd
 
 if find_spec("torch") is None:  # pragma: no cover - the extra is installed wherever tests run
     raise require_extra("torch", "torch")
@@ -37,10 +58,12 @@ _EXPORTS = {
 __all__ = list(_EXPORTS)
 
 
-def __getattr__(name: str) -> Any:
-    if name in _EXPORTS:
-        return getattr(import_module(_EXPORTS[name]), name)
-    raise AttributeError(f"module 'sordino.nn' has no attribute {name!r}")
+if not TYPE_CHECKING:  # a checker that saw it would take every misspelt name for something
+
+    def __getattr__(name: str) -> Any:
+        if name in _EXPORTS:
+            return getattr(import_module(_EXPORTS[name]), name)
+        raise AttributeError(f"module 'sordino.nn' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

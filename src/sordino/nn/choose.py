@@ -28,7 +28,7 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto") ->
     vmap. Only shapes and types of the data are looked at. A model that remembers records is refused.
     """
     if method not in METHODS:
-        raise InvalidInputError(f"Expected method in {METHODS}, got {method!r}.")
+        raise InvalidInputError(f"Expected engine in {METHODS}, got {method!r}.")
     if network.device.type == "mps":
         raise UnsupportedError(
             "Norms of gradients are bounded in float64, which the device 'mps' lacks. Use 'cpu' or 'cuda'."
@@ -113,7 +113,7 @@ def _compare(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> None:
     if not apart <= reach * len(x):
         raise UnsupportedError(
             "Ghost clipping does not agree with one backward pass per record for this model: it mixes "
-            "records, or uses a parameter outside of its layer. Use method='vmap'."
+            "records, or uses a parameter outside of its layer. Use engine='vmap'."
         )
 
 

@@ -69,7 +69,7 @@ class GhostEngine:
     def __post_init__(self) -> None:
         unfit = _unfit(self.network)
         if unfit:
-            raise UnsupportedError(f"Ghost clipping has no rule for the layer {unfit}. Use method='vmap'.")
+            raise UnsupportedError(f"Ghost clipping has no rule for the layer {unfit}. Use engine='vmap'.")
 
     def per_record(self, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """Return the gradients, one row per record."""
@@ -197,7 +197,7 @@ class _Taps:
             if not plain or len(inputs[0]) != self._batch or len(output) != self._batch:
                 raise UnsupportedError(
                     f"The layer {name.rstrip('.')!r} ({type(layer).__name__}) keeps not one row a record. "
-                    "Use method='vmap'."
+                    "Use engine='vmap'."
                 )
             own = self._own(name, layer)
             call: Any = Call(name, layer, inputs[0].detach(), None, own)  # type: ignore[arg-type]

@@ -4,70 +4,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
 from scipy import sparse
 from scipy.special import softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from sordino.checks import check_count, check_data, check_positive, encode_labels
+from sordino.bounds import bound_fact, declared_bound
+from sordino.checks import check_count, check_data, check_positive, encode_labels, remember
 from sordino.errors import InvalidInputError
 from sordino.kernel import public_generator
 from sordino.kernel.clip_tensors import row_factors
 from sordino.nn.trainer import Trained, Trainer
 from sordino.nn.updates import HardThreshold
+from sordino.private_estimator import PrivateEstimator, Scored
 
 _BLOCK = 4096
 
 
-class _Neural(BaseEstimator):
+class _Neural(PrivateEstimator):
     """What the neural estimators share: a module from public facts, a trainer, predictions."""
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        module: Callable[[int, int], nn.Module] | None = None,
-        hidden: int = 32,
-        optimizer: str = "sgd",
-        learning_rate: float | None = None,
-        batch_size: int | None = None,
-        max_iter: int | None = None,
-        clip_norm: float = 1.0,
-        smoothing: float | None = None,
-        n_nonzero_coefs: int | None = None,
-        data_norm: float | None = None,
-        relation: str = "add-remove",
-        ledger: Any = None,
-        dataset_id: str | None = None,
-        device: str | None = None,
-        trainer_options: dict[str, Any] | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.module = module
-        self.hidden = hidden
-        self.optimizer = optimizer
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.clip_norm = clip_norm
-        self.smoothing = smoothing
-        self.n_nonzero_coefs = n_nonzero_coefs
-        self.data_norm = data_norm
-        self.relation = relation
-        self.ledger = ledger
-        self.dataset_id = dataset_id
-        self.device = device
-        self.trainer_options = trainer_options
-        self.random_state = random_state
-        self.verbose = verbose
+    module: Callable[[int, int], nn.Module] | None
+    hidden: int
+    optimizer: str
+    learning_rate: float | None
+    batch_size: int | None
+    max_iter: int | None
+    clip_norm: float
+    smoothing: float | None
+    n_nonzero_coefs: int | None
+    data_norm: float | None
+    device: str | None
+    trainer_options: dict[str, Any] | None
+    random_state: Any
+    verbose: int
+    module_: nn.Module
+    n_iter_: int
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -80,6 +57,8 @@ class _Neural(BaseEstimator):
         trainer = self._trainer(self._network(X.shape[1], outputs), loss, len(rows), said)
         trained: Trained = trainer.fit(rows, torch.from_numpy(targets))
         self.module_, self.privacy_, self.n_iter_ = trained.model, trained.privacy, trained.steps
+        released = torch.cat([p.detach().cpu().flatten() for p in self.module_.parameters()])
+        self._warn_if_diverged(released.numpy(), "lower learning_rate")
 
     def _trainer(self, model: nn.Module, loss: Any, population: int, said: str) -> Trainer:
         batch = check_count("batch_size", self.batch_size, 1, None, "It is the expected number.")
@@ -130,7 +109,7 @@ class _Neural(BaseEstimator):
         return torch.cat(parts).double().numpy()
 
 
-class NeuralClassifier(ClassifierMixin, _Neural):
+class NeuralClassifier(Scored, ClassifierMixin, _Neural):
     """A neural network classifier under differential privacy.
 
     Parameters
@@ -162,10 +141,14 @@ class NeuralClassifier(ClassifierMixin, _Neural):
     (150,)
     """
 
+    classes: Any
+    classes_: np.ndarray
+
     def __init__(
         self,
         epsilon: float = 1.0,
         delta: float | None = None,
+        *,
         module: Callable[[int, int], nn.Module] | None = None,
         hidden: int = 32,
         optimizer: str = "sgd",
@@ -185,30 +168,9 @@ class NeuralClassifier(ClassifierMixin, _Neural):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            module=module,
-            hidden=hidden,
-            optimizer=optimizer,
-            learning_rate=learning_rate,
-            batch_size=batch_size,
-            max_iter=max_iter,
-            clip_norm=clip_norm,
-            smoothing=smoothing,
-            n_nonzero_coefs=n_nonzero_coefs,
-            data_norm=data_norm,
-            relation=relation,
-            ledger=ledger,
-            dataset_id=dataset_id,
-            device=device,
-            trainer_options=trainer_options,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.classes = classes
+        remember(self, locals())
 
-    def fit(self, X: Any, y: Any) -> NeuralClassifier:
+    def fit(self, X: Any, y: Any) -> Self:
         """Fit the network; the budget is spent here."""
         X, y = check_data(self, X, y)
         codes, self.classes_, said = encode_labels(y, self.classes)
@@ -234,19 +196,23 @@ class NeuralClassifier(ClassifierMixin, _Neural):
         return self.classes_[best]
 
 
-class NeuralRegressor(RegressorMixin, _Neural):
+class NeuralRegressor(Scored, RegressorMixin, _Neural):
     """A neural network regressor under differential privacy.
 
     Minimises half the squared error of targets clipped to ``[-target_bound, target_bound]``, in units of
-    that public bound. Other parameters as in :class:`NeuralClassifier`.
+    that public bound; None is 1, and says so once. Other parameters as in :class:`NeuralClassifier`.
 
     **Privacy.** ``module_`` is (epsilon, delta)-DP for one record; see ``privacy_``.
     """
+
+    target_bound: float | None
+    target_bound_: float
 
     def __init__(
         self,
         epsilon: float = 1.0,
         delta: float | None = None,
+        *,
         module: Callable[[int, int], nn.Module] | None = None,
         hidden: int = 32,
         optimizer: str = "sgd",
@@ -257,7 +223,7 @@ class NeuralRegressor(RegressorMixin, _Neural):
         smoothing: float | None = None,
         n_nonzero_coefs: int | None = None,
         data_norm: float | None = None,
-        target_bound: float = 1.0,
+        target_bound: float | None = None,
         relation: str = "add-remove",
         ledger: Any = None,
         dataset_id: str | None = None,
@@ -266,42 +232,21 @@ class NeuralRegressor(RegressorMixin, _Neural):
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        super().__init__(
-            epsilon=epsilon,
-            delta=delta,
-            module=module,
-            hidden=hidden,
-            optimizer=optimizer,
-            learning_rate=learning_rate,
-            batch_size=batch_size,
-            max_iter=max_iter,
-            clip_norm=clip_norm,
-            smoothing=smoothing,
-            n_nonzero_coefs=n_nonzero_coefs,
-            data_norm=data_norm,
-            relation=relation,
-            ledger=ledger,
-            dataset_id=dataset_id,
-            device=device,
-            trainer_options=trainer_options,
-            random_state=random_state,
-            verbose=verbose,
-        )
-        self.target_bound = target_bound
+        remember(self, locals())
 
-    def fit(self, X: Any, y: Any) -> NeuralRegressor:
+    def fit(self, X: Any, y: Any) -> Self:
         """Fit the network; the budget is spent here."""
         X, y = check_data(self, X, y, y_numeric=True)
-        remedy = "Pass a public bound on |y|; computing it from y would leak."
-        self._bound = check_positive("target_bound", self.target_bound, remedy)
-        targets = np.clip(y.astype(np.float64) / self._bound, -1, 1).astype(np.float32)
-        self._train(X, targets[:, None], 1, half_squared, f"target_bound = {self._bound:g}")
+        bound = self.target_bound_ = declared_bound(self, "target_bound")
+        targets = np.clip(y.astype(np.float64) / bound, -1, 1).astype(np.float32)
+        fact = bound_fact("target_bound", bound, self.target_bound, "targets are clipped to it")
+        self._train(X, targets[:, None], 1, half_squared, fact)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted targets."""
         outputs = self._outputs(X)[:, 0]
-        return outputs * self._bound
+        return outputs * self.target_bound_
 
 
 def _dense(X: Any) -> np.ndarray:

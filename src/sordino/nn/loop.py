@@ -85,7 +85,7 @@ def make_private(model: nn.Module, loss: Loss, data: Any, **settings: Any) -> Pr
     model, loss : the module, which is trained in place, and its criterion.
     data : (inputs, targets), a data set or a loader.
     settings : those of :class:`Trainer` that concern the releases: epsilon, delta, batch_size, epochs or
-        steps, clip_norm, method, chunk_size, relation, unit, ledger, dataset_id and so on.
+        steps, clip_norm, engine, chunk_size, relation, unit, ledger, dataset_id and so on.
 
     **Privacy.** Holds for the whole transcript as long as the loop looks at the data only through ``.grad``.
     A backward pass of the caller's own that reaches the parameters (also in a closure) is warned about.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch import nn
 from sordino.errors import InvalidInputError
 from sordino.execute.torch import TorchExecutor
 from sordino.kernel import Relation
+from sordino.ledger.address import hidden
 from sordino.nn.checkpoint import Checkpoint
 from sordino.nn.choose import make_engine
 from sordino.nn.compiled import CompiledEngine
@@ -58,7 +59,7 @@ class Trainer:
     clip_norm : the gradient of each record is clipped to this norm.
     learning_rate, schedule, weight_decay, smoothing, projection, average : see
         :class:`sordino.nn.solvers.Recipe`; all of them are free.
-    method : ``"auto"``, ``"ghost"`` or ``"vmap"``: how clipped sums are computed. Same answer.
+    engine : ``"auto"``, ``"ghost"`` or ``"vmap"``: how clipped sums are computed. Same answer.
     chunk_size : how many records are differentiated at once. Same answer, other memory.
     device, precision : where, and in which type the forward pass runs.
     compiled : True, or a mode of ``torch.compile``.
@@ -77,6 +78,7 @@ class Trainer:
     loss: Loss
     epsilon: float = 1.0
     delta: float | None = None
+    _: KW_ONLY
     optimizer: str = "sgd"
     optimizer_options: dict[str, Any] = field(default_factory=dict)
     batch_size: int = 256
@@ -89,7 +91,7 @@ class Trainer:
     smoothing: float | None = None
     projection: HardThreshold | None = None
     average: float = 0.0
-    method: str = "auto"
+    engine: str = "auto"
     chunk_size: int | None = None
     device: str | torch.device | None = None
     precision: torch.dtype = torch.float32
@@ -103,6 +105,9 @@ class Trainer:
     checkpoint_every: int = 50
     public: tuple[str, ...] = ()
     verbose: int | bool = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "ledger", hidden(self.ledger))  # a password must not be printed or pickled
 
     def fit(self, data: Any, targets: Any = None) -> Trained:
         """Train on tensors, arrays, a data set or a loader; the budget is spent here."""
@@ -165,7 +170,7 @@ class Trainer:
         budget = Ask.checked(self.epsilon, self.delta, source.population, self.ledger, self.dataset_id)
         device = _device_of(self.model, self.device)
         network = Network(copy.deepcopy(self.model).to(device), self.loss, self.precision)
-        engine = make_engine(network, *source.example, self.method)
+        engine = make_engine(network, *source.example, self.engine)
         chunk = self.chunk_size or default_chunk(network.size, self.batch_size, device)
         if self.compiled:
             mode = self.compiled if isinstance(self.compiled, str) else None

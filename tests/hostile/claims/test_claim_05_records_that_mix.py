@@ -52,7 +52,7 @@ def test_a_batch_norm_of_ones_own_on_tokens_is_not_left_to_ghost_norms():
 @pytest.mark.parametrize("hidden", [False, True])
 @pytest.mark.parametrize("method", ["auto", "ghost", "vmap"])
 def test_a_model_that_remembers_records_is_refused(method, hidden):
-    trainer = Trainer(Memory(hidden), nn.CrossEntropyLoss(), epsilon=3.0, steps=2, method=method)
+    trainer = Trainer(Memory(hidden), nn.CrossEntropyLoss(), epsilon=3.0, steps=2, engine=method)
     with pytest.raises(UnsupportedError, match="remembers"):
         trainer.fit(torch.randn(40, 6), torch.zeros(40, dtype=torch.long))
 

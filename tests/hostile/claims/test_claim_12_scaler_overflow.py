@@ -35,7 +35,7 @@ def test_a_clipper_clips_huge_and_tiny_rows_without_a_word(kind, dtype):
     rows = np.array([[top, top, -top], [low, low, 0.0], [1.0, 1.0, 1.0]]).astype(dtype)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        out = RowClipper(0.7).fit_transform(kind(rows))
+        out = RowClipper(data_norm=0.7).fit_transform(kind(rows))
     out = out.toarray() if sparse.issparse(out) else out
     assert out.dtype == dtype
     sizes = np.linalg.norm(out.astype(np.float64), axis=1)

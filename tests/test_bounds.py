@@ -7,8 +7,8 @@ import pytest
 from scipy import sparse
 
 import sordino
+from sordino import bounds
 from sordino.errors import UndeclaredBoundWarning
-from sordino.estimators import bounds
 
 PUBLIC = np.random.default_rng(0)
 X = PUBLIC.normal(size=(300, 4)) * PUBLIC.choice([0.1, 5.0], size=(300, 1))
@@ -52,6 +52,15 @@ def test_coordinates_are_those_of_clipped_rows(kind):
     pca = sordino.PCA(2, data_norm=2.0).fit(kind(X))
     by_hand = (clipped(X, 2.0) - pca.mean_) @ pca.components_.T
     np.testing.assert_allclose(pca.transform(kind(X)), by_hand, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix], ids=["dense", "sparse"])
+@pytest.mark.parametrize("scaler", [sordino.PrivateStandardScaler, sordino.PrivateColumnWeights])
+def test_columns_are_scaled_in_rows_clipped_as_in_fit(scaler, kind):
+    made = scaler(data_norm=2.0).fit(kind(X))
+    found, by_hand = made.transform(kind(X)), (clipped(X, 2.0) - made.mean_) / made.scale_
+    found = found.toarray() if sparse.issparse(found) else found
+    np.testing.assert_allclose(found, by_hand, rtol=1e-7, atol=1e-9)
 
 
 SCALERS = [sordino.PrivateStandardScaler, sordino.PrivateColumnWeights]

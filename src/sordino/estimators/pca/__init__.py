@@ -11,15 +11,15 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from sordino.bounds import declared_bound
 from sordino.checks import among, check_count, check_data, check_flag
 from sordino.errors import InvalidInputError
-from sordino.estimators.base import PrivateEstimator
-from sordino.estimators.bounds import declared_bound
-from sordino.estimators.pca_checks import axes_to_follow, checked_options, public_facts
-from sordino.estimators.pca_stream import PcaStream
+from sordino.estimators.pca.checks import axes_to_follow, checked_options, public_facts
+from sordino.estimators.pca.stream import PcaStream
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
 from sordino.papers.pca import published
+from sordino.private_estimator import PrivateEstimator
 from sordino.problems.covariance import PcaProblem
 from sordino.refusals import refusing
 from sordino.runs import Ask, run_privately
@@ -81,6 +81,20 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
     >>> pca.transform(X).shape
     (1797, 10)
     """
+
+    components_: np.ndarray
+    mean_: np.ndarray
+    explained_variance_: np.ndarray
+    explained_variance_ratio_: np.ndarray
+    singular_values_: np.ndarray
+    noisy_eigenvalues_: np.ndarray
+    noise_variance_: float
+    total_variance_: float
+    eigenvalue_noise_: float
+    noise_edge_: float
+    n_components_: int
+    n_samples_: int
+    n_iter_: int
 
     def __init__(
         self,

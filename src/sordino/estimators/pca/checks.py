@@ -5,9 +5,9 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import Any
 
+from sordino.bounds import bound_fact
 from sordino.checks import check_count, check_positive
 from sordino.errors import InvalidInputError
-from sordino.estimators.bounds import said_of_bound
 from sordino.problems.covariance import PcaProblem
 from sordino.solvers.pca import PcaOptions, automatic
 
@@ -54,5 +54,5 @@ def public_facts(problem: PcaProblem, declared: Any) -> tuple[str, ...]:
     return (
         f"number of records: {problem.population}",
         f"number of features: {problem.features}",
-        said_of_bound("data_norm", problem.data_norm, declared, "rows are clipped to it"),
+        bound_fact("data_norm", problem.data_norm, declared, "rows are clipped to it"),
     )

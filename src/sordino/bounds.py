@@ -37,7 +37,7 @@ def declared_bound(estimator: Any, name: str) -> float:
     )
 
 
-def said_of_bound(name: str, value: float, declared: Any, effect: str) -> str:
+def bound_fact(name: str, value: float, declared: Any, effect: str) -> str:
     """Return the line of the report about a bound."""
     default = ", the default" if declared is None else ""
     return f"{name} = {value:g}{default} ({effect})"

@@ -1,0 +1,101 @@
+"""What classifiers with one margin per class (or one for two classes) share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_expit, log_softmax, softmax
+from sklearn.base import ClassifierMixin
+from sklearn.utils.metaestimators import available_if
+
+from sordino.checks import among, encode_labels
+from sordino.errors import UnsupportedError
+from sordino.private_estimator import Scored
+
+Floats = NDArray[np.float64]
+_LOSSES = ("logistic", "squared_hinge")
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedLabels:
+    """Labels as numbers: ``codes`` count the classes, ``targets`` are what the loss wants."""
+
+    codes: NDArray[np.int64]
+    targets: Floats
+    loss: str
+    outputs: int
+    public: str
+
+
+def _has_probabilities(estimator: Any) -> bool:
+    return bool(estimator.loss == "logistic")
+
+
+class MarginClassifier(Scored, ClassifierMixin):
+    """Labels in, classes and probabilities of margins out; a base class gives ``_decision``."""
+
+    classes: Any
+    fit_intercept: bool
+    classes_: NDArray[Any]
+    coef_: Floats
+    intercept_: Floats
+    loss: str = "logistic"
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True  # a few dozen rows cannot be learnt from privately
+        tags.classifier_tags.multi_class = self.loss == "logistic"
+        return tags
+
+    if TYPE_CHECKING:
+
+        def _decision(self, X: Any) -> Floats: ...
+
+    def _encoded(self, y: Any) -> EncodedLabels:
+        """Set ``classes_``; return the labels as numbers and the loss for so many classes."""
+        among("loss", self.loss, _LOSSES)
+        codes, self.classes_, public = encode_labels(y, self.classes)
+        if self.classes_.size == 2:
+            return EncodedLabels(codes, 2.0 * codes - 1.0, self.loss.replace("_", "-"), 1, public)
+        if self.loss != "logistic":
+            raise UnsupportedError(
+                f"Only binary classification is supported by loss={self.loss!r}, got {self.classes_.size} "
+                "classes. Use loss='logistic'."
+            )
+        return EncodedLabels(codes, codes.astype(float), "multinomial", self.classes_.size, public)
+
+    def _keep(self, w: Floats, features: int) -> None:
+        w = np.atleast_2d(w)
+        self.coef_ = np.ascontiguousarray(w[:, :features])
+        self.intercept_ = w[:, -1].copy() if self.fit_intercept else np.zeros(len(w))
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the margins of rows treated as in fit; one column per class for more than two."""
+        scores = self._decision(X)
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    @available_if(_has_probabilities)
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the class probabilities; of the logistic loss only, others have none."""
+        scores = self._decision(X)
+        if scores.shape[1] > 1:
+            return np.asarray(softmax(scores, axis=1))
+        positive = expit(scores[:, 0])
+        return np.stack([1 - positive, positive], axis=1)
+
+    @available_if(_has_probabilities)
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Return the logarithm of the class probabilities."""
+        scores = self._decision(X)
+        if scores.shape[1] > 1:
+            return np.asarray(log_softmax(scores, axis=1))
+        return np.stack([log_expit(-scores[:, 0]), log_expit(scores[:, 0])], axis=1)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most likely class."""
+        scores = self._decision(X)
+        best = (scores[:, 0] > 0).astype(int) if scores.shape[1] == 1 else np.argmax(scores, axis=1)
+        return self.classes_[best]

@@ -1,0 +1,54 @@
+"""What all estimators share: a ledger's address that is never shown, a score without data in its messages."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from sordino.errors import DivergenceWarning
+from sordino.ledger.address import hidden
+from sordino.refusals import refusing
+from sordino.runs import PrivacyReport
+
+
+class PrivateEstimator(BaseEstimator):
+    """A scikit-learn estimator that keeps secrets out of its texts."""
+
+    epsilon: float
+    delta: float | None
+    relation: str
+    ledger: Any
+    dataset_id: str | None
+    privacy_: PrivacyReport
+    n_features_in_: int
+    feature_names_in_: NDArray[np.object_]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Here and not in __init__: set_params and clone assign as well.
+        super().__setattr__(name, hidden(value) if name == "ledger" else value)
+
+    def _warn_if_diverged(self, released: NDArray[np.floating[Any]], remedy: str) -> None:
+        """Say that a run blew up.
+
+        **Privacy.** It reads released numbers only, which anyone who holds the model can see as well.
+        """
+        if not np.isfinite(released).all():
+            warnings.warn(
+                f"{type(self).__name__}: the released coefficients are not finite, so predictions mean "
+                f"nothing. The steps were too long; {remedy}. The budget is spent.",
+                DivergenceWarning,
+                stacklevel=4,
+            )
+
+
+class Scored:
+    """Score as scikit-learn does, without a value of the data in any message."""
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the score of scikit-learn on these rows: an exact number, which is not private."""
+        inherited: Any = super()
+        return float(refusing(lambda: inherited.score(X, y, sample_weight), X, y, self))
