@@ -112,3 +112,12 @@ def test_a_search_says_the_bound_of_its_scores_only_where_it_has_one(unsaid):
     regressor = sordino.LinearRegression(**declared, target_bound=1.0)
     with pytest.warns(UndeclaredBoundWarning, match="PrivateSearchCV: no target_bound"):
         sordino.PrivateSearchCV(regressor, grid).fit(X, Y)
+
+
+@pytest.mark.parametrize("huge", [1.0, 1e6])
+def test_what_is_said_of_bounds_does_not_depend_on_the_data(huge):
+    rows = np.eye(4)[np.arange(400) % 4] * huge
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        sordino.LinearRegression(data_norm=1.0, target_bound=1.0).fit(rows, huge * rows[:, 1])
+    assert caught == []

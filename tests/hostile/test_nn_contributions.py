@@ -3,9 +3,12 @@
 import pytest
 import torch
 from hypothesis import Phase, given, settings, target
+from tests.hostile.claims_nn import added
 from tests.hostile.nn_records import LAYERS, engine_of, network_of, records, total
+from torch import nn
 
 from sordino.kernel import clip_tensors
+from sordino.nn.engines import VmapEngine
 
 CASES = [("ghost", name) for name in LAYERS if name != "tied"]
 CASES += [("vmap", name) for name in ("linear", "norm", "opaque", "twice", "tied", "embedding")]
@@ -81,3 +84,9 @@ def test_the_search_finds_the_mend_when_it_is_taken_back(monkeypatch, what, twin
     monkeypatch.setattr(clip_tensors, what, twin)
     with pytest.raises(AssertionError):
         climb("ghost", name, 400, (kind,))
+
+
+def test_a_gradient_of_many_entries_adds_at_most_one_clip():
+    """Norms of 4 million equal numbers lost 4.7 % in float32."""
+    x = torch.full((1, 2**22), 0.7)
+    assert added(VmapEngine, nn.Linear(2**22, 1, bias=False), x, torch.ones(1, 1)) <= 1.0

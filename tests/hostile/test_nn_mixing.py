@@ -2,10 +2,11 @@
 
 import pytest
 import torch
+from tests.hostile.claims_nn import Memory, Tokens, collated
 from torch import nn
 
-from sordino.errors import UnsupportedError
-from sordino.nn import choose
+from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.nn import Trainer, choose
 from sordino.nn.choose import make_engine
 from sordino.nn.network import Network
 from sordino.nn.state import check_stateless
@@ -133,3 +134,25 @@ class Cached(nn.Module):
 def test_a_constant_that_is_made_at_the_first_call_is_allowed():
     engine = make_engine(Network(Cached(), nn.CrossEntropyLoss()), *example(False, 4))
     assert engine.method == "ghost"
+
+
+def test_a_batch_norm_of_ones_own_on_tokens_is_left_to_vmap():
+    network = Network(Tokens(), nn.CrossEntropyLoss())
+    assert make_engine(network, *example(True, 8)).method == "vmap"
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+@pytest.mark.parametrize("engine", ["auto", "ghost", "vmap"])
+def test_training_refuses_a_model_that_remembers_records(engine, hidden):
+    trainer = Trainer(Memory(hidden), nn.CrossEntropyLoss(), epsilon=3.0, steps=2, engine=engine)
+    with pytest.raises(UnsupportedError, match="remembers"):
+        trainer.fit(torch.randn(40, 6), torch.zeros(40, dtype=torch.long))
+
+
+def padded(items):
+    return torch.nn.utils.rnn.pad_sequence([i[0] for i in items], True), torch.zeros(len(items))
+
+
+def test_records_of_different_lengths_are_refused_with_the_remedy():
+    with pytest.raises(InvalidInputError, match="Pad to a public length"):
+        collated([(torch.ones(3), 0), (torch.ones(5), 0)], padded)

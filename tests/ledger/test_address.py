@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from sordino.errors import LedgerError
 from sordino.ledger import Ledger
 from sordino.ledger.address import Address, hidden, public_part
+from sordino.ledger.ledger import _reopen
+from sordino.ledger.postgres import PostgresStore
 
 URL = "postgresql://ada:s3cret@host:5432/budgets?sslmode=require"
 PUBLIC = "postgresql://ada@host:5432/budgets?sslmode=require"
@@ -81,3 +83,18 @@ def test_a_failed_connection_names_no_password():
     words = "".join(traceback.format_exception(caught.value))
     assert "s3cret" not in words
     assert "s3cret" not in repr(caught.value)
+
+
+@pytest.mark.parametrize("password", ["s3cret", "s3?cret", "s3/cret"])
+def test_no_text_of_a_ledger_holds_the_password(password, monkeypatch):
+    pytest.importorskip("psycopg")
+    url = f"postgresql://ada:{password}@127.0.0.1:1/db"
+    monkeypatch.setattr(PostgresStore, "_prepare", lambda store, create: None)
+    ledger = Ledger.open(url)
+    kind, arguments = ledger.__reduce__()
+    assert kind is _reopen
+    words = [repr(ledger), pickle.dumps(arguments).decode("latin-1"), repr(arguments)]
+    with pytest.raises(LedgerError) as caught:
+        ledger.datasets()
+    words += [str(caught.value), repr(caught.value.__cause__)]
+    assert not any("s3" in text for text in words)

@@ -133,6 +133,9 @@ def test_a_role_with_a_schema_of_its_own_finds_the_one_ledger(postgres_url):
     with Ledger.open(f"{postgres_url}&options=-csearch_path%3Delsewhere") as ledger:
         assert ledger.datasets() == ["survey"]
         assert reserve(ledger).sequence == 1
+    with psycopg.connect(postgres_url, autocommit=True) as other:
+        found = other.execute("SELECT count(*) FROM pg_class WHERE relname = 'sordino_meta'").fetchone()
+    assert found == (1,)
 
 
 def test_a_schema_of_any_name_holds_a_ledger(postgres_url):

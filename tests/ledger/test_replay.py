@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.ledger.helpers import AR
 
 from sordino.accounting.accountants import rdp_curve
-from sordino.errors import BudgetExceededError, LedgerCorruptError
+from sordino.errors import BudgetExceededError, InvalidInputError, LedgerCorruptError
 from sordino.kernel.events import gaussian_event, laplace_event, pure_event, zcdp_event
 from sordino.ledger import Account, BudgetPolicy, Ledger
 from sordino.ledger.charge import charge_of
@@ -113,4 +113,22 @@ def test_a_replay_finds_a_certificate_that_was_made_smaller(sqlite_path, tmp_pat
         document = _damage(ledger.to_json(), change)
     expected = pytest.raises(LedgerCorruptError, match="claims less")
     with Ledger.open(tmp_path / "other.sqlite") as other, expected:
+        other.import_json(document)
+
+
+def test_a_certificate_of_almost_nothing_is_neither_booked_nor_imported(tmp_path):
+    event, stated = gaussian_event(20.0, AR), {"relation": AR, "unit": "record"}
+    with Ledger.open(tmp_path / "ledger.sqlite") as ledger:
+        ledger.create("survey", BudgetPolicy(1.0, 1e-6))
+        with pytest.raises(InvalidInputError, match="accountant certifies"):
+            ledger.reserve("survey", event, **stated, certificate=(1e-9, 1e-30))
+        assert ledger.history("survey") == []
+        ledger.reserve("survey", event, **stated, certificate=(0.5, 1e-6))
+
+        def change(dataset):
+            dataset.update(spent_epsilon="1E-9", spent_delta="1E-30")
+            dataset["history"][0].update(epsilon=1e-9, delta=1e-30)
+
+        document = _damage(ledger.to_json(), change)
+    with Ledger.open(tmp_path / "other.sqlite") as other, pytest.raises(LedgerCorruptError):
         other.import_json(document)

@@ -10,10 +10,11 @@ import textwrap
 import numpy as np
 import pytest
 import torch
+from tests.hostile.claims_nn import RUN, forge, stopped
 from tests.nn.helpers import blobs, perceptron
 from torch import nn
 
-from sordino.errors import PlanError, PlanSpentError
+from sordino.errors import CalibrationError, PlanError, PlanSpentError
 from sordino.execute.torch import TensorNoise, TorchExecutor
 from sordino.kernel import Curator, Gaussian, NoiseSource, Plan, Relation, Release
 from sordino.ledger import BudgetPolicy, Ledger
@@ -218,3 +219,16 @@ def test_a_line_cut_off_by_the_crash_was_not_asked_and_does_not_spoil_the_next(t
     again = Journal(path)
     assert again.counts()["gradient"] == 8
     again.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "error"), [(0.125, CalibrationError), (0.9, CalibrationError), (8.0, PlanError)]
+)
+def test_a_run_whose_noise_was_edited_is_refused_also_with_all_hashes_made_anew(
+    tmp_path, monkeypatch, change, error
+):
+    made = Trainer(perceptron(), nn.CrossEntropyLoss(), checkpoint=tmp_path / "run", **RUN)
+    stopped(monkeypatch, made, blobs())
+    forge(made, blobs(), change)
+    with pytest.raises(error, match="certifies epsilon"):
+        made.resume(*blobs())

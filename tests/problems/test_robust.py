@@ -291,3 +291,11 @@ def test_every_level_of_the_tree_counts_every_record():
     edges = np.cumsum([0, 2, 4, 8, 16])
     for a, b in itertools.pairwise(edges):
         np.testing.assert_array_equal(counts[:, a:b].sum(axis=1), 40)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
+@pytest.mark.parametrize("truncation", [Truncation(by="norm"), Truncation(by="norm", joint=9.0)])
+def test_a_tiny_row_with_a_huge_target_adds_at_most_the_threshold(kind, truncation):
+    records = LocalExecutor(kind([[1e-170, 0.0, 0.0]]), np.array([-1e178]), None).records(None)
+    point = GradientPoint(np.zeros(3), 0.7, np.array([1.0, 2.0, 3.0]))
+    assert np.linalg.norm(RobustGradient(LOSSES["squared"], truncation).evaluate(records, point)) <= 0.7

@@ -5,9 +5,11 @@ import math
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from tests.accounting.helpers import ADD, REPLACE
 
+from sordino import PCA
 from sordino.accounting import calibrate, certify
 from sordino.errors import InvalidInputError, PlanError
 from sordino.kernel import (
@@ -267,3 +269,19 @@ def test_a_report_of_a_later_format_says_what_to_do(report):
 def test_nobody_can_forget_to_say_whether_the_noise_was_seeded(report):
     with pytest.raises(TypeError, match="seeded"):
         PrivacyReport(1.0, 1e-5, ADD, "record", "pld", report.event, (), "the system")
+
+
+def test_a_noiseless_report_cannot_be_edited_to_another_delta():
+    rows = np.random.default_rng(0).normal(size=(300, 3)) / 3
+    report = PCA(2, epsilon=float("inf"), data_norm=1.0).fit(rows).privacy_
+    with pytest.raises(InvalidInputError):
+        PrivacyReport.from_dict({**report.to_dict(), "delta": 0.0})
+
+
+def test_a_copy_of_a_private_report_never_says_private():
+    rows = np.random.default_rng(0).normal(size=(300, 3)) / 3
+    report = PCA(2, epsilon=1.0, data_norm=1.0).fit(rows).privacy_
+    assert report.status == "private"
+    copy = PrivacyReport.from_json(report.to_json())
+    assert copy.status == "unverified copy"
+    assert not copy.is_private

@@ -188,3 +188,11 @@ def test_a_mean_of_one_release_is_what_the_enclosure_measures():
         run = Promise.given(ask_of(9.0), plan_of(4).at(2.0)).reserved("four of distance 1/2")
         assert around.spent == pytest.approx(1.0)
         run.curate(memory()).release("total")
+
+
+@pytest.mark.parametrize("score", [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324])
+def test_no_score_moves_the_sum_by_more_than_half(score):
+    class Records:
+        targets = np.array([score])
+
+    assert abs(ScoreSum().evaluate(Records, None)[0]) <= 0.5

@@ -60,3 +60,13 @@ def test_without_noise_the_interval_is_a_few_records_wide():
     x = np.arange(1000.0)
     low, high = sordino.quantiles(x, [0.0, 1.0], epsilon=float("inf"), bounds=(0.0, 1024.0)).interval
     np.testing.assert_allclose([low, high], [[0, 998], [2, 1000]], atol=1.1)
+
+
+@pytest.mark.parametrize("bounds", [None, (0.0, 100.0)])
+def test_a_wide_integer_column_is_covered(bounds):
+    x, q, hits = np.random.default_rng(0).integers(17, 90, 5000), [0.25, 0.5, 0.75], np.zeros(3)
+    for seed in range(40):
+        with seeded_noise_not_private(seed):
+            low, high = sordino.quantiles(x, q, epsilon=1.0, bounds=bounds).interval
+        hits += (low <= np.quantile(x, q)) & (np.quantile(x, q) <= high)
+    assert hits.min() >= 32

@@ -1,4 +1,4 @@
-"""The smaller crashes: nothing that could be known before the budget was booked fails after it."""
+"""Nothing that could be known before the budget was booked fails after it."""
 
 import numpy as np
 import pytest
@@ -22,11 +22,6 @@ class Spy:
         """Do nothing."""
 
     fail = settle
-
-
-def test_auto_runs_more_than_a_thousand_steps():
-    model = sordino.LogisticRegression(max_iter=1025).fit(X, (X[:, 0] > 0).astype(int))
-    assert model.n_iter_ > 1024
 
 
 def test_a_mean_with_secure_noise_learns_its_centre():

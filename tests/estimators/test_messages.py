@@ -1,4 +1,4 @@
-"""Claim 13: no message, representation or pickle holds a value of the data or the password of a ledger."""
+"""No message, representation or pickle holds a value of the data or the password of a ledger."""
 
 import pickle
 

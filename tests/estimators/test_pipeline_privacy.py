@@ -1,4 +1,4 @@
-"""Claim 10: private steps inside other steps counted as free, and steps that read all rows as private."""
+"""What a pipeline promises when private steps stand inside other steps, and plain ones beside them."""
 
 import numpy as np
 import pytest

@@ -1,20 +1,12 @@
-"""Claim 14: a CSR matrix that lies about itself escaped the clip, and so did a subnormal data_norm."""
+"""A CSR matrix that lies about itself is mended or refused, and so is a bound that bounds nothing."""
 
 import numpy as np
 import pytest
-from scipy import sparse
+from tests.hostile.claims import csr
 
 from sordino import LogisticRegression
 from sordino.errors import InvalidInputError
 from sordino.execute import LocalExecutor
-
-
-def csr(data, indices, indptr, width=3):
-    """Return a CSR matrix whose parts were put in place behind its back, and that claims to be canonical."""
-    out = sparse.csr_matrix((len(indptr) - 1, width))
-    out.data, out.indices, out.indptr = (np.array(p, dtype=t) for p, t in zip((data, indices, indptr), "dii"))
-    out.has_canonical_format = out.has_sorted_indices = True
-    return out
 
 
 def test_a_column_stored_many_times_is_one_entry_whatever_the_flag_says():

@@ -1,4 +1,4 @@
-"""Smaller claims: a loop went on after `break`; a backward pass on the data inside it went unnoticed."""
+"""A loop of one's own ends where it was left, and says when it is given a gradient of the data."""
 
 import warnings
 

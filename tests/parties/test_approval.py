@@ -1,4 +1,4 @@
-"""Approval: any caller with a signed certificate proposed plans that ran at once and drained every ledger."""
+"""A proposal runs only if its proposer is listed and the member approved of its plan."""
 
 import json
 import sys
@@ -11,7 +11,6 @@ from sordino.parties.mpc.plan import JointPlan
 
 
 def test_a_proposal_runs_only_if_its_proposer_is_listed_and_the_member_approved_of_it(tmp_path, monkeypatch):
-    """Nothing but the signature of the authority was asked for."""
     monkeypatch.setattr(party_daemon, "_COMMAND", [sys.executable, "-c", "pass"])
     three = Consortium(tmp_path)
     path = tmp_path / "south" / "party.toml"

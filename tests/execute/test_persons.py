@@ -1,4 +1,4 @@
-"""Claim 23: all missing person ids were one person, and ids beyond 2^53 merged."""
+"""Persons whose ids are missing, infinite or too large to tell apart are refused."""
 
 import numpy as np
 import pytest

@@ -1,11 +1,10 @@
-"""Claim 7: one finite row of 1e308, or a target that is not a number, made every score of a search NaN."""
+"""What a private search refuses, and that a huge row leaves its score a number."""
 
 import numpy as np
 import pytest
 
 import sordino
-from sordino.errors import InvalidInputError
-from sordino.runs.search import ScoreSum
+from sordino.errors import InvalidInputError, UnsupportedError
 
 
 def search(**options):
@@ -37,9 +36,11 @@ def test_a_target_that_is_not_a_number_is_refused_before_anything_is_spent(tmp_p
     assert not ledger.history("ward")
 
 
-@pytest.mark.parametrize("score", [np.nan, np.inf, -np.inf, 1e308, -1e308, 5e-324])
-def test_no_score_moves_the_sum_by_more_than_half(score):
-    class Records:
-        targets = np.array([score])
-
-    assert abs(ScoreSum().evaluate(Records, None)[0]) <= 0.5
+def test_published_noise_leaves_no_model_behind():
+    X, _ = data()
+    options = {"solver": "ight", "noise": "paper", "max_iter": 5, "data_norm": 1.0, "n_nonzero_coefs": 2}
+    grid = {"fit_intercept": [True, False]}
+    made = sordino.PrivateSearchCV(sordino.SparseLogisticRegression(**options), grid, epsilon=1.0, delta=1e-6)
+    with pytest.raises(UnsupportedError, match="published noise"):
+        made.fit(X, X[:, 0] > 0)
+    assert not hasattr(made, "best_estimator_")

@@ -1,4 +1,4 @@
-"""A smaller claim: budgets and events with extreme numbers crash instead of being answered or refused."""
+"""Budgets and events with extreme numbers are answered or refused by type."""
 
 import pytest
 from dp_accounting import dp_event as dp

@@ -1,4 +1,4 @@
-"""Claim 3, Flower with noise per client: an answer of the wrong shape added the sum of those before it."""
+"""Clients of Flower that answer in other shapes add nothing, and change nothing of the others."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,6 @@ from sordino.parties.flower.client_level import UpdateSum
     "wrong", [np.ones(4), np.ones((3, 1)), np.ones(1), np.float64(1.0), np.ones(3, dtype=int)]
 )
 def test_a_client_moves_the_sum_by_its_clip_whatever_shapes_the_others_send(wrong):
-    """Nine clients with answers of the wrong shape turned a claimed epsilon of 1 into 15 to 17."""
     query, w = UpdateSum(0.3), np.zeros(3)
     mine, others = np.full(3, 5.0), [np.asarray(wrong)] * 9
     moved = query.evaluate([mine, *others], w) - query.evaluate(others, w)
