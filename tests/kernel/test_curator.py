@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import os
 import threading
 import weakref
 from dataclasses import dataclass
@@ -246,3 +247,26 @@ def test_a_plan_that_is_not_proven_here_is_opened_for_those_who_say_its_name():
     with pytest.raises(PlanError, match=r"printed=\('unreviewed: .*Unreviewed',\)"):
         curator_of(plan)
     assert curator_of(plan, printed=plan.printed).plan is plan  # and a refusal does not spend it
+
+
+def test_a_closed_curator_answers_nothing_and_counts_nothing():
+    executor = Memory(RECORDS)
+    curator = curator_of(executor=executor)
+    curator.release("total")
+    curator.close()
+    with pytest.raises(PlanSpentError, match="has ended"):
+        curator.release("total")
+    assert curator.used == {"total": 1}
+    assert len(executor.log) == 1
+
+
+def test_a_copy_in_another_process_answers_nothing(monkeypatch):
+    executor = Memory(RECORDS)
+    curator = curator_of(executor=executor)
+    here = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: here + 1)
+    with pytest.raises(PlanSpentError, match="process that opened it"):
+        curator.release("total")
+    assert executor.log == []
+    monkeypatch.setattr(os, "getpid", lambda: here)
+    curator.release("total")

@@ -148,3 +148,18 @@ def test_the_report_names_its_noise_and_its_plan():
     assert (report.unit, report.public, report.notes) == ("patient", ("n",), ("a note",))
     assert report.is_private
     assert report.releases[0].noise_multiplier == promise.multipliers["total"]
+
+
+def test_a_promise_put_together_by_hand_is_certified_too():
+    promise = Promise.made(ask_of(), plan_of())
+    weak = plan_of().at(0.1)
+    with pytest.raises(CalibrationError, match="more than"):
+        replace(promise, plan=weak)
+    with pytest.raises(CalibrationError, match="more than"):
+        replace(promise, ask=ask_of(0.1))
+    with pytest.raises(CalibrationError, match="more than"):
+        replace(promise, certificate=replace(promise.certificate, epsilon=0.01))
+    with pytest.warns(NotPrivateWarning):
+        printed = Promise.made(ask_of(), plan_of(), PaperNoise({"total": 0.5}, "Theorem 9"))
+    with pytest.raises(CalibrationError, match="more than"):
+        replace(printed, plan=weak)

@@ -45,6 +45,16 @@ class Promise:
     noise: NoiseSource = field(default_factory=fresh_noise, repr=False)
     process: int = field(default_factory=os.getpid, repr=False)
 
+    def __post_init__(self) -> None:
+        """Refuse a plan that exceeds the ask or its certificate, however the promise was put together."""
+        proven = certify(self.plan.event(), self.ask.delta, self.plan.relation).epsilon
+        most = self.ask.epsilon if self.paper is None else self.certificate.epsilon
+        if not proven <= min(most, self.certificate.epsilon):
+            raise CalibrationError(
+                f"The plan certifies epsilon = {proven:.4g} at delta = {self.ask.delta:g}, more than the "
+                f"{most:g} that was asked for or stated. Nothing was released; use more noise."
+            )
+
     @classmethod
     def made(cls, ask: Ask, plan: Plan, paper: PaperNoise | None = None, *, slack: float = 0.0) -> Promise:
         """Calibrate a plan to what was asked, or give it published noise, and certify it now.
@@ -69,13 +79,12 @@ class Promise:
     def given(cls, ask: Ask, plan: Plan, *, slack: float = 0.0) -> Promise:
         """Certify a plan that has its noise already, whoever chose it; refuse it if it exceeds the ask."""
         certificate = certify(plan.event(), ask.delta - slack, plan.relation)
-        certificate = replace(certificate, delta=ask.delta)
         if not certificate.epsilon <= ask.epsilon:
             raise CalibrationError(
-                f"The plan certifies epsilon = {certificate.epsilon:.4g} at delta = {ask.delta:g}, more than "
-                f"the {ask.epsilon:g} that was asked for. Nothing was released; use more noise."
+                f"The plan certifies epsilon = {certificate.epsilon:.4g} at delta = {ask.delta - slack:g}, more "
+                f"than the {ask.epsilon:g} that was asked for. Nothing was released; use more noise."
             )
-        return cls(ask, plan, certificate)
+        return cls(ask, plan, replace(certificate, delta=ask.delta))
 
     @property
     def digest(self) -> str:
