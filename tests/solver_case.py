@@ -11,7 +11,7 @@ from scipy import sparse
 
 from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, NoiseSource, Offer, Plan, Relation, Release, SparseVector
-from sordino.solvers.base import Estimate
+from sordino.solvers.base import NoisyCoefficients
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Run:
 
 def as_array(value: Any) -> np.ndarray:
     """Return an iterate or an answer as a flat array."""
-    value = value.value if isinstance(value, Estimate) else value
+    value = value.value if isinstance(value, NoisyCoefficients) else value
     dense = value.to_dense() if hasattr(value, "to_dense") else value
     return np.asarray(dense, dtype=float).ravel()
 

@@ -8,7 +8,14 @@ from tests.hostile.contributions import MATRICES, Case, D
 
 from sordino.kernel import Norm
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeCounts
-from sordino.problems.covariance import Ball, GramMatrix, GramProduct, GramTriangle, Moments, SquaredColumns
+from sordino.problems.covariance import (
+    Ball,
+    GramMatrix,
+    GramProduct,
+    GramTriangle,
+    RowMoments,
+    SquaredColumns,
+)
 from sordino.problems.glm import GlmDifference, GlmGradient
 from sordino.problems.losses import LOSSES, Huber
 from sordino.problems.recursive import RecursiveGradient
@@ -99,7 +106,7 @@ COUNTS = [
     Case("ranks", RankTree(D, 4), None, kinds=DENSE, exact=False),
 ]
 GRAMS = [
-    Case("moments", Moments(1.3), None, 1.3, exact=False),
+    Case("moments", RowMoments(1.3), None, 1.3, exact=False),
     Case("gram", GramMatrix(1.3), None, 1.3),
     Case("gram in a ball", GramMatrix(1.3), Ball(0.7, CENTRE), 1.3),
     Case("gram far away", GramMatrix(1.3), Ball(0.7, 1e4 * CENTRE), 1.3),

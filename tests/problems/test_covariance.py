@@ -14,7 +14,7 @@ from sordino.problems.covariance import (
     GramMatrix,
     GramProduct,
     GramTriangle,
-    Moments,
+    RowMoments,
     operator_norm,
 )
 from sordino.solvers.pca.spectrum import polar
@@ -108,14 +108,14 @@ def test_a_row_is_clipped_about_the_centre_not_only_about_zero():
 
 def test_moments_hold_the_mean_and_the_mean_squared_norm():
     rows = np.array([[1.0, 0.0], [0.0, 1.5], [9.0, 0.0]])
-    query = Moments(R)
+    query = RowMoments(R)
     mean, square = query.read(query.evaluate(records(rows), None) / 3)
     np.testing.assert_allclose(mean, [(1 + R) / 3, 0.5], rtol=1e-6)
     assert square == pytest.approx((1 + 1.5**2 + R**2) / 3, rel=1e-6)
 
 
 def test_opposite_rows_are_the_worst_pair_of_the_moments():
-    query = Moments(R, weight=1.0)
+    query = RowMoments(R, weight=1.0)
     axis = np.array([1.0, 0.0])
     sizes = np.linspace(0, 1, 21)
     answers = {t: query.evaluate(records(t * R * axis[None]), None) for t in sizes}
@@ -149,4 +149,4 @@ def test_a_ball_without_a_radius_is_refused(radius):
 @pytest.mark.parametrize("weight", [0.0, 1.5])
 def test_a_weight_without_a_proof_is_refused(weight):
     with pytest.raises(InvalidInputError, match="weight"):
-        Moments(R, weight)
+        RowMoments(R, weight)

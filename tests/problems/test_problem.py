@@ -16,9 +16,9 @@ PROBLEM = Problem(LOSSES["logistic"], 40, 6, Relation.REPLACE_ONE, 1.0, 1e-5, da
 
 
 def test_the_intercept_is_a_column_that_is_never_thresholded():
-    assert (PROBLEM.columns, PROBLEM.kept, PROBLEM.shape) == (6, 0, (6,))
+    assert (PROBLEM.columns, PROBLEM.n_intercepts, PROBLEM.shape) == (6, 0, (6,))
     with_intercept = replace(PROBLEM, intercept=2.0)
-    assert (with_intercept.columns, with_intercept.kept, with_intercept.shape) == (7, 1, (7,))
+    assert (with_intercept.columns, with_intercept.n_intercepts, with_intercept.shape) == (7, 1, (7,))
     assert with_intercept.row_bound == 2.5
     assert replace(with_intercept, outputs=3).shape == (3, 7)
 

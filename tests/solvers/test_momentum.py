@@ -19,7 +19,7 @@ def plain(kind, beta, problem, x, y, steps, step, sparsity):
         ahead = w + beta * (w - previous)
         asked = ahead if kind == "nesterov" else w
         moved = ahead - step * gradient(problem, x, y, asked)
-        w, previous = top(moved, sparsity, problem.kept), w
+        w, previous = top(moved, sparsity, problem.n_intercepts), w
     return w
 
 

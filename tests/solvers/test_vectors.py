@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.kernel.toys import source
 
 from sordino.kernel import LazyVector, SparseVector
-from sordino.solvers.vectors import added, as_sparse, dense, hard_threshold, starting_point
+from sordino.solvers.vectors import as_sparse, dense, hard_threshold, starting_point, vector_sum
 
 numbers = st.lists(st.floats(-9, 9), min_size=1, max_size=20)
 
@@ -72,7 +72,7 @@ def test_a_run_starts_at_zero():
 def test_vectors_of_any_kind_are_added(left, right):
     a, b = np.array([1.0, 0.0, 2.0]), np.array([0.0, 0.0, 5.0])
     make = {"dense": lambda v: v, "sparse": as_sparse}
-    np.testing.assert_array_equal(dense(added(make[left](a), make[right](b))), a + b)
+    np.testing.assert_array_equal(dense(vector_sum(make[left](a), make[right](b))), a + b)
 
 
 def test_lazy_vectors_are_added_from_both_sides():
@@ -80,7 +80,7 @@ def test_lazy_vectors_are_added_from_both_sides():
     for other in (np.array([0.0, 1.0, 1.0]), SparseVector(np.array([1, 2]), np.ones(2), 3)):
         for flip in (False, True):
             lazy = LazyVector(known, 0.0, source())
-            total = added(other, lazy) if flip else added(lazy, other)
+            total = vector_sum(other, lazy) if flip else vector_sum(lazy, other)
             np.testing.assert_array_equal(total.to_dense(), [0.0, 1.0, 5.0])
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -119,7 +119,7 @@ def export(ledger: str, dataset: str | None, output: Path | None) -> None:
 @ledger.command(name="import")
 @PLACE
 @click.argument("document", type=click.File(encoding="utf-8"))
-def import_document(ledger: str, document: click.utils.LazyFile) -> None:
+def import_document(ledger: str, document: TextIO) -> None:
     """Add the data sets of an export to LEDGER, for example to move to PostgreSQL."""
     with _opened(ledger, create=True) as book:
         names = book.import_json(document.read())

@@ -32,7 +32,7 @@ from sordino.problems.losses import LOSSES, Huber, Loss
 from sordino.problems.problem import Problem
 from sordino.runs import Ask, run_privately
 from sordino.solvers import Options, capabilities_of, make_solver, solvers_with
-from sordino.solvers.base import Estimate
+from sordino.solvers.base import NoisyCoefficients
 
 _SAMPLINGS = ("poisson", "fixed")
 _NOISES = ("sound", "paper")
@@ -122,7 +122,7 @@ class LinearModel(PrivateEstimator):
         )
         self.privacy_, self.n_iter_, self.data_norm_ = fitted.report, fitted.steps, bound
         w, noise = fitted.result, None
-        if isinstance(w, Estimate):
+        if isinstance(w, NoisyCoefficients):
             w, noise = w.value, w.noise
         self.coef_noise_ = noise
         w = w.to_dense() if isinstance(w, SparseVector) else w

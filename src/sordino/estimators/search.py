@@ -132,7 +132,11 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
     def _candidate(self, params: dict[str, Any], budget: Trial, labels: Any) -> Any:
         """Return a fresh model with the budget of a trial, for the labels of all records."""
         model = clone(self.estimator).set_params(**params)
-        own = {"epsilon": budget.epsilon, "delta": budget.delta, "relation": budget.relation.value}
+        own: dict[str, Any] = {
+            "epsilon": budget.epsilon,
+            "delta": budget.delta,
+            "relation": budget.relation.value,
+        }
         own |= {"ledger": None, "dataset_id": None, "verbose": 0}  # both would tell the number of trials
         known = model.get_params(deep=False)
         if labels is not None and "classes" in known and known["classes"] is None:

@@ -16,7 +16,7 @@ from sordino.problems.robust import Truncation
 from sordino.problems.sample import Sample
 from sordino.refusals import refusing
 from sordino.runs import Ask, run_privately
-from sordino.solvers.heavy.mean import Estimate, Moments, RobustMean
+from sordino.solvers.heavy.mean import RobustEstimate, RobustMean, RobustMoments
 from sordino.solvers.heavy.ranks import RankQuantiles
 
 ESTIMATORS = ("truncated", "median-of-means")
@@ -197,7 +197,7 @@ def _moments(
     dataset_id: str | None,
 ) -> PrivateFloat | PrivateArray:
     data, flat = _numbers(x, least=2)
-    solver = Moments(moment_order_of(order), products, _between("confidence", confidence))
+    solver = RobustMoments(moment_order_of(order), products, _between("confidence", confidence))
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     name = "covariance" if products else "variance"
     sample = _sample(data, relation, False)
@@ -205,7 +205,7 @@ def _moments(
 
 
 def _estimate(
-    solver: RobustMean | Moments,
+    solver: RobustMean | RobustMoments,
     sample: Sample,
     data: np.ndarray,
     budget: Ask,
@@ -213,7 +213,7 @@ def _estimate(
     name: str,
 ) -> PrivateFloat | PrivateArray:
     fitted = _run(solver, sample, data, budget, name)
-    found: Estimate = fitted.result
+    found: RobustEstimate = fitted.result
     ends = found.interval(solver.confidence)
     if flat:
         ends = (ends[0][0], ends[1][0])
@@ -235,7 +235,9 @@ def _wrap(value: Any, report: Any, ends: Any, threshold: Any) -> PrivateFloat | 
 
 
 def _sample(data: np.ndarray, relation: str, secure: bool) -> Sample:
-    return Sample(*data.shape, Relation.parse(relation), secure_noise=check_flag("secure_noise", secure))
+    rows, columns = data.shape
+    flag = check_flag("secure_noise", secure)
+    return Sample(rows, columns, Relation.parse(relation), secure_noise=flag)
 
 
 def _numbers(x: Any, least: int = 1) -> tuple[np.ndarray, bool]:

@@ -162,7 +162,7 @@ def touch(
         for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
             column = np.int64(indices[p])
             cell = find(cells, columns, column)
-            slot = np.int64(cells[cell])
+            slot: Any = np.int64(cells[cell])
             if slot < 0:
                 slot = count
                 cells[cell] = slot
@@ -180,7 +180,7 @@ def touch(
 @numba.njit(inline="always")
 def _read_ahead(indptr: Any, indices: Any, data: Any, rows: Any) -> int:
     """Read one entry of each cache line of some rows, so that they are near when their turn comes."""
-    seen = 0
+    seen: Any = 0
     for i in range(rows.size):
         for p in range(indptr[rows[i]], indptr[rows[i] + 1], 8):
             seen += np.int64(indices[p]) + np.int64(data[p] > 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,6 +83,12 @@ class LocalExecutor:
         if not secure:
             return release.mechanism.privatise(release.query.evaluate(records, params), sensitivity, noise)
         return self._secure_answer(release, records, params, sensitivity, noise)
+
+    @overload
+    def records(self, rows: NDArray[np.int64] | None) -> LocalRecords: ...
+
+    @overload
+    def records(self, rows: NDArray[np.int64] | None, lazy: bool) -> LocalRecords | LazyRecords: ...
 
     def records(self, rows: NDArray[np.int64] | None, lazy: bool = False) -> LocalRecords | LazyRecords:
         """Return the rows with the operations of queries; for queries only."""

@@ -70,7 +70,7 @@ class TorchExecutor:
     def batch(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """Return the inputs and targets of some rows on the device; for queries only."""
         if self._is_pair:
-            return tuple(self._picked(part, rows) for part in self.data)  # type: ignore[return-value]
+            return tuple(self._picked(part, rows) for part in self.data)
         chosen = range(self.population) if rows is None else rows.tolist()
         x, y = self._collated([self.data[i] for i in chosen])
         kinds = (x.dtype, y.dtype) if self.kinds is None else self.kinds

@@ -21,7 +21,7 @@ from sordino.kernel.relation import Relation
 
 
 @attrs.define(frozen=True, slots=True, auto_attribs=True)
-class PureDpEvent(dp.DpEvent):  # type: ignore[misc]
+class PureDpEvent(dp.DpEvent):
     """Any mechanism that is epsilon-DP with delta = 0."""
 
     epsilon: float

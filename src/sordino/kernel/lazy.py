@@ -276,7 +276,7 @@ def candidates(known: SparseVector, free: int, count: int) -> tuple[Indices, flo
     return _at_least(known.indices, known.values, free, 0.0), -math.inf
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True)
 def _at_least(indices: Indices, values: Floats, free: int, bound: float) -> Indices:
     """Return where values of size ``bound`` or more are, indices from ``free`` on left out."""
     out, count = np.empty(values.size, dtype=np.int64), 0

@@ -213,7 +213,7 @@ def fresh_noise() -> NoiseSource:
     return NoiseSource.from_os() if seeds is None else NoiseSource.seeded_not_private(next(seeds))
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _fill_normal(generator: np.random.Generator, out: Array) -> None:
     # Twice as fast as Generator.standard_normal: the ziggurat is inlined around the AES call.
     for i in range(out.size):

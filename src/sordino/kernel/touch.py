@@ -56,7 +56,7 @@ class TouchMap:
         return int(_collect_absent(self.cells, self.columns, taken.cells, taken.columns, draws, start))
 
 
-@numba.njit(inline="always")  # type: ignore[untyped-decorator]
+@numba.njit(inline="always")
 def find(cells: NDArray[np.int32], columns: NDArray[np.int64], column: int) -> np.uint64:
     """Return the cell of ``column``, or the free cell where it belongs."""
     mask = np.uint64(cells.size - 1)
@@ -66,13 +66,13 @@ def find(cells: NDArray[np.int32], columns: NDArray[np.int64], column: int) -> n
     return cell
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True)
 def _insert(cells: NDArray[np.int32], columns: NDArray[np.int64], count: int) -> None:
     for slot in range(count):
         cells[find(cells, columns, columns[slot])] = slot
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True)
 def _contains(
     cells: NDArray[np.int32], columns: NDArray[np.int64], asked: NDArray[np.int64], out: NDArray[np.bool_]
 ) -> None:
@@ -80,7 +80,7 @@ def _contains(
         out[i] = cells[find(cells, columns, asked[i])] != _FREE
 
 
-@numba.njit(cache=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True)
 def _collect_absent(
     cells: NDArray[np.int32],
     columns: NDArray[np.int64],

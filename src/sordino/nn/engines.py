@@ -21,8 +21,11 @@ from sordino.nn.precision import product_inputs, without_autocast
 class Engine(Protocol):
     """Computes what a query needs about a block of records."""
 
-    network: Network
-    method: str
+    @property
+    def network(self) -> Network: ...
+
+    @property
+    def method(self) -> str: ...
 
     def clipped_sum(
         self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor | None = None
@@ -200,7 +203,7 @@ class _Taps:
                     "Use engine='vmap'."
                 )
             own = self._own(name, layer)
-            call: Any = Call(name, layer, inputs[0].detach(), None, own)  # type: ignore[arg-type]
+            call: Any = Call(name, layer, inputs[0].detach(), None, own)
             self.calls.append(call)
             return _Tap.apply(output, self._anchor, call)
 

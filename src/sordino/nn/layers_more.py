@@ -130,4 +130,8 @@ def rule_of(layer: nn.Module) -> LayerRule | None:
 
 
 def _same_forward(layer: nn.Module, kinds: tuple[type, ...]) -> bool:
-    return any(isinstance(layer, k) and type(layer).forward is k.forward for k in kinds)
+    return any(isinstance(layer, kind) and _forward(type(layer)) is _forward(kind) for kind in kinds)
+
+
+def _forward(kind: Any) -> Any:
+    return kind.forward

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from sordino.errors import InvalidInputError, PlanSpentError, PrivacyWarning
 from sordino.nn.data import source_of
 from sordino.nn.network import Loss, Network
 from sordino.nn.session import Session, open_session
-from sordino.nn.trainer import Trainer, public_facts
+from sordino.nn.trainer import Trainer
 
 
 class PrivateSteps:
@@ -94,7 +95,7 @@ def make_private(model: nn.Module, loss: Loss, data: Any, **settings: Any) -> Pr
     if trainer.optimizer == "srm" or trainer.checkpoint is not None:
         raise InvalidInputError("Expected settings of a plain loop. Use Trainer for srm and checkpoints.")
     made = trainer._made(source_of(data))
-    network = made[1].engine.network
-    notes = (f"gradients by {made[1].engine.method}", "the update rule is the caller's")
-    session = open_session(*made, public=public_facts(made[1]), notes=notes, description="make_private")
+    network = made.task.engine.network
+    made = replace(made, notes=(*made.notes, "the update rule is the caller's"))
+    session = open_session(made, "make_private")
     return PrivateSteps(session, network, model, session.curator.plan.releases["gradient"].times)

@@ -13,6 +13,23 @@ from sordino.runs import Ask, Journal, PrivacyReport, Promise, Run, SavedRun, re
 from sordino.runs.journal import latest
 
 
+@dataclass(frozen=True, eq=False)
+class Training:
+    """Everything that is fixed before a budget is booked, and what the report says about it."""
+
+    solver: NetworkSolver
+    task: NetworkTask
+    executor: TorchExecutor
+    ask: Ask
+    public: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def report(self, promise: Promise) -> PrivacyReport:
+        """Return the guarantee with the words of this training."""
+        device = (ON_DEVICE,) if self.executor.device_noise else ()
+        return promise.report(self.public, (*self.notes, *device))
+
+
 @dataclass(eq=False)
 class Session:
     """A curator with its run; used in a ``with`` block, once.
@@ -50,19 +67,10 @@ class Session:
         return self.checkpoint is not None and asked % self.checkpoint.every == 0
 
 
-def open_session(
-    solver: NetworkSolver,
-    task: NetworkTask,
-    executor: TorchExecutor,
-    ask: Ask,
-    *,
-    public: tuple[str, ...] = (),
-    notes: tuple[str, ...] = (),
-    description: str = "",
-    checkpoint: Checkpoint | None = None,
-) -> Session:
+def open_session(made: Training, description: str, checkpoint: Checkpoint | None = None) -> Session:
     """Calibrate and reserve a new run; the budget is on disk before the first release."""
-    promise = Promise.made(ask, solver.plan(task))
+    solver, task, executor = made.solver, made.task, made.executor
+    promise = Promise.made(made.ask, solver.plan(task))
     if checkpoint is not None:
         checkpoint.refuse_existing()
     check_offer(promise.plan, executor.offer)
@@ -72,35 +80,20 @@ def open_session(
         journal.begin(promise.digest)
         run.resumable = True
     curator = run.curate(executor, None if journal is None else journal.note)
-    report = promise.report(public, _notes(notes, executor))
-    return Session(run, curator, report, solver.start(task), checkpoint, words(solver), journal)
+    return Session(run, curator, made.report(promise), solver.start(task), checkpoint, words(solver), journal)
 
 
-def resume_session(
-    solver: NetworkSolver,
-    task: NetworkTask,
-    executor: TorchExecutor,
-    ask: Ask,
-    checkpoint: Checkpoint,
-    *,
-    public: tuple[str, ...] = (),
-    notes: tuple[str, ...] = (),
-) -> Session:
+def resume_session(made: Training, checkpoint: Checkpoint) -> Session:
     """Go on with a saved run: the same plan and reservation, the next position, fresh noise."""
     checkpoint.require()
     journal = Journal(checkpoint.journal_path)
     try:
-        state, saved, used = checkpoint.load(executor.device)
-        recipe = words(solver)
-        run = resumed(ask, solver.plan(task), saved, recipe)
+        state, saved, used = checkpoint.load(made.executor.device)
+        recipe = words(made.solver)
+        run = resumed(made.ask, made.solver.plan(made.task), saved, recipe)
         journal.require(run.promise.digest)
-        curator = run.curate(executor, journal.note, latest(journal.counts(), used))
+        curator = run.curate(made.executor, journal.note, latest(journal.counts(), used))
     except BaseException:
         journal.close()
         raise
-    report = run.promise.report(public, _notes(notes, executor))
-    return Session(run, curator, report, state, checkpoint, recipe, journal)
-
-
-def _notes(notes: tuple[str, ...], executor: TorchExecutor) -> tuple[str, ...]:
-    return (*notes, ON_DEVICE) if executor.device_noise else notes
+    return Session(run, curator, made.report(run.promise), state, checkpoint, recipe, journal)

@@ -12,15 +12,15 @@ import torch
 from torch import nn
 
 from sordino.errors import InvalidInputError
-from sordino.execute.torch import TorchExecutor
 from sordino.kernel import Relation
 from sordino.ledger.address import hidden
 from sordino.nn.checkpoint import Checkpoint
 from sordino.nn.choose import make_engine
 from sordino.nn.compiled import CompiledEngine
 from sordino.nn.data import Source, default_chunk, source_of
+from sordino.nn.engines import Engine
 from sordino.nn.network import Loss, Network
-from sordino.nn.session import Session, open_session, resume_session
+from sordino.nn.session import Session, Training, open_session, resume_session
 from sordino.nn.solvers import Descent, NetworkSolver, NetworkTask, Recipe, Srm
 from sordino.nn.updates import Adam, HardThreshold, Sgd, schedule_of
 from sordino.runs import Ask, PrivacyReport, track
@@ -112,13 +112,8 @@ class Trainer:
     def fit(self, data: Any, targets: Any = None) -> Trained:
         """Train on tensors, arrays, a data set or a loader; the budget is spent here."""
         made = self._made(source_of(data, targets))
-        session = open_session(
-            *made,
-            **self._words(made[1]),
-            description=f"Trainer ({self.optimizer})",
-            checkpoint=self._checkpoint(),
-        )
-        return self._train(session, made[0], made[1])
+        session = open_session(made, f"Trainer ({self.optimizer})", self._checkpoint())
+        return self._train(session, made.solver, made.task)
 
     def resume(self, data: Any, targets: Any = None) -> Trained:
         """Go on after a crash, on the same data and with the same settings.
@@ -130,12 +125,7 @@ class Trainer:
         if checkpoint is None:
             raise InvalidInputError("Expected a checkpoint to resume from, got None. Pass checkpoint=.")
         made = self._made(source_of(data, targets))
-        return self._train(resume_session(*made, checkpoint, **self._words(made[1])), made[0], made[1])
-
-    def _words(self, task: NetworkTask) -> dict[str, tuple[str, ...]]:
-        """Return what the report lists as public, and its notes."""
-        notes = (f"gradients by {task.engine.method}",)
-        return {"public": (*public_facts(task), *self.public), "notes": notes}
+        return self._train(resume_session(made, checkpoint), made.solver, made.task)
 
     def solver(self, population: int) -> NetworkSolver:
         """Return the algorithm for this many records."""
@@ -166,18 +156,20 @@ class Trainer:
     def _checkpoint(self) -> Checkpoint | None:
         return None if self.checkpoint is None else Checkpoint(self.checkpoint, self.checkpoint_every)
 
-    def _made(self, source: Source) -> tuple[NetworkSolver, NetworkTask, TorchExecutor, Ask]:
+    def _made(self, source: Source) -> Training:
         budget = Ask.checked(self.epsilon, self.delta, source.population, self.ledger, self.dataset_id)
         device = _device_of(self.model, self.device)
         network = Network(copy.deepcopy(self.model).to(device), self.loss, self.precision)
-        engine = make_engine(network, *source.example, self.engine)
+        engine: Engine = make_engine(network, *source.example, self.engine)
         chunk = self.chunk_size or default_chunk(network.size, self.batch_size, device)
         if self.compiled:
             mode = self.compiled if isinstance(self.compiled, str) else None
             engine = CompiledEngine(engine, chunk, mode=mode)
         task = NetworkTask(engine, source.population, Relation.parse(self.relation), self.unit)
         noisy_device = device.type == "cuda" if self.device_noise is None else self.device_noise
-        return self.solver(source.population), task, source.executor(device, chunk, noisy_device), budget
+        executor = source.executor(device, chunk, noisy_device)
+        facts, notes = (*public_facts(task), *self.public), (f"gradients by {engine.method}",)
+        return Training(self.solver(source.population), task, executor, budget, facts, notes)
 
     def _train(self, session: Session, solver: Any, task: NetworkTask) -> Trained:
         state, steps, recipe = session.state, 0, solver.recipe

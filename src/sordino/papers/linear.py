@@ -88,7 +88,7 @@ def _frank_wolfe(solver: Any, problem: Problem, budget: Claimed) -> PaperNoise:
 
 def _peeled(solver: Any, problem: Problem, budget: Claimed) -> PaperNoise:
     _needs_laplace(solver)
-    if problem.kept or not solver.split:
+    if problem.n_intercepts or not solver.split:
         raise InvalidInputError(
             "The published Peeling has no intercept and gives each step its own records. "
             "Set fit_intercept=False and solver_options={'selection': 'laplace', 'split': True}."

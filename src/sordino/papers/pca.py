@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -105,7 +106,7 @@ def _quadratic(relation: Relation) -> float:
     return math.sqrt(2.0) if relation is Relation.REPLACE_ONE else 1.0
 
 
-_PUBLISHED = {
+_PUBLISHED: dict[str, Callable[..., Published]] = {
     "Spca": _spca,
     "Vrpca": _vrpca,
     "Power": _power,

@@ -14,7 +14,7 @@ from sordino.errors import UnsupportedError
 from sordino.kernel import Curator, Full, NoiseSource, Norm, Plan, Printed, Relation, Release
 from sordino.kernel.contracts import GramSums, Parts
 from sordino.kernel.mechanism import Additive
-from sordino.problems.covariance import Ball, GramProduct, PcaProblem, operator_norm
+from sordino.problems.covariance import Ball, PcaProblem, Quadratic, operator_norm
 from sordino.solvers.pca.locate import locate, noise_std
 from sordino.solvers.pca.power import ritz
 from sordino.solvers.pca.spectrum import Floats, Principal, by_strength, polar
@@ -26,7 +26,7 @@ _SNAPSHOTS: WeakKeyDictionary[Any, tuple[Floats, Ball, Floats]] = WeakKeyDiction
 
 
 @dataclass(frozen=True)
-class SnapshotAndDifference(Printed, GramProduct):
+class SnapshotAndDifference(Printed, Quadratic):
     r"""``A V~ / n + sum over a batch of x x^T (V - V~)``; ``params = (V - V~, V~, ball)``.
 
     **Privacy.** In units of the contribution ``c = r^2 max(2, ||V - V~||, 2 ||V~||)`` a record adds at most
@@ -37,6 +37,8 @@ class SnapshotAndDifference(Printed, GramProduct):
 
     needs: ClassVar[tuple[type, ...]] = (GramSums, Parts)
     printed: ClassVar[str] = _NAME
+
+    row_norm: float
 
     def contribution(self, params: Any) -> float:
         """Return twice the squared radius; more where the blocks are not differences of bases."""
@@ -63,11 +65,12 @@ class Step:
         return self._snapshot() / population + batch
 
     def _snapshot(self) -> Floats:
-        anchor, ball, product = _SNAPSHOTS.get(self.records, (None, None, None))
-        if product is None or ball is not self.ball or not np.array_equal(anchor, self.anchor):
-            product = self.records.gram_product(self.anchor, self.ball)
-            _SNAPSHOTS[self.records] = (self.anchor.copy(), self.ball, product)
-        return product
+        known = _SNAPSHOTS.get(self.records)
+        if known is None or known[1] is not self.ball or not np.array_equal(known[0], self.anchor):
+            product: Floats = self.records.gram_product(self.anchor, self.ball)
+            known = (self.anchor.copy(), self.ball, product)
+            _SNAPSHOTS[self.records] = known
+        return known[2]
 
 
 @dataclass(frozen=True)

@@ -108,7 +108,7 @@ class Ball:
 
 
 @dataclass(frozen=True)
-class Moments(ClippedSum):
+class RowMoments(ClippedSum):
     r"""``sum_i (x_i, w ||x_i||^2 / R)``: the mean and, in the last entry, the mean squared norm.
 
     With the columns of a :class:`Ball` as ``params``, only those of the mean are looked at.
@@ -149,7 +149,7 @@ class Moments(ClippedSum):
         return answer[:-1], float(answer[-1]) * self.row_norm / self.weight
 
 
-class _Quadratic(ClippedSum):
+class Quadratic(ClippedSum):
     """Base of sums of ``y y^T``: replacing a record moves them by sqrt 2 contributions, not by 2.
 
     ``||x x^T - y y^T||_F^2 = ||x||^4 + ||y||^4 - 2 <x, y>^2 <= 2 r^4``: squares cannot point in opposite
@@ -166,7 +166,7 @@ class _Quadratic(ClippedSum):
 
 
 @dataclass(frozen=True)
-class GramMatrix(_Quadratic):
+class GramMatrix(Quadratic):
     r"""``sum_i y_i y_i^T`` with ``y_i`` the row measured in the :class:`Ball` ``params``.
 
     **Privacy.** ``||y y^T||_F = ||y||^2 <= radius^2``; sqrt 2 times that under replace-one.
@@ -189,7 +189,7 @@ class GramMatrix(_Quadratic):
 
 
 @dataclass(frozen=True)
-class SquaredColumns(_Quadratic):
+class SquaredColumns(Quadratic):
     r"""``sum_i (x_i1^2, ..., x_id^2)``: the diagonal of the Gram matrix, for any number of columns.
 
     **Privacy.** ``||(x_j^2)||_2 <= ||x||^2 <= R^2``; such vectors are not negative, so replacing a record
@@ -218,7 +218,7 @@ class GramTriangle(GramMatrix):
 
 
 @dataclass(frozen=True)
-class GramProduct(_Quadratic):
+class GramProduct(Quadratic):
     r"""``sum_i y_i (y_i^T B)`` for a released block ``B``; ``params = (B, ball)``.
 
     With ``B = V`` orthonormal this is a step of the power method, with ``B = V - V~`` the correction of

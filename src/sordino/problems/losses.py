@@ -26,9 +26,15 @@ class Loss(Protocol):
     """
 
     targets: ClassVar[Targets]
-    name: str
-    lipschitz: float
-    curvature: float
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def lipschitz(self) -> float: ...
+
+    @property
+    def curvature(self) -> float: ...
 
     def value(self, margins: Floats, y: Floats) -> Floats:
         """Return the loss of each record."""
@@ -150,7 +156,7 @@ class SquaredHinge:
 
 
 @dataclass(frozen=True)
-class Poisson:
+class PoissonLoss:
     r"""``exp(m) - y m``, the negative log likelihood of a count."""
 
     targets: ClassVar[Targets] = "counts"
@@ -170,5 +176,5 @@ class Poisson:
 
 
 LOSSES: dict[str, Loss] = {
-    loss.name: loss for loss in (Logistic(), Multinomial(), Squared(), Huber(), SquaredHinge(), Poisson())
+    loss.name: loss for loss in (Logistic(), Multinomial(), Squared(), Huber(), SquaredHinge(), PoissonLoss())
 }

@@ -49,10 +49,10 @@ class Problem:
     @property
     def columns(self) -> int:
         """The number of columns with the intercept."""
-        return self.features + self.kept
+        return self.features + self.n_intercepts
 
     @property
-    def kept(self) -> int:
+    def n_intercepts(self) -> int:
         """The number of trailing columns that are never thresholded."""
         return 1 if self.intercept else 0
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sordino.kernel import Curator, Full, Plan, Release
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeCounts
 from sordino.problems.problem import Problem
-from sordino.solvers.base import Estimate, Options, Solver
+from sordino.solvers.base import NoisyCoefficients, Options, Solver
 from sordino.solvers.capabilities import STEPS, Capabilities
 from sordino.solvers.descent import Noise, NoisyDescent, masked, noise_limited_step
 from sordino.solvers.sparse.ight import Ight
@@ -43,6 +43,20 @@ class Stage:
     steps: int
     share: float
     margin_noise: float
+
+
+@dataclass(frozen=True, eq=False)
+class MappedProblem:
+    """Where a descent takes place: mapped columns, the coordinates that are open, the unit of the targets."""
+
+    affine: Affine
+    mask: NDArray[np.bool_] | None
+    target_unit: float
+
+    @property
+    def params(self) -> tuple[Affine, NDArray[np.bool_] | None, float]:
+        """What a gradient is asked with, besides its point."""
+        return self.affine, self.mask, self.target_unit
 
 
 @dataclass(frozen=True)
@@ -87,10 +101,9 @@ class Auto:
         if problem.secure_noise:  # centred rows are dense: no exact integer sums
             return Ight.configured(problem, options)
         k, coefficients = options.n_nonzero_coefs, problem.features * problem.outputs
-        sparse = k is not None and k < coefficients
-        steps = options.max_iter or (30 if sparse else 50)
+        stages = narrowing(k, coefficients) if k is not None and k < coefficients else {}
+        steps = options.max_iter or (30 if stages else 50)
         clip = CLIP if options.clip_norm is None else options.clip_norm
-        stages = narrowing(k, coefficients) if sparse else {}
         return cls(steps, stages, clip, options.step_size, bool(problem.intercept))
 
     def plan(self, problem: Problem) -> Plan:
@@ -117,7 +130,7 @@ class Auto:
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
         """Yield the iterates; the last one is on the original columns."""
         affine = self._mapped(curator, problem)
-        view = (affine, None, self._target_unit(curator, problem))
+        view = MappedProblem(affine, None, self._target_unit(curator, problem))
         w = start = np.zeros(problem.shape)
         descent = self._descent(curator, problem, "gradient", view)
         for w in descent.path(start, self.steps):
@@ -128,26 +141,26 @@ class Auto:
             descent = self._descent(curator, problem, name, view)
             for w in descent.path(start, stage.steps):
                 yield w
-            noise = np.where(view[0].scale > 0, np.hypot(noise, descent.noise_std * view[0].scale), 0.0)
-        affine, _, unit = view
-        size = _margin_unit(problem, unit)
-        yield Estimate(affine.coefficients(w, problem.intercept) * size, noise * size)
+            scale = view.affine.scale
+            noise = np.where(scale > 0, np.hypot(noise, descent.noise_std * scale), 0.0)
+        coefficients = view.affine.coefficients(w, problem.intercept)
+        size = _margin_unit(problem, view.target_unit)
+        yield NoisyCoefficients(coefficients * size, noise * size)
 
     def _narrowed(
-        self, curator: Curator, problem: Problem, view: Any, w: Floats, name: str
-    ) -> tuple[Any, Floats]:
+        self, curator: Curator, problem: Problem, view: MappedProblem, w: Floats, name: str
+    ) -> tuple[MappedProblem, Floats]:
         """Keep the largest coefficients; restricted rows are smaller, so measure them again."""
-        affine, _, unit = view
-        mask = top_mask(w, self.stages[name].count, problem.kept)
-        columns = mask if mask.ndim == 1 else mask.any(axis=0)
-        affine = affine.restricted(columns[: problem.features])
+        mask = top_mask(w, self.stages[name].count, problem.n_intercepts)
+        columns: NDArray[np.bool_] = np.any(np.atleast_2d(mask), axis=0)
+        affine = view.affine.restricted(columns[: problem.features])
         size = self._size(curator, f"{name}-sizes", affine)
         w = np.where(mask, w, 0.0)
         w[..., : problem.features] *= size
-        return (affine.resized(1.0 / size), mask, unit), w
+        return MappedProblem(affine.resized(1.0 / size), mask, view.target_unit), w
 
-    def _descent(self, curator: Curator, problem: Problem, name: str, view: Any) -> NoisyDescent:
-        affine, mask, unit = view
+    def _descent(self, curator: Curator, problem: Problem, name: str, view: MappedProblem) -> NoisyDescent:
+        mask = view.mask
         n, steps = problem.population, curator.plan.releases[name].times
         coordinates = math.prod(problem.shape) if mask is None else int(mask.sum())
         noise = Noise(noise_std(curator, name) / n, coordinates)
@@ -156,7 +169,7 @@ class Auto:
             step = noise_limited_step(self._margin_noise(name, problem), steps, noise)
 
         def gradient(w: Floats) -> Floats:
-            return curator.release(name, (w, affine, mask, unit)) / n
+            return curator.release(name, (w, *view.params)) / n
 
         full = gradient if mask is None else masked(gradient, mask)
         return NoisyDescent(full, step, noise, penalty_through(view, problem))
@@ -198,12 +211,12 @@ def narrowing(sparsity: int, coefficients: int) -> dict[str, Stage]:
     return {**wide, "polish": Stage(sparsity, 20, POLISH if wide else POLISH_ALONE, POLISHING)}
 
 
-def penalty_through(view: Any, problem: Problem) -> Callable[[Floats], Floats] | None:
+def penalty_through(view: MappedProblem, problem: Problem) -> Callable[[Floats], Floats] | None:
     """Return the gradient, in mapped weights, of the penalties on the original coefficients.
 
     The mapped loss is in units of the target unit times that of the margins, which coefficients are in.
     """
-    affine, mask, unit = view
+    affine, mask, unit = view.params
     if not problem.penalties:
         return None
 

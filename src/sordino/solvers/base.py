@@ -22,7 +22,7 @@ class Solver(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Estimate:
+class NoisyCoefficients:
     """A result with the public standard deviation of the noise in each of its numbers."""
 
     value: Any

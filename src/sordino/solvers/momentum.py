@@ -11,7 +11,7 @@ from typing import Any
 
 from sordino.errors import InvalidInputError
 from sordino.solvers.base import Options, among
-from sordino.solvers.vectors import added
+from sordino.solvers.vectors import vector_sum
 
 KINDS = ("none", "heavy-ball", "nesterov")
 
@@ -43,7 +43,7 @@ class Momentum:
         return w if self.kind == "none" else self._carried(w, previous)
 
     def _carried(self, w: Any, previous: Any) -> Any:
-        return added((1.0 + self.beta) * w, -self.beta * previous)
+        return vector_sum((1.0 + self.beta) * w, -self.beta * previous)
 
 
 def chosen_momentum(options: Options, **defaults: Any) -> tuple[Momentum, dict[str, Any]]:

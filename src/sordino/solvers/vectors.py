@@ -50,7 +50,7 @@ def starting_point(shape: tuple[int, ...], kept: int, sparse: bool) -> Any:
     return np.zeros(shape)
 
 
-def added(left: Any, right: Any) -> Any:
+def vector_sum(left: Any, right: Any) -> Any:
     """Return the sum of two vectors of any kind: dense, sparse or lazy."""
     if isinstance(left, LazyVector) or isinstance(right, LazyVector):
         left, right = (left, right) if isinstance(left, LazyVector) else (right, left)
@@ -63,7 +63,7 @@ def added(left: Any, right: Any) -> Any:
 def added_at(w: Any, at: Any, change: Any) -> Any:
     """Return ``w`` with ``change`` added at flat coordinates."""
     if isinstance(w, SparseVector):
-        return added(w, SparseVector(at, change, w.size))
+        return vector_sum(w, SparseVector(at, change, w.size))
     out = np.array(w)
     out.reshape(-1)[at] += change
     return out
@@ -86,5 +86,6 @@ def as_sparse(vector: Any, kept: int = 0) -> SparseVector:
 
 def _union(left: SparseVector, right: SparseVector) -> SparseVector:
     indices, slots = np.unique(np.concatenate([left.indices, right.indices]), return_inverse=True)
-    values = np.bincount(slots, np.concatenate([left.values, right.values]), minlength=indices.size)
+    both = np.concatenate([left.values, right.values])
+    values = np.bincount(slots, both, minlength=indices.size).astype(np.float64, copy=False)
     return SparseVector(indices, values, left.size)

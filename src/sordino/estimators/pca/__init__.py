@@ -155,7 +155,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
         X = check_data(self, X, ensure_min_samples=2)
         self.__dict__.pop("_stream", None)
         budget = self._budget(X.shape[0])
-        problem, options = self._problem(*X.shape, budget, issparse(X)), checked_options(self)
+        rows, columns = X.shape
+        problem, options = self._problem(rows, columns, budget, issparse(X)), checked_options(self)
         if self.noise == "paper":
             solver, paper = published(self.solver, problem, options, budget)
         else:
@@ -268,8 +269,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
     def _keep(self, found: Principal, problem: PcaProblem) -> PCA:
         """Store what was released, for the number of axes that was asked for or is chosen now."""
         n, d = problem.population, problem.features
-        fixed = isinstance(self.n_components, Integral) or self.n_components is None
-        k = len(found.axes) if fixed else choose_count(self.n_components, found, d)
+        rule = self.n_components
+        fixed = rule is None or isinstance(rule, Integral)
+        k = len(found.axes) if rule is None or fixed else choose_count(rule, found, d)
         unbiased = n / (n - 1) if problem.center else 1.0
         self.n_components_, self.n_samples_, self.data_norm_ = k, n, problem.data_norm
         self.components_ = found.axes[:k]

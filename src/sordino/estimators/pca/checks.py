@@ -21,7 +21,7 @@ def axes_to_follow(wanted: Any, n: int, d: int) -> int:
     if isinstance(wanted, Integral) and not isinstance(wanted, bool):
         remedy = "It is the number of axes."
         return int(check_count("n_components", wanted, 1, min(n, d), remedy) or 1)
-    share = isinstance(wanted, Real) and not isinstance(wanted, bool) and 0 < wanted < 1
+    share = isinstance(wanted, Real) and not isinstance(wanted, bool) and 0 < float(wanted) < 1
     rule = wanted is None or (isinstance(wanted, str) and wanted in _RULES)
     if not share and not rule:
         raise InvalidInputError(
@@ -37,7 +37,7 @@ def checked_options(estimator: Any) -> PcaOptions:
     if step is not None:
         remedy = "It is relative to one over the squared radius of the data."
         step = check_positive("step_size", step, remedy)
-    if momentum is not None and not (isinstance(momentum, Real) and 0 <= momentum <= 1):
+    if momentum is not None and not (isinstance(momentum, Real) and 0 <= float(momentum) <= 1):
         raise InvalidInputError(f"Expected momentum in [0, 1], got {momentum!r}.")
     paid, size = "Each iteration is a paid release.", "It is an expected number of records."
     return PcaOptions(
@@ -45,7 +45,7 @@ def checked_options(estimator: Any) -> PcaOptions:
         check_count("batch_size", estimator.batch_size, 1, None, size),
         step,
         check_count("n_oversamples", estimator.n_oversamples, 0, None, "20 is plenty."),
-        momentum,
+        None if momentum is None else float(momentum),
     )
 
 

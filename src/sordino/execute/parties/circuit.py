@@ -14,7 +14,7 @@ import numpy as np
 
 from sordino.execute.parties.engine import Draw
 from sordino.execute.parties.law import DIGIT, CoarseLaw, Level
-from sordino.execute.parties.proof import Arithmetic, Shares, Wires, added
+from sordino.execute.parties.proof import Arithmetic, Shares, Wires, share_sum
 
 Times = Callable[[Shares, Shares], Awaitable[Shares]]
 
@@ -25,7 +25,7 @@ async def noised_sum(engine: Arithmetic, values: Any, draw: Draw) -> Shares:
     ``values`` are this party's integers with its fine noise. Nothing that depends on a record is opened
     before everybody's signs and all products have passed :meth:`Wires.prove`.
     """
-    total = added(await engine.share(values), engine.modulus)
+    total = share_sum(await engine.share(values), engine.modulus)
     wires = await Wires.keyed(engine, draw.secret, draw.coin)
     signs = await wires.signs(await engine.share(draw.signs))
     coarse = await coarse_noise(wires, await joint_signs(wires.times, signs), draw.law)
@@ -35,7 +35,7 @@ async def noised_sum(engine: Arithmetic, values: Any, draw: Draw) -> Shares:
 
 async def plain_sum(engine: Arithmetic, values: Any) -> Shares:
     """Open the sum of everybody's values, each of which holds its share of the noise."""
-    return await engine.reveal(added(await engine.share(values), engine.modulus))
+    return await engine.reveal(share_sum(await engine.share(values), engine.modulus))
 
 
 async def joint_signs(times: Times, signs: Sequence[Shares]) -> Shares:

@@ -75,7 +75,7 @@ def quantise(release: Release, records: Any, params: Any, sensitivity: float, po
     spacing = mechanism.lattice(sensitivity)
     parts = records.by_position(BLOCK) if isinstance(release.query, ClippedSum) else [records]
     rounded = [_rounded(release.query, part, params, spacing) for part in parts]
-    values = np.sum(rounded, axis=0, dtype=np.int64)
+    values: NDArray[np.int64] = np.sum(np.stack(rounded), axis=0)
     widened = sensitivity + math.sqrt(values.size) * spacing + _floating(release.query, params, population)
     lattice = _lattice(mechanism, widened, release, params, population, slack=1, spacing=spacing)
     return Quantised(values, lattice)

@@ -64,7 +64,7 @@ class Wires:
     async def keyed(cls, engine: Arithmetic, secret: bytes, coin: bytes) -> Wires:
         """Draw the key and what else must be known to nobody, from random bytes of each party."""
         own = field_elements(secret, _RANDOM, engine.modulus)
-        return cls(engine, coin, added(await engine.share(own), engine.modulus))
+        return cls(engine, coin, share_sum(await engine.share(own), engine.modulus))
 
     @property
     def modulus(self) -> int:
@@ -120,7 +120,7 @@ class Wires:
         return (rows @ along % self.modulus) @ down
 
 
-def added(shares: list[Shares], modulus: int) -> Shares:
+def share_sum(shares: list[Shares], modulus: int) -> Shares:
     """Return the shares of a sum."""
     return np.asarray(np.sum(shares, axis=0) % modulus, dtype=object)
 

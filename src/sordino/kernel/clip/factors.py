@@ -81,7 +81,7 @@ def scaled(coefficients: Floats, factors: Floats) -> Floats:
     return out
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _clip_each(scalars: Any, norms: Any, most: float, out: Any) -> None:
     for i in range(scalars.size):
         size = abs(scalars[i]) * norms[i]
@@ -94,7 +94,7 @@ def _clip_each(scalars: Any, norms: Any, most: float, out: Any) -> None:
             out[i] = 0.0
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _factors(sizes: Any, norms: Any, most: float, out: Any) -> None:
     for i in range(sizes.size):
         size = sizes[i] * norms[i]
@@ -106,7 +106,7 @@ def _factors(sizes: Any, norms: Any, most: float, out: Any) -> None:
             out[i] = 0.0
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True)
 def _products(coefficients: Any, factors: Any, out: Any) -> None:
     for i in range(coefficients.size):
         value = coefficients[i] * factors[i]

@@ -85,7 +85,7 @@ class Adam:
         known = self._noise_variance(curator, problem)
         for t in range(1, self.steps + 1):
             g = curator.release("gradient", w) + problem.penalty_gradient(w)
-            g = smoothed(g, self.smoothing, problem.kept)
+            g = smoothed(g, self.smoothing, problem.n_intercepts)
             m = self.beta1 * m + (1 - self.beta1) * g
             s = self.beta2 * s + (1 - self.beta2) * np.square(g)
             level = np.maximum(s / (1 - self.beta2**t) - known, known * 1e-2)
@@ -100,7 +100,7 @@ class Adam:
         # the entries of A^{-1} N(0, I) have the variance sum_j (A^{-1})_0j^2
         row = np.zeros(problem.columns)
         row[0] = 1.0
-        smooth = float(np.square(smoothed(row, self.smoothing, problem.kept)).sum())
+        smooth = float(np.square(smoothed(row, self.smoothing, problem.n_intercepts)).sum())
         shares = np.full(problem.columns, smooth)
         shares[problem.features :] = 1.0
         return np.broadcast_to(std**2 * shares, problem.shape)

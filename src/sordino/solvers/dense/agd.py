@@ -106,7 +106,7 @@ class Agd:
             for _ in range(missing):
                 total, asked = total + curator.release("gradient", w), asked + 1
             left -= missing
-            d = smoothed(total / asked + problem.penalty_gradient(w), self.smoothing, problem.kept)
+            d = smoothed(total / asked + problem.penalty_gradient(w), self.smoothing, problem.n_intercepts)
             best = int(curator.release("search", (w, d))[0])
             if best == 0:
                 level = math.ceil(level) * (1 + self.growth)

@@ -79,7 +79,7 @@ class Sgd:
         for t in range(1, self.steps + 1):
             asked, start = self.momentum.asked_at(w, previous), self.momentum.moved_from(w, previous)
             g = curator.release("gradient", asked) + problem.penalty_gradient(asked)
-            w, previous = start - self._step(t) * smoothed(g, self.smoothing, problem.kept), w
+            w, previous = start - self._step(t) * smoothed(g, self.smoothing, problem.n_intercepts), w
             mean = mean + (w - mean) / t
             yield w if self.output == "last" else mean
 

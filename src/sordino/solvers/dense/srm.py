@@ -133,7 +133,7 @@ class Srm:
         for t in range(self.steps):
             if t > 0:
                 v = (1 - self.gamma) * v + curator.release("recursion", (w, previous))
-            d = smoothed(v + problem.penalty_gradient(w), self.smoothing, problem.kept)
+            d = smoothed(v + problem.penalty_gradient(w), self.smoothing, problem.n_intercepts)
             w, previous = w - self._cut(step, d, problem) * d, w
             late = t - int(LATE * self.steps)
             mean = w if late <= 0 else mean + (w - mean) / (late + 1)

@@ -5,18 +5,18 @@ Heavy-tailed Data Revisited" (2022): Algorithms 1 (truncated mean), 2 (DP-SCO), 
 4 (peeling) and 5 (sparse optimisation).
 """
 
-from sordino.solvers.heavy.mean import Estimate, Moments, RobustMean
+from sordino.solvers.heavy.mean import RobustEstimate, RobustMean, RobustMoments
 from sordino.solvers.heavy.ranks import RankQuantiles
 from sordino.solvers.heavy.scaling import Scaling
 from sordino.solvers.heavy.sco import ProjectedGradient
 from sordino.solvers.heavy.sparse import HeavyTailedSparse
 
 __all__ = [
-    "Estimate",
     "HeavyTailedSparse",
-    "Moments",
     "ProjectedGradient",
     "RankQuantiles",
+    "RobustEstimate",
     "RobustMean",
+    "RobustMoments",
     "Scaling",
 ]

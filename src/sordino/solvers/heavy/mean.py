@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from sordino.errors import InvalidInputError
 from sordino.kernel import Curator, Plan, Release, SymmetricGaussian
 from sordino.problems.robust import RobustSum, Truncation
 from sordino.problems.sample import Sample
@@ -27,7 +28,7 @@ SCALE_SHARE = 0.1  # of the budget, for the histogram of scales: it costs 5 % mo
 
 
 @dataclass(frozen=True)
-class Estimate:
+class RobustEstimate:
     """A released value with the sizes of its three errors; all of it is post-processing.
 
     ``noise`` is a standard deviation; ``sampling`` and ``bias`` are bounds, the first with half of the
@@ -81,6 +82,8 @@ class RobustMean:
 
     def plan(self, problem: Sample) -> Plan:
         """Declare the histogram, if any, and the mean."""
+        if problem.secure_noise and self.blocks > 1:
+            raise InvalidInputError("secure_noise=True is not proven for medians. Use estimator='truncated'.")
         query = RobustSum(problem.columns, self.truncation, self.blocks)
         hint, releases = problem.gaussian(share_relative(SCALE_SHARE)), {}
         if self.center is None:
@@ -91,7 +94,7 @@ class RobustMean:
         releases["mean"] = Release(query, problem.gaussian(), mean=False)
         return problem.planned(**releases)
 
-    def run(self, curator: Curator, problem: Sample) -> Iterator[Estimate]:
+    def run(self, curator: Curator, problem: Sample) -> Iterator[RobustEstimate]:
         """Yield the estimate."""
         z = self.blocks * noise_of(curator, "mean", None)  # of the mean, in units of threshold / n
         center = self._location(curator, problem) if self.center is None else self.center
@@ -104,7 +107,7 @@ class RobustMean:
         answer = curator.release("mean", (center, cut)) * (self.blocks / n)
         bias, second = self._errors(tails, cut, n)
         sampling = sampling_error(second, cut, n, self.blocks, 1.0 - self.confidence)
-        yield Estimate(center + cut * answer, cut, z * cut / n, sampling, bias)
+        yield RobustEstimate(center + cut * answer, cut, z * cut / n, sampling, bias)
 
     def _known_threshold(self, z: float, n: int) -> float:
         if self.fixed is not None:
@@ -147,7 +150,7 @@ class RobustMean:
 
 
 @dataclass(frozen=True)
-class Moments:
+class RobustMoments:
     r"""Variances (or the covariance matrix) from differences of pairs, which need no location.
 
     ``Cov = E[(x - x')(x - x')^T] / 2``. The squared differences have a moment of order 1 + v.
@@ -171,7 +174,7 @@ class Moments:
         releases["moments"] = Release(query, noise, mean=False)
         return problem.planned(**releases)
 
-    def run(self, curator: Curator, problem: Sample) -> Iterator[Estimate]:
+    def run(self, curator: Curator, problem: Sample) -> Iterator[RobustEstimate]:
         """Yield the estimate."""
         pairs, index = problem.population // 2, 2.0 * (1.0 + self.order)
         counts = curator.release("scales")
@@ -185,9 +188,9 @@ class Moments:
         bias = np.array([t.bias(c, pairs, 2) for t, c in zip(tails, cut, strict=True)])
         fourth = np.array([t.moment(c, pairs, 4) for t, c in zip(tails, cut, strict=True)])
         sampling = sampling_error(fourth, cut**2, pairs, 1, 1.0 - self.confidence)
-        yield Estimate(value, cut, z * cut**2 / pairs, sampling, bias)
+        yield RobustEstimate(value, cut, z * cut**2 / pairs, sampling, bias)
 
-    def _covariance(self, curator: Curator, tails: list[Tail], z: float, pairs: int) -> Estimate:
+    def _covariance(self, curator: Curator, tails: list[Tail], z: float, pairs: int) -> RobustEstimate:
         typical = np.sqrt([tail.moment(tail.edge, pairs, 2) for tail in tails])
         counts = curator.release("norms", typical)[0]
         tail = Tail.read(counts, noise_of(curator, "norms", None), 2.0 * (1.0 + self.order))
@@ -198,7 +201,7 @@ class Moments:
         fourth = np.array([tail.moment(cut, pairs, 4)])
         sampling = sampling_error(fourth, np.array([cut**2]), pairs, 1, 1.0 - self.confidence)[0]
         bias = tail.bias(cut, pairs, 2)
-        return Estimate(positive(value), typical * cut, noise, sampling * unit, bias * unit)
+        return RobustEstimate(positive(value), typical * cut, noise, sampling * unit, bias * unit)
 
 
 def sampling_error(second: Floats, bound: Floats, n: float, blocks: int, failure: float) -> Floats:

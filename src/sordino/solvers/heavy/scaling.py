@@ -68,6 +68,7 @@ class Scaling:
 
     def start(self, curator: Curator, problem: Problem) -> tuple[Floats | float, float]:
         """Return the column scales and the first step size."""
+        scales: Floats | float
         if self.columns:
             scales = learned_scales(curator, problem)
             ridge = problem.ridge / float(np.min(scales)) ** 2
@@ -104,7 +105,7 @@ def learned_scales(curator: Curator, problem: Problem) -> Floats:
     scales = np.sqrt(square)
     known = scales > 0
     scales[~known] = np.median(scales[known]) if known.any() else 1.0
-    return np.append(scales, [problem.intercept] * problem.kept)
+    return np.append(scales, [problem.intercept] * problem.n_intercepts)
 
 
 def _mean_square(curator: Curator, problem: Problem) -> float:

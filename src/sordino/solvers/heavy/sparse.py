@@ -168,7 +168,7 @@ class HeavyTailedSparse:
             chooser = GumbelTopK(relative=math.sqrt(s), count=s, absolute=True)
             return {"select": chooser, "values": problem.gaussian()}
         peeling = {"select": LaplacePeeling(relative=math.sqrt(5.0 * s), count=s)}
-        if not problem.kept:
+        if not problem.n_intercepts:
             return peeling
         # One more value beside s peeled ones gets a small share.
         return {**peeling, "values": problem.gaussian(share_relative(1.0 / (s + 1)))}

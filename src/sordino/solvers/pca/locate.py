@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.kernel import Curator, Full, Release
-from sordino.problems.covariance import Ball, Moments, PcaProblem
+from sordino.problems.covariance import Ball, PcaProblem, RowMoments
 
 Floats = NDArray[np.float64]
 # The part of the squared privacy loss that the mean gets; the error is flat from .05 to .2.
@@ -43,7 +43,7 @@ def moments_release(problem: PcaProblem) -> dict[str, Release]:
     if not problem.adaptive:
         return {}
     noise = problem.gaussian(1 / math.sqrt(SHARE))
-    return {"moments": Release(Moments(problem.data_norm), noise, Full())}
+    return {"moments": Release(RowMoments(problem.data_norm), noise, Full())}
 
 
 def weight_of_rest(problem: PcaProblem, times: int = 1) -> float:
@@ -68,7 +68,7 @@ def locate(curator: Curator, problem: PcaProblem, level: float) -> Location:
 
 def location_from(problem: PcaProblem, answer: Floats, std: float, level: float) -> Location:
     """Return the location that a released mean, with noise ``std`` on each entry, tells."""
-    mean, square = Moments(problem.data_norm).read(answer)
+    mean, square = RowMoments(problem.data_norm).read(answer)
     length = float(mean @ mean)
     signal = max(length - mean.size * std**2, 0.0)
     shrink = signal / length if length else 0.0

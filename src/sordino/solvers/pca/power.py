@@ -80,7 +80,7 @@ def ritz(inner: Floats, axes: Floats, std: float, place: Location, problem: PcaP
     The noise N of an answer is independent of the basis V that was asked, so ``inner`` is unbiased.
     """
     k = problem.components
-    noisy = np.linalg.eigvalsh((inner + inner.T) / 2)[::-1][:k]
+    noisy = np.asarray(np.linalg.eigvalsh((inner + inner.T) / 2)[::-1][:k], dtype=np.float64)
     rows = fix_signs(np.ascontiguousarray(axes[:, :k].T))
     variances = np.maximum(noisy, 0.0)
     total = max(place.total or 0.0, float(variances.sum()), 1e-300)

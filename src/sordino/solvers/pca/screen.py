@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.kernel import Curator, Full, Plan, Release
-from sordino.problems.covariance import Ball, GramMatrix, Moments, PcaProblem, SquaredColumns
+from sordino.problems.covariance import Ball, GramMatrix, PcaProblem, RowMoments, SquaredColumns
 from sordino.solvers.pca.gauss import principal_of
 from sordino.solvers.pca.locate import SHARE, location_from, noise_std
 from sordino.solvers.pca.options import PcaOptions
@@ -46,7 +46,7 @@ class Screen:
         norm, rest = problem.data_norm, 1 - COLUMNS_SHARE - SHARE
         return problem.planned(
             squares=Release(SquaredColumns(norm), problem.gaussian(COLUMNS_SHARE**-0.5), Full()),
-            moments=Release(Moments(norm), problem.gaussian(SHARE**-0.5), Full()),
+            moments=Release(RowMoments(norm), problem.gaussian(SHARE**-0.5), Full()),
             gram=Release(GramMatrix(norm), problem.symmetric(rest**-0.5), Full()),
         )
 
@@ -57,7 +57,7 @@ class Screen:
         columns = self._chosen(squares, noise_std(curator, "squares") / n, 2 * problem.components)
         small = replace(problem, features=columns.size, components=min(problem.components, columns.size))
         answer, kept = curator.release("moments", Ball(norm, None, columns)), float(squares[columns].sum())
-        whole = Moments(norm).read(answer)[1]
+        whole = RowMoments(norm).read(answer)[1]
         answer[-1] *= kept / whole if whole > 0 else 0.0  # the spread of the kept columns alone
         level = (curator.plan.releases["gram"].mechanism.multiplier or 0.0) * 2 * math.sqrt(columns.size) / n
         place = location_from(small, answer, noise_std(curator, "moments") / n, level)

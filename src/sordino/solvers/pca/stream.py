@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sordino.kernel import Curator, Disjoint, Plan, Release
-from sordino.problems.covariance import GramMatrix, Moments, PcaProblem
+from sordino.problems.covariance import GramMatrix, PcaProblem, RowMoments
 from sordino.solvers.pca.gauss import Gauss, principal_of
 from sordino.solvers.pca.locate import SHARE, Location, location_from, noise_std, weight_of_rest
 from sordino.solvers.pca.options import PcaOptions
@@ -53,9 +53,9 @@ class StreamGauss:
         """Declare a mean and a matrix for each chunk."""
         chunks, norm = Disjoint(self.parts), problem.data_norm
         noise = problem.gaussian(1 / math.sqrt(SHARE))
-        moments = Release(Moments(norm), noise, chunks, self.parts, mean=False)
-        noise = problem.symmetric(weight_of_rest(problem))
-        gram = Release(GramMatrix(norm), noise, chunks, self.parts, mean=False)
+        moments = Release(RowMoments(norm), noise, chunks, self.parts, mean=False)
+        matrix_noise = problem.symmetric(weight_of_rest(problem))
+        gram = Release(GramMatrix(norm), matrix_noise, chunks, self.parts, mean=False)
         return problem.planned(moments=moments, gram=gram)
 
     def absorb(self, curator: Curator, problem: PcaProblem, pooled: Pooled, size: int) -> Pooled:

@@ -87,8 +87,8 @@ class Coordinate:
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
         """Yield the iterates."""
         lazy = curator.plan.releases["coordinate"].lazy
-        w = starting_point(problem.shape, problem.kept, lazy)
-        always = intercept_coordinates(problem.shape, problem.kept)
+        w = starting_point(problem.shape, problem.n_intercepts, lazy)
+        always = intercept_coordinates(problem.shape, problem.n_intercepts)
         support = np.empty(0, dtype=np.int64)
         for _ in range(self.steps):
             chosen = self._choose(curator, problem, w, support)

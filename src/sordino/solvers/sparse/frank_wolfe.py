@@ -14,7 +14,7 @@ from sordino.problems.problem import Problem
 from sordino.problems.scores import VertexScores
 from sordino.solvers.base import Options, among, count, positive
 from sordino.solvers.capabilities import Capabilities
-from sordino.solvers.vectors import added, hard_threshold, starting_point
+from sordino.solvers.vectors import hard_threshold, starting_point, vector_sum
 
 STEPS = 50
 RADIUS = 10.0
@@ -76,13 +76,13 @@ class FrankWolfe:
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
         """Yield the iterates."""
         size = math.prod(problem.shape)
-        w = starting_point(problem.shape, problem.kept, curator.plan.releases["vertex"].lazy)
+        w = starting_point(problem.shape, problem.n_intercepts, curator.plan.releases["vertex"].lazy)
         for t in range(1, self.steps + 1):
             chosen = int(curator.release("vertex", w)[0])
             g = 2.0 / (t + 2.0)
             vertex = self._vertex(chosen, size, isinstance(w, SparseVector)) * g
-            w = added((1.0 - g) * w, vertex if isinstance(w, SparseVector) else vertex.reshape(w.shape))
-            yield w if self.sparsity is None else hard_threshold(w, self.sparsity, problem.kept)
+            w = vector_sum((1.0 - g) * w, vertex if isinstance(w, SparseVector) else vertex.reshape(w.shape))
+            yield w if self.sparsity is None else hard_threshold(w, self.sparsity, problem.n_intercepts)
 
     def _vertex(self, chosen: int, size: int, sparse: bool) -> Any:
         sign, at = (1.0, chosen) if chosen < size else (-1.0, chosen - size)

@@ -58,9 +58,9 @@ class Ight:
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
         """Yield the iterates."""
-        w = previous = starting_point(problem.shape, problem.kept, sparse=False)
+        w = previous = starting_point(problem.shape, problem.n_intercepts, sparse=False)
         for _ in range(self.steps):
             asked, start = self.momentum.asked_at(w, previous), self.momentum.moved_from(w, previous)
             g = curator.release("gradient", asked) + problem.penalty_gradient(asked)
-            w, previous = hard_threshold(start - self.step * g, self.sparsity, problem.kept), w
+            w, previous = hard_threshold(start - self.step * g, self.sparsity, problem.n_intercepts), w
             yield w

@@ -97,7 +97,7 @@ class Peeled:
         )
         lazy = problem.outputs == 1 and self.selection == "gumbel"
         top = Release(scores, self._select(), self._sampling, self.steps, mean=False, lazy=lazy)
-        if self.selection == "laplace" and not problem.kept:
+        if self.selection == "laplace" and not problem.n_intercepts:
             return problem.planned(support=top)
         values = RestrictedGradient(problem.loss, self.clip, self.norm_clip)
         return problem.planned(
@@ -106,7 +106,7 @@ class Peeled:
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
         """Yield the iterates."""
-        w = starting_point(problem.shape, problem.kept, sparse=curator.plan.releases["support"].lazy)
+        w = starting_point(problem.shape, problem.n_intercepts, sparse=curator.plan.releases["support"].lazy)
         step = self._peel if self.selection == "laplace" else self._select_and_ask
         for _ in range(self.steps):
             w = step(curator, problem, w)
@@ -125,7 +125,9 @@ class Peeled:
 
     def _asked(self, curator: Curator, problem: Problem, w: Any, chosen: Any, known: Any) -> Any:
         """Return the iterate with support ``chosen``, asking for values that are not ``known``."""
-        open_ = np.concatenate([chosen[known.size :], intercept_coordinates(problem.shape, problem.kept)])
+        open_ = np.concatenate(
+            [chosen[known.size :], intercept_coordinates(problem.shape, problem.n_intercepts)]
+        )
         moved = np.empty(0)
         if open_.size:
             slope = curator.release("values", (w, open_)) + problem.ridge * pick(w, open_)

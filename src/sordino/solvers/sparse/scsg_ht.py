@@ -12,7 +12,7 @@ from sordino.problems.glm import GlmDifference, GlmGradient
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, among, count, positive
 from sordino.solvers.capabilities import BATCHES, Capabilities
-from sordino.solvers.vectors import added, as_sparse, hard_threshold, starting_point
+from sordino.solvers.vectors import as_sparse, hard_threshold, starting_point, vector_sum
 
 EPOCHS = 10
 SHARE = 50  # corrections of small batches are unstable: their noise grows with the distance from the snapshot
@@ -98,15 +98,15 @@ class ScsgHt:
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
         """Yield the iterates."""
-        w = starting_point(problem.shape, problem.kept, sparse=self._lazy(problem))
+        w = starting_point(problem.shape, problem.n_intercepts, sparse=self._lazy(problem))
         for length in self.lengths:
             if length == 0:  # nothing would use the snapshot, so it is not paid for
                 continue
             anchor, m = w, self._snapshot(curator.release("snapshot", w), problem)
             for t in range(length):
-                v = m if t == 0 else added(curator.release("correction", (w, anchor)), m)
-                v = added(v, problem.ridge * w) if problem.ridge else v
-                w = hard_threshold(added(w, -self.step * v), self.sparsity, problem.kept)
+                v = m if t == 0 else vector_sum(curator.release("correction", (w, anchor)), m)
+                v = vector_sum(v, problem.ridge * w) if problem.ridge else v
+                w = hard_threshold(vector_sum(w, -self.step * v), self.sparsity, problem.n_intercepts)
                 yield w
 
     def _snapshot(self, answer: Any, problem: Problem) -> Any:
@@ -114,8 +114,8 @@ class ScsgHt:
         # the second step on. A sparse one is part of the touched set, so the lazy step stays exact.
         if self.snapshot_keep is None:
             return answer
-        kept = hard_threshold(answer, self.snapshot_keep, problem.kept)
-        return as_sparse(kept, problem.kept) if self._lazy(problem) else kept
+        kept = hard_threshold(answer, self.snapshot_keep, problem.n_intercepts)
+        return as_sparse(kept, problem.n_intercepts) if self._lazy(problem) else kept
 
     def _lazy(self, problem: Problem) -> bool:
         sparse = self.sparsity is not None and self.snapshot_keep is not None

@@ -12,7 +12,7 @@ from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, count
 from sordino.solvers.capabilities import BATCHES, Capabilities
 from sordino.solvers.momentum import Momentum, chosen_momentum
-from sordino.solvers.vectors import added, hard_threshold, starting_point
+from sordino.solvers.vectors import hard_threshold, starting_point, vector_sum
 
 EPOCHS = 20
 
@@ -79,11 +79,14 @@ class SgdHt:
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
         """Yield the iterates."""
         lazy = curator.plan.releases["gradient"].lazy
-        w = previous = starting_point(problem.shape, problem.kept, sparse=lazy)
+        w = previous = starting_point(problem.shape, problem.n_intercepts, sparse=lazy)
         for _ in range(self.steps):
             asked, start = self.momentum.asked_at(w, previous), self.momentum.moved_from(w, previous)
             g = curator.release("gradient", asked)
             if problem.ridge:
-                g = added(g, problem.ridge * asked)
-            w, previous = hard_threshold(added(start, -self.step * g), self.sparsity, problem.kept), w
+                g = vector_sum(g, problem.ridge * asked)
+            w, previous = (
+                hard_threshold(vector_sum(start, -self.step * g), self.sparsity, problem.n_intercepts),
+                w,
+            )
             yield w

@@ -91,7 +91,7 @@ class Transfer:
         """Yield the student."""
         answer = curator.release("teacher")
         if self.features is None:
-            yield hard_threshold(answer, self.sparsity, problem.kept)
+            yield hard_threshold(answer, self.sparsity, problem.n_intercepts)
             return
         start = answer if self.mode == "P" else np.zeros(problem.shape)
         responses = self._responses(answer, problem) if self.mode == "P" else answer
@@ -105,10 +105,10 @@ class Transfer:
         """Return the sparse least-squares fit to public responses, by plain hard thresholding."""
         x = with_intercept(self.features, problem.intercept)
         step = 1.0 / largest_curvature(x)
-        w = hard_threshold(start, self.sparsity, problem.kept)
+        w = hard_threshold(start, self.sparsity, problem.n_intercepts)
         for _ in range(self.student_steps):
             gradient = (x.T @ (x @ w.T - responses)).T
-            w = hard_threshold(w - step * gradient, self.sparsity, problem.kept)
+            w = hard_threshold(w - step * gradient, self.sparsity, problem.n_intercepts)
         return w
 
 

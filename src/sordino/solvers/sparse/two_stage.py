@@ -74,7 +74,9 @@ class BlockVotes:
         w = np.zeros(problem.shape)
         for _ in range(self.steps):
             mean = self.gradient.evaluate(records, w) / max(records.count, 1)
-            w = hard_threshold(w - self.step * (mean + problem.ridge * w), self.sparsity, problem.kept)
+            w = hard_threshold(
+                w - self.step * (mean + problem.ridge * w), self.sparsity, problem.n_intercepts
+            )
         return np.flatnonzero(without_intercept(w, problem.features))
 
 
@@ -146,7 +148,7 @@ class TwoStage:
         """Yield the coefficients."""
         chosen = curator.release("support")
         chosen = flat_coordinates(chosen, problem.features, problem.columns)
-        at = np.concatenate([chosen, intercept_coordinates(problem.shape, problem.kept)])
+        at = np.concatenate([chosen, intercept_coordinates(problem.shape, problem.n_intercepts)])
         w = np.zeros(math.prod(problem.shape))
         w[at] = curator.release("fit", at)
         yield w.reshape(problem.shape)
