@@ -81,8 +81,8 @@ class Promise:
         certificate = certify(plan.event(), ask.delta - slack, plan.relation)
         if not certificate.epsilon <= ask.epsilon:
             raise CalibrationError(
-                f"The plan certifies epsilon = {certificate.epsilon:.4g} at delta = {ask.delta - slack:g}, more "
-                f"than the {ask.epsilon:g} that was asked for. Nothing was released; use more noise."
+                f"The plan certifies epsilon = {certificate.epsilon:.4g} at delta = {ask.delta - slack:g}, "
+                f"more than the {ask.epsilon:g} that was asked for. Nothing was released; use more noise."
             )
         return cls(ask, plan, replace(certificate, delta=ask.delta))
 
