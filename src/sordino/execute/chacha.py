@@ -1,6 +1,6 @@
 """ChaCha20 in integer tensor operations: a cryptographic stream made where the gradient is.
 
-The key comes from the kernel's noise source, a fresh one for each answer, so a stream is never used
+The key comes from the kernel's noise source, a fresh one for each block of noise, so a stream is never used
 twice; what is computed here is a function of that key alone.
 """
 

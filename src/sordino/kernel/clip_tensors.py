@@ -15,7 +15,7 @@ each, so ``sqrt(K) 2^-63`` is added; squares that overflow give infinity, and th
 **Rows.** ``v`` is held as a row, so ``f v`` errs by ``(2 u + 2 p) ||f v||``; so does one product ``f g a^T``.
 
 **Products.** ``v = sum_t g_t a_t^T`` over T positions is not held. With ``A_ts = a_t . a_s`` and
-``B_ts = g_t . g_s`` as computed,
+``B_ts = g_t . g_s`` as computed::
 
     ||v||^2 <= sum_ts [ A B + g(I) |a_t||a_s| |B| + g(O) |A| |g_t||g_s| + g(I) g(O) |a_t||a_s||g_t||g_s| ]
                + g(T) sum_ts |A B|
