@@ -63,6 +63,12 @@ def test_the_examples_of_the_heavy_tails_page_run(monkeypatch, tmp_path):
     assert names["model"].coef_[0] == pytest.approx(1.0, abs=0.1)
 
 
+def test_what_the_page_of_sharp_edges_says_is_so(monkeypatch, tmp_path):
+    names = run_blocks(DOCS / "sharp-edges.md", monkeypatch, tmp_path)
+    assert (tmp_path / "copy.sqlite").exists()
+    assert names["report"].status == "private"
+
+
 # ------------------------------------------------------------------------------- nothing is left out
 
 

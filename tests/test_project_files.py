@@ -95,3 +95,12 @@ def test_a_template_asks_for_something(path):
 def test_who_finds_a_false_guarantee_is_sent_to_the_private_way():
     for name in ("bug", "claim"):
         assert "SECURITY.md" in (ROOT / ".github" / "ISSUE_TEMPLATE" / f"{name}.yml").read_text("utf-8")
+
+
+def test_every_false_claim_is_listed_with_what_was_true_and_has_a_test():
+    rows = re.findall(
+        r"^\| (\d+) \| (.+?) \| (.+?) \| (.+?) \|$", (ROOT / "SECURITY.md").read_text("utf-8"), re.M
+    )
+    assert [int(row[0]) for row in rows] == list(range(1, 25))
+    tests = "\n".join(path.read_text("utf-8") for path in (ROOT / "tests" / "hostile").rglob("test_*.py"))
+    assert not [row[0] for row in rows if not re.search(rf"\b[Cc]laim 0?{row[0]}\b", tests)]
