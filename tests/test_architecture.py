@@ -5,7 +5,7 @@ import io
 import re
 import runpy
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,10 +19,12 @@ from hypothesis import strategies as st
 import sordino
 from sordino.checks import check_data
 from sordino.cli import main
-from sordino.errors import InvalidInputError
-from sordino.estimators.base import PrivateEstimator
+from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.estimators import linear_base
 from sordino.execute import LocalExecutor
 from sordino.kernel import ClippedSum, Full, Gaussian, Plan, Relation, Release, clip, public_generator
+from sordino.kernel.contracts import Records
+from sordino.private_estimator import PrivateEstimator
 from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
@@ -145,6 +147,7 @@ def test_a_new_solver_is_reached_from_an_estimator_and_its_options_are_checked(s
 class TargetSum(ClippedSum):
     """``sum_i clip_b(y_i)``, a new question."""
 
+    needs: ClassVar[tuple[type, ...]] = (Records,)
     bound: float
 
     def contribution(self, params):
@@ -176,6 +179,10 @@ class Shards:
     def population(self):
         return sum(piece.population for piece in self.pieces)
 
+    @property
+    def offer(self):
+        return replace(self.pieces[0].offer, records="records in several pieces", samplings=(Full,))
+
     def answer(self, release, params, sensitivity, position, noise):
         parts = [release.query.evaluate(piece.records(None), params) for piece in self.pieces]
         return release.mechanism.privatise(np.sum(parts, axis=0), sensitivity, noise)
@@ -190,12 +197,15 @@ def test_a_new_executor_runs_a_solver_of_the_library_and_gives_the_same_answers(
     np.testing.assert_allclose(*results, rtol=1e-9)
     private = run_privately(make_solver("gd", TASK, Options()), TASK, shards, ASK)
     assert private.report.status == "private"
+    with pytest.raises(UnsupportedError, match="cannot be drawn from records in several pieces"):
+        run_privately(make_solver("sgd", TASK, Options(batch_size=20)), TASK, shards, ASK)
 
 
 @dataclass(frozen=True)
 class LogCosh:
     """``log cosh(m - y)``, a loss with residual ``tanh``."""
 
+    targets: ClassVar[str] = "numbers"
     name: str = "log-cosh"
     lipschitz: float = 1.0
     curvature: float = 1.0
@@ -207,17 +217,16 @@ class LogCosh:
         return np.tanh(margins - y)
 
 
-def test_a_new_loss_is_fitted_by_a_solver_of_the_library(monkeypatch):
+def test_a_new_loss_is_reached_from_an_estimator(monkeypatch):
     monkeypatch.setitem(LOSSES, "log-cosh", LogCosh())
-    problem = Problem(LOSSES["log-cosh"], 400, 3, Relation.ADD_REMOVE, 5.0, 1e-6, data_norm=1.9)
-    assert problem.gradient_bound == pytest.approx(1.9)  # its Lipschitz constant makes the clip
+    monkeypatch.setattr(linear_base, "_REGRESSION_LOSSES", ("squared", "log-cosh"))
     h, m = 1e-6, np.linspace(-4, 4, 9)
     slope = (LogCosh().value(m + h, 0.3) - LogCosh().value(m - h, 0.3)) / (2 * h)
     np.testing.assert_allclose(slope, LogCosh().residual(m, 0.3), atol=1e-6)
-    fitted = run_privately(
-        make_solver("gd", problem, Options(max_iter=60)), problem, LocalExecutor(X, Y, 1.9), ASK
-    )
-    assert np.abs(fitted.result - [1.0, -0.5, 0.0]).max() < 0.4
+    settings = {"data_norm": 1.9, "target_bound": 2.0, "max_iter": 60, "fit_intercept": False}
+    model = sordino.LinearRegression(5.0, 1e-6, loss="log-cosh", solver="gd", **settings).fit(X, Y)
+    assert np.abs(model.coef_ - [1.0, -0.5, 0.0]).max() < 0.4
+    assert model.privacy_.releases[0].sensitivity == "1.9 (L2)"  # its Lipschitz constant makes the clip
 
 
 class TargetMean(PrivateEstimator):
