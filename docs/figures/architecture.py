@@ -110,11 +110,16 @@ def table() -> str:
     """Return the table: a row a room from the top floor down, and how often it imports which other."""
     graph = imports()
     levels = floors(graph)
-    rows = [["floor", "room", "imports (statements)"], ["---"] * 3]
+    rows = [["floor", "room", "imports (at least so many statements)"], ["---"] * 3]
     for room in sorted(graph, key=lambda r: (-levels[r], r)):
-        below = ", ".join(f"{name} {count}" for name, count in sorted(graph[room].items()))
+        below = ", ".join(f"{name} {_at_least(count)}" for name, count in sorted(graph[room].items()))
         rows.append([str(levels[room]), f"`{room}`", below or "nothing"])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def _at_least(count: int) -> int:
+    """Round down to a power of two: the page should not change with every import."""
+    return int(2 ** (count.bit_length() - 1))
 
 
 def picture() -> str:
