@@ -14,12 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import fft
 
 from sordino.accounting.pairs import Pair
-
-FloatArray = NDArray[np.float64]
+from sordino.kernel.arrays import Floats
 
 TAIL = 1e-15
 """Probability outside the window of a composition; it is charged as infinite loss."""
@@ -34,11 +32,11 @@ class GridLoss:
 
     interval: float
     start: int
-    probabilities: FloatArray
+    probabilities: Floats
     infinite: float
 
     @property
-    def losses(self) -> FloatArray:
+    def losses(self) -> Floats:
         """The losses of the grid."""
         return self.interval * np.arange(self.start, self.start + self.probabilities.size, dtype=float)
 
@@ -116,7 +114,7 @@ def compose(parts: Sequence[tuple[GridLoss, int]], max_bins: int) -> GridLoss | 
     return GridLoss(interval, low, values, TAIL + rounding - math.expm1(survive))
 
 
-def _cell_log_mass(above: FloatArray, below: FloatArray) -> FloatArray:
+def _cell_log_mass(above: Floats, below: Floats) -> Floats:
     """Return the log mass between successive edges, from the side whose tail is smaller."""
     with np.errstate(divide="ignore", invalid="ignore"):
         from_right = above[:-1] + np.log(-np.expm1(above[1:] - above[:-1]))
@@ -148,7 +146,7 @@ def _variance(part: GridLoss) -> float:
     return float(np.dot(part.probabilities, (index - mean) ** 2))
 
 
-def _log_moment(logs: Sequence[tuple[FloatArray, int, int]], order: float) -> float:
+def _log_moment(logs: Sequence[tuple[Floats, int, int]], order: float) -> float:
     """Return ``ln E e^(order * bin)`` of the composed loss."""
     total = 0.0
     for log_probabilities, start, count in logs:
@@ -158,6 +156,6 @@ def _log_moment(logs: Sequence[tuple[FloatArray, int, int]], order: float) -> fl
     return total
 
 
-def _log(values: FloatArray) -> FloatArray:
+def _log(values: Floats) -> Floats:
     with np.errstate(divide="ignore"):
         return np.log(values)

@@ -13,10 +13,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
-FloatArray = NDArray[np.float64]
+from sordino.kernel.arrays import Floats
 
 STANDARD_DEVIATIONS = 9.9
 """Gaussian losses farther out have probability 2e-23; they are rounded up, not cut off."""
@@ -25,16 +24,16 @@ STANDARD_DEVIATIONS = 9.9
 class Tails(NamedTuple):
     """Log probabilities of loss > edge (``above``) and loss <= edge, under P and under Q."""
 
-    p_above: FloatArray
-    p_below: FloatArray
-    q_above: FloatArray
-    q_below: FloatArray
+    p_above: Floats
+    p_below: Floats
+    q_above: Floats
+    q_below: Floats
 
 
 class Pair(NamedTuple):
     """The tails of a dominating pair, and the losses between which nearly all mass lies."""
 
-    tails: Callable[[FloatArray], Tails]
+    tails: Callable[[Floats], Tails]
     low: float
     high: float
 
@@ -42,7 +41,7 @@ class Pair(NamedTuple):
 def gaussian_pair(mu: float) -> Pair:
     """Return N(mu, 1) against N(0, 1): the loss is N(mu^2/2, mu^2) under P, N(-mu^2/2, mu^2) under Q."""
 
-    def tails(edges: FloatArray) -> Tails:
+    def tails(edges: Floats) -> Tails:
         centre = edges / mu
         p, q = centre - mu / 2, centre + mu / 2
         return Tails(log_ndtr(-p), log_ndtr(p), log_ndtr(-q), log_ndtr(q))
@@ -57,7 +56,7 @@ def laplace_pair(epsilon: float) -> Pair:
     A vector query with Laplace noise and an L1 sensitivity is dominated by this scalar pair.
     """
 
-    def tails(edges: FloatArray) -> Tails:
+    def tails(edges: Floats) -> Tails:
         below, beyond = edges < -epsilon, edges >= epsilon
         p_below = np.where(below, -np.inf, np.where(beyond, 0.0, (edges - epsilon) / 2 - math.log(2)))
         q_above = np.where(beyond, -np.inf, np.where(below, 0.0, -(edges + epsilon) / 2 - math.log(2)))
@@ -69,7 +68,7 @@ def laplace_pair(epsilon: float) -> Pair:
 def response_pair(epsilon: float) -> Pair:
     """Return randomised response, which dominates every epsilon-DP mechanism: the loss is +-epsilon."""
 
-    def tails(edges: FloatArray) -> Tails:
+    def tails(edges: Floats) -> Tails:
         rare = -np.logaddexp(0.0, epsilon)
         below, beyond = edges < -epsilon, edges >= epsilon
         p_below = np.where(below, -np.inf, np.where(beyond, 0.0, rare))
@@ -82,7 +81,7 @@ def response_pair(epsilon: float) -> Pair:
 def removed(base: Pair, rate: float) -> Pair:
     """Return ((1-rate) Q + rate P, Q): a record that enters a Poisson batch against its absence."""
 
-    def tails(edges: FloatArray) -> Tails:
+    def tails(edges: Floats) -> Tails:
         b = base.tails(_undiluted(edges, rate))
         return Tails(_mix(b.q_above, b.p_above, rate), _mix(b.q_below, b.p_below, rate), b.q_above, b.q_below)
 
@@ -102,7 +101,7 @@ def replaced(rate: float, multiplier: float) -> Pair:
     """
     z = multiplier
 
-    def tails(edges: FloatArray) -> Tails:
+    def tails(edges: Floats) -> Tails:
         x = _replaced_inverse(edges, rate, z)
         p, q = [log_ndtr(np.multiply.outer((-1, 1), x - s) / z) for s in (1, -1)]
         none = log_ndtr(np.multiply.outer((-1, 1), x) / z)
@@ -120,7 +119,7 @@ def fixed_size(rate: float, mu: float) -> Pair:
     """
     up, down = removed(gaussian_pair(mu), rate), added(gaussian_pair(mu), rate)
 
-    def tails(edges: FloatArray) -> Tails:
+    def tails(edges: Floats) -> Tails:
         a, b, positive = up.tails(edges), down.tails(edges), edges >= 0
         p_above = np.where(positive, a.p_above, _complement(b.p_below))
         q_above = np.where(positive, a.q_above, _complement(b.q_below))
@@ -134,12 +133,12 @@ def mixture(shifts: tuple[float, ...], weights: tuple[float, ...], std: float) -
     """Return sum_i weights_i N(shifts_i) against N(0), all with standard deviation ``std``."""
     parts = [(s, math.log(w)) for s, w in zip(shifts, weights) if w > 0]
 
-    def loss(x: FloatArray) -> FloatArray:
+    def loss(x: Floats) -> Floats:
         return _log_sum([w + s * (x - s / 2) / std**2 for s, w in parts])
 
     low, high = -STANDARD_DEVIATIONS * std, max(shifts) + STANDARD_DEVIATIONS * std
 
-    def tails(edges: FloatArray) -> Tails:
+    def tails(edges: Floats) -> Tails:
         x = _bisect(loss, edges, low - std, high + std)
         above = _log_sum([w + log_ndtr((s - x) / std) for s, w in parts])
         below = _log_sum([w + log_ndtr((x - s) / std) for s, w in parts])
@@ -152,7 +151,7 @@ def mixture(shifts: tuple[float, ...], weights: tuple[float, ...], std: float) -
 def reverse(pair: Pair) -> Pair:
     """Return (Q, P), whose loss is the negative one."""
 
-    def tails(edges: FloatArray) -> Tails:
+    def tails(edges: Floats) -> Tails:
         # An atom on an edge changes sides here; its cell puts it back on that edge.
         t = pair.tails(-edges)
         return Tails(t.q_below, t.q_above, t.p_below, t.p_above)
@@ -165,7 +164,7 @@ def diluted(loss: float, rate: float) -> float:
     return float(np.logaddexp(math.log1p(-rate), math.log(rate) + loss))
 
 
-def _undiluted(edges: FloatArray, rate: float) -> FloatArray:
+def _undiluted(edges: Floats, rate: float) -> Floats:
     """Invert :func:`diluted`; losses below ``ln(1 - rate)`` do not occur and give -inf."""
     large = edges > 1
     with np.errstate(divide="ignore", over="ignore"):
@@ -174,7 +173,7 @@ def _undiluted(edges: FloatArray, rate: float) -> FloatArray:
     return np.where(large, far, near)
 
 
-def _replaced_inverse(edges: FloatArray, rate: float, z: float) -> FloatArray:
+def _replaced_inverse(edges: Floats, rate: float, z: float) -> Floats:
     """Return x with loss(x) = edge: ``z^2 (l/2 + asinh(e^c (1-rate)/rate sinh(l/2)))``, c = 1/2z^2."""
     half = np.abs(edges) / 2
     with np.errstate(divide="ignore"):
@@ -184,22 +183,20 @@ def _replaced_inverse(edges: FloatArray, rate: float, z: float) -> FloatArray:
     return z**2 * np.sign(edges) * (half + asinh)
 
 
-def _mix(absent: FloatArray, present: FloatArray, rate: float) -> FloatArray:
+def _mix(absent: Floats, present: Floats, rate: float) -> Floats:
     return np.logaddexp(math.log1p(-rate) + absent, math.log(rate) + present)
 
 
-def _log_sum(terms: list[FloatArray]) -> FloatArray:
+def _log_sum(terms: list[Floats]) -> Floats:
     return np.asarray(np.logaddexp.reduce(terms))
 
 
-def _complement(log_probability: FloatArray) -> FloatArray:
+def _complement(log_probability: Floats) -> Floats:
     with np.errstate(divide="ignore"):
         return np.log(-np.expm1(np.minimum(log_probability, 0.0)))  # rounding can pass 1
 
 
-def _bisect(
-    loss: Callable[[FloatArray], FloatArray], edges: FloatArray, low: float, high: float
-) -> FloatArray:
+def _bisect(loss: Callable[[Floats], Floats], edges: Floats, low: float, high: float) -> Floats:
     """Invert an increasing loss on a grid of edges."""
     left, right = np.full_like(edges, low), np.full_like(edges, high)
     for _ in range(60):

@@ -25,9 +25,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from sordino.kernel.arrays import Floats
+
 Parts = Sequence[tuple[float, float]]
 
 MAX_POINTS = 2**18
@@ -37,7 +37,7 @@ MARGIN = 1e-12
 """Relative margin on the moment, far above what rounding and quadrature lose."""
 
 
-def mixture_divergence(p: Parts, q: Parts, std: float, orders: FloatArray) -> FloatArray:
+def mixture_divergence(p: Parts, q: Parts, std: float, orders: Floats) -> Floats:
     """Return the Rényi divergences of P from Q, each given as (shift, weight) pairs."""
     return np.array([_divergence(p, q, std, float(order)) for order in orders])
 
@@ -72,7 +72,7 @@ def _step(order: float, std: float, p_width: float, q_width: float) -> float:
     return 2 * math.pi * height / (37 + math.log(4) + growth)
 
 
-def _log_ratio(parts: Parts, x: FloatArray, std: float) -> FloatArray:
+def _log_ratio(parts: Parts, x: Floats, std: float) -> Floats:
     terms = [math.log(w) + c * (x - c / 2) / std**2 for c, w in parts if w > 0]
     return np.asarray(np.logaddexp.reduce(terms))
 

@@ -14,7 +14,6 @@ import numpy as np
 from dp_accounting import dp_event as dp
 from dp_accounting import rdp
 from dp_accounting.privacy_accountant import NeighboringRelation
-from numpy.typing import NDArray
 
 from sordino.accounting.conversions import check_delta
 from sordino.accounting.leaves import Leaf, flatten, gaussian_mu, unsupported
@@ -22,10 +21,9 @@ from sordino.accounting.pairs import diluted
 from sordino.accounting.quadrature import mixture_divergence
 from sordino.accounting.repeat import repeat_and_select
 from sordino.errors import InvalidInputError
+from sordino.kernel.arrays import Floats
 from sordino.kernel.events import PureDpEvent
 from sordino.kernel.relation import Relation
-
-FloatArray = NDArray[np.float64]
 
 ORDERS: tuple[float, ...] = (
     *(1 + x / 10 for x in range(1, 100)),
@@ -39,7 +37,7 @@ LARGE = 1e6
 """A pure epsilon beyond this bounds its own curve; there is nothing to gain below it."""
 
 
-def rdp_curve(event: dp.DpEvent, relation: Relation, orders: Sequence[float] = ORDERS) -> FloatArray:
+def rdp_curve(event: dp.DpEvent, relation: Relation, orders: Sequence[float] = ORDERS) -> Floats:
     """Return the Rényi divergence bound of an event at each order.
 
     Curves of events add up under adaptive composition, and a filter on their sum stays valid when
@@ -63,7 +61,7 @@ def rdp_curve(event: dp.DpEvent, relation: Relation, orders: Sequence[float] = O
     return total_curve(flatten(event), relation, checked)
 
 
-def total_curve(leaves: Sequence[Leaf], relation: Relation, orders: tuple[float, ...] = ORDERS) -> FloatArray:
+def total_curve(leaves: Sequence[Leaf], relation: Relation, orders: tuple[float, ...] = ORDERS) -> Floats:
     """Return the sum of the curves of leaves, each as often as it happens."""
     total = np.zeros(len(orders))
     with np.errstate(over="ignore"):
@@ -72,7 +70,7 @@ def total_curve(leaves: Sequence[Leaf], relation: Relation, orders: tuple[float,
     return total
 
 
-def rdp_epsilon(curve: FloatArray, delta: float, orders: Sequence[float] = ORDERS) -> float:
+def rdp_epsilon(curve: Floats, delta: float, orders: Sequence[float] = ORDERS) -> float:
     r"""Return the smallest epsilon a Rényi curve proves (Canonne, Kamath, Steinke 2020).
 
     ``min over a of curve(a) + ln(1 - 1/a) - ln(a delta)/(a - 1)``.
@@ -83,7 +81,7 @@ def rdp_epsilon(curve: FloatArray, delta: float, orders: Sequence[float] = ORDER
 
 
 @lru_cache(maxsize=512)
-def leaf_curve(event: dp.DpEvent, relation: Relation, orders: tuple[float, ...]) -> FloatArray:
+def leaf_curve(event: dp.DpEvent, relation: Relation, orders: tuple[float, ...]) -> Floats:
     """Return the curve of one leaf of :func:`flatten`."""
     with np.errstate(over="ignore"):  # a cost beyond the floats is infinite
         curve = _leaf_curve(event, relation, np.array(orders))
@@ -91,7 +89,7 @@ def leaf_curve(event: dp.DpEvent, relation: Relation, orders: tuple[float, ...])
     return curve
 
 
-def _leaf_curve(event: dp.DpEvent, relation: Relation, alpha: FloatArray) -> FloatArray:
+def _leaf_curve(event: dp.DpEvent, relation: Relation, alpha: Floats) -> Floats:
     if isinstance(event, dp.NonPrivateDpEvent):
         curve = np.full(alpha.shape, np.inf)
     elif isinstance(event, dp.GaussianDpEvent):
@@ -110,7 +108,7 @@ def _leaf_curve(event: dp.DpEvent, relation: Relation, alpha: FloatArray) -> Flo
     return curve
 
 
-def _mixture_curve(event: dp.DpEvent, relation: Relation, alpha: FloatArray) -> FloatArray:
+def _mixture_curve(event: dp.DpEvent, relation: Relation, alpha: Floats) -> Floats:
     if isinstance(event, dp.PoissonSampledDpEvent):
         return _poisson_curve(event, relation, alpha)
     replace = relation is Relation.REPLACE_ONE
@@ -127,7 +125,7 @@ def _mixture_curve(event: dp.DpEvent, relation: Relation, alpha: FloatArray) -> 
     raise unsupported(event, relation, "Rényi")
 
 
-def _poisson_curve(event: dp.PoissonSampledDpEvent, relation: Relation, alpha: FloatArray) -> FloatArray:
+def _poisson_curve(event: dp.PoissonSampledDpEvent, relation: Relation, alpha: Floats) -> Floats:
     """Return the curve of a Poisson batch.
 
     Gaussian, add-remove: ((1-q) N(0) + q N(1), N(0)), the larger direction at every order (Mironov,
@@ -149,7 +147,7 @@ def _poisson_curve(event: dp.PoissonSampledDpEvent, relation: Relation, alpha: F
     raise unsupported(event, relation, "Rényi")
 
 
-def _at_most_whole(mu: float, alpha: FloatArray, sampled: Callable[[], FloatArray]) -> FloatArray:
+def _at_most_whole(mu: float, alpha: Floats, sampled: Callable[[], Floats]) -> Floats:
     """Return the curve of a batch, at most that of all records: divergences are jointly quasi-convex.
 
     Where noise is so small or so large that squares leave the floats the second is all there is.
@@ -161,7 +159,7 @@ def _at_most_whole(mu: float, alpha: FloatArray, sampled: Callable[[], FloatArra
     return np.minimum(np.where(np.isnan(curve), np.inf, curve), whole)
 
 
-def _fixed_size_curve(event: dp.SampledWithoutReplacementDpEvent, alpha: FloatArray) -> FloatArray:
+def _fixed_size_curve(event: dp.SampledWithoutReplacementDpEvent, alpha: Floats) -> Floats:
     """Return dp-accounting's bound (Wang, Balle, Kasiviswanathan 2019), infinite above order 1024.
 
     That accountant wants std / two contributions, so the multiplier of our events is halved.
@@ -170,7 +168,7 @@ def _fixed_size_curve(event: dp.SampledWithoutReplacementDpEvent, alpha: FloatAr
     sized = dp.SampledWithoutReplacementDpEvent(event.source_dataset_size, event.sample_size, half)
     near = alpha <= 1024
 
-    def sampled() -> FloatArray:
+    def sampled() -> Floats:
         curve = np.full(alpha.shape, np.inf)
         accountant = rdp.RdpAccountant(alpha[near], NeighboringRelation.REPLACE_ONE)
         curve[near] = accountant.compose(sized).rdp
@@ -179,7 +177,7 @@ def _fixed_size_curve(event: dp.SampledWithoutReplacementDpEvent, alpha: FloatAr
     return _at_most_whole(1 / half.noise_multiplier, alpha, sampled)
 
 
-def laplace_curve(epsilon: float, alpha: FloatArray) -> FloatArray:
+def laplace_curve(epsilon: float, alpha: Floats) -> Floats:
     r"""Return the divergence of Laplace noise of scale 1 and shift ``epsilon`` (Mironov 2017).
 
     ``ln( a/(2a-1) e^((a-1) eps) + (a-1)/(2a-1) e^(-a eps) ) / (a-1)``.
@@ -192,7 +190,7 @@ def laplace_curve(epsilon: float, alpha: FloatArray) -> FloatArray:
     return _rounded_up(np.logaddexp(up, down), alpha)
 
 
-def response_curve(epsilon: float, alpha: FloatArray) -> FloatArray:
+def response_curve(epsilon: float, alpha: Floats) -> Floats:
     r"""Return the divergence of randomised response, the worst epsilon-DP mechanism.
 
     ``ln( (e^(a eps) + e^((1-a) eps)) / (1 + e^eps) ) / (a-1)``, at most ``a eps^2 / 2``.
@@ -203,6 +201,6 @@ def response_curve(epsilon: float, alpha: FloatArray) -> FloatArray:
     return _rounded_up(log_moment, alpha)
 
 
-def _rounded_up(log_moment: FloatArray, alpha: FloatArray) -> FloatArray:
+def _rounded_up(log_moment: Floats, alpha: Floats) -> Floats:
     """Divide by alpha - 1 after a margin for the rounding of ``log_moment``."""
     return (np.maximum(log_moment, 0.0) * (1 + 1e-12) + 1e-15) / (alpha - 1)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import optimize, special
 
 from sordino.errors import InvalidInputError
+from sordino.kernel.arrays import Floats
 
-FloatArray = NDArray[np.float64]
 
-
-def repeat_and_select(orders: FloatArray, curve: FloatArray, mean: float, shape: float) -> FloatArray:
+def repeat_and_select(orders: Floats, curve: Floats, mean: float, shape: float) -> Floats:
     """Return the curve of the best of K runs (Papernot and Steinke 2022).
 
     K is Poisson for ``shape = inf``, geometric for 1, logarithmic for 0, else truncated negative
@@ -32,13 +30,13 @@ def repeat_and_select(orders: FloatArray, curve: FloatArray, mean: float, shape:
     return np.asarray(np.minimum.accumulate(bound[::-1])[::-1])
 
 
-def _poisson(orders: FloatArray, curve: FloatArray, mean: float) -> FloatArray:
+def _poisson(orders: Floats, curve: Floats, mean: float) -> Floats:
     """Theorem 6: ``curve + mean * delta`` where each run is (ln(1 + 1/(order-1)), delta)-DP."""
     slack = [_delta(orders, curve, math.log1p(1 / (order - 1))) for order in orders]
     return np.asarray(curve + mean * np.array(slack))
 
 
-def _delta(orders: FloatArray, curve: FloatArray, epsilon: float) -> float:
+def _delta(orders: Floats, curve: Floats, epsilon: float) -> float:
     by_order = (orders - 1) * (curve - epsilon + np.log1p(-1 / orders)) - np.log(orders)
     with np.errstate(divide="ignore"):
         by_distance = np.log(-np.expm1(-curve)) / 2  # total variation <= sqrt(1 - e^-divergence)

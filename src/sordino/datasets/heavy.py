@@ -9,15 +9,13 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 from sklearn.utils import Bunch
 
 from sordino.datasets.synthetic import Public, at_least, sparse_vector
 from sordino.errors import InvalidInputError
+from sordino.kernel.arrays import Floats
 from sordino.kernel.noise import public_generator
-
-Array = NDArray[np.float64]
 
 
 class HeavyTail:
@@ -43,7 +41,7 @@ class HeavyTail:
     def _moment(self, order: float) -> float:
         raise NotImplementedError
 
-    def draw(self, public: Public, shape: tuple[int, ...]) -> Array:
+    def draw(self, public: Public, shape: tuple[int, ...]) -> Floats:
         """Draw i.i.d. values."""
         raise NotImplementedError
 
@@ -78,7 +76,7 @@ class Pareto(HeavyTail):
     def _moment(self, order: float) -> float:
         return math.pow(self.scale, order) * self.index / (self.index - order)
 
-    def draw(self, public: Public, shape: tuple[int, ...]) -> Array:
+    def draw(self, public: Public, shape: tuple[int, ...]) -> Floats:
         return np.asarray(self.scale * (1.0 + public.pareto(self.index, shape)))
 
 
@@ -98,7 +96,7 @@ class StudentT(HeavyTail):
         centred = n ** (p / 2) * math.exp(logs[0] + logs[1] - logs[2]) / math.sqrt(math.pi)
         return _shifted(centred, order, self.location)
 
-    def draw(self, public: Public, shape: tuple[int, ...]) -> Array:
+    def draw(self, public: Public, shape: tuple[int, ...]) -> Floats:
         return np.asarray(self.location + public.standard_t(self.index, shape))
 
 
@@ -123,7 +121,7 @@ class Lognormal(HeavyTail):
     def _moment(self, order: float) -> float:
         return math.exp(order * self.log_mean + (order * self.spread) ** 2 / 2)
 
-    def draw(self, public: Public, shape: tuple[int, ...]) -> Array:
+    def draw(self, public: Public, shape: tuple[int, ...]) -> Floats:
         return np.asarray(public.lognormal(self.log_mean, self.spread, shape))
 
 
@@ -149,7 +147,7 @@ class Stable(HeavyTail):
         centred = self.scale**p * 2**p * gammas[0] * gammas[1] / (gammas[2] * math.sqrt(math.pi))
         return _shifted(float(centred), order, self.location)
 
-    def draw(self, public: Public, shape: tuple[int, ...]) -> Array:
+    def draw(self, public: Public, shape: tuple[int, ...]) -> Floats:
         a = self.index
         angle = public.uniform(-math.pi / 2, math.pi / 2, shape)
         wait = public.standard_exponential(shape)

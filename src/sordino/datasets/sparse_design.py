@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import DTypeLike
 from scipy import sparse
 from sklearn.utils import Bunch
 
 from sordino.datasets.synthetic import Public, at_least
 from sordino.errors import DataNotFoundError, InvalidInputError
+from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.noise import public_generator
 
 ColumnLaw = Literal["zipf", "uniform"]
@@ -20,7 +21,7 @@ _ROWS = 1 << 15  # rows made at a time; part of the design, because it orders th
 _ARRAYS = ("data", "indices", "indptr", "target")
 
 
-def strata(n_features: int, nnz_per_row: int, column_law: ColumnLaw) -> NDArray[np.int64]:
+def strata(n_features: int, nnz_per_row: int, column_law: ColumnLaw) -> Ints:
     """Cut the columns into ``nnz_per_row`` groups of about equal probability.
 
     A row takes one column of each group, so its columns are distinct and sorted without a search.
@@ -109,9 +110,7 @@ def open_sparse_classification(path: str | os.PathLike[str], n_features: int) ->
     return _bunch(arrays, n_features, None)
 
 
-def _coefficients(
-    public: Public, edges: NDArray[np.int64], count: int, law: ColumnLaw, signal: float
-) -> NDArray[np.float64]:
+def _coefficients(public: Public, edges: Ints, count: int, law: ColumnLaw, signal: float) -> Floats:
     """Draw coefficients so that the margin has standard deviation ``signal``."""
     reach = min(int(edges[-1]), 10 * count) if law == "zipf" else int(edges[-1])
     theta = np.zeros(reach)
@@ -149,8 +148,8 @@ def _fill(
     arrays: dict[str, Any],
     start: int,
     stop: int,
-    edges: NDArray[np.int64],
-    theta: NDArray[np.float64],
+    edges: Ints,
+    theta: Floats,
 ) -> None:
     """Make the rows ``start`` to ``stop``."""
     m = len(edges) - 1
@@ -168,7 +167,7 @@ def _fill(
     arrays["target"][start:stop] = np.where(positive, 1, -1)
 
 
-def _bunch(arrays: dict[str, Any], d: int, theta: NDArray[np.float64] | None) -> Bunch:
+def _bunch(arrays: dict[str, Any], d: int, theta: Floats | None) -> Bunch:
     n = len(arrays["target"])
     parts = (arrays["data"], arrays["indices"], arrays["indptr"])
     out = Bunch(

@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike, NDArray
 from sklearn.utils import Bunch
 
 from sordino.errors import InvalidInputError
+from sordino.kernel.arrays import Floats
 from sordino.kernel.noise import public_generator
 
 Task = Literal["regression", "classification"]
@@ -38,7 +39,7 @@ def uniform_matrix(public: Public, shape: tuple[int, int], bound: float, dtype: 
     return data
 
 
-def sparse_vector(public: Public, n_features: int, n_nonzero: int) -> NDArray[np.float64]:
+def sparse_vector(public: Public, n_features: int, n_nonzero: int) -> Floats:
     """Draw a vector with ``n_nonzero`` entries from U(-1, 1) at uniform places, zero elsewhere."""
     at_least("n_nonzero", n_nonzero, 1, n_features)
     theta = np.zeros(n_features)

@@ -13,9 +13,9 @@ from sklearn.utils.metaestimators import available_if
 
 from sordino.checks import among, encode_labels
 from sordino.errors import UnsupportedError
+from sordino.kernel.arrays import Floats, Ints
 from sordino.private_estimator import Scored
 
-Floats = NDArray[np.float64]
 _LOSSES = ("logistic", "squared_hinge")
 
 
@@ -23,7 +23,7 @@ _LOSSES = ("logistic", "squared_hinge")
 class EncodedLabels:
     """Labels as numbers: ``codes`` count the classes, ``targets`` are what the loss wants."""
 
-    codes: NDArray[np.int64]
+    codes: Ints
     targets: Floats
     loss: str
     outputs: int

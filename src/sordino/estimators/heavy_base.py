@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.checks import (
@@ -22,6 +21,7 @@ from sordino.errors import InvalidInputError
 from sordino.estimators.statistics import joint_clip_of, moment_bound_of, moment_order_of
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
+from sordino.kernel.arrays import Floats
 from sordino.private_estimator import PrivateEstimator
 from sordino.problems.losses import Loss
 from sordino.problems.problem import Problem
@@ -59,7 +59,7 @@ class HeavyTailedModel(PrivateEstimator):
     step_size: float | None
     random_state: Any
     verbose: int
-    coef_: NDArray[np.float64]
+    coef_: Floats
     intercept_: Any
     n_iter_: int
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -26,6 +25,7 @@ from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.estimators.classifier import MarginClassifier
 from sordino.execute import GroupedExecutor, LocalExecutor
 from sordino.kernel import Relation, SparseVector
+from sordino.kernel.arrays import Floats
 from sordino.papers.linear import paper_noise
 from sordino.private_estimator import PrivateEstimator, Scored
 from sordino.problems.losses import LOSSES, Huber, Loss
@@ -39,7 +39,6 @@ _NOISES = ("sound", "paper")
 _REGRESSION_LOSSES = ("squared", "huber", "poisson")
 # exp of more is not a number; a prediction so large is wrong anyway.
 _LARGEST_LOG = 700.0
-Floats = NDArray[np.float64]
 
 
 class LinearModel(PrivateEstimator):

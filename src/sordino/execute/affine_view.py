@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from sordino.execute import csr
 from sordino.kernel import clip
-
-Floats = NDArray[np.float64]
+from sordino.kernel.arrays import Floats
 
 
 class AffineView:

@@ -6,13 +6,12 @@ from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from sordino.errors import InvalidInputError
+from sordino.kernel.arrays import Floats
 from sordino.kernel.touch import find
 
-Floats = NDArray[np.float64]
 _AHEAD = 256  # rows
 
 

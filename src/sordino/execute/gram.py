@@ -11,11 +11,10 @@ from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.kernel import clip
+from sordino.kernel.arrays import Floats, Ints
 
-Floats = NDArray[np.float64]
 _CHUNK = 1 << 21  # entries of a dense block
 
 
@@ -138,7 +137,7 @@ def csr_squares(records: Any, ball: Any) -> Floats:
     return out
 
 
-def restricted(records: Any, columns: NDArray[np.int64]) -> Any:
+def restricted(records: Any, columns: Ints) -> Any:
     """Return the same records with some of their columns; a record that is not finite stays so."""
     part = records.matrix[:, columns]
     norms = clip.row_norms(part, records._addressed) * records.scale

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from sordino.errors import InvalidInputError
 from sordino.execute.local import LocalExecutor
 from sordino.kernel import NoiseSource, Offer, Release, clip, contracts
-
-Floats = NDArray[np.float64]
+from sordino.kernel.arrays import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +60,7 @@ class GroupedExecutor:
         value = release.query.evaluate(self.records(persons), params)
         return release.mechanism.privatise(value, sensitivity, noise)
 
-    def records(self, persons: NDArray[np.int64] | None) -> GroupedRecords:
+    def records(self, persons: Ints | None) -> GroupedRecords:
         """Return the rows of some persons; for queries only."""
         chosen = np.arange(self.population) if persons is None else persons
         sizes = self._edges[chosen + 1] - self._edges[chosen]
@@ -74,7 +73,7 @@ class GroupedExecutor:
 class GroupedRecords:
     """Rows with their owners; only sums that are clipped per person can be asked of them."""
 
-    def __init__(self, base: Any, owner: NDArray[np.int64], persons: int) -> None:
+    def __init__(self, base: Any, owner: Ints, persons: int) -> None:
         self._base, self._owner, self._persons = base, owner, persons
         self.targets, self.norms, self.weights = base.targets, base.norms, base.weights
 
@@ -129,7 +128,7 @@ def _unknown(what: str) -> InvalidInputError:
     )
 
 
-def _numbered(groups: NDArray[Any]) -> NDArray[np.int64]:
+def _numbered(groups: NDArray[Any]) -> Ints:
     try:
         return np.unique(groups, return_inverse=True)[1]
     except TypeError:

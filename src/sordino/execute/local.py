@@ -6,18 +6,17 @@ from dataclasses import dataclass, field
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute.csr import as_rows
 from sordino.execute.records import CsrRecords, DenseRecords, LazyRecords, LocalRecords
 from sordino.kernel import Gaussian, NoiseSource, Offer, OnLattice, Release, SparseVector, clip, contracts
+from sordino.kernel.arrays import Floats, Ints
 
 _DATA_NORM = "Pass a public bound on the row norms (rows are clipped to it); computing it from X would leak."
 # A lazy step costs about as much per touched column as a dense one per 2 columns (benchmarks/lazy.py).
 LAZY_RATIO = 2.0
-Floats = NDArray[np.float64]
 _BOTH = (contracts.AffineViews, contracts.ColumnSums, contracts.GramSums, contracts.Parts)
 CSR = Offer("sparse rows", (contracts.RowBlocks, *_BOTH), lattice=True, remedy="Pass a dense array.")
 DENSE = Offer("rows in memory", (contracts.DenseRows, *_BOTH), lattice=True)
@@ -37,10 +36,10 @@ class LocalExecutor:
     """
 
     matrix: Any = field(repr=False)
-    targets: NDArray[np.float64] | None = field(repr=False, default=None)
+    targets: Floats | None = field(repr=False, default=None)
     data_norm: float | None = 1.0
     intercept: float = 0.0
-    weights: NDArray[np.float64] | None = field(repr=False, default=None)
+    weights: Floats | None = field(repr=False, default=None)
     _norms: Any = field(init=False, repr=False)
     _lengths: Any = field(init=False, repr=False)
     _scale: Any = field(init=False, repr=False)
@@ -85,12 +84,12 @@ class LocalExecutor:
         return self._secure_answer(release, records, params, sensitivity, noise)
 
     @overload
-    def records(self, rows: NDArray[np.int64] | None) -> LocalRecords: ...
+    def records(self, rows: Ints | None) -> LocalRecords: ...
 
     @overload
-    def records(self, rows: NDArray[np.int64] | None, lazy: bool) -> LocalRecords | LazyRecords: ...
+    def records(self, rows: Ints | None, lazy: bool) -> LocalRecords | LazyRecords: ...
 
-    def records(self, rows: NDArray[np.int64] | None, lazy: bool = False) -> LocalRecords | LazyRecords:
+    def records(self, rows: Ints | None, lazy: bool = False) -> LocalRecords | LazyRecords:
         """Return the rows with the operations of queries; for queries only."""
         if rows is not None or lazy:
             return self._records(rows, lazy)
@@ -98,7 +97,7 @@ class LocalExecutor:
             object.__setattr__(self, "_all", self._records(None))
         return self._all
 
-    def _records(self, rows: NDArray[np.int64] | None, lazy: bool = False) -> LocalRecords | LazyRecords:
+    def _records(self, rows: Ints | None, lazy: bool = False) -> LocalRecords | LazyRecords:
         pick = slice(None) if rows is None else rows
         if not sparse.issparse(self.matrix):
             return DenseRecords(self.matrix[pick], *self._select(pick), **self._facts(pick))
@@ -118,7 +117,7 @@ class LocalExecutor:
             "positions": pick if isinstance(pick, np.ndarray) else None,
         }
 
-    def _lazy_pays(self, rows: NDArray[np.int64]) -> bool:
+    def _lazy_pays(self, rows: Ints) -> bool:
         # Both paths have the same law, so this may look at the batch: only the run time tells.
         x = self.matrix
         entries = rows.size * (x.nnz / max(1, x.shape[0]))
@@ -144,7 +143,7 @@ def _is_sparse_point(params: Any) -> bool:
     return all(isinstance(p, SparseVector) for p in points)
 
 
-def _as_targets(targets: Any, count: int) -> NDArray[np.float64]:
+def _as_targets(targets: Any, count: int) -> Floats:
     if targets is None:
         return np.zeros(count)
     out = np.asarray(targets, dtype=float)

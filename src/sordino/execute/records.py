@@ -12,16 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from sordino.errors import UnsupportedError
 from sordino.execute import csr, gram
 from sordino.execute.affine_view import AffineView, column_moments
 from sordino.kernel import SparseVector, clip
+from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.touch import TouchMap
 
-Floats = NDArray[np.float64]
 _CHUNK = 1 << 22  # entries of a dense block that is cast to double precision at a time
 _BLOCK = 1 << 18  # entries of a block of scaled rows: it stays in the cache
 
@@ -42,7 +41,7 @@ class LocalRecords:
     features: int
     weights: Floats | None = field(default=None, kw_only=True)
     row_norms: Floats = field(kw_only=True)
-    positions: NDArray[np.int64] | None = field(default=None, kw_only=True)
+    positions: Ints | None = field(default=None, kw_only=True)
 
     column_moments = column_moments
     restricted = gram.restricted
@@ -79,7 +78,7 @@ class LocalRecords:
             out[-1] = self.intercept * coefficients.sum()
         return out
 
-    def weighted_integer_sum(self, coefficients: Floats, spacing: float) -> NDArray[np.int64]:
+    def weighted_integer_sum(self, coefficients: Floats, spacing: float) -> Ints:
         """Return the sum of contributions, each truncated towards zero to multiples of ``spacing``."""
         if coefficients.ndim == 2:
             return np.stack([self.weighted_integer_sum(c, spacing) for c in coefficients.T])
@@ -139,7 +138,7 @@ class LocalRecords:
             return np.maximum(clip.row_peaks(self.matrix, self._addressed) * self.scale, abs(self.intercept))
 
     @property
-    def _addressed(self) -> NDArray[np.int64] | None:
+    def _addressed(self) -> Ints | None:
         """Which rows of the matrix these are; None for all of them."""
         return None
 
@@ -148,7 +147,7 @@ class LocalRecords:
         edge = np.linspace(0, self.count, parts + 1).astype(np.int64)
         return self._sliced(slice(int(edge[index]), int(edge[index + 1])))
 
-    def taken(self, rows: NDArray[np.int64]) -> LocalRecords:
+    def taken(self, rows: Ints) -> LocalRecords:
         """Return some of these rows, by position; which ones is as secret as whoever drew them says."""
         return self._sliced(rows)
 
@@ -172,7 +171,7 @@ class LocalRecords:
     def _add(self, coefficients: Floats, out: Floats) -> None:
         raise UnsupportedError("This kind of data has no sums.")  # pragma: no cover
 
-    def _add_integers(self, coefficients: Floats, spacing: float, out: NDArray[np.int64]) -> None:
+    def _add_integers(self, coefficients: Floats, spacing: float, out: Ints) -> None:
         raise UnsupportedError("This kind of data has no exact sums.")  # pragma: no cover
 
 
@@ -194,7 +193,7 @@ class DenseRecords(LocalRecords):
         for rows in self._blocks():
             out += coefficients[rows] @ self._block(rows)
 
-    def _add_integers(self, coefficients: Floats, spacing: float, out: NDArray[np.int64]) -> None:
+    def _add_integers(self, coefficients: Floats, spacing: float, out: Ints) -> None:
         for rows in self._blocks():
             scaled = self._block(rows) * coefficients[rows, None]  # bounded: a coefficient / spacing is not
             out += np.trunc(scaled / spacing).astype(np.int64).sum(axis=0)
@@ -243,7 +242,7 @@ class DenseRecords(LocalRecords):
 class CsrRecords(LocalRecords):
     """Some rows of a CSR matrix, addressed in place."""
 
-    rows: NDArray[np.int64]
+    rows: Ints
 
     gram_product = gram.csr_product
     moments = gram.csr_moments
@@ -259,7 +258,7 @@ class CsrRecords(LocalRecords):
         x = self.matrix
         csr.scatter(x.indptr, x.indices, x.data, self.rows, coefficients, out)
 
-    def _add_integers(self, coefficients: Floats, spacing: float, out: NDArray[np.int64]) -> None:
+    def _add_integers(self, coefficients: Floats, spacing: float, out: Ints) -> None:
         x = self.matrix
         csr.scatter_integers(x.indptr, x.indices, x.data, self.rows, coefficients, spacing, out)
 
@@ -282,7 +281,7 @@ class CsrRecords(LocalRecords):
         return out
 
     @property
-    def _addressed(self) -> NDArray[np.int64] | None:
+    def _addressed(self) -> Ints | None:
         return self.rows
 
     def _sliced(self, rows: Any) -> LocalRecords:

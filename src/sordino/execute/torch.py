@@ -10,15 +10,14 @@ from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from sordino.errors import InvalidInputError, PlanError
 from sordino.execute.chacha import normals
 from sordino.kernel import NoiseSource, Offer, Release
+from sordino.kernel.arrays import Rows
 from sordino.kernel.contracts import TensorChunks
 
-Rows = NDArray[np.int64] | None
 _POOL = 1 << 21
 ON_DEVICE = "Gaussian noise expanded on the device by ChaCha20, with keys from that generator"
 

@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.lazy import SparseVector
 
-Floats = NDArray[np.float64]
 Point: TypeAlias = Floats | SparseVector
 """Coefficients that are public: constants, or released before."""
 Answer: TypeAlias = Any
@@ -80,7 +77,7 @@ class IntegerSums(Records, Protocol):
     def margins(self, w: Any) -> Floats:
         """Return ``x_i . w`` of each record."""
 
-    def weighted_integer_sum(self, coefficients: Floats, spacing: float) -> NDArray[np.int64]:
+    def weighted_integer_sum(self, coefficients: Floats, spacing: float) -> Ints:
         """Return the sum of contributions, each truncated towards zero to multiples of ``spacing``."""
 
 
@@ -126,7 +123,7 @@ class GramSums(Protocol):
     def squared_columns(self, ball: Any) -> Floats:
         """Return ``sum_i y_ij^2`` for each column j."""
 
-    def restricted(self, columns: NDArray[np.int64]) -> Any:
+    def restricted(self, columns: Ints) -> Any:
         """Return these records with only some columns."""
 
 
@@ -139,7 +136,7 @@ class Parts(Protocol):
     def part(self, index: int, parts: int) -> Any:
         """Return block number ``index`` of ``parts`` blocks."""
 
-    def taken(self, rows: NDArray[np.int64]) -> Any:
+    def taken(self, rows: Ints) -> Any:
         """Return some of the records, by position."""
 
 

@@ -14,15 +14,13 @@ from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import erfcinv, erfinv
 
 from sordino.errors import InvalidInputError, PlanSpentError
+from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.noise import NoiseSource
 from sordino.kernel.touch import TouchMap
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 _FIRST_CHUNK = 64
 _SAMPLE = 1024
 
@@ -31,7 +29,7 @@ _SAMPLE = 1024
 class SparseVector:
     """Values at distinct indices, zero elsewhere; the order of the indices is free."""
 
-    indices: Indices
+    indices: Ints
     values: Floats
     size: int
     touched: TouchMap | None = field(default=None, repr=False)
@@ -220,7 +218,7 @@ def top_gumbels(total: int, count: int, noise: NoiseSource) -> Floats:
 
 def lazy_gumbel_top(
     value: SparseVector, scores: Floats, scale: float, count: int, noise: NoiseSource
-) -> Indices:
+) -> Ints:
     """Return the ``count`` best of ``scores + Gumbel(scale)``, where untouched scores are zero."""
     untouched = value.size - value.indices.size
     count = min(count, value.size)
@@ -233,7 +231,7 @@ def lazy_gumbel_top(
     return np.concatenate([value.indices, where])[best]
 
 
-def _positions(known: SparseVector, survivors: int, free: int, noise: NoiseSource) -> Indices:
+def _positions(known: SparseVector, survivors: int, free: int, noise: NoiseSource) -> Ints:
     """Draw ordered distinct positions outside the touched set, by rejection."""
     if survivors == 0:
         return np.empty(0, dtype=np.int64)
@@ -248,7 +246,7 @@ def _positions(known: SparseVector, survivors: int, free: int, noise: NoiseSourc
     return taken.columns
 
 
-def merge_largest(magnitudes: Floats, fresh: Floats, count: int) -> tuple[Indices, int]:
+def merge_largest(magnitudes: Floats, fresh: Floats, count: int) -> tuple[Ints, int]:
     """Return which of ``magnitudes`` and how many of the decreasing ``fresh`` are the ``count`` largest."""
     both = np.concatenate([magnitudes, fresh])
     if count < both.size:
@@ -259,7 +257,7 @@ def merge_largest(magnitudes: Floats, fresh: Floats, count: int) -> tuple[Indice
     return chosen, best.size - chosen.size
 
 
-def candidates(known: SparseVector, free: int, count: int) -> tuple[Indices, float]:
+def candidates(known: SparseVector, free: int, count: int) -> tuple[Ints, float]:
     """Return where the ``count`` largest values below index ``free`` are, among few others.
 
     Also a bound that ``count`` magnitudes reach, or -inf: none below it can be among the largest. A
@@ -277,7 +275,7 @@ def candidates(known: SparseVector, free: int, count: int) -> tuple[Indices, flo
 
 
 @numba.njit(cache=True)
-def _at_least(indices: Indices, values: Floats, free: int, bound: float) -> Indices:
+def _at_least(indices: Ints, values: Floats, free: int, bound: float) -> Ints:
     """Return where values of size ``bound`` or more are, indices from ``free`` on left out."""
     out, count = np.empty(values.size, dtype=np.int64), 0
     for i in range(values.size):

@@ -8,9 +8,9 @@ from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from dp_accounting import dp_event as dp
-from numpy.typing import NDArray
 
 from sordino.errors import InvalidInputError, PlanError
+from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.events import gaussian_event, laplace_event, pure_event
 from sordino.kernel.lazy import LazyVector, SparseVector
 from sordino.kernel.noise import NoiseSource
@@ -114,8 +114,8 @@ class Gaussian(Additive):
         return float(2.0 ** (math.floor(math.log2(std)) - 28))
 
     def privatise_on_lattice(
-        self, value: NDArray[np.int64], spacing: float, sensitivity: float, noise: NoiseSource
-    ) -> NDArray[np.float64]:
+        self, value: Ints, spacing: float, sensitivity: float, noise: NoiseSource
+    ) -> Floats:
         """Add exactly rounded noise to integers and return multiples of ``spacing``."""
         integers = noise.rounded_gaussian(self.scale(sensitivity) / spacing, value.shape)
         return np.asarray((value + integers) * spacing, dtype=np.float64)

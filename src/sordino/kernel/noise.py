@@ -16,13 +16,12 @@ from typing import NoReturn
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 from randomgen import AESCounter
 
 from sordino.errors import InvalidInputError, PlanError
+from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.rounding import round_magnitudes
 
-Array = NDArray[np.float64]
 Shape = int | tuple[int, ...]
 
 
@@ -72,7 +71,7 @@ class NoiseSource:
             return "seeded (not private)"
         return "AES-128 counter generator keyed by the operating system"
 
-    def normal(self, shape: Shape) -> Array:
+    def normal(self, shape: Shape) -> Floats:
         """Draw standard normal variables."""
         out, generator = np.empty(shape), self._generator()
         # Compiled code takes no lock: two threads in it at once would draw the same noise.
@@ -80,15 +79,15 @@ class NoiseSource:
             _fill_normal(generator, out.reshape(-1))
         return out
 
-    def exponential(self, shape: Shape) -> Array:
+    def exponential(self, shape: Shape) -> Floats:
         """Draw standard exponential variables."""
         return self._generator().standard_exponential(shape)
 
-    def laplace(self, shape: Shape) -> Array:
+    def laplace(self, shape: Shape) -> Floats:
         """Draw standard Laplace variables."""
         return self._generator().laplace(size=shape)
 
-    def gumbel(self, shape: Shape) -> Array:
+    def gumbel(self, shape: Shape) -> Floats:
         """Draw standard Gumbel variables."""
         return self._generator().gumbel(size=shape)
 
@@ -96,19 +95,19 @@ class NoiseSource:
         """Draw one Gamma variable of scale 1."""
         return float(self._generator().standard_gamma(shape_parameter))
 
-    def random(self, shape: Shape) -> Array:
+    def random(self, shape: Shape) -> Floats:
         """Draw uniform variables on [0, 1)."""
         return self._generator().random(shape)
 
-    def integers(self, high: int, shape: Shape) -> NDArray[np.int64]:
+    def integers(self, high: int, shape: Shape) -> Ints:
         """Draw uniform integers below ``high``."""
         return self._generator().integers(high, size=shape)
 
-    def signs(self, shape: Shape) -> Array:
+    def signs(self, shape: Shape) -> Floats:
         """Draw fair signs."""
         return np.asarray(1.0 - 2.0 * self._generator().integers(2, size=shape), dtype=np.float64)
 
-    def bernoulli_rows(self, population: int, rate: float) -> NDArray[np.int64]:
+    def bernoulli_rows(self, population: int, rate: float) -> Ints:
         """Draw each of ``population`` rows with probability ``rate`` by geometric skips, O(batch)."""
         mean = population * rate
         chunk = int(mean + 6 * math.sqrt(mean) + 16)
@@ -117,11 +116,11 @@ class NoiseSource:
             rows = np.concatenate([rows, rows[-1] + self._skips(rate, chunk, population)])
         return rows[: np.searchsorted(rows, population)]
 
-    def _skips(self, rate: float, count: int, population: int) -> NDArray[np.int64]:
+    def _skips(self, rate: float, count: int, population: int) -> Ints:
         # A skip beyond the end says no more than one just past it, and sums of those fit.
         return np.minimum(self._generator().geometric(rate, size=count), population + 1).cumsum()
 
-    def distinct_rows(self, population: int, size: int) -> NDArray[np.int64]:
+    def distinct_rows(self, population: int, size: int) -> Ints:
         """Draw a uniform set of ``size`` distinct rows."""
         return self._generator().choice(
             population,
@@ -130,7 +129,7 @@ class NoiseSource:
             shuffle=False,  # a set: nobody uses its order
         )
 
-    def distinct_order(self, population: int, size: int) -> NDArray[np.int64]:
+    def distinct_order(self, population: int, size: int) -> Ints:
         """Draw ``size`` distinct positions in uniform random order."""
         return self._generator().choice(population, size=size, replace=False)
 
@@ -148,7 +147,7 @@ class NoiseSource:
         rest = math.log1p(generator.random() * math.expm1(rate))
         return int(generator.logseries(1 - success, size=1 + generator.poisson(rest)).sum())
 
-    def rounded_gaussian(self, std: float, shape: Shape) -> NDArray[np.int64]:
+    def rounded_gaussian(self, std: float, shape: Shape) -> Ints:
         r"""Draw ``round(std * Z)``, Z standard normal, exactly (no floating-point artefacts).
 
         Adding it to an integer x is the same as rounding ``x + std * Z``: a post-processing of the
@@ -214,7 +213,7 @@ def fresh_noise() -> NoiseSource:
 
 
 @numba.njit(cache=True, nogil=True)
-def _fill_normal(generator: np.random.Generator, out: Array) -> None:
+def _fill_normal(generator: np.random.Generator, out: Floats) -> None:
     # Twice as fast as Generator.standard_normal: the ziggurat is inlined around the AES call.
     for i in range(out.size):
         out[i] = generator.standard_normal()

@@ -6,18 +6,16 @@ import math
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
-import numpy as np
 from dp_accounting import dp_event as dp
-from numpy.typing import NDArray
 
 from sordino.errors import InvalidInputError
+from sordino.kernel.arrays import Floats
 from sordino.kernel.events import composed, gaussian_event, zcdp_event
 from sordino.kernel.mechanism import Additive, _ready
 from sordino.kernel.noise import NoiseSource
 from sordino.kernel.query import Norm
 from sordino.kernel.relation import Relation
 
-Floats = NDArray[np.float64]
 OUTPUT_MULTIPLE = 30.0
 """The output noise in units of the multiplier: its price is a 900th of that of the tilt."""
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
+from sordino.kernel.arrays import Ints
 from sordino.kernel.contracts import Answer, RecordSums
 from sordino.kernel.relation import Relation
 
@@ -59,7 +57,7 @@ class OnLattice:
         """Whether the query as it is configured can."""
         return True
 
-    def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> NDArray[np.int64]:
+    def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> Ints:
         """Return the sum of contributions truncated towards zero to multiples of ``spacing``."""
         raise NotImplementedError  # pragma: no cover
 

@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from sordino.kernel.arrays import Ints
+
 # Cephes' ndtri is good to about 1e-15 relative; the margin is fifty times that.
 _RELATIVE, _ABSOLUTE = 2.0**-44, 1e-14
 _WORD = 62
 
 
-def round_magnitudes(
-    words: NDArray[np.uint64], std: float, more_bits: Callable[[], int]
-) -> NDArray[np.int64]:
+def round_magnitudes(words: NDArray[np.uint64], std: float, more_bits: Callable[[], int]) -> Ints:
     """Return ``round(std * |Z|)`` for uniforms whose first 64 bits are ``words``.
 
     ``more_bits`` draws 62 further bits; it is needed about once in ``2**43 / std`` draws.
@@ -34,7 +34,7 @@ def round_magnitudes(
     first = np.floor(std * np.maximum(smallest, 0.0) + 0.5)
     last = np.floor(std * largest + 0.5)
     unclear = np.flatnonzero(first != last)
-    result: NDArray[np.int64] = first.astype(np.int64)
+    result: Ints = first.astype(np.int64)
     for i in unclear:
         result[i] = _round_exactly(int(words[i]), std, more_bits)
     return result

@@ -10,14 +10,12 @@ from typing import Protocol
 
 import numpy as np
 from dp_accounting import dp_event as dp
-from numpy.typing import NDArray
 
 from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.kernel.arrays import Rows
 from sordino.kernel.events import fixed_size_event, poisson_event, repeated
 from sordino.kernel.noise import NoiseSource
 from sordino.kernel.relation import Relation
-
-Rows = NDArray[np.int64] | None
 
 
 class Sampling(Protocol):

@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 from dp_accounting import dp_event as dp
-from numpy.typing import NDArray
 
 from sordino.errors import InvalidInputError
+from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.events import composed, laplace_event, pure_event, repeated, zcdp_event
 from sordino.kernel.lazy import SparseVector, lazy_gumbel_top
 from sordino.kernel.mechanism import Additive, _dense, _ready
@@ -57,7 +57,7 @@ class GumbelTopK(Additive):
         monotone = self.monotone and relation is Relation.ADD_REMOVE
         return self.count / (8.0 if monotone else 2.0)
 
-    def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> NDArray[np.int64]:
+    def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Ints:
         """Return the indices of the largest noisy scores, best first."""
         scale = self.scale(sensitivity)
         if isinstance(value, SparseVector):
@@ -86,7 +86,7 @@ class LaplaceMax(Additive):
         """Return the zCDP cost at multiplier 1: a 2-DP mechanism."""
         return 2.0
 
-    def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> NDArray[np.int64]:
+    def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Ints:
         """Return the index of the largest noisy score, as an array of one."""
         scores = np.asarray(_dense(value), dtype=float)
         noisy = scores + self.scale(sensitivity) * noise.laplace(scores.shape)
@@ -135,7 +135,7 @@ def _check_count(count: int) -> None:
         raise InvalidInputError(f"Expected to select at least one coordinate, got {count}.")
 
 
-def top_indices(values: NDArray[np.float64], count: int) -> NDArray[np.int64]:
+def top_indices(values: Floats, count: int) -> Ints:
     """Return the positions of the ``count`` largest values, largest first."""
     count = min(count, values.size)
     best = np.argpartition(values, values.size - count)[values.size - count :]

@@ -8,6 +8,8 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from sordino.kernel.arrays import Bools, Ints
+
 _FREE = -1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -21,10 +23,10 @@ class TouchMap:
     """
 
     cells: NDArray[np.int32]
-    columns: NDArray[np.int64]
+    columns: Ints
 
     @classmethod
-    def empty(cls, columns: NDArray[np.int64]) -> TouchMap:
+    def empty(cls, columns: Ints) -> TouchMap:
         """Return a map without columns that stays at most a quarter full when ``columns`` is filled."""
         size = 16
         while size < 4 * columns.size:
@@ -32,7 +34,7 @@ class TouchMap:
         return cls(np.full(size, _FREE, dtype=np.int32), columns)
 
     @classmethod
-    def of(cls, columns: NDArray[np.int64]) -> TouchMap:
+    def of(cls, columns: Ints) -> TouchMap:
         """Return the map of distinct ``columns``, numbered in their order."""
         touched = cls.empty(columns)
         touched.insert(columns.size)
@@ -42,13 +44,13 @@ class TouchMap:
         """Put the first ``count`` of the columns, which are distinct, into an empty map."""
         _insert(self.cells, self.columns, count)
 
-    def contains(self, asked: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def contains(self, asked: Ints) -> Bools:
         """Tell which columns are in the map."""
         out = np.empty(asked.size, dtype=np.bool_)
         _contains(self.cells, self.columns, asked, out)
         return out
 
-    def collect_absent(self, draws: NDArray[np.int64], taken: TouchMap, start: int) -> int:
+    def collect_absent(self, draws: Ints, taken: TouchMap, start: int) -> int:
         """Append to the ``start`` columns of ``taken``, in order, the draws found in neither map.
 
         Returns how many columns ``taken`` has then; it never gets more than it has room for.
@@ -57,7 +59,7 @@ class TouchMap:
 
 
 @numba.njit(inline="always")
-def find(cells: NDArray[np.int32], columns: NDArray[np.int64], column: int) -> np.uint64:
+def find(cells: NDArray[np.int32], columns: Ints, column: int) -> np.uint64:
     """Return the cell of ``column``, or the free cell where it belongs."""
     mask = np.uint64(cells.size - 1)
     cell = ((np.uint64(column) * _GOLDEN) >> np.uint64(32)) & mask
@@ -67,15 +69,13 @@ def find(cells: NDArray[np.int32], columns: NDArray[np.int64], column: int) -> n
 
 
 @numba.njit(cache=True)
-def _insert(cells: NDArray[np.int32], columns: NDArray[np.int64], count: int) -> None:
+def _insert(cells: NDArray[np.int32], columns: Ints, count: int) -> None:
     for slot in range(count):
         cells[find(cells, columns, columns[slot])] = slot
 
 
 @numba.njit(cache=True)
-def _contains(
-    cells: NDArray[np.int32], columns: NDArray[np.int64], asked: NDArray[np.int64], out: NDArray[np.bool_]
-) -> None:
+def _contains(cells: NDArray[np.int32], columns: Ints, asked: Ints, out: Bools) -> None:
     for i in range(asked.size):
         out[i] = cells[find(cells, columns, asked[i])] != _FREE
 
@@ -83,10 +83,10 @@ def _contains(
 @numba.njit(cache=True)
 def _collect_absent(
     cells: NDArray[np.int32],
-    columns: NDArray[np.int64],
+    columns: Ints,
     taken_cells: NDArray[np.int32],
-    taken: NDArray[np.int64],
-    draws: NDArray[np.int64],
+    taken: Ints,
+    draws: Ints,
     start: int,
 ) -> int:
     for i in range(draws.size):

@@ -9,18 +9,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 from dp_accounting import dp_event as dp
-from numpy.typing import NDArray
 
 from sordino.accounting import certify
 from sordino.accounting.conversions import gaussian_epsilon
 from sordino.errors import InvalidInputError
 from sordino.kernel import Curator, Full, NoiseSource, Norm, NormGamma, Plan, Printed, Relation, Release
+from sordino.kernel.arrays import Floats
 from sordino.kernel.events import laplace_event, repeated
 from sordino.kernel.mechanism import Additive
 from sordino.problems.minimiser import CertifiedMinimiser, TiltedMinimiser
 from sordino.problems.problem import Problem
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

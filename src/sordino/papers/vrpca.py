@@ -12,12 +12,13 @@ from dp_accounting import dp_event as dp
 
 from sordino.errors import UnsupportedError
 from sordino.kernel import Curator, Full, NoiseSource, Norm, Plan, Printed, Relation, Release
+from sordino.kernel.arrays import Floats
 from sordino.kernel.contracts import GramSums, Parts
 from sordino.kernel.mechanism import Additive
 from sordino.problems.covariance import Ball, PcaProblem, Quadratic, operator_norm
 from sordino.solvers.pca.locate import locate, noise_std
 from sordino.solvers.pca.power import ritz
-from sordino.solvers.pca.spectrum import Floats, Principal, by_strength, polar
+from sordino.solvers.pca.spectrum import Principal, by_strength, polar
 from sordino.solvers.pca.vrpca import Vrpca
 
 _NAME = "DP-VRPCA, step as printed"

@@ -13,16 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.execute import LocalExecutor
 from sordino.kernel import Full, Plan, Relation, Release
+from sordino.kernel.arrays import Floats
 from sordino.parties.mpc.output import OutputPerturbation, WeightedMinimiser
 from sordino.problems.glm import GlmGradient
 from sordino.problems.problem import Problem
 from sordino.runs import Ask, Promise, run_privately
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.kernel import ClippedSum, Relation
+from sordino.kernel.arrays import Bools, Floats
 from sordino.kernel.clip import clip_scalars
 from sordino.kernel.contracts import AffineViews, ColumnSums
 from sordino.kernel.lengths import public_norm
 from sordino.problems.glm import check_clip, weighted
 from sordino.problems.losses import Loss
-
-Floats = NDArray[np.float64]
 
 # Sizes are counted on a logarithmic grid from 2^-30 to 2^10.
 _LOWEST, _HIGHEST = -30, 10
@@ -47,7 +45,7 @@ class Affine:
         """Return the map with all scales multiplied."""
         return Affine(self.shift, self.scale * factor, self.intercept)
 
-    def restricted(self, columns: NDArray[np.bool_]) -> Affine:
+    def restricted(self, columns: Bools) -> Affine:
         """Return the map that drops the other columns."""
         return Affine(np.where(columns, self.shift, 0.0), np.where(columns, self.scale, 0.0), self.intercept)
 

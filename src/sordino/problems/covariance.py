@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.errors import InvalidInputError
 from sordino.kernel import (
@@ -22,10 +21,9 @@ from sordino.kernel import (
     SymmetricGaussian,
     public_generator,
 )
+from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.contracts import GramSums
 from sordino.kernel.lengths import public_norm
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ class Ball:
 
     radius: float
     center: Floats | None = None
-    columns: NDArray[np.int64] | None = None
+    columns: Ints | None = None
 
     @property
     def reach(self) -> float:

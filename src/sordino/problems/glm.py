@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.kernel import ClippedSum, OnLattice, SparseVector
+from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.clip import check_bound, clip_scalars
 from sordino.kernel.contracts import Answer, IntegerSums, Point, UnitSums
 from sordino.kernel.lengths import public_distance, public_norm
 from sordino.problems.losses import Loss
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class GlmGradient(ClippedSum, OnLattice):
         """Return the clipped sum at the point ``params``."""
         return records.unit_sum(self._coefficients(records, params), self.clip)
 
-    def evaluate_on_lattice(self, records: IntegerSums, params: Point, spacing: float) -> NDArray[np.int64]:
+    def evaluate_on_lattice(self, records: IntegerSums, params: Point, spacing: float) -> Ints:
         """Return the sum of contributions truncated towards zero to multiples of ``spacing``."""
         return records.weighted_integer_sum(self._coefficients(records, params), spacing)
 
@@ -80,9 +78,7 @@ class GlmDifference(ClippedSum, OnLattice):
         """Return the clipped sum of differences."""
         return records.unit_sum(self._coefficients(records, params), self.contribution(params))
 
-    def evaluate_on_lattice(
-        self, records: IntegerSums, params: tuple[Point, Point], spacing: float
-    ) -> NDArray[np.int64]:
+    def evaluate_on_lattice(self, records: IntegerSums, params: tuple[Point, Point], spacing: float) -> Ints:
         """Return the sum of differences truncated towards zero to multiples of ``spacing``."""
         return records.weighted_integer_sum(self._coefficients(records, params), spacing)
 

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.kernel import Norm, Relation
+from sordino.kernel.arrays import Floats
 from sordino.kernel.contracts import RecordSums
 from sordino.problems.glm import check_clip, weighted
 from sordino.problems.losses import Loss
 from sordino.problems.penalties import Penalty
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

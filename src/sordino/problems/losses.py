@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit, log_softmax, softmax
 
-Floats = NDArray[np.float64]
+from sordino.kernel.arrays import Bools, Floats, Ints
+
 Targets = Literal["signs", "labels", "numbers", "counts"]
 
 
@@ -88,7 +88,7 @@ class Multinomial:
         return out
 
 
-def _labels(y: Floats, classes: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+def _labels(y: Floats, classes: int) -> tuple[Bools, Ints]:
     """Return which labels are classes, and the labels with 0 in place of the others."""
     known = (y >= 0) & (y < classes)
     return known, np.where(known, y, 0).astype(np.int64)

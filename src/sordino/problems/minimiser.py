@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel import Norm, Relation
+from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.clip import clip_scalars, vector_norm
 from sordino.kernel.contracts import RecordSums
 from sordino.kernel.lengths import public_norm
@@ -26,7 +26,6 @@ from sordino.problems.glm import check_clip, weighted
 from sordino.problems.losses import Loss
 from sordino.problems.problem import Problem
 
-Floats = NDArray[np.float64]
 _RELATIVE = 1e-3  # the tolerance in units of C / n: it adds a thousandth to the sensitivity
 
 
@@ -235,7 +234,7 @@ class Tilted:
 
     minimiser: CertifiedMinimiser
     records: RecordSums
-    at: NDArray[np.int64]
+    at: Ints
 
     @property
     def size(self) -> int:

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.kernel import Gaussian, Plan, Relation, Release
+from sordino.kernel.arrays import Floats
 from sordino.problems.losses import Loss
 from sordino.problems.penalties import Penalty, Ridge
 
@@ -89,7 +89,7 @@ class Problem:
         """The largest second derivative of the penalties."""
         return sum(p.curvature for p in self.penalties)
 
-    def penalty_gradient(self, w: NDArray[np.float64]) -> NDArray[np.float64]:
+    def penalty_gradient(self, w: Floats) -> Floats:
         """Return the gradient of the penalties: free, ``w`` is released."""
         return sum((p.gradient(w) for p in self.penalties), np.zeros_like(w))
 

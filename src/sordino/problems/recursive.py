@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.errors import InvalidInputError
 from sordino.kernel import ClippedSum, OnLattice
+from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.clip import clip_scalars
 from sordino.kernel.contracts import Answer, IntegerSums, Point, UnitSums
 from sordino.problems.glm import check_clip, distance, residuals
 from sordino.problems.losses import Loss
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -59,9 +57,7 @@ class RecursiveGradient(ClippedSum, OnLattice):
         """Return the sum."""
         return records.unit_sum(self._coefficients(records, params), self.contribution(params))
 
-    def evaluate_on_lattice(
-        self, records: IntegerSums, params: tuple[Point, Point], spacing: float
-    ) -> NDArray[np.int64]:
+    def evaluate_on_lattice(self, records: IntegerSums, params: tuple[Point, Point], spacing: float) -> Ints:
         """Return the sum of contributions truncated towards zero to multiples of ``spacing``."""
         return records.weighted_integer_sum(self._coefficients(records, params), spacing)
 

@@ -12,16 +12,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from sordino.errors import InvalidInputError
 from sordino.kernel import ClippedSum, OnLattice
+from sordino.kernel.arrays import Bools, Floats, Ints
 from sordino.kernel.clip import clip_scalars, clipped_blocks, root_above
 from sordino.kernel.contracts import DenseRows, Records, RecordSums, RowBlocks
 from sordino.problems.losses import Loss
 
-Floats = NDArray[np.float64]
 _ALL = slice(None)
 
 
@@ -105,7 +104,7 @@ class RobustSum(ClippedSum, OnLattice):
             out += block_sums(self._truncated(records, params, rows, block), rows, n, self.blocks)
         return np.median(out, axis=0)
 
-    def evaluate_on_lattice(self, records: DenseRows, params: Any, spacing: float) -> NDArray[np.int64]:
+    def evaluate_on_lattice(self, records: DenseRows, params: Any, spacing: float) -> Ints:
         """Return the sum of contributions truncated towards zero to multiples of ``spacing``."""
         if self.blocks > 1:
             raise InvalidInputError("secure_noise=True is not proven for medians. Use estimator='truncated'.")
@@ -178,7 +177,7 @@ class RobustGradient(ClippedSum):
         return np.median(out, axis=0).reshape(np.shape(params.w))
 
 
-def present(records: Records, rows: slice = _ALL) -> NDArray[np.bool_]:
+def present(records: Records, rows: slice = _ALL) -> Bools:
     """Return which records count: one that is not finite has no norm and contributes zero."""
     return np.isfinite(records.norms[rows])
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from sordino.kernel import ClippedSum, OnLattice, Relation
+from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.clip import row_norms
 from sordino.kernel.contracts import DenseRows, RecordSums, RowBlocks
 from sordino.problems.losses import Loss
@@ -26,14 +26,13 @@ from sordino.problems.robust import (
     scaled_norms,
 )
 
-Floats = NDArray[np.float64]
 LOWEST, HIGHEST = -64, 64  # bin e holds 2^(e-1) <= |v| < 2^e; what is beyond goes to the last bin
 BINS = HIGHEST - LOWEST + 1
 REACH = 40  # quantiles are looked for up to 2^40 in magnitude
 EDGES = np.exp2(np.arange(LOWEST, HIGHEST + 1, dtype=float))  # upper edges
 
 
-def octaves(values: Floats) -> NDArray[np.int64]:
+def octaves(values: Floats) -> Ints:
     """Return the bin of each magnitude; -1 for zero, which has none, and for what is not a number."""
     exponent = np.clip(np.frexp(values)[1].astype(np.int64), LOWEST, HIGHEST) - LOWEST
     exponent[(values == 0) | ~np.isfinite(values)] = -1
@@ -86,7 +85,7 @@ class ColumnScales(ClippedSum, OnLattice):
             out += counts_of(away[present(records, rows)])
         return out
 
-    def evaluate_on_lattice(self, records: RowBlocks, params: Any, spacing: float) -> NDArray[np.int64]:
+    def evaluate_on_lattice(self, records: RowBlocks, params: Any, spacing: float) -> Ints:
         """Return the counts as multiples of ``spacing``, a power of two."""
         return self.evaluate(records, params).astype(np.int64) * int(1.0 / spacing)
 
@@ -287,6 +286,6 @@ class RankTree(ClippedSum, OnLattice):
             levels.insert(0, below[:, ::2] + below[:, 1::2])
         return np.concatenate(levels, axis=1)
 
-    def evaluate_on_lattice(self, records: DenseRows, params: Any, spacing: float) -> NDArray[np.int64]:
+    def evaluate_on_lattice(self, records: DenseRows, params: Any, spacing: float) -> Ints:
         """Return the counts as multiples of ``spacing``, a power of two."""
         return self.evaluate(records, params).astype(np.int64) * int(1.0 / spacing)

@@ -11,16 +11,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.kernel import ClippedSum, Norm, Relation, SparseVector
+from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.clip import clip_scalars, factors_of, row_peaks
 from sordino.kernel.contracts import Answer, Point, RecordSums
 from sordino.problems.glm import check_clip, residuals
 from sordino.problems.losses import Loss
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -148,7 +145,7 @@ def peak_clipped(loss: Loss, records: RecordSums, w: Point, clip: float) -> Floa
     return np.where(factor[:, None] > 0, residual, 0.0) * factor[:, None]
 
 
-def pick(vector: Any, coordinates: Indices) -> Floats:
+def pick(vector: Any, coordinates: Ints) -> Floats:
     """Return the entries of a dense or sparse vector at flat coordinates."""
     if not isinstance(vector, SparseVector):
         return np.asarray(vector).reshape(-1)[coordinates]
@@ -168,12 +165,12 @@ def without_intercept(vector: Any, features: int) -> Any:
     return SparseVector(vector.indices[inside], vector.values[inside], features)
 
 
-def flat_coordinates(chosen: Indices, features: int, columns: int) -> Indices:
+def flat_coordinates(chosen: Ints, features: int, columns: int) -> Ints:
     """Number coordinates of the features through the flattened coefficients with their intercepts."""
     return np.asarray((chosen // features) * columns + chosen % features, dtype=np.int64)
 
 
-def intercept_coordinates(shape: tuple[int, ...], kept: int) -> Indices:
+def intercept_coordinates(shape: tuple[int, ...], kept: int) -> Ints:
     """Return the flat coordinates of the intercepts."""
     if not kept:
         return np.empty(0, dtype=np.int64)

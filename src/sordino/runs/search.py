@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event as dp
-from numpy.typing import NDArray
 
 from sordino.accounting import Certificate, certify, gaussian_epsilon, solve_scale
 from sordino.errors import CalibrationError, InvalidInputError, SordinoError, UnsupportedError
 from sordino.execute import LocalExecutor
 from sordino.kernel import ClippedSum, Curator, Full, Gaussian, Plan, Relation, Release
+from sordino.kernel.arrays import Floats
 from sordino.kernel.contracts import RecordSums
 from sordino.kernel.events import gaussian_event
 from sordino.kernel.noise import NoiseSource, fresh_noise
@@ -39,7 +39,7 @@ class ScoreSum(ClippedSum):
         """Return 1/2."""
         return 0.5
 
-    def evaluate(self, records: RecordSums, params: Any) -> NDArray[np.float64]:
+    def evaluate(self, records: RecordSums, params: Any) -> Floats:
         """Return the sum."""
         scores = np.nan_to_num(np.asarray(records.targets, dtype=float), nan=0.0)
         return np.array([(np.clip(scores, 0.0, 1.0) - 0.5).sum()])

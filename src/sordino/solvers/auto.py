@@ -8,17 +8,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.kernel import Curator, Full, Plan, Release
+from sordino.kernel.arrays import Bools, Floats
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeCounts
 from sordino.problems.problem import Problem
 from sordino.solvers.base import NoisyCoefficients, Options, Solver
 from sordino.solvers.capabilities import STEPS, Capabilities
 from sordino.solvers.descent import Noise, NoisyDescent, masked, noise_limited_step
 from sordino.solvers.sparse.ight import Ight
-
-Floats = NDArray[np.float64]
 
 # Shares of the budget (of rho); what is left goes to the gradients on all columns.
 MOMENTS, SIZES, SIZES_AGAIN = 0.05, 0.02, 0.01
@@ -50,11 +48,11 @@ class MappedProblem:
     """Where a descent takes place: mapped columns, the coordinates that are open, the unit of the targets."""
 
     affine: Affine
-    mask: NDArray[np.bool_] | None
+    mask: Bools | None
     target_unit: float
 
     @property
-    def params(self) -> tuple[Affine, NDArray[np.bool_] | None, float]:
+    def params(self) -> tuple[Affine, Bools | None, float]:
         """What a gradient is asked with, besides its point."""
         return self.affine, self.mask, self.target_unit
 
@@ -152,7 +150,7 @@ class Auto:
     ) -> tuple[MappedProblem, Floats]:
         """Keep the largest coefficients; restricted rows are smaller, so measure them again."""
         mask = top_mask(w, self.stages[name].count, problem.n_intercepts)
-        columns: NDArray[np.bool_] = np.any(np.atleast_2d(mask), axis=0)
+        columns: Bools = np.any(np.atleast_2d(mask), axis=0)
         affine = view.affine.restricted(columns[: problem.features])
         size = self._size(curator, f"{name}-sizes", affine)
         w = np.where(mask, w, 0.0)
@@ -252,7 +250,7 @@ def shrunk(values: Floats, noise: float) -> Floats:
     return values * np.maximum(0.0, 1.0 - 2.0 * (noise / np.maximum(np.abs(values), 1e-300)) ** 2)
 
 
-def top_mask(w: Floats, count: int, kept: int) -> NDArray[np.bool_]:
+def top_mask(w: Floats, count: int, kept: int) -> Bools:
     """Mark the ``count`` largest magnitudes and the last ``kept`` columns."""
     mask = np.zeros(w.shape, dtype=bool)
     free = np.abs(w[..., : w.shape[-1] - kept])

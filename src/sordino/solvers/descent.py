@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from sordino.kernel.arrays import Bools, Floats
+
 MOMENTUM = 0.9
 FIRST_STEP = 4.0
 
@@ -88,7 +88,7 @@ def noise_limited_step(budget: float, steps: int, noise: Noise, limit: float = 1
     return min(limit, budget * (1 - MOMENTUM) / (math.sqrt(steps) * noise.std))
 
 
-def masked(gradient: Callable[[Any], Floats], mask: NDArray[np.bool_]) -> Callable[[Floats], Floats]:
+def masked(gradient: Callable[[Any], Floats], mask: Bools) -> Callable[[Floats], Floats]:
     """Spread a gradient that was released on a mask over the full shape."""
 
     def full(w: Floats) -> Floats:

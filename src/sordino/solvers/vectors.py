@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.kernel import LazyVector, SparseVector
+from sordino.kernel.arrays import Floats
 
 
 def hard_threshold(vector: Any, count: int | None, kept: int = 0) -> Any:
@@ -22,7 +22,7 @@ def hard_threshold(vector: Any, count: int | None, kept: int = 0) -> Any:
     return _threshold_dense(np.array(vector, dtype=float), count, kept)
 
 
-def _threshold_dense(out: NDArray[np.float64], count: int | None, kept: int) -> NDArray[np.float64]:
+def _threshold_dense(out: Floats, count: int | None, kept: int) -> Floats:
     free = out[..., : out.shape[-1] - kept]
     if count is None or count >= free.size:
         return out
@@ -69,7 +69,7 @@ def added_at(w: Any, at: Any, change: Any) -> Any:
     return out
 
 
-def dense(vector: Any) -> NDArray[np.float64]:
+def dense(vector: Any) -> Floats:
     """Return a dense or sparse vector as an array."""
     return vector.to_dense() if isinstance(vector, SparseVector) else np.asarray(vector, dtype=float)
 

@@ -15,6 +15,7 @@ from sordino.execute.parties.lattice import Lattice
 from sordino.execute.parties.law import CoarseLaw, lattice_ripple
 from sordino.execute.parties.proof import SOUNDNESS
 from sordino.kernel import NoiseSource
+from sordino.kernel.arrays import Ints
 
 
 class Mode(str, Enum):
@@ -57,7 +58,7 @@ class Draw:
 class Engine(Protocol):
     """One party's end of a computation that opens noised sums only."""
 
-    def sum(self, values: NDArray[np.int64], draw: Draw) -> NDArray[Any]:
+    def sum(self, values: Ints, draw: Draw) -> NDArray[Any]:
         """Open the noised sum."""
 
 
@@ -93,9 +94,7 @@ class NoiseShare:
             return self.parties * max(lattice_ripple(128.0), 2.0**-1000)
         return self.law.distance + SOUNDNESS  # of the proof that nobody bent the noise, once per release
 
-    def draw(
-        self, values: NDArray[np.int64], lattice: Lattice, party: int, noise: NoiseSource
-    ) -> tuple[NDArray[np.int64], Draw]:
+    def draw(self, values: Ints, lattice: Lattice, party: int, noise: NoiseSource) -> tuple[Ints, Draw]:
         """Return this party's values with its fine noise, and its contribution to the coarse part."""
         if self.mode is Mode.INSIDE:
             shape = (self.law.bits + 1, values.size)
@@ -113,9 +112,7 @@ class NoiseShare:
             return 0
         return math.floor(lattice.std / math.sqrt(self.law.total))
 
-    def with_fine_part(
-        self, values: NDArray[np.int64], lattice: Lattice, party: int, noise: NoiseSource
-    ) -> NDArray[np.int64]:
+    def with_fine_part(self, values: Ints, lattice: Lattice, party: int, noise: NoiseSource) -> Ints:
         """Return this party's values with the noise that it draws alone."""
         if self.mode is Mode.AGGREGATION:
             std = lattice.std / math.sqrt(self.parties - self.threshold)

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.errors import UnsupportedError
 from sordino.kernel import ClippedSum, Gaussian, OnLattice, Query, Release
+from sordino.kernel.arrays import Ints
 
 # Mersenne primes: the smallest one that holds every sum is the field of a release.
 FIELDS = (61, 89, 107, 127)
@@ -50,7 +50,7 @@ class Lattice:
 class Quantised:
     """One party's answer on the grid."""
 
-    values: NDArray[np.int64]
+    values: Ints
     lattice: Lattice
 
 
@@ -75,13 +75,13 @@ def quantise(release: Release, records: Any, params: Any, sensitivity: float, po
     spacing = mechanism.lattice(sensitivity)
     parts = records.by_position(BLOCK) if isinstance(release.query, ClippedSum) else [records]
     rounded = [_rounded(release.query, part, params, spacing) for part in parts]
-    values: NDArray[np.int64] = np.sum(np.stack(rounded), axis=0)
+    values: Ints = np.sum(np.stack(rounded), axis=0)
     widened = sensitivity + math.sqrt(values.size) * spacing + _floating(release.query, params, population)
     lattice = _lattice(mechanism, widened, release, params, population, slack=1, spacing=spacing)
     return Quantised(values, lattice)
 
 
-def _rounded(query: Query, records: Any, params: Any, spacing: float) -> NDArray[np.int64]:
+def _rounded(query: Query, records: Any, params: Any, spacing: float) -> Ints:
     answer = np.asarray(query.evaluate(records, params), dtype=float)
     return np.rint(answer / spacing).astype(np.int64)
 

@@ -19,9 +19,9 @@ from typing import Any
 
 import mpmath
 import numpy as np
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+from sordino.kernel.arrays import Ints
+
 DIGIT = 4
 _PRECISION = 80  # decimal digits of the tables
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from sordino.kernel.arrays import Floats
 from sordino.kernel.clip.factors import factors_of
 from sordino.kernel.clip.norms import joint_norms, measured, row_norms
-
-Floats = NDArray[np.float64]
 
 
 def clipped_blocks(parts: list[Any], bound: float, drop: bool = False) -> list[Any]:

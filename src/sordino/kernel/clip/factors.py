@@ -7,13 +7,11 @@ from typing import Any
 
 import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.errors import InvalidInputError
+from sordino.kernel.arrays import Floats
 from sordino.kernel.clip.norms import row_norms
 from sordino.kernel.clip.rounding import HIGHEST, LOWEST, NOTHING, TINY, limit
-
-Floats = NDArray[np.float64]
 
 
 def check_bound(name: str, bound: float, remedy: str) -> float:

@@ -10,14 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from sordino.kernel.arrays import Floats, Ints, Rows
 from sordino.kernel.clip import passes
 from sordino.kernel.clip.rounding import TINY, above, limit, slack
-
-Floats = NDArray[np.float64]
-Rows = NDArray[np.int64] | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +26,7 @@ class Lengths:
     """
 
     mantissa: Floats
-    exponent: NDArray[np.int64]
+    exponent: Ints
     length: int
 
     @property

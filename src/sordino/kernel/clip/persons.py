@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
+from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.clip.norms import joint_norms, row_norms
 from sordino.kernel.clip.rounding import UNIT
 
-Floats = NDArray[np.float64]
 
-
-def person_norms(blocks: Any, owner: NDArray[np.int64], persons: int, sizes: Floats) -> Floats:
+def person_norms(blocks: Any, owner: Ints, persons: int, sizes: Floats) -> Floats:
     r"""Return upper bounds of ``|| sum_{i of p} c_i x_i ||`` for each person p.
 
     ``blocks`` yields (slice, rows ``c_i x_i``) in the order of ``owner``, which does not fall; a person
@@ -36,7 +34,7 @@ def person_norms(blocks: Any, owner: NDArray[np.int64], persons: int, sizes: Flo
         return np.asarray(joint_norms([out + (2 * counts + 16) * UNIT * total]))
 
 
-def _sums(block: Any, owner: NDArray[np.int64]) -> Any:
+def _sums(block: Any, owner: Ints) -> Any:
     member = sparse.csr_matrix((np.ones(owner.size), (owner, np.arange(owner.size))))
     sums = sparse.csr_matrix(member @ block)
     sums.sum_duplicates()

@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
-from numpy.typing import NDArray
 
 from sordino.errors import InvalidInputError
 from sordino.kernel import ClippedSum, Curator, Full, Gaussian, NoiseSource, Offer, Plan, Poisson, Release
+from sordino.kernel.arrays import Floats
 from sordino.kernel.clip import to_bound
 from sordino.kernel.contracts import ClientUpdates
 from sordino.parties.flower.client import CLIENT_LEVEL, record_of
@@ -49,14 +49,14 @@ class UpdateSum(ClippedSum):
         """Return the clip norm."""
         return self.clip
 
-    def evaluate(self, records: Sequence[Weights], params: Weights) -> NDArray[np.float64]:
+    def evaluate(self, records: Sequence[Weights], params: Weights) -> Floats:
         """Return the sum of clipped updates."""
         total = np.zeros(np.shape(params))
         for weights in records:
             total = total + self.clipped(weights, params)
         return total
 
-    def clipped(self, weights: Weights, params: Weights) -> NDArray[np.float64]:
+    def clipped(self, weights: Weights, params: Weights) -> Floats:
         """Return what one client adds, a function of its own answer alone."""
         if not fits(weights, np.shape(params)):
             return np.zeros(np.shape(params))
@@ -82,7 +82,7 @@ class FederationExecutor:
 
     def answer(
         self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
-    ) -> NDArray[np.float64]:
+    ) -> Floats:
         """Ask the drawn clients, sum their clipped updates and add the noise."""
         rows = release.sampling.draw(self.population, position, noise)
         chosen = self.nodes if rows is None else [self.nodes[i] for i in rows]

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 from flwr.app import Message
-from numpy.typing import NDArray
 
 from sordino.errors import PlanError
+from sordino.kernel.arrays import Floats
 from sordino.parties.flower.models import Weights
 
 
@@ -47,7 +47,7 @@ def one_each(replies: Iterable[Message], asked: Sequence[int], group: str) -> di
 
 def updates_of(
     replies: Iterable[Message], asked: Sequence[int], group: str, shape: tuple[int, ...]
-) -> list[NDArray[np.float64]]:
+) -> list[Floats]:
     """Return the usable weights, at most one vector for each client that was asked."""
     found = (weights_of(m, shape) for m in one_each(replies, asked, group).values())
     return [w for w in found if w is not None]

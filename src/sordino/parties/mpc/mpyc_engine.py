@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from sordino.errors import InvalidInputError, PartyError, require_extra
 from sordino.execute.parties.circuit import noised_sum, plain_sum
 from sordino.execute.parties.engine import Draw, centred
+from sordino.kernel.arrays import Ints
 from sordino.parties.mpc.links import Credentials, Member, Mesh, connect
 
 
@@ -79,7 +80,7 @@ class MpycEngine:
         """Send bytes to everybody and return everybody's, by index."""
         return self._run(self._exchange(payload), self.limits.message, what)
 
-    def sum(self, values: NDArray[np.int64], draw: Draw) -> NDArray[Any]:
+    def sum(self, values: Ints, draw: Draw) -> NDArray[Any]:
         """Open the noised sum of everybody's values."""
         self._wire.bits = draw.field_bits
         flat = values.reshape(-1).astype(object)

@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.kernel import Curator, Full, Norm, Plan, Relation, Release
+from sordino.kernel.arrays import Floats
 from sordino.kernel.contracts import Parts, RecordSums
 from sordino.problems.losses import Loss
 from sordino.problems.minimiser import CertifiedMinimiser
 from sordino.problems.problem import Problem
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.kernel import Curator, Full, GumbelTopK, Plan, Release
 from sordino.problems.glm import GlmGradient
@@ -18,7 +17,6 @@ from sordino.solvers.base import Options, count, positive
 from sordino.solvers.capabilities import CURVED, STEPS, Capabilities
 from sordino.solvers.dense.column_smoothing import checked_strength, smoothed
 
-Floats = NDArray[np.float64]
 GRADIENTS, SEARCHES = 60, 40
 SEARCH_SHARE = 0.1
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.errors import InvalidInputError
-
-Floats = NDArray[np.float64]
+from sordino.kernel.arrays import Floats
 
 
 def smoothed(vector: Floats, strength: float, kept: int = 0) -> Floats:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.kernel import Curator, Full, Plan, Poisson, Release, Sampling, public_generator
+from sordino.kernel.arrays import Floats
 from sordino.kernel.sampling import FixedSize
 from sordino.problems.glm import GlmGradient
 from sordino.problems.problem import Problem
@@ -139,7 +139,7 @@ class Srm:
             mean = w if late <= 0 else mean + (w - mean) / (late + 1)
             yield mean if self.average else w
 
-    def _cut(self, step: float, direction: NDArray[np.float64], problem: Problem) -> float:
+    def _cut(self, step: float, direction: Floats, problem: Problem) -> float:
         length = float(np.linalg.norm(direction))
         if self.rule == "constant" or length == 0:
             return step

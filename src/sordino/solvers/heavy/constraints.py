@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.errors import InvalidInputError
-
-Floats = NDArray[np.float64]
+from sordino.kernel.arrays import Floats
 
 
 class Constraint(Protocol):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
-Floats = NDArray[np.float64]
+from sordino.kernel.arrays import Bools, Floats, Ints
+
 # The share of the error probability that sampling gets where sampling and noise are bounded one by one.
 SAMPLING = 0.8
 
@@ -55,7 +55,7 @@ class RankMargins:
         return np.where(better[:, None], joint, apart)
 
 
-def interval_cells(below: Floats, ranks: Floats, margins: Floats) -> tuple[NDArray[np.int64], ...]:
+def interval_cells(below: Floats, ranks: Floats, margins: Floats) -> tuple[Ints, ...]:
     """Return the first and the last cell that may hold a record of rank within one of ``ranks``.
 
     If the counts on the way to such a record's cell are right within the margins, its cell is between the
@@ -68,7 +68,7 @@ def interval_cells(below: Floats, ranks: Floats, margins: Floats) -> tuple[NDArr
     return _descended(before < lowest), _descended(before <= highest)
 
 
-def _descended(to_the_right: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _descended(to_the_right: Bools) -> Ints:
     """Follow the tree down to a cell: at each border, right where the count before it says so."""
     row = np.arange(len(to_the_right))
     cell = np.zeros(row.size, dtype=np.int64)
@@ -80,7 +80,7 @@ def _descended(to_the_right: NDArray[np.bool_]) -> NDArray[np.int64]:
 
 
 def outer_borders(
-    cells: tuple[NDArray[np.int64], ...], edges: Floats, bounds: tuple[float, float] | None
+    cells: tuple[Ints, ...], edges: Floats, bounds: tuple[float, float] | None
 ) -> tuple[Floats, Floats]:
     """Return the left border of the first and the right border of the last cell.
 

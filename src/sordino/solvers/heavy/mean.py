@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import special
 
 from sordino.errors import InvalidInputError
 from sordino.kernel import Curator, Plan, Release, SymmetricGaussian
+from sordino.kernel.arrays import Floats
 from sordino.problems.robust import RobustSum, Truncation
 from sordino.problems.sample import Sample
 from sordino.problems.scales import ColumnScales, PairMoments, PairScales, RankTree
@@ -20,7 +20,6 @@ from sordino.solvers.heavy.shares import noise_of, share_relative
 from sordino.solvers.heavy.threshold import Tail, known_bias, moment_threshold
 from sordino.solvers.heavy.trees import quantiles_of
 
-Floats = NDArray[np.float64]
 _CLIP = Truncation()
 LOCATION_DEPTH = 12  # cells of 3 % of their value: enough to truncate around
 _CROWD = 40.0  # records per noise width of a count from which a median is found, not made up

@@ -6,16 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.kernel import Curator, Plan, Release
+from sordino.kernel.arrays import Floats
 from sordino.problems.sample import Sample
 from sordino.problems.scales import RankTree
 from sordino.solvers.heavy.intervals import RankMargins, interval_cells, outer_borders
 from sordino.solvers.heavy.shares import noise_of
 from sordino.solvers.heavy.trees import counts_below, quantiles_of
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

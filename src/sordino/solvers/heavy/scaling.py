@@ -6,16 +6,15 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.kernel import Curator, Release
+from sordino.kernel.arrays import Floats
 from sordino.problems.problem import Problem
 from sordino.problems.robust import GradientPoint
 from sordino.problems.scales import EDGES, ColumnScales, FeatureScales, GradientScales
 from sordino.solvers.heavy.shares import noise_of, share_relative
 from sordino.solvers.heavy.threshold import SURE, Tail, moment_threshold
 
-Floats = NDArray[np.float64]
 SHARE = 0.1  # of the budget for each kind of histogram
 REFRESH = 3  # histograms of gradient scales: gradients shrink on the way
 

@@ -7,16 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.kernel import Curator, Disjoint, Full, Plan, Release
+from sordino.kernel.arrays import Floats
 from sordino.problems.problem import Problem
 from sordino.problems.robust import GradientPoint, RobustGradient, Truncation
 from sordino.solvers.heavy.constraints import Constraint
 from sordino.solvers.heavy.scaling import Scaling
 from sordino.solvers.heavy.shares import noise_of
 
-Floats = NDArray[np.float64]
 _LEARNED, _BY_NORM = Scaling(), Truncation(by="norm")
 
 

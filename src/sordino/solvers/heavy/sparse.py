@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.kernel import (
     ClippedSum,
@@ -21,6 +20,7 @@ from sordino.kernel import (
     Plan,
     Release,
 )
+from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.contracts import RowBlocks
 from sordino.problems.losses import Loss
 from sordino.problems.problem import Problem
@@ -30,7 +30,6 @@ from sordino.solvers.capabilities import CURVED, STEPS, Capabilities
 from sordino.solvers.heavy.scaling import Scaling
 from sordino.solvers.heavy.shares import share_relative
 
-Floats = NDArray[np.float64]
 _LEARNED = Scaling()
 
 
@@ -40,7 +39,7 @@ class Step:
 
     point: GradientPoint
     length: float
-    coordinates: NDArray[np.int64]
+    coordinates: Ints
 
 
 @dataclass(frozen=True)
@@ -198,7 +197,7 @@ class HeavyTailedSparse:
         return scale * Truncation(joint=self.joint).bound(size, 1.0)
 
 
-def free_coordinates(w: Floats, features: int) -> NDArray[np.int64]:
+def free_coordinates(w: Floats, features: int) -> Ints:
     """Return the flat positions that may be thresholded: all but the intercept column."""
     grid = np.arange(np.size(w)).reshape(np.shape(w))
     return grid[..., :features].reshape(-1)

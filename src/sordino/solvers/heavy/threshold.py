@@ -11,11 +11,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sordino.kernel.arrays import Floats
 from sordino.problems.scales import BINS, EDGES
 
-Floats = NDArray[np.float64]
 LARGEST = 2.0**250  # stands for "no truncation": far beyond any data, and its fourth power is finite
 SURE = 6.0  # noise alone lifts one of 129 bins this many widths above zero once in ten million runs
 _LOOK = 4  # octaves past the last one that tell how heavy the tail is

@@ -5,11 +5,9 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
-from numpy.typing import NDArray
 
+from sordino.kernel.arrays import Floats
 from sordino.problems.scales import REACH
-
-Floats = NDArray[np.float64]
 
 
 def quantiles_of(

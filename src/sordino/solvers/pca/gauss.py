@@ -9,6 +9,7 @@ import numpy as np
 
 from sordino.errors import InvalidInputError
 from sordino.kernel import Curator, Full, Plan, Release
+from sordino.kernel.arrays import Floats
 from sordino.problems.covariance import GramMatrix, PcaProblem
 from sordino.solvers.pca.locate import (
     Location,
@@ -20,7 +21,6 @@ from sordino.solvers.pca.locate import (
 )
 from sordino.solvers.pca.options import PcaOptions, fits_matrix
 from sordino.solvers.pca.spectrum import (
-    Floats,
     Principal,
     captured_variance,
     decompose,

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.kernel import Curator, Full, Release
+from sordino.kernel.arrays import Floats
 from sordino.problems.covariance import Ball, PcaProblem, RowMoments
 
-Floats = NDArray[np.float64]
 # The part of the squared privacy loss that the mean gets; the error is flat from .05 to .2.
 SHARE = 0.1
 # Rows are clipped a little below their root mean square distance while the noise is strong, and less and

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sordino.kernel import Curator, Full, Plan, Release
+from sordino.kernel.arrays import Floats
 from sordino.problems.covariance import GramProduct, PcaProblem
 from sordino.solvers.pca.locate import (
     Location,
@@ -19,7 +20,7 @@ from sordino.solvers.pca.locate import (
     weight_of_rest,
 )
 from sordino.solvers.pca.options import PcaOptions
-from sordino.solvers.pca.spectrum import Floats, Principal, filled, fix_signs
+from sordino.solvers.pca.spectrum import Principal, filled, fix_signs
 
 
 @dataclass(frozen=True)

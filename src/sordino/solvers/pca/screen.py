@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.kernel import Curator, Full, Plan, Release
+from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.covariance import Ball, GramMatrix, PcaProblem, RowMoments, SquaredColumns
 from sordino.solvers.pca.gauss import principal_of
 from sordino.solvers.pca.locate import SHARE, location_from, noise_std
 from sordino.solvers.pca.options import PcaOptions
-from sordino.solvers.pca.spectrum import Floats, Principal
+from sordino.solvers.pca.spectrum import Principal
 
 # The share of the squared budget for the choice of columns; how many standard deviations a column has to
 # stand out (one of 100,000 empty columns does by chance); the most columns whose matrix is held.
@@ -67,7 +67,7 @@ class Screen:
         )
         yield widened(found, columns, problem, max(whole - kept, 0.0) + found.total)
 
-    def _chosen(self, squares: Floats, std: float, least: int) -> NDArray[np.int64]:
+    def _chosen(self, squares: Floats, std: float, least: int) -> Ints:
         """Return the columns that stand out of the noise, in order."""
         order = np.argsort(-squares)[: min(self.most, squares.size)]
         if std > 0:
@@ -75,7 +75,7 @@ class Screen:
         return np.sort(order)
 
 
-def widened(found: Principal, columns: NDArray[np.int64], problem: PcaProblem, total: float) -> Principal:
+def widened(found: Principal, columns: Ints, problem: PcaProblem, total: float) -> Principal:
     """Put the axes and the mean of some columns among zeros."""
     axes = np.zeros((len(found.axes), problem.features))
     axes[:, columns] = found.axes

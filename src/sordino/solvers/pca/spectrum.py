@@ -6,10 +6,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-Floats = NDArray[np.float64]
+from sordino.kernel.arrays import Floats
 
 
 @dataclass(frozen=True)

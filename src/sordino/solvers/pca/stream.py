@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sordino.kernel import Curator, Disjoint, Plan, Release
+from sordino.kernel.arrays import Floats
 from sordino.problems.covariance import GramMatrix, PcaProblem, RowMoments
 from sordino.solvers.pca.gauss import Gauss, principal_of
 from sordino.solvers.pca.locate import SHARE, Location, location_from, noise_std, weight_of_rest
 from sordino.solvers.pca.options import PcaOptions
-from sordino.solvers.pca.spectrum import Floats, Principal
+from sordino.solvers.pca.spectrum import Principal
 
 
 @dataclass(frozen=True)

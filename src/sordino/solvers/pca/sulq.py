@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from sordino.kernel import Curator, Full, Plan, Release
+from sordino.kernel.arrays import Floats
 from sordino.problems.covariance import GramTriangle, PcaProblem
 from sordino.solvers.pca.gauss import Gauss, principal_of
 from sordino.solvers.pca.locate import locate, moments_release, noise_level, noise_std, weight_of_rest
 from sordino.solvers.pca.options import PcaOptions
-from sordino.solvers.pca.spectrum import Floats, Principal
+from sordino.solvers.pca.spectrum import Principal
 
 
 @dataclass(frozen=True)

@@ -8,18 +8,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import sparse
 
 from sordino.errors import InvalidInputError
 from sordino.kernel import Curator, Full, Plan, Release, public_generator
+from sordino.kernel.arrays import Floats
 from sordino.problems.minimiser import CertifiedMinimiser, MinimiserResponses, convex_clip
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, among, count, positive
 from sordino.solvers.capabilities import CURVED, Capabilities
 from sordino.solvers.vectors import hard_threshold
 
-Floats = NDArray[np.float64]
 STRENGTH = 0.01
 STUDENT_STEPS = 200
 _EXACT_NORM = 2000  # the smaller side of a matrix whose operator norm is computed exactly
