@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from scipy import sparse
+
 from sordino.errors import InvalidInputError
 from sordino.kernel import FixedSize, PaperNoise, Poisson, Sampling
 from sordino.papers import formulas
@@ -109,7 +111,7 @@ def _transfer(solver: Any, problem: Problem, budget: Claimed) -> PaperNoise:
             "solver_options={'mode': 'R', 'public_features': ...}."
         )
     x = solver.features
-    square = float((x.power(2) if hasattr(x, "power") else x**2).mean())
+    square = float((x.power(2) if sparse.issparse(x) else x**2).mean())
     peak = problem.gradient_bound * max(problem.data_norm, problem.intercept) / problem.row_bound
     variance = 8 * x.shape[0] * square * solver.sparsity * peak**2 * math.log(2.5 / budget.delta)
     std = math.sqrt(variance) / (problem.population * budget.epsilon * solver.strength)
