@@ -386,6 +386,16 @@ CASES += [
         _problem("squared", "replace-one", features=20),
         data=csr_data,
     ),
+    SolverCase(
+        "auto-counts",
+        lambda problem: Auto(3, {}, 0.3, None, True),
+        _problem("poisson", intercept=0.8, target_bound=7.0, ridge=0.05),
+    ),
+    SolverCase(
+        "auto-huber-replace",
+        lambda problem: Auto(3, _NARROW, 0.3, None, True),
+        _problem("huber", "replace-one", intercept=0.8, target_bound=3.0),
+    ),
 ]
 
 # ----------------------------------------------------------------- dense and nonconvex models
