@@ -116,9 +116,9 @@ def _forge_hashes(trainer, data, saved):
     from sordino.nn.data import source_of
     from sordino.runs.promise import at_multipliers, digest_of
 
-    solver, task, _, _ = trainer._made(source_of(data))
+    run = trainer._prepared(source_of(data))
     honest = saved["digest"]
-    saved["digest"] = digest_of(at_multipliers(solver.plan(task), saved["multipliers"]))
+    saved["digest"] = digest_of(at_multipliers(run.solver.plan(run.task), saved["multipliers"]))
     journal = trainer.checkpoint.with_name("run.journal")
     journal.write_text(journal.read_text().replace(honest, saved["digest"]))
 

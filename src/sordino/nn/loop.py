@@ -94,7 +94,7 @@ def make_private(model: nn.Module, loss: Loss, data: Any, **settings: Any) -> Pr
     trainer = Trainer(model, loss, **settings)
     if trainer.optimizer == "srm" or trainer.checkpoint is not None:
         raise InvalidInputError("Expected settings of a plain loop. Use Trainer for srm and checkpoints.")
-    made = trainer._made(source_of(data))
+    made = trainer._prepared(source_of(data))
     network = made.task.engine.network
     made = replace(made, notes=(*made.notes, "the update rule is the caller's"))
     session = open_session(made, "make_private")

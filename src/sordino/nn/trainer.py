@@ -111,7 +111,7 @@ class Trainer:
 
     def fit(self, data: Any, targets: Any = None) -> Trained:
         """Train on tensors, arrays, a data set or a loader; the budget is spent here."""
-        made = self._made(source_of(data, targets))
+        made = self._prepared(source_of(data, targets))
         session = open_session(made, f"Trainer ({self.optimizer})", self._checkpoint())
         return self._train(session, made.solver, made.task)
 
@@ -124,7 +124,7 @@ class Trainer:
         checkpoint = self._checkpoint()
         if checkpoint is None:
             raise InvalidInputError("Expected a checkpoint to resume from, got None. Pass checkpoint=.")
-        made = self._made(source_of(data, targets))
+        made = self._prepared(source_of(data, targets))
         return self._train(resume_session(made, checkpoint), made.solver, made.task)
 
     def solver(self, population: int) -> NetworkSolver:
@@ -156,7 +156,7 @@ class Trainer:
     def _checkpoint(self) -> Checkpoint | None:
         return None if self.checkpoint is None else Checkpoint(self.checkpoint, self.checkpoint_every)
 
-    def _made(self, source: Source) -> Training:
+    def _prepared(self, source: Source) -> Training:
         budget = Ask.checked(self.epsilon, self.delta, source.population, self.ledger, self.dataset_id)
         device = _device_of(self.model, self.device)
         network = Network(copy.deepcopy(self.model).to(device), self.loss, self.precision)
