@@ -12,7 +12,7 @@ from tests.accounting.helpers import gaussian
 
 from sordino.accounting import canonical, codec, decode, encode
 from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.kernel.events import PureDpEvent
+from sordino.kernel.events import PureDpEvent, TiltDpEvent
 
 NUMBERS = st.floats(0, allow_nan=False)
 COUNTS = st.integers(0, 10**12)
@@ -23,6 +23,7 @@ LEAVES = st.one_of(
     st.builds(dp.LaplaceDpEvent, NUMBERS),
     st.builds(PureDpEvent, NUMBERS),
     st.builds(dp.ZCDpEvent, NUMBERS, NUMBERS),
+    st.builds(TiltDpEvent, NUMBERS, NUMBERS),
     st.builds(
         lambda std, shifts: dp.MixtureOfGaussiansDpEvent(
             std, tuple(shifts), tuple(1 / len(shifts) for _ in shifts)

@@ -25,7 +25,7 @@ from sordino.accounting.loss import discretise
 from sordino.accounting.pairs import gaussian_pair, laplace_pair
 from sordino.accounting.pld import leaf_pairs, pld_epsilon, supports
 from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.kernel.events import PureDpEvent
+from sordino.kernel.events import PureDpEvent, TiltDpEvent
 
 
 def epsilon(event, delta, relation, grid=None):
@@ -45,6 +45,8 @@ SUPPORT = [
     (dp.GaussianDpEvent(1.5), True, True),
     (dp.LaplaceDpEvent(1.5), True, True),
     (PureDpEvent(0.5), True, True),
+    (TiltDpEvent(1.5, 0.2), True, True),
+    (dp.PoissonSampledDpEvent(0.1, TiltDpEvent(1.5, 0.2)), False, False),
     (dp.PoissonSampledDpEvent(0.1, dp.GaussianDpEvent(1.5)), True, True),
     (dp.PoissonSampledDpEvent(0.1, dp.LaplaceDpEvent(1.5)), True, False),
     (dp.PoissonSampledDpEvent(0.1, PureDpEvent(0.5)), True, False),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sordino.accounting import certify
 from sordino.accounting.codec import canonical, decode
 from sordino.errors import SordinoError
-from sordino.kernel.events import PureDpEvent
+from sordino.kernel.events import PureDpEvent, TiltDpEvent
 from sordino.kernel.relation import Relation
 
 ROOM = 1 + 1e-6  # accountants compute in floats; a wrong bound is wrong by more
@@ -31,6 +31,7 @@ leaves = st.one_of(
     st.builds(dp.LaplaceDpEvent, powers),
     st.builds(PureDpEvent, powers),
     st.builds(lambda rho: dp.ZCDpEvent(rho, 0.0), powers),
+    st.builds(TiltDpEvent, powers, st.just(0.0) | powers),
     st.builds(dp.PoissonSampledDpEvent, rates, gaussians),
 )
 repeated = st.builds(dp.SelfComposedDpEvent, leaves, counts)
@@ -55,7 +56,7 @@ def gaussian_delta(mu, epsilon):
 def single_delta(event, relation, epsilon):
     """Return a delta that the worst mechanism of a leaf, run once, really has at an epsilon."""
     shift = relation.contributions
-    if isinstance(event, dp.GaussianDpEvent):
+    if isinstance(event, (dp.GaussianDpEvent, TiltDpEvent)):  # a linear loss makes a tilt a Gaussian
         return gaussian_delta(shift / mpmath.mpf(event.noise_multiplier), epsilon)
     if isinstance(event, dp.ZCDpEvent):  # a Gaussian is among the mechanisms it describes
         return gaussian_delta(mpmath.sqrt(2 * mpmath.mpf(event.rho)), epsilon)

@@ -9,6 +9,7 @@ from sordino.errors import InvalidInputError, PlanError
 from sordino.kernel import Relation
 from sordino.kernel.events import (
     PureDpEvent,
+    TiltDpEvent,
     check_event,
     composed,
     fixed_size_event,
@@ -17,6 +18,7 @@ from sordino.kernel.events import (
     poisson_event,
     pure_event,
     repeated,
+    tilt_event,
     zcdp_event,
 )
 
@@ -27,11 +29,14 @@ def test_a_gaussian_event_counts_single_contributions():
     # std = 1.5 * sensitivity; under replace-one that is 3 contributions of one record.
     assert gaussian_event(1.5, AR) == dp.GaussianDpEvent(1.5)
     assert gaussian_event(1.5, RO) == dp.GaussianDpEvent(3.0)
+    assert tilt_event(1.5, 0.2, AR) == TiltDpEvent(1.5, 0.2)
+    assert tilt_event(1.5, 0.2, RO) == TiltDpEvent(3.0, 0.2)
 
 
 def test_no_noise_is_no_privacy():
     nothing = dp.NonPrivateDpEvent()
     assert gaussian_event(0.0, AR) == gaussian_event(0.0, RO) == laplace_event(0.0) == nothing
+    assert tilt_event(0.0, 0.1, AR) == tilt_event(0.0, 0.1, RO) == nothing
     assert pure_event(math.inf) == zcdp_event(math.inf) == nothing
 
 
@@ -48,7 +53,9 @@ def test_the_other_events_carry_what_they_are_given():
     assert composed([inner, inner]) == dp.ComposedDpEvent([inner, inner])
 
 
-@pytest.mark.parametrize("make", [lambda m: gaussian_event(m, AR), laplace_event])
+@pytest.mark.parametrize(
+    "make", [lambda m: gaussian_event(m, AR), lambda m: tilt_event(m, 0.1, AR), laplace_event]
+)
 @pytest.mark.parametrize("multiplier", [-1e-9, -1.0, math.nan])
 def test_a_multiplier_below_zero_is_refused(make, multiplier):
     with pytest.raises(InvalidInputError, match="noise multiplier >= 0"):
@@ -90,6 +97,7 @@ def test_an_event_that_costs_nothing_is_refused(event):
         dp.GaussianDpEvent,
         PureDpEvent,
         lambda x: dp.ZCDpEvent(0.3, x),
+        lambda x: TiltDpEvent(0.3, x),
         lambda x: dp.PoissonSampledDpEvent(x, INNER),
         lambda x: dp.ComposedDpEvent([INNER, dp.LaplaceDpEvent(x)]),
         lambda x: dp.MixtureOfGaussiansDpEvent(2.0, [0.1, x], [0.5, 0.5]),
@@ -109,6 +117,7 @@ def test_an_event_whose_numbers_mean_nothing_is_refused(make, wrong):
         dp.ZCDpEvent(0.0, 1.0),
         dp.ZCDpEvent(1.0, 0.0),
         dp.LaplaceDpEvent(0.5),
+        TiltDpEvent(0.5, 0.0),
         dp.SelfComposedDpEvent(INNER, 1),
         dp.PoissonSampledDpEvent(1.0, INNER),
         dp.ComposedDpEvent([INNER, dp.SelfComposedDpEvent(INNER, 2)]),

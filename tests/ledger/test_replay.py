@@ -11,7 +11,7 @@ from tests.ledger.helpers import AR
 
 from sordino.accounting.accountants import rdp_curve
 from sordino.errors import BudgetExceededError, InvalidInputError, LedgerCorruptError
-from sordino.kernel.events import gaussian_event, laplace_event, pure_event, zcdp_event
+from sordino.kernel.events import gaussian_event, laplace_event, pure_event, tilt_event, zcdp_event
 from sordino.ledger import Account, BudgetPolicy, Ledger
 from sordino.ledger.charge import charge_of
 from sordino.ledger.export import from_json, to_json
@@ -22,6 +22,7 @@ leaves = st.one_of(
     st.builds(laplace_event, st.floats(5.0, 300.0)),
     st.builds(pure_event, st.floats(1e-4, 0.3)),
     st.builds(zcdp_event, st.floats(1e-6, 0.05)),
+    st.builds(tilt_event, st.floats(3.0, 300.0), st.floats(0.0, 0.1), st.just(AR)),
     st.builds(dp.PoissonSampledDpEvent, st.floats(0.01, 0.9), st.builds(dp.GaussianDpEvent, st.just(4.0))),
     st.just(dp.NonPrivateDpEvent()),
 )

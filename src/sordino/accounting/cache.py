@@ -16,7 +16,7 @@ from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 
-FORMAT = 2
+FORMAT = 3
 """Raised whenever an accountant changes, so that old results are not found any more."""
 
 

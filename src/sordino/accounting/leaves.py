@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dp_accounting import dp_event as dp
 
 from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.kernel.events import PureDpEvent
+from sordino.kernel.events import PureDpEvent, TiltDpEvent
 from sordino.kernel.relation import Relation
 
 TINY, HUGE = 1e-100, 1e30
@@ -112,6 +112,8 @@ def _sampled(event: dp.DpEvent, rate: float, count: int) -> Iterator[Leaf]:
 def _elementary(event: dp.DpEvent, count: int) -> Iterator[Leaf]:
     if isinstance(event, (dp.GaussianDpEvent, dp.LaplaceDpEvent)):
         event = _noise(event)
+    elif isinstance(event, TiltDpEvent):
+        event = _tilt(event)
     elif isinstance(event, dp.MixtureOfGaussiansDpEvent):
         event = _mixture(event)
     elif isinstance(event, PureDpEvent):
@@ -146,6 +148,14 @@ def _noise(event: dp.DpEvent) -> dp.DpEvent:
     if math.isinf(multiplier):
         return dp.NoOpDpEvent()
     return type(event)(min(multiplier, HUGE))
+
+
+def _tilt(event: TiltDpEvent) -> dp.DpEvent:
+    multiplier = _at_least_zero(event.noise_multiplier, "noise multiplier")
+    jacobian = _at_least_zero(event.jacobian, "bound on the log determinants")
+    if multiplier < TINY or math.isinf(jacobian):
+        return dp.NonPrivateDpEvent()
+    return TiltDpEvent(min(multiplier, HUGE), jacobian)
 
 
 def _mixture(event: dp.MixtureOfGaussiansDpEvent) -> dp.DpEvent:

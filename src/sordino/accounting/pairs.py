@@ -60,7 +60,7 @@ def laplace_pair(epsilon: float) -> Pair:
         below, beyond = edges < -epsilon, edges >= epsilon
         p_below = np.where(below, -np.inf, np.where(beyond, 0.0, (edges - epsilon) / 2 - math.log(2)))
         q_above = np.where(beyond, -np.inf, np.where(below, 0.0, -(edges + epsilon) / 2 - math.log(2)))
-        return Tails(_complement(p_below), p_below, q_above, _complement(q_above))
+        return Tails(complement(p_below), p_below, q_above, complement(q_above))
 
     return Pair(tails, -epsilon, epsilon)
 
@@ -73,7 +73,7 @@ def response_pair(epsilon: float) -> Pair:
         below, beyond = edges < -epsilon, edges >= epsilon
         p_below = np.where(below, -np.inf, np.where(beyond, 0.0, rare))
         q_above = np.where(beyond, -np.inf, np.where(below, 0.0, rare))
-        return Tails(_complement(p_below), p_below, q_above, _complement(q_above))
+        return Tails(complement(p_below), p_below, q_above, complement(q_above))
 
     return Pair(tails, -epsilon, epsilon)
 
@@ -121,10 +121,10 @@ def fixed_size(rate: float, mu: float) -> Pair:
 
     def tails(edges: Floats) -> Tails:
         a, b, positive = up.tails(edges), down.tails(edges), edges >= 0
-        p_above = np.where(positive, a.p_above, _complement(b.p_below))
-        q_above = np.where(positive, a.q_above, _complement(b.q_below))
-        p_below = np.where(positive, _complement(a.p_above), b.p_below)
-        return Tails(p_above, p_below, q_above, np.where(positive, _complement(a.q_above), b.q_below))
+        p_above = np.where(positive, a.p_above, complement(b.p_below))
+        q_above = np.where(positive, a.q_above, complement(b.q_below))
+        p_below = np.where(positive, complement(a.p_above), b.p_below)
+        return Tails(p_above, p_below, q_above, np.where(positive, complement(a.q_above), b.q_below))
 
     return Pair(tails, down.low, up.high)
 
@@ -191,9 +191,10 @@ def _log_sum(terms: list[Floats]) -> Floats:
     return np.asarray(np.logaddexp.reduce(terms))
 
 
-def _complement(log_probability: Floats) -> Floats:
+def complement(log_probability: Floats) -> Floats:
+    """Return ``ln(1 - e^log_probability)``."""
     with np.errstate(divide="ignore"):
-        return np.log(-np.expm1(np.minimum(log_probability, 0.0)))  # rounding can pass 1
+        return np.asarray(np.log(-np.expm1(np.minimum(log_probability, 0.0))))  # rounding can pass 1
 
 
 def _bisect(loss: Callable[[Floats], Floats], edges: Floats, low: float, high: float) -> Floats:

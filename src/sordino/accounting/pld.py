@@ -23,8 +23,9 @@ from sordino.accounting.pairs import (
     response_pair,
     reverse,
 )
+from sordino.accounting.tilt import tilt_pairs
 from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.kernel.events import PureDpEvent
+from sordino.kernel.events import PureDpEvent, TiltDpEvent
 from sordino.kernel.relation import Relation
 
 MAX_BINS = 2**22
@@ -91,6 +92,8 @@ def leaf_pairs(leaf: Leaf, relation: Relation) -> tuple[Pair, ...]:
     if isinstance(event, dp.MixtureOfGaussiansDpEvent) and not replace:
         pair = mixture(event.sensitivities, event.sampling_probs, event.standard_deviation)
         return pair, reverse(pair)
+    if isinstance(event, TiltDpEvent):
+        return tilt_pairs(event.jacobian, gaussian_mu(Leaf(event, 1), relation), relation)
     base = _base_pair(event, relation)
     if base is None:
         raise unsupported(event, relation, "PLD")

@@ -20,9 +20,10 @@ from sordino.accounting.leaves import Leaf, flatten, gaussian_mu, unsupported
 from sordino.accounting.pairs import diluted
 from sordino.accounting.quadrature import mixture_divergence
 from sordino.accounting.repeat import repeat_and_select
+from sordino.accounting.tilt import tilt_log_moments
 from sordino.errors import InvalidInputError
 from sordino.kernel.arrays import Floats
-from sordino.kernel.events import PureDpEvent
+from sordino.kernel.events import PureDpEvent, TiltDpEvent
 from sordino.kernel.relation import Relation
 
 ORDERS: tuple[float, ...] = (
@@ -100,6 +101,9 @@ def _leaf_curve(event: dp.DpEvent, relation: Relation, alpha: Floats) -> Floats:
         curve = laplace_curve(1 / event.noise_multiplier, alpha)
     elif isinstance(event, PureDpEvent):
         curve = response_curve(event.epsilon, alpha)
+    elif isinstance(event, TiltDpEvent):
+        mu = gaussian_mu(Leaf(event, 1), relation)
+        curve = _rounded_up(tilt_log_moments(event.jacobian, mu, relation, alpha - 1), alpha)
     elif isinstance(event, dp.RepeatAndSelectDpEvent):
         inner = rdp_curve(event.event, relation, tuple(alpha))
         curve = repeat_and_select(alpha, inner, event.mean, event.shape)

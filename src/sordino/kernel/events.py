@@ -27,11 +27,32 @@ class PureDpEvent(dp.DpEvent):
     epsilon: float
 
 
+@attrs.define(frozen=True, slots=True, auto_attribs=True)
+class TiltDpEvent(dp.DpEvent):
+    """The minimiser of a convex objective with a Gaussian tilt (``kernel.objective``, ``accounting.tilt``).
+
+    Parameters
+    ----------
+    noise_multiplier : std of the tilt / gradient of one record, as in a Gaussian event.
+    jacobian : bound on the log ratio of the determinants of neighbours.
+    """
+
+    noise_multiplier: float
+    jacobian: float
+
+
 def gaussian_event(multiplier: float, relation: Relation) -> dp.DpEvent:
     """Event of Gaussian noise with std ``multiplier * sensitivity(relation)``."""
     if _none(multiplier):
         return dp.NonPrivateDpEvent()
     return dp.GaussianDpEvent(multiplier * relation.contributions)
+
+
+def tilt_event(multiplier: float, jacobian: float, relation: Relation) -> dp.DpEvent:
+    """Event of a minimiser under a tilt with std ``multiplier * sensitivity(relation)`` of the gradients."""
+    if _none(multiplier):
+        return dp.NonPrivateDpEvent()
+    return TiltDpEvent(multiplier * relation.contributions, jacobian)
 
 
 def laplace_event(multiplier: float) -> dp.DpEvent:

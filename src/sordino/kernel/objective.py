@@ -10,7 +10,7 @@ from dp_accounting import dp_event as dp
 
 from sordino.errors import InvalidInputError
 from sordino.kernel.arrays import Floats
-from sordino.kernel.events import composed, gaussian_event, zcdp_event
+from sordino.kernel.events import composed, gaussian_event, tilt_event
 from sordino.kernel.mechanism import Additive, _ready
 from sordino.kernel.noise import NoiseSource
 from sordino.kernel.query import Norm
@@ -35,13 +35,12 @@ class TiltedObjective(Additive):
     r"""Minimise ``sum_i l_i(theta) + (Lam/2) ||theta||^2 + b . theta`` with a Gaussian tilt b.
 
     The std of b is ``multiplier * sensitivity``, the sensitivity being that of the sum of gradients.
-    For linear predictors with one output, where a record's curvature is at most ``Lam (e^jacobian -
-    1)``, the privacy loss is at most ``jacobian + mu R + mu^2 / 2`` with ``mu = 1 / multiplier``: the
-    determinants of the map from theta to b differ by a factor of at most ``e^jacobian``, and the
-    gradient of a record stays on the line of its features, so ``R = |N(0,1)|``; when a record is replaced,
-    in the plane of two such lines, so R is chi with 2 degrees of freedom. ``log E e^{tR} - t^2/2`` is
-    concave in t (a log-concave function convolved with a Gaussian), so it is at most ``t E R``, and the
-    Renyi divergence of order a is at most ``(jacobian + mu E R) + a mu^2 / 2``.
+
+    **Privacy.** Proven for convex losses of linear predictors with one output, where a record's curvature is
+    at most ``Lam (e^jacobian - 1)``: the determinants of the map from theta to b differ by a factor of at
+    most ``e^jacobian``, and the gradient of a record stays on the line of its features, so that what it adds
+    to the loss is that of a Gaussian of ``mu = 1 / multiplier`` at worst, or of its absolute value where the
+    determinants cost nothing. ``accounting.tilt`` has the proof for both relations.
 
     The minimiser is approximate, so a little Gaussian noise is added to it as well; given the exact
     minimiser the rest is a function of bounded sensitivity, so the two compose.
@@ -62,8 +61,7 @@ class TiltedObjective(Additive):
         multiplier = _ready(self.multiplier)
         if multiplier == 0:
             return dp.NonPrivateDpEvent()
-        mean = math.sqrt(math.pi / 2) if relation is Relation.REPLACE_ONE else math.sqrt(2 / math.pi)
-        tilt = zcdp_event(0.5 / multiplier**2, self.jacobian + mean / multiplier)
+        tilt = tilt_event(multiplier, self.jacobian, relation)
         return composed([tilt, gaussian_event(OUTPUT_MULTIPLE * multiplier, relation)])
 
     def rho(self) -> float:
