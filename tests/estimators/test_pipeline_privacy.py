@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from sklearn.compose import ColumnTransformer
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.impute import SimpleImputer
 from sklearn.model_selection import GridSearchCV
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, StandardScaler
 
 import sordino
 from sordino.errors import PrivacyWarning
@@ -77,3 +78,43 @@ def test_a_step_that_stands_in_two_places_counts_twice():
     pipe = Pipeline([("a", one), ("b", one), ("model", model())]).fit(*data())
     alone = sordino.pipeline_privacy(make_pipeline(scaler(), model()).fit(*data()))
     assert sordino.pipeline_privacy(pipe).epsilon > 1.3 * alone.epsilon
+
+
+class OwnPipeline(Pipeline):
+    """A pipeline that learns something itself."""
+
+
+LEARNING = {
+    "rare levels": OneHotEncoder(categories=[[0.0, 1.0]] * 4, min_frequency=2, handle_unknown="ignore"),
+    "few levels": OrdinalEncoder(
+        categories=[[0.0, 1.0]] * 4, max_categories=2, handle_unknown="use_encoded_value", unknown_value=-1
+    ),
+    "indicator": SimpleImputer(strategy="constant", keep_empty_features=True, add_indicator=True),
+    "empty columns": SimpleImputer(strategy="constant"),
+    "function": FunctionTransformer(lambda X: X - X.mean(axis=0)),
+    "subclass": OwnPipeline([("nothing", "passthrough")]),
+}
+
+
+@pytest.mark.parametrize("kind", LEARNING)
+def test_a_step_that_looks_at_all_records_in_a_corner_is_not_free(kind):
+    report = sordino.pipeline_privacy(make_pipeline(LEARNING[kind], model()).fit(*data()))
+    assert not report.is_private
+    assert len(report.unpaid) == 1 or kind == "indicator"
+
+
+def test_a_function_of_single_rows_is_free_and_the_report_says_what_it_rests_on():
+    report = sordino.pipeline_privacy(make_pipeline(FunctionTransformer(np.tanh), model()).fit(*data()))
+    assert report.is_private
+    assert any("must change each row by itself" in note for note in report.notes)
+
+
+def test_a_private_step_inside_of_what_is_declared_public_counts_all_the_same():
+    X, _ = data()
+    inner = sordino.LinearRegression(epsilon=1.0, delta=DELTA, data_norm=2.0, target_bound=1.0)
+    pipe = Pipeline([("scale", scaler()), ("wrapped", TransformedTargetRegressor(inner))]).fit(X, X[:, 0])
+    report = sordino.pipeline_privacy(pipe, assume_public=["wrapped"])
+    assert report.is_private
+    assert report.epsilon > 1.01 * pipe[0].privacy_.epsilon
+    whole = sordino.pipeline_privacy(pipe[1], assume_public=["TransformedTargetRegressor"])
+    assert whole.is_private

@@ -16,6 +16,8 @@ UNKNOWN = {
     "beyond 2^53": np.array([2.0**53, 2.0**53 + 2, 1.0, 2.0]),
     "beyond 2^24 in single precision": np.array([2.0**24 + 2, 1, 2, 3], dtype=np.float32),
     "infinite": [1.0, np.inf, np.inf, 2.0],
+    "several kinds": [1, "1", 2, "2"],
+    "texts and bytes": ["a", b"a", "b", b"b"],
     "not comparable": np.array(["a", 1, "b", 2], dtype=object),
 }
 
@@ -38,3 +40,10 @@ def test_pandas_missing_persons_are_refused():
 def test_large_integers_and_strings_stay_apart():
     for ids in ([2**60, 2**60 + 1, 2**60, 5], ["1", "2", "1", "5"]):
         assert GroupedExecutor(LocalExecutor(X, y.astype(float)), ids).population == 3
+
+
+def test_labels_are_compared_for_equality_only():
+    sets = np.empty(4, dtype=object)
+    sets[:] = [frozenset({k % 2}) for k in range(4)]  # no order: sorting them leaves equal ones apart
+    for ids, persons in ((sets, 2), (["a", "a\0", "a", "a\0"], 2), ([1, 1.0, True, 2], 2)):
+        assert GroupedExecutor(LocalExecutor(X, y.astype(float)), ids).population == persons

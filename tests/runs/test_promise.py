@@ -134,6 +134,25 @@ def test_a_promise_of_another_process_is_not_run():
     assert multiprocessing.current_process().pid == promise.process
 
 
+def test_a_run_that_was_booked_before_a_fork_is_not_opened_in_the_child():
+    run = Promise.made(ask_of(), plan_of()).reserved("test")
+    said = multiprocessing.get_context("fork").SimpleQueue()
+
+    def child():
+        try:
+            run.curate(memory())
+        except PlanSpentError as error:
+            said.put(str(error))
+        else:
+            said.put("opened")
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join(30)
+    assert "another process" in said.get()
+    run.curate(memory())
+
+
 @pytest.mark.parametrize(
     "numbers", [{}, {"other": 1.0}, {"total": 1.0, "other": 1.0}, {"total": -1.0}, {"total": float("nan")}]
 )

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.feature_extraction import FeatureHasher
@@ -24,12 +26,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from sordino.errors import InvalidInputError
 from sordino.estimators.preprocessing import RowClipper
+from sordino.kernel import public_generator
 from sordino.runs import PrivacyReport, composed
 
+_CONTAINERS = (Pipeline, FeatureUnion, ColumnTransformer)
 _STATELESS = (
     Binarizer,
     FeatureHasher,
-    FunctionTransformer,
     HashingVectorizer,
     Normalizer,
     PolynomialFeatures,
@@ -41,9 +44,10 @@ _INSTEAD = {
     "MinMaxScaler": "a FunctionTransformer with declared bounds",
     "MaxAbsScaler": "RowClipper, or a FunctionTransformer with declared bounds",
     "RobustScaler": "PrivateStandardScaler",
-    "SimpleImputer": "SimpleImputer(strategy='constant')",
-    "OneHotEncoder": "OneHotEncoder(categories=[...]) with declared levels",
-    "OrdinalEncoder": "OrdinalEncoder(categories=[...]) with declared levels",
+    "SimpleImputer": "SimpleImputer(strategy='constant', keep_empty_features=True) without an indicator",
+    "OneHotEncoder": "OneHotEncoder(categories=[...]) with declared levels, rare ones kept",
+    "OrdinalEncoder": "OrdinalEncoder(categories=[...]) with declared levels, rare ones kept",
+    "FunctionTransformer": "a function that changes each row by itself, with declared constants",
     "CountVectorizer": "HashingVectorizer, or a declared vocabulary",
     "TfidfVectorizer": "HashingVectorizer and PrivateColumnWeights",
     "TfidfTransformer": "PrivateColumnWeights",
@@ -54,6 +58,7 @@ _INSTEAD = {
     "LogisticRegression": "sordino.LogisticRegression",
     "LinearRegression": "sordino.LinearRegression",
 }
+_BY_ITSELF = "its function must change each row by itself, with constants that are not from the data"
 
 
 @dataclass
@@ -62,9 +67,19 @@ class _Found:
 
     paid: list[tuple[str, PrivacyReport]] = field(default_factory=list)
     free: list[str] = field(default_factory=list)
+    functions: list[str] = field(default_factory=list)
     assumed: list[str] = field(default_factory=list)
     unpaid: list[str] = field(default_factory=list)
     above: list[int] = field(default_factory=list)
+
+    def add(self, inside: _Found, *, declared: bool) -> None:
+        """Take in the parts of a step; those of one that is declared public are so too, unless they paid."""
+        self.paid += inside.paid
+        self.assumed += inside.assumed
+        if not declared:
+            self.free += inside.free
+            self.functions += inside.functions
+            self.unpaid += inside.unpaid
 
 
 def pipeline_privacy(
@@ -75,13 +90,16 @@ def pipeline_privacy(
     Nested pipelines, unions, column transformers and wrappers are walked through. The events of the
     private steps are composed and certified; ``delta=None`` takes the largest delta of the steps. A step that
     reads the records and paid nothing makes the whole "not private", and the report says which and what to
-    use instead. Steps that keep nothing of the data (hashing, row normalising, declared levels) are free.
+    use instead. Steps that keep nothing of the data (hashing, row normalising, declared levels) are free. The
+    function of a ``FunctionTransformer`` is tried on made-up rows; that it changes real ones each by itself
+    is yours to know, and a note says so.
 
     Parameters
     ----------
     pipeline : a fitted pipeline, union, column transformer, wrapper or single estimator.
     delta : of the whole.
-    assume_public : names of steps (``"outer__inner"`` where nested) that you declare to use public data only.
+    assume_public : names of steps (``"outer__inner"`` where nested, the name of its class for the pipeline
+        itself) that you declare to use public data only. Private steps inside of them count all the same.
     """
     check_is_fitted(pipeline)
     found = _Found()
@@ -92,6 +110,7 @@ def pipeline_privacy(
     if not found.paid:
         raise InvalidInputError("Expected a pipeline with at least one private step, got none.")
     notes = [f"step {name!r}: nothing paid, it keeps nothing of the data" for name in found.free]
+    notes += [f"step {name!r}: nothing paid, {_BY_ITSELF}" for name in found.functions]
     notes += [f"step {name!r}: nothing paid, declared to use public data only" for name in found.assumed]
     return composed(found.paid, delta, notes=notes, unpaid=found.unpaid)
 
@@ -106,20 +125,24 @@ def _walk(name: str, step: Any, assumed: frozenset[str], found: _Found) -> None:
 
 
 def _judge(name: str, step: Any, assumed: frozenset[str], found: _Found) -> None:
-    report = getattr(step, "privacy_", None)
+    report, title = getattr(step, "privacy_", None), name or type(step).__name__
     if isinstance(report, PrivacyReport):
-        found.paid.append((name or type(step).__name__, report))
-    elif isinstance(step, (Pipeline, FeatureUnion, ColumnTransformer)):
-        for inner, child in _steps(step):
-            _walk(f"{name}__{inner}" if name else inner, child, assumed, found)
-    elif name in assumed:
-        found.assumed.append(name)
+        found.paid.append((title, report))
+        return
+    if type(step) in _CONTAINERS:
+        pass  # it learns nothing; a class made from it may
+    elif title in assumed:
+        found.assumed.append(title)
+    elif type(step) is FunctionTransformer and step.func is not None and not _mixes_rows(step):
+        found.functions.append(title)
     elif _keeps_nothing(step):
-        found.free.append(name)
+        found.free.append(title)
     else:
-        found.unpaid.append(_reason(name, step))
-        for inner, child in _children(step):
-            _walk(f"{name}__{inner}" if name else inner, child, assumed, found)
+        found.unpaid.append(_reason(title, step))
+    inside = _Found(above=found.above)
+    for inner, child in _steps(step) if isinstance(step, _CONTAINERS) else _children(step):
+        _walk(f"{name}__{inner}" if name else inner, child, assumed, inside)
+    found.add(inside, declared=title in found.assumed)
 
 
 def _steps(step: Any) -> Iterator[tuple[str, Any]]:
@@ -146,17 +169,36 @@ def _children(step: Any) -> Iterator[tuple[str, Any]]:
 def _keeps_nothing(step: Any) -> bool:
     """Tell whether a step is known to learn nothing from the records."""
     kind = type(step)
-    if kind in _STATELESS:
-        return True
     if kind in (OneHotEncoder, OrdinalEncoder):
-        return not (isinstance(step.categories, str) and step.categories == "auto")
+        # Levels that are put together because they are rare are counted in the records.
+        declared = not (isinstance(step.categories, str) and step.categories == "auto")
+        return declared and step.min_frequency is None and step.max_categories is None
     if kind is CountVectorizer:
         return step.vocabulary is not None
-    return kind is SimpleImputer and step.strategy == "constant"
+    if kind is SimpleImputer:
+        # A column that is dropped, or gets an indicator, tells where values are missing.
+        return step.strategy == "constant" and step.keep_empty_features and not step.add_indicator
+    return kind in _STATELESS or (kind is FunctionTransformer and step.func is None)
+
+
+def _mixes_rows(step: Any) -> bool:
+    """Tell whether a function gives made-up rows another result together than one by one."""
+    public = public_generator(0)
+    rows = public.uniform(0.1, 1.0, (5, getattr(step, "n_features_in_", 1)))
+    try:
+        whole = _plain(step.transform(rows))
+        alone = np.vstack([_plain(step.transform(rows[i : i + 1])) for i in range(len(rows))])
+        return whole.shape != alone.shape or not np.allclose(whole, alone, equal_nan=True)
+    except Exception:
+        return False  # it takes other rows than numbers: nothing is known, and the note says so
+
+
+def _plain(values: Any) -> np.ndarray:
+    return np.asarray(values.toarray() if sparse.issparse(values) else values, dtype=float)
 
 
 def _reason(name: str, step: Any) -> str:
     kind = type(step).__name__
     instead = _INSTEAD.get(kind)
     remedy = f"use {instead}" if instead else f"if it reads public data only, pass assume_public=[{name!r}]"
-    return f"step {name or kind!r} ({kind}): it may have learnt from the records; {remedy}"
+    return f"step {name!r} ({kind}): it may have learnt from the records; {remedy}"

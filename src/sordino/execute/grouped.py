@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from numbers import Number
 from typing import Any, ClassVar
 
 import numpy as np
@@ -96,7 +97,7 @@ class GroupedRecords:
 
 
 def known_owners(groups: Any) -> NDArray[Any]:
-    """Return the labels as an array; refuse missing ones, and numbers that floats cannot tell apart.
+    """Return the labels as an array; refuse missing or mixed ones, and floats that are not told apart.
 
     **Privacy.** All missing labels would be one person, and neighbouring integers beyond 2^53 too: several
     persons would share one contribution, and leaving one of them out would move an answer twice as far as
@@ -106,7 +107,10 @@ def known_owners(groups: Any) -> NDArray[Any]:
     if labels.dtype.kind == "O" and labels.ndim == 1:
         if any(_is_missing(label) for label in labels):
             raise _unknown("missing ones (None, nan, NaT or NA)")
-        labels = np.asarray(groups)
+        if len({_kind(label) for label in labels}) > 1:
+            raise _unknown("labels of several kinds, such as 1 and '1'")
+        if not all(isinstance(label, str) for label in labels):  # an array of texts drops their zeros
+            labels = np.asarray(groups)
     if labels.dtype.kind in "mM" and np.isnat(labels).any():
         raise _unknown("missing ones (NaT)")
     if labels.dtype.kind in "fc" and not (np.abs(labels) <= 2.0 ** (np.finfo(labels.dtype).nmant + 1)).all():
@@ -121,6 +125,10 @@ def _is_missing(label: Any) -> bool:
         return True
 
 
+def _kind(label: Any) -> type:
+    return next((kind for kind in (str, bytes, Number) if isinstance(label, kind)), type(label))
+
+
 def _unknown(what: str) -> InvalidInputError:
     return InvalidInputError(
         f"Expected a known person for every record, got groups with {what}. Give each record whose owner is "
@@ -129,9 +137,12 @@ def _unknown(what: str) -> InvalidInputError:
 
 
 def _numbered(groups: NDArray[Any]) -> Ints:
-    try:
+    if groups.dtype.kind != "O":
         return np.unique(groups, return_inverse=True)[1]
+    try:  # by equality: sorting would tear a person apart where labels have no order, as sets have none
+        numbers: dict[Any, int] = {}
+        return np.array([numbers.setdefault(label, len(numbers)) for label in groups], dtype=np.int64)
     except TypeError:
         raise InvalidInputError(
-            "Expected groups of one kind, all numbers or all strings, got labels that cannot be compared."
+            "Expected groups of numbers or strings, got labels that cannot be compared."
         ) from None

@@ -98,8 +98,7 @@ class Promise:
 
     def reserved(self, description: str, digest: str | None = None) -> Run:
         """Book the whole plan; it is on the ledger's disk when this returns, and never comes back."""
-        if os.getpid() != self.process:
-            raise PlanSpentError("This promise was made in another process. Make it where it is run.")
+        _require_own(self)
         around = enclosing()
         if around is not None:
             around.admit(self.plan, self.ask.ledger, printed=self.paper is not None)
@@ -160,6 +159,7 @@ class Run:
         used: Mapping[str, int] | None = None,
     ) -> Curator:
         """Open the curator of this run, once; ``used`` releases of earlier processes stay spent."""
+        _require_own(self.promise)
         if self._ended or self._curator is not None:
             raise PlanSpentError("This run was opened before. Make a new promise, with a budget of its own.")
         paper = self.promise.paper
@@ -209,6 +209,12 @@ class Run:
             self.settle()
         else:
             self.fail(kind.__name__)  # the message of an error may quote the data, its class not
+
+
+def _require_own(promise: Promise) -> None:
+    """Refuse a copy made by fork: it would spend a second time what was paid for once."""
+    if os.getpid() != promise.process:
+        raise PlanSpentError("This promise was made in another process. Make it where it is run.")
 
 
 def digest_of(plan: Plan) -> str:
