@@ -17,13 +17,14 @@ MARKS = ("sparse", "dense", "persons", "weights", "secure_noise", "lazy")
 
 def table() -> str:
     """Return the table: a row a solver, the default first."""
-    head = ["solver", "read it as", "asks for", "reads", *(m.replace("_", " ") for m in MARKS)]
+    head = ["solver", "read it as", "asks for", "reads", *(m.replace("_", " ") for m in MARKS), "counts"]
     rows = [head, ["---"] * len(head)]
     for name in sorted(SOLVERS, key=lambda n: (n != "auto", not capabilities_of(n).sparse, n)):
         able = capabilities_of(name)
         reads = ", ".join(f"`{option}`" for option in able.reads)
         link = f"[`{name}`]({able.page}.md)"
-        rows.append([link, able.paper, able.asks, reads, *("yes" if getattr(able, m) else "" for m in MARKS)])
+        marks = [*(bool(getattr(able, m)) for m in MARKS), able.knows("poisson")]
+        rows.append([link, able.paper, able.asks, reads, *("yes" if mark else "" for mark in marks)])
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 

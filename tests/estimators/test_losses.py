@@ -129,8 +129,7 @@ def test_every_solver_takes_the_loss_or_says_before_spending_that_it_cannot(solv
     X, y = counts(300)
     estimator = SparseLinearRegression if SOLVERS[solver].capabilities.sparse else LinearRegression
     model = estimator(1.0, 1e-5, loss=loss, solver=solver, target_bound=40.0, data_norm=2.0)
-    known = SOLVERS[solver].capabilities.losses
-    if known and loss not in known:
+    if not SOLVERS[solver].capabilities.knows(loss):
         with pytest.raises(UnsupportedError, match=f"Solver '{solver}' needs a loss in .* got '{loss}'"):
             model.set_params(ledger=tmp_path / "none.sqlite", dataset_id="none").fit(X, y)
     else:

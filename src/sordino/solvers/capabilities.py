@@ -62,6 +62,10 @@ class Capabilities:
         if unknown:
             raise InvalidInputError(f"Expected options among {sorted(_OPEN)}, got {unknown}.")
 
+    def knows(self, loss: str) -> bool:
+        """Tell whether it takes the loss of this name."""
+        return not self.losses or loss in self.losses
+
 
 class Declared(Protocol):
     """A solver class with its declaration."""
@@ -104,8 +108,8 @@ def check_asked(name: str, solvers: Mapping[str, Entry], problem: Problem, optio
             f"secure_noise=True is proven for sums of clipped gradients only, not for solver {name!r}. "
             f"Set secure_noise=False, or use one of {_with(solvers, 'secure_noise')}."
         )
-    if able.losses and problem.loss.name not in able.losses:
-        knowing = sorted(n for n, e in solvers.items() if _knows(e.capabilities, problem.loss.name))
+    if not able.knows(problem.loss.name):
+        knowing = sorted(n for n, e in solvers.items() if e.capabilities.knows(problem.loss.name))
         raise UnsupportedError(
             f"Solver {name!r} needs a loss in {able.losses}, got {problem.loss.name!r}. Use one of {knowing}."
         )
@@ -126,10 +130,6 @@ def check_asked(name: str, solvers: Mapping[str, Entry], problem: Problem, optio
     if unknown:
         known = ", ".join(sorted(able.options)) or "none"
         raise InvalidInputError(f"Expected solver_options among: {known}; got {unknown}.")
-
-
-def _knows(able: Capabilities, loss: str) -> bool:
-    return not able.losses or loss in able.losses
 
 
 def _with(solvers: Mapping[str, Entry], what: str) -> list[str]:
