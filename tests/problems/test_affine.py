@@ -11,7 +11,7 @@ from sordino import SparseLinearRegression
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeCounts
-from sordino.problems.losses import LOSSES
+from sordino.problems.losses import LOSSES, Huber
 
 
 def counted(targets, cells=4):
@@ -103,3 +103,16 @@ def test_a_row_whose_squares_underflow_is_clipped_all_the_same(kind, tiny):
         for targets in (np.array([-1e300, 0.0]), np.array([np.nan, 0.0]))
     ]
     assert np.linalg.norm(answers[0] - answers[1]) <= 0.3
+
+
+@pytest.mark.parametrize(
+    "loss", [LOSSES["squared"], Huber(0.6), LOSSES["poisson"]], ids=lambda loss: loss.name
+)
+def test_residuals_are_in_units_of_the_targets_and_so_are_margins_without_a_link(loss):
+    rows, targets = np.array([[0.5, 0.2], [0.1, -0.3]]), np.array([4.0, 1.0])
+    affine, w, unit = Affine(np.zeros(2), np.full(2, 0.9), 0.0), np.array([0.7, -0.4]), 2.5
+    records = LocalExecutor(rows, targets, 1.0).records(None)
+    found = AffineGradient(loss, 50.0).evaluate(records, (w, affine, None, unit))
+    mapped = 0.9 * rows
+    margins = mapped @ w * (1.0 if loss.name == "poisson" else unit)
+    np.testing.assert_allclose(found, loss.residual(margins, targets) / unit @ mapped, rtol=1e-12)

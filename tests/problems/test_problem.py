@@ -60,3 +60,12 @@ def test_the_noise_of_a_problem_is_secure_when_asked():
 def test_an_unbounded_loss_has_no_gradient_bound_of_its_own():
     assert math.isinf(LOSSES["squared"].lipschitz)
     assert math.isfinite(replace(PROBLEM, loss=LOSSES["poisson"]).gradient_bound)
+
+
+@pytest.mark.parametrize(
+    ("loss", "bound", "curvature"),
+    [("logistic", 9.0, 0.25), ("squared", 9.0, 1.0), ("poisson", 9.0, 9.0), ("poisson", 0.3, 1.0)],
+)
+def test_a_curvature_without_a_bound_is_that_at_the_largest_count(loss, bound, curvature):
+    problem = Problem(LOSSES[loss], 10, 2, Relation.ADD_REMOVE, 1.0, 1e-5, target_bound=bound)
+    assert problem.curvature == curvature
