@@ -16,6 +16,16 @@ from sordino.solvers.pca.spectrum import Principal, choose_count
 from sordino.solvers.pca.sulq import ModSulq
 from sordino.solvers.pca.vrpca import Vrpca
 
+# What each solver reads of PcaOptions; another one that is set is an error.
+_ITERATION = ("max_iter", "oversampling")
+READS: dict[str, tuple[str, ...]] = {
+    "gauss": (),
+    "screen": (),
+    "power": (*_ITERATION, "momentum"),
+    "spca": (*_ITERATION, "batch_size", "step_size"),
+    "vrpca": (*_ITERATION, "batch_size", "step_size"),
+    "mod-sulq": (),
+}
 PCA_SOLVERS: dict[str, Callable[[PcaProblem, PcaOptions], Any]] = {
     "gauss": Gauss.configured,
     "screen": Screen.configured,
@@ -45,11 +55,24 @@ def make_pca_solver(name: str, problem: PcaProblem, options: PcaOptions) -> Any:
     if name not in PCA_SOLVERS:
         known = ["auto", *PCA_SOLVERS]
         raise InvalidInputError(f"Expected solver in {known}, got {name!r}.")
+    check_read(name, options)
     return PCA_SOLVERS[name](problem, options)
+
+
+def check_read(name: str, options: PcaOptions) -> None:
+    """Refuse an option that the solver would ignore, and say which solvers read it."""
+    for option, value in vars(options).items():
+        if value is not None and option not in READS[name]:
+            readers = sorted(solver for solver, reads in READS.items() if option in reads)
+            raise InvalidInputError(
+                f"Expected {option}=None with the PCA solver {name!r}, which does not read it, got "
+                f"{value!r}. It is read by {readers}."
+            )
 
 
 __all__ = [
     "PCA_SOLVERS",
+    "READS",
     "PcaOptions",
     "Principal",
     "automatic",
