@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import insort
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
@@ -27,6 +28,15 @@ TIGHT = 0.9995
 """The search stops when the certified epsilon is this close below the target; 0.99 is promised."""
 
 MIN_SCALE, MAX_SCALE = 1e-8, 1e12
+
+SMALLEST_EPSILON = 1e-11
+"""No accountant resolves less: the finest grid of losses, and the search for a Gaussian epsilon."""
+
+USUAL = 1e-4, 1e4
+"""For epsilons outside the ends of the range are tried first: there most are out of reach."""
+
+JUMP = 10.0
+"""A bracket over which epsilon falls this many times faster than beside it holds a jump, not a root."""
 
 
 def calibrate(plan: Plan, epsilon: float, delta: float) -> Plan:
@@ -113,7 +123,8 @@ def split_relatives(plan: Plan, shares: Mapping[str, float]) -> Plan:
 class _Search:
     """Finds the root of ``ln epsilon(scale) = ln target`` by secants in the logarithm of the scale.
 
-    ``too_little`` and ``enough`` are the log scales nearest to the root that were seen on each side.
+    ``above`` and ``below`` are the (log scale, epsilon) seen on each side of the root, by scale;
+    ``too_little`` and ``enough`` are the log scales nearest to it.
     """
 
     def __init__(self, event_at: EventAt, epsilon: float, delta: float, relation: Relation) -> None:
@@ -122,26 +133,70 @@ class _Search:
         self.aim = math.log(epsilon * (1 + TIGHT) / 2)
         self.too_little, self.enough = -math.inf, math.inf
         self.points: list[tuple[float, float]] = []
+        self.above: list[tuple[float, float]] = []
+        self.below: list[tuple[float, float]] = []
+        self.brackets: list[tuple[float, float]] = []
 
     def run(self) -> float:
+        self._refuse_out_of_reach()
         x = math.log(min(max(self._guess(), MIN_SCALE), MAX_SCALE))
         for _ in range(60):
-            epsilon = certify(self.event_at(math.exp(x)), self.delta, self.relation).epsilon
+            epsilon = self._cost(math.exp(x))
             if TIGHT * self.target < epsilon <= self.target:
                 return math.exp(x)
             if not math.log(MIN_SCALE) < x < math.log(MAX_SCALE):
                 break
             self._narrow(x, epsilon)
+            if self._jumps():
+                return self._beside_the_jump()
             x = self._next(x, epsilon)
         raise self._failure()
 
+    def _cost(self, scale: float) -> float:
+        return certify(self.event_at(scale), self.delta, self.relation).epsilon
+
+    def _refuse_out_of_reach(self) -> None:
+        """Refuse at once what the most or the least noise of the range does not reach."""
+        if self.target < SMALLEST_EPSILON:
+            raise CalibrationError(
+                f"Expected epsilon >= {SMALLEST_EPSILON:g}, got {self.target:g}: accountants compute in "
+                "floats and resolve no less. Choose a larger epsilon."
+            )
+        if self.target < USUAL[0] and (least := self._cost(MAX_SCALE)) > self.target:
+            raise self._unreachable(f"The most noise, scale {MAX_SCALE:g}, costs {least:.3g}")
+        if self.target > USUAL[1] and (most := self._cost(MIN_SCALE)) < 0.99 * self.target:
+            raise self._unreachable(f"The least noise, scale {MIN_SCALE:g}, costs {most:.3g}")
+
+    def _unreachable(self, why: str) -> CalibrationError:
+        return CalibrationError(
+            f"No noise scale in ({MIN_SCALE:g}, {MAX_SCALE:g}) certifies epsilon={self.target:g} at "
+            f"delta={self.delta:g}. {why}. Choose another epsilon or another delta."
+        )
+
     def _narrow(self, x: float, epsilon: float) -> None:
-        if epsilon > self.target:
-            self.too_little = max(self.too_little, x)
-        else:
-            self.enough = min(self.enough, x)
+        side = self.above if epsilon > self.target else self.below
+        insort(side, (x, epsilon))
+        self.too_little = self.above[-1][0] if self.above else -math.inf
+        self.enough = self.below[0][0] if self.below else math.inf
         if 0 < epsilon < math.inf:
             self.points.append((x, math.log(epsilon)))
+
+    def _jumps(self) -> bool:
+        """Return whether epsilon falls far faster than beside a bracket, and as far as when that was wide."""
+        if len(self.above) < 2 or not self.below:
+            return False
+        width, (_, before), (_, after) = self.enough - self.too_little, self.above[-1], self.below[0]
+        self.brackets.append((width, before - after))
+        kept = any(wide > 4 * width and before - after > 0.8 * fell for wide, fell in self.brackets)
+        fall = max(_fall(self.above[-2:]), _fall(self.below[:2]), before)
+        return kept and width < 0.05 and after < before / 2 and before - after > JUMP * fall * width
+
+    def _beside_the_jump(self) -> float:
+        (_, before), (_, after) = self.above[-1], self.below[0]
+        if after > 0.99 * self.target:
+            return math.exp(self.enough)
+        fall = f"falls from {before:.3g} to {after:.3g} at once"
+        raise self._unreachable(f"Near scale {math.exp(self.enough):.3g} what is proven {fall}")
 
     def _next(self, x: float, epsilon: float) -> float:
         """Return the next log scale: a secant if it helps, else the middle of the bracket."""
@@ -149,10 +204,20 @@ class _Search:
         if self.points and self.points[-1][0] == x:
             slope = self._slope()
             step = max(-math.log(8), min((self.aim - self.points[-1][1]) / slope, math.log(8)))
-        proposal = x + step
+        proposal = self._straight() or x + step
         if self.too_little < proposal < self.enough:
             return proposal
         return (self.too_little + self.enough) / 2
+
+    def _straight(self) -> float | None:
+        """Return where the line through the two nearest costs above meets the target.
+
+        Where epsilon reaches 0 its logarithm is no line any more, but epsilon itself nearly is.
+        """
+        if not self.below or self.below[0][1] > 0 or len(self.above) < 2:
+            return None
+        fall, (x, epsilon) = _fall(self.above[-2:]), self.above[-1]
+        return x + (epsilon - math.exp(self.aim)) / fall if 0 < fall < math.inf else None
 
     def _slope(self) -> float:
         """Return d ln(epsilon) / d ln(scale) from the last two points; -1 to begin with."""
@@ -186,6 +251,14 @@ class _Search:
         )
 
 
+def _fall(points: list[tuple[float, float]]) -> float:
+    """Return how fast epsilon falls between two points (log scale, epsilon); 0 if there is one only."""
+    if len(points) < 2:
+        return 0.0
+    (x0, e0), (x1, e1) = points
+    return (e0 - e1) / (x1 - x0) if x1 > x0 else math.inf
+
+
 def _total_variance(leaves: Iterable[Leaf], relation: Relation) -> float:
     return sum(leaf.count * _limit_variance(leaf.event, relation) for leaf in leaves)
 
@@ -204,7 +277,7 @@ def _limit_variance(event: dp.DpEvent, relation: Relation) -> float:
         shift = sum(c * p for c, p in zip(event.sensitivities, event.sampling_probs))
         return float((shift / event.standard_deviation) ** 2)
     if isinstance(event, PureDpEvent):
-        return float(event.epsilon**2)
+        return float(min(event.epsilon, 1e150) ** 2)
     if isinstance(event, dp.LaplaceDpEvent):
         return float(event.noise_multiplier**-2)
     return gaussian_mu(Leaf(event, 1), relation) ** 2
