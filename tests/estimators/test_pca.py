@@ -89,7 +89,7 @@ def test_many_sparse_columns_are_never_made_dense(solver):
         (np.full(n * stored, 0.2), columns, np.arange(0, n * stored + 1, stored)), (n, d)
     )
     tracemalloc.start()
-    few = {} if solver == "screen" else {"n_oversamples": 1, "max_iter": 1}
+    few = {"n_oversamples": 1, "max_iter": 1} if solver == "power" else {}
     model = PCA(2, solver=solver, random_state=0, **few).fit(rows)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
