@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy import sparse
@@ -10,6 +11,10 @@ from scipy import sparse
 from sordino.execute import csr
 from sordino.kernel import clip
 from sordino.kernel.arrays import Floats
+from sordino.kernel.contracts import PublicMap
+
+if TYPE_CHECKING:
+    from sordino.execute.records import LocalRecords
 
 
 class AffineView:
@@ -19,7 +24,7 @@ class AffineView:
     correction of rank one.
     """
 
-    def __init__(self, base: Any, affine: Any) -> None:
+    def __init__(self, base: LocalRecords, affine: PublicMap) -> None:
         self._base, self._affine = base, affine
         self._offset = affine.scale * affine.shift
         self.targets, self.weights = base.targets, base.weights
@@ -51,14 +56,14 @@ class AffineView:
         return self._base.margins(weights)
 
 
-def column_moments(base: Any, square: bool = False) -> tuple[Floats, Floats]:
+def column_moments(base: LocalRecords, square: bool = False) -> tuple[Floats, Floats]:
     """Return the sums of the columns and of their absolute values (or squares), over clipped rows."""
     usable = np.isfinite(base.norms).astype(float)
     first = base.weighted_sum(usable)[: base.features]
     x, coefficients = base.matrix, usable * base.scale
     second = np.zeros(base.features)
     if sparse.issparse(x):
-        csr.size_scatter(x.indptr, x.indices, x.data, base.rows, coefficients, square, second)
+        csr.size_scatter(x.indptr, x.indices, x.data, base._addressed, coefficients, square, second)
         return first, second
     start = 0
     for block in _blocks(base):
@@ -68,7 +73,7 @@ def column_moments(base: Any, square: bool = False) -> tuple[Floats, Floats]:
     return first, second
 
 
-def _blocks(base: Any) -> Any:
+def _blocks(base: LocalRecords) -> Iterator[Floats]:
     step = max(1, (1 << 20) // max(1, base.features))
     for start in range(0, base.count, step):
         yield base.matrix[start : start + step].astype(np.float64, copy=False)

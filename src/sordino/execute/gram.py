@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numba
 import numpy as np
 
 from sordino.kernel import clip
 from sordino.kernel.arrays import Floats, Ints
+from sordino.kernel.contracts import PublicBall
+
+if TYPE_CHECKING:
+    from sordino.execute.records import CsrRecords, DenseRecords, LocalRecords
 
 _CHUNK = 1 << 21  # entries of a dense block
 
@@ -35,7 +39,7 @@ def clip_factors(distances: Floats, radius: float, length: int, spread: float) -
 # ------------------------------------------------------------------------------------------- dense
 
 
-def dense_rows(records: Any, ball: Any, spread: float = 1.0) -> Iterator[Floats]:
+def dense_rows(records: DenseRecords, ball: PublicBall, spread: float = 1.0) -> Iterator[Floats]:
     """Yield the clipped, centred rows block by block."""
     step = max(1, _CHUNK // max(1, records.features))
     for i in range(0, len(records.matrix), step):
@@ -51,7 +55,7 @@ def dense_rows(records: Any, ball: Any, spread: float = 1.0) -> Iterator[Floats]
         yield block
 
 
-def dense_gram(records: Any, ball: Any) -> Floats:
+def dense_gram(records: DenseRecords, ball: PublicBall) -> Floats:
     """Return ``sum y y^T``."""
     out = np.zeros((records.features, records.features))
     for block in dense_rows(records, ball):
@@ -59,7 +63,7 @@ def dense_gram(records: Any, ball: Any) -> Floats:
     return out
 
 
-def dense_product(records: Any, matrix: Floats, ball: Any) -> Floats:
+def dense_product(records: DenseRecords, matrix: Floats, ball: PublicBall) -> Floats:
     """Return ``sum y (y^T matrix)``."""
     out = np.zeros(matrix.shape)
     for block in dense_rows(records, ball, spread_of(matrix)):
@@ -67,7 +71,7 @@ def dense_product(records: Any, matrix: Floats, ball: Any) -> Floats:
     return out
 
 
-def dense_moments(records: Any, ball: Any) -> tuple[Floats, float]:
+def dense_moments(records: DenseRecords, ball: PublicBall) -> tuple[Floats, float]:
     """Return ``sum y`` and ``sum ||y||^2``."""
     total, squares = np.zeros(records.features), 0.0
     for block in dense_rows(records, ball):
@@ -76,7 +80,7 @@ def dense_moments(records: Any, ball: Any) -> tuple[Floats, float]:
     return total, squares
 
 
-def dense_squares(records: Any, ball: Any) -> Floats:
+def dense_squares(records: DenseRecords, ball: PublicBall) -> Floats:
     """Return ``sum y_j^2`` for each column."""
     out = np.zeros(records.features)
     for block in dense_rows(records, ball):
@@ -87,7 +91,7 @@ def dense_squares(records: Any, ball: Any) -> Floats:
 # ------------------------------------------------------------------------------------------ sparse
 
 
-def csr_factors(records: Any, ball: Any, spread: float = 1.0) -> Floats:
+def csr_factors(records: CsrRecords, ball: PublicBall, spread: float = 1.0) -> Floats:
     """Return the clip factor of each centred row; no row is ever made dense."""
     distances = records.row_norms
     if ball.center is not None:
@@ -95,7 +99,7 @@ def csr_factors(records: Any, ball: Any, spread: float = 1.0) -> Floats:
     return clip_factors(distances, ball.radius, records.features, spread)
 
 
-def csr_product(records: Any, matrix: Floats, ball: Any) -> Floats:
+def csr_product(records: CsrRecords, matrix: Floats, ball: PublicBall) -> Floats:
     """Return ``sum y (y^T matrix)`` with two passes over the non-zeros."""
     factors = csr_factors(records, ball, spread_of(matrix))
     inner = records.products(matrix)
@@ -108,7 +112,7 @@ def csr_product(records: Any, matrix: Floats, ball: Any) -> Floats:
     return out
 
 
-def csr_gram(records: Any, ball: Any) -> Floats:
+def csr_gram(records: CsrRecords, ball: PublicBall) -> Floats:
     """Return ``sum y y^T`` from the non-zero pairs of each row and a correction for the centre."""
     factors = csr_factors(records, ball)
     out = np.zeros((records.features, records.features))
@@ -121,7 +125,7 @@ def csr_gram(records: Any, ball: Any) -> Floats:
     return out
 
 
-def csr_moments(records: Any, ball: Any) -> tuple[Floats, float]:
+def csr_moments(records: CsrRecords, ball: PublicBall) -> tuple[Floats, float]:
     """Return ``sum y`` and ``sum ||y||^2`` for a ball about the origin."""
     factors = csr_factors(records, ball)
     total = records.transposed_products(factors[:, None])[:, 0]
@@ -129,7 +133,7 @@ def csr_moments(records: Any, ball: Any) -> tuple[Floats, float]:
     return total, float(norms @ norms)
 
 
-def csr_squares(records: Any, ball: Any) -> Floats:
+def csr_squares(records: CsrRecords, ball: PublicBall) -> Floats:
     """Return ``sum y_j^2`` for each column, for a ball about the origin."""
     out, x = np.zeros(records.features), records.matrix
     factors = csr_factors(records, ball) * records.scale
@@ -137,7 +141,7 @@ def csr_squares(records: Any, ball: Any) -> Floats:
     return out
 
 
-def restricted(records: Any, columns: Ints) -> Any:
+def restricted(records: LocalRecords, columns: Ints) -> LocalRecords:
     """Return the same records with some of their columns; a record that is not finite stays so."""
     part = records.matrix[:, columns]
     norms = clip.row_norms(part, records._addressed) * records.scale

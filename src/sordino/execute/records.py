@@ -19,6 +19,7 @@ from sordino.execute import csr, gram
 from sordino.execute.affine_view import AffineView, column_moments
 from sordino.kernel import SparseVector, clip
 from sordino.kernel.arrays import Floats, Ints
+from sordino.kernel.contracts import Point, PublicMap
 from sordino.kernel.touch import TouchMap
 
 _CHUNK = 1 << 22  # entries of a dense block that is cast to double precision at a time
@@ -56,7 +57,7 @@ class LocalRecords:
         """The number of rows; secret when they were sampled."""
         return len(self.targets)
 
-    def margins(self, w: Any) -> Floats:
+    def margins(self, w: Point) -> Floats:
         """Return ``x_i . w``, one column per output for a matrix ``w``."""
         w = w.to_dense() if isinstance(w, SparseVector) else np.asarray(w, dtype=float)
         if w.ndim == 2:
@@ -88,7 +89,7 @@ class LocalRecords:
             out[-1] = np.trunc(coefficients * self.intercept / spacing).astype(np.int64).sum()
         return out
 
-    def through(self, affine: Any) -> AffineView:
+    def through(self, affine: PublicMap) -> AffineView:
         """Return these rows through a public affine map; the last map is remembered."""
         known = self.__dict__.get("_view")
         if known is None or known[0] is not affine:
@@ -198,7 +199,7 @@ class DenseRecords(LocalRecords):
             scaled = self._block(rows) * coefficients[rows, None]  # bounded: a coefficient / spacing is not
             out += np.trunc(scaled / spacing).astype(np.int64).sum(axis=0)
 
-    def margins(self, w: Any) -> Floats:
+    def margins(self, w: Point) -> Floats:
         """Return ``x_i . w`` with one matrix product for all outputs."""
         w = w.to_dense() if isinstance(w, SparseVector) else np.asarray(w, dtype=float)
         if w.ndim == 1:
@@ -262,7 +263,7 @@ class CsrRecords(LocalRecords):
         x = self.matrix
         csr.scatter_integers(x.indptr, x.indices, x.data, self.rows, coefficients, spacing, out)
 
-    def margins(self, w: Any) -> Floats:
+    def margins(self, w: Point) -> Floats:
         """Return ``x_i . w`` for all outputs in one pass."""
         w = w.to_dense() if isinstance(w, SparseVector) else np.asarray(w, dtype=float)
         if w.ndim == 1:

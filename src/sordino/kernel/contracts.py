@@ -18,6 +18,32 @@ Answer: TypeAlias = Any
 """What a query returns and a mechanism adds noise to: an array, a sparse vector, a tensor."""
 
 
+class PublicMap(Protocol):
+    """A public affine map ``x -> clip_1(scale * (x - shift))`` with a constant entry behind it."""
+
+    @property
+    def shift(self) -> Floats: ...
+
+    @property
+    def scale(self) -> Floats: ...
+
+    @property
+    def intercept(self) -> float: ...
+
+    @property
+    def floor(self) -> float: ...
+
+
+class PublicBall(Protocol):
+    """Where rows are measured from (None: the origin) and how far one may be."""
+
+    @property
+    def radius(self) -> float: ...
+
+    @property
+    def center(self) -> Floats | None: ...
+
+
 class Records(Protocol):
     """What is known of each record: target, clipped norm (nan where it is not finite), weight of its loss."""
 
@@ -34,7 +60,7 @@ class Records(Protocol):
 class UnitSums(Records, Protocol):
     """Sums of one bounded vector per unit of privacy: a record, or a person with several of them."""
 
-    def margins(self, w: Any) -> Floats:
+    def margins(self, w: Point) -> Floats:
         """Return ``x_i . w`` of each record, one column per output for a matrix ``w``."""
 
     def unit_sum(self, coefficients: Floats, bound: float) -> Answer:
@@ -74,7 +100,7 @@ class DenseRows(RowBlocks, Protocol):
 class IntegerSums(Records, Protocol):
     """Sums whose terms are truncated to integers one by one."""
 
-    def margins(self, w: Any) -> Floats:
+    def margins(self, w: Point) -> Floats:
         """Return ``x_i . w`` of each record."""
 
     def weighted_integer_sum(self, coefficients: Floats, spacing: float) -> Ints:
@@ -87,7 +113,7 @@ class MappedRows(Records, Protocol):
     @property
     def sizes(self) -> Floats: ...
 
-    def margins(self, w: Any) -> Floats:
+    def margins(self, w: Point) -> Floats:
         """Return the margins of the mapped rows."""
 
     def weighted_sum(self, coefficients: Floats) -> Floats:
@@ -97,7 +123,7 @@ class MappedRows(Records, Protocol):
 class AffineViews(Records, Protocol):
     """Rows through a public affine map."""
 
-    def through(self, affine: Any) -> MappedRows:
+    def through(self, affine: PublicMap) -> MappedRows:
         """Return these rows mapped."""
 
 
@@ -111,19 +137,19 @@ class ColumnSums(Protocol):
 class GramSums(Protocol):
     """Sums of ``y y^T`` of the rows y measured in a ball."""
 
-    def gram(self, ball: Any) -> Floats:
+    def gram(self, ball: PublicBall) -> Floats:
         """Return ``sum_i y_i y_i^T``."""
 
-    def gram_product(self, matrix: Floats, ball: Any) -> Floats:
+    def gram_product(self, matrix: Floats, ball: PublicBall) -> Floats:
         """Return ``sum_i y_i (y_i^T matrix)``."""
 
-    def moments(self, ball: Any) -> tuple[Floats, float]:
+    def moments(self, ball: PublicBall) -> tuple[Floats, float]:
         """Return ``sum_i y_i`` and ``sum_i ||y_i||^2``."""
 
-    def squared_columns(self, ball: Any) -> Floats:
+    def squared_columns(self, ball: PublicBall) -> Floats:
         """Return ``sum_i y_ij^2`` for each column j."""
 
-    def restricted(self, columns: Ints) -> Any:
+    def restricted(self, columns: Ints) -> GramSums:
         """Return these records with only some columns."""
 
 
