@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sordino.errors import InvalidInputError
+from sordino.kernel.contracts import Point
 from sordino.solvers.base import Options, among
 from sordino.solvers.vectors import vector_sum
 
@@ -34,15 +35,15 @@ class Momentum:
         if isinstance(self.beta, bool) or not isinstance(self.beta, (int, float)) or not 0 <= self.beta < 1:
             raise InvalidInputError(f"Expected momentum_weight in [0, 1), got {self.beta!r}.")
 
-    def asked_at(self, w: Any, previous: Any) -> Any:
+    def asked_at(self, w: Point, previous: Point) -> Point:
         """Return where the gradient is asked."""
         return self._carried(w, previous) if self.kind == "nesterov" else w
 
-    def moved_from(self, w: Any, previous: Any) -> Any:
+    def moved_from(self, w: Point, previous: Point) -> Point:
         """Return the point that the gradient step starts from."""
         return w if self.kind == "none" else self._carried(w, previous)
 
-    def _carried(self, w: Any, previous: Any) -> Any:
+    def _carried(self, w: Point, previous: Point) -> Point:
         return vector_sum((1.0 + self.beta) * w, -self.beta * previous)
 
 

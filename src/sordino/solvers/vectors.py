@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 
 from sordino.kernel import LazyVector, SparseVector
-from sordino.kernel.arrays import Floats
+from sordino.kernel.arrays import Floats, Ints
+from sordino.kernel.contracts import Point
+
+AnyVector: TypeAlias = Point | LazyVector
 
 
-def hard_threshold(vector: Any, count: int | None, kept: int = 0) -> Any:
+@overload
+def hard_threshold(vector: Floats, count: int | None, kept: int = 0) -> Floats: ...
+
+
+@overload
+def hard_threshold(vector: AnyVector, count: int | None, kept: int = 0) -> Point: ...
+
+
+def hard_threshold(vector: AnyVector, count: int | None, kept: int = 0) -> Point:
     """Keep the ``count`` largest magnitudes; the last ``kept`` columns are always kept.
 
     ``count=None`` keeps everything. A matrix is thresholded as a whole.
@@ -43,14 +54,22 @@ def _threshold_sparse(vector: SparseVector, count: int | None, kept: int) -> Spa
     return SparseVector(vector.indices[chosen], vector.values[chosen], vector.size)
 
 
-def starting_point(shape: tuple[int, ...], kept: int, sparse: bool) -> Any:
+def starting_point(shape: tuple[int, ...], kept: int, sparse: bool) -> Point:
     """Return zero, as a sparse vector for solvers that can stay sparse."""
     if sparse and len(shape) == 1:
         return SparseVector.zeros(shape[0], kept)
     return np.zeros(shape)
 
 
-def vector_sum(left: Any, right: Any) -> Any:
+@overload
+def vector_sum(left: Point, right: Point) -> Point: ...
+
+
+@overload
+def vector_sum(left: AnyVector, right: AnyVector) -> AnyVector: ...
+
+
+def vector_sum(left: Any, right: Any) -> AnyVector:
     """Return the sum of two vectors of any kind: dense, sparse or lazy."""
     if isinstance(left, LazyVector) or isinstance(right, LazyVector):
         left, right = (left, right) if isinstance(left, LazyVector) else (right, left)
@@ -60,7 +79,7 @@ def vector_sum(left: Any, right: Any) -> Any:
     return dense(left) + dense(right)
 
 
-def added_at(w: Any, at: Any, change: Any) -> Any:
+def added_at(w: Point, at: Ints, change: Floats) -> Point:
     """Return ``w`` with ``change`` added at flat coordinates."""
     if isinstance(w, SparseVector):
         return vector_sum(w, SparseVector(at, change, w.size))
@@ -69,12 +88,12 @@ def added_at(w: Any, at: Any, change: Any) -> Any:
     return out
 
 
-def dense(vector: Any) -> Floats:
+def dense(vector: Point) -> Floats:
     """Return a dense or sparse vector as an array."""
     return vector.to_dense() if isinstance(vector, SparseVector) else np.asarray(vector, dtype=float)
 
 
-def as_sparse(vector: Any, kept: int = 0) -> SparseVector:
+def as_sparse(vector: Point, kept: int = 0) -> SparseVector:
     """Return the non-zeros of a vector, and its last ``kept`` entries whatever they are."""
     if isinstance(vector, SparseVector):
         return vector

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sordino.kernel import Curator, Plan, Release, Sampling
+from sordino.kernel.arrays import Floats
 from sordino.problems.glm import GlmGradient
 from sordino.problems.problem import Problem
 from sordino.solvers.auto import noise_std
@@ -79,7 +80,7 @@ class Adam:
         query = GlmGradient(problem.loss, self.clip)
         return problem.planned(gradient=Release(query, problem.gaussian(), self.sampling, self.steps))
 
-    def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
         """Yield the iterates."""
         w, m, s = (np.zeros(problem.shape) for _ in range(3))
         known = self._noise_variance(curator, problem)

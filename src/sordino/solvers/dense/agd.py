@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from sordino.kernel import Curator, Full, GumbelTopK, Plan, Release
+from sordino.kernel.arrays import Floats
 from sordino.problems.glm import GlmGradient
 from sordino.problems.line_search import StepSizeScores
 from sordino.problems.problem import Problem
@@ -93,7 +94,7 @@ class Agd:
             ),
         )
 
-    def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
         """Yield the iterates; a search that finds no better point yields the same one again."""
         w, level, left = np.zeros(problem.shape), 1.0, self.portions
         total, asked = np.zeros(problem.shape), 0

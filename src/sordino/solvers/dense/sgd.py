@@ -9,12 +9,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sordino.kernel import Curator, Plan, Release, Sampling
+from sordino.kernel.arrays import Floats
 from sordino.problems.glm import GlmGradient
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, among, count
 from sordino.solvers.capabilities import BATCHES, Capabilities
 from sordino.solvers.dense.column_smoothing import checked_strength, smoothed
 from sordino.solvers.momentum import Momentum, chosen_momentum
+from sordino.solvers.vectors import dense
 
 EPOCHS = 20
 SCHEDULES = ("constant", "inverse", "inverse-root")
@@ -73,12 +75,12 @@ class Sgd:
         query = GlmGradient(problem.loss, self.clip)
         return problem.planned(gradient=Release(query, problem.gaussian(), self.sampling, self.steps))
 
-    def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
         """Yield the iterates, or their running averages."""
         w = previous = mean = np.zeros(problem.shape)
         for t in range(1, self.steps + 1):
             asked, start = self.momentum.asked_at(w, previous), self.momentum.moved_from(w, previous)
-            g = curator.release("gradient", asked) + problem.penalty_gradient(asked)
+            g = curator.release("gradient", asked) + problem.penalty_gradient(dense(asked))
             w, previous = start - self._step(t) * smoothed(g, self.smoothing, problem.n_intercepts), w
             mean = mean + (w - mean) / t
             yield w if self.output == "last" else mean

@@ -125,7 +125,7 @@ class Srm:
             releases["recursion"] = Release(query, problem.gaussian(), self.minibatches, self.steps - 1)
         return problem.planned(**releases)
 
-    def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
         """Yield the iterates."""
         w = previous = mean = np.zeros(problem.shape)
         step = self.step_for(curator, problem) if self.step is None else self.step

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sordino.kernel import Curator, Full, GumbelTopK, Plan, Release
+from sordino.kernel.contracts import Point
 from sordino.problems.problem import Problem
 from sordino.problems.scores import (
     CoordinateScores,
@@ -84,7 +85,7 @@ class Coordinate:
             derivative=Release(values, problem.gaussian(), Full(), self.steps),
         )
 
-    def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
         """Yield the iterates."""
         lazy = curator.plan.releases["coordinate"].lazy
         w = starting_point(problem.shape, problem.n_intercepts, lazy)

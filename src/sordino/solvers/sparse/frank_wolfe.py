@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sordino.kernel import Curator, Full, GumbelTopK, LaplaceMax, Plan, Release, SparseVector
+from sordino.kernel.contracts import Point
 from sordino.problems.problem import Problem
 from sordino.problems.scores import VertexScores
 from sordino.solvers.base import Options, among, count, positive
@@ -73,7 +74,7 @@ class FrankWolfe:
         lazy = problem.outputs == 1 and self.selection == "gumbel"
         return problem.planned(vertex=Release(query, mechanism, Full(), self.steps, mean=False, lazy=lazy))
 
-    def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
         """Yield the iterates."""
         size = math.prod(problem.shape)
         w = starting_point(problem.shape, problem.n_intercepts, curator.plan.releases["vertex"].lazy)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from sordino.kernel import Curator, Full, Plan, Release
+from sordino.kernel.contracts import Point
 from sordino.problems.glm import GlmGradient
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options
 from sordino.solvers.capabilities import STEPS, Capabilities
 from sordino.solvers.momentum import Momentum, chosen_momentum
-from sordino.solvers.vectors import hard_threshold, starting_point
+from sordino.solvers.vectors import dense, hard_threshold, starting_point
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,11 @@ class Ight:
         query = GlmGradient(problem.loss, self.clip)
         return problem.planned(gradient=Release(query, problem.gaussian(), Full(), self.steps))
 
-    def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
         """Yield the iterates."""
         w = previous = starting_point(problem.shape, problem.n_intercepts, sparse=False)
         for _ in range(self.steps):
             asked, start = self.momentum.asked_at(w, previous), self.momentum.moved_from(w, previous)
-            g = curator.release("gradient", asked) + problem.penalty_gradient(asked)
+            g = curator.release("gradient", asked) + problem.penalty_gradient(dense(asked))
             w, previous = hard_threshold(start - self.step * g, self.sparsity, problem.n_intercepts), w
             yield w

@@ -21,6 +21,8 @@ from sordino.kernel import (
     Sampling,
     SparseVector,
 )
+from sordino.kernel.arrays import Floats, Ints
+from sordino.kernel.contracts import Point
 from sordino.problems.problem import Problem
 from sordino.problems.scores import (
     MovedScores,
@@ -104,7 +106,7 @@ class Peeled:
             support=top, values=Release(values, problem.gaussian(), self._sampling, self.steps)
         )
 
-    def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
         """Yield the iterates."""
         w = starting_point(problem.shape, problem.n_intercepts, sparse=curator.plan.releases["support"].lazy)
         step = self._peel if self.selection == "laplace" else self._select_and_ask
@@ -112,18 +114,18 @@ class Peeled:
             w = step(curator, problem, w)
             yield w
 
-    def _select_and_ask(self, curator: Curator, problem: Problem, w: Any) -> Any:
+    def _select_and_ask(self, curator: Curator, problem: Problem, w: Point) -> Point:
         chosen = curator.release("support", w)
         chosen = flat_coordinates(chosen, problem.features, problem.columns)
         return self._asked(curator, problem, w, chosen, np.empty(0))
 
-    def _peel(self, curator: Curator, problem: Problem, w: Any) -> Any:
+    def _peel(self, curator: Curator, problem: Problem, w: Point) -> Point:
         peeled = curator.release("support", w)  # in units of the sum: records / step times the iterate
         at = flat_coordinates(peeled.indices, problem.features, problem.columns)
         values = peeled.values * (self.step / self._sampling.expected(problem.population))
         return self._asked(curator, problem, w, at, values)
 
-    def _asked(self, curator: Curator, problem: Problem, w: Any, chosen: Any, known: Any) -> Any:
+    def _asked(self, curator: Curator, problem: Problem, w: Point, chosen: Ints, known: Floats) -> Point:
         """Return the iterate with support ``chosen``, asking for values that are not ``known``."""
         open_ = np.concatenate(
             [chosen[known.size :], intercept_coordinates(problem.shape, problem.n_intercepts)]

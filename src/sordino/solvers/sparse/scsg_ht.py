@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from sordino.kernel import Curator, FixedSize, Full, Plan, Poisson, Release, Sampling, public_generator
+from sordino.kernel.contracts import Point
 from sordino.problems.glm import GlmDifference, GlmGradient
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, among, count, positive
@@ -96,7 +97,7 @@ class ScsgHt:
             )
         return problem.planned(**releases)
 
-    def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
         """Yield the iterates."""
         w = starting_point(problem.shape, problem.n_intercepts, sparse=self._lazy(problem))
         for length in self.lengths:

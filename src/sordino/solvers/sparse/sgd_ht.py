@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from sordino.kernel import Curator, Plan, Release, Sampling
+from sordino.kernel.contracts import Point
 from sordino.problems.glm import GlmGradient
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, count
@@ -76,7 +77,7 @@ class SgdHt:
         release = Release(query, problem.gaussian(), self.sampling, self.steps, lazy=lazy)
         return problem.planned(gradient=release)
 
-    def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
         """Yield the iterates."""
         lazy = curator.plan.releases["gradient"].lazy
         w = previous = starting_point(problem.shape, problem.n_intercepts, sparse=lazy)

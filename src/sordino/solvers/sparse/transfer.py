@@ -13,6 +13,7 @@ from scipy import sparse
 from sordino.errors import InvalidInputError
 from sordino.kernel import Curator, Full, Plan, Release, public_generator
 from sordino.kernel.arrays import Floats
+from sordino.kernel.contracts import Point
 from sordino.problems.minimiser import CertifiedMinimiser, MinimiserResponses, convex_clip
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, among, count, positive
@@ -86,7 +87,7 @@ class Transfer:
             query = MinimiserResponses(query, lambda theta: self._responses(theta, problem), bound)
         return problem.planned(teacher=Release(query, problem.gaussian(), Full(), mean=False))
 
-    def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
         """Yield the student."""
         answer = curator.release("teacher")
         if self.features is None:

@@ -20,7 +20,7 @@ from sordino.kernel import (
     SparseVector,
     TiltedObjective,
 )
-from sordino.kernel.contracts import Parts, RowBlocks
+from sordino.kernel.contracts import Parts, Point, RowBlocks
 from sordino.problems.glm import GlmGradient
 from sordino.problems.minimiser import CertifiedMinimiser, TiltedMinimiser, convex_clip
 from sordino.problems.problem import Problem
@@ -144,7 +144,7 @@ class TwoStage:
         tilted = TiltedMinimiser(fit)
         return Release(tilted, TiltedObjective(jacobian=tilted.jacobian), Full(), mean=False)
 
-    def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
         """Yield the coefficients."""
         chosen = curator.release("support")
         chosen = flat_coordinates(chosen, problem.features, problem.columns)
