@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from sklearn.pipeline import make_pipeline
 
 import sordino
-from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.errors import InvalidInputError, UndeclaredBoundWarning, UnsupportedError
 
 
 def search(**options):
@@ -44,3 +45,31 @@ def test_published_noise_leaves_no_model_behind():
     with pytest.raises(UnsupportedError, match="published noise"):
         made.fit(X, X[:, 0] > 0)
     assert not hasattr(made, "best_estimator_")
+
+
+MODEL = sordino.LinearRegression(data_norm=1.0, target_bound=1.0)
+FAULTY = {
+    "a name": (MODEL, {"max_itre": [3]}),
+    "a value": (MODEL, {"max_iter": [3, 0]}),
+    "a solver": (MODEL, {"solver": ["auto", "sgd"]}),
+    "no model": (sordino.PCA(2), {"center": [True]}),
+    "a pipeline": (make_pipeline(sordino.RowClipper(), MODEL), {"linearregression__max_iter": [3]}),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTY)
+def test_a_candidate_that_cannot_run_is_refused_before_anything_is_spent(fault, tmp_path):
+    ledger = sordino.Ledger.open(tmp_path / "ledger.db")
+    ledger.create("ward", sordino.BudgetPolicy(epsilon=5.0, delta=1e-5))
+    made = sordino.PrivateSearchCV(*FAULTY[fault], epsilon=3.0, delta=1e-6, ledger=ledger, dataset_id="ward")
+    with pytest.raises((InvalidInputError, UnsupportedError)):
+        made.fit(*data())
+    assert not ledger.history("ward")
+
+
+def test_a_bound_that_a_candidate_leaves_out_is_said_although_trials_are_silent():
+    model = sordino.LinearRegression(target_bound=1.0)
+    with pytest.warns(UndeclaredBoundWarning, match="data_norm"):
+        sordino.PrivateSearchCV(model, {"max_iter": [3]}, epsilon=3.0, delta=1e-6, target_bound=1.0).fit(
+            *data()
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sordino.bounds import declared_bound
 from sordino.checks import check_data, check_positive
-from sordino.errors import InvalidInputError
+from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel import Relation, public_generator
 from sordino.private_estimator import PrivateEstimator
 from sordino.runs import Ask, BestOf
@@ -98,6 +99,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
 
     def fit(self, X: Any, y: Any) -> PrivateSearchCV:
         """Search; the whole budget is spent here."""
+        self._check_estimator()
         classifier = is_classifier(self.estimator)
         X, y = check_data(self, X, y, y_numeric=not classifier)
         n, grid = X.shape[0], self._grid()
@@ -111,9 +113,16 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         ask = Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
         search = BestOf.made(ask, Relation.parse(self.relation), self.distribution, mean)
 
+        labels = y if classifier else None
+        # Each candidate up to its first release, the drawn ones or not: what fails is not paid for, and what
+        # warns (a bound that was not declared) is seen, for inside of a trial it is not.
+        for params in grid:
+            model = self._candidate(params, search.trial, labels)
+            search.trial.rehearsed(partial(model.fit, X[train], y[train]))
+
         def trial(budget: Trial) -> tuple[float, Any]:
             params = grid[search.draw(len(grid))]
-            model = self._candidate(params, budget, y if classifier else None)
+            model = self._candidate(params, budget, labels)
             model = budget.fitted(lambda: model.fit(X[train], y[train]))
             predicted = model.predict(X[test])
             scores = predicted == y[test] if classifier else 1.0 - ((predicted - y[test]) / bound) ** 2
@@ -129,9 +138,22 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
             self.classes_ = self.best_estimator_.classes_
         return self
 
+    def _check_estimator(self) -> None:
+        known: dict[str, Any] = getattr(self.estimator, "get_params", dict)()
+        if "epsilon" not in known or not hasattr(self.estimator, "predict"):
+            raise UnsupportedError(
+                "PrivateSearchCV needs one private classifier or regressor, with an epsilon that it can set, "
+                f"got a {type(self.estimator).__name__}. Search over the model, fit steps before it apart."
+            )
+
     def _candidate(self, params: dict[str, Any], budget: Trial, labels: Any) -> Any:
         """Return a fresh model with the budget of a trial, for the labels of all records."""
-        model = clone(self.estimator).set_params(**params)
+        try:
+            model = clone(self.estimator).set_params(**params)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"Expected an estimator and a grid of its own parameters; scikit-learn says: {error}"
+            ) from None
         own: dict[str, Any] = {
             "epsilon": budget.epsilon,
             "delta": budget.delta,

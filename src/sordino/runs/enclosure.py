@@ -81,6 +81,19 @@ class Enclosure:
             _around.reset(token)
 
 
+class Rehearsed(BaseException):
+    """Ends a rehearsal where the first release would begin."""
+
+
+class Rehearsal(Enclosure):
+    """Judges the first promise made inside as a trial would, and stops it before it is booked or run."""
+
+    def admit(self, plan: Plan, ledger: Any, printed: bool) -> None:
+        """Refuse what a trial refuses; what it would admit ends here, with nothing released."""
+        super().admit(plan, ledger, printed)
+        raise Rehearsed
+
+
 def distance(event: dp.DpEvent, relation: Relation) -> float:
     """Return mu of an event that is Gaussian releases on all records; refuse any other."""
     leaves = flatten(event)

@@ -12,7 +12,13 @@ import numpy as np
 from dp_accounting import dp_event as dp
 
 from sordino.accounting import Certificate, certify, gaussian_epsilon, solve_scale
-from sordino.errors import CalibrationError, InvalidInputError, SordinoError, UnsupportedError
+from sordino.errors import (
+    CalibrationError,
+    InvalidInputError,
+    SordinoError,
+    UndeclaredBoundWarning,
+    UnsupportedError,
+)
 from sordino.execute import LocalExecutor
 from sordino.kernel import ClippedSum, Curator, Full, Gaussian, Plan, Relation, Release
 from sordino.kernel.arrays import Floats
@@ -21,7 +27,7 @@ from sordino.kernel.events import gaussian_event
 from sordino.kernel.noise import NoiseSource, fresh_noise
 from sordino.ledger import Reservation
 from sordino.runs.ask import Ask
-from sordino.runs.enclosure import Enclosure
+from sordino.runs.enclosure import Enclosure, Rehearsal, Rehearsed
 from sordino.runs.report import PrivacyReport
 
 SHAPES = {"geometric": 1.0, "poisson": math.inf, "truncated-negative-binomial": 0.5}
@@ -62,10 +68,28 @@ class Trial:
             model = fit()
         report = getattr(model, "privacy_", None)
         if not isinstance(report, PrivacyReport) or not around.covers(report.event):
-            raise UnsupportedError(
-                "Expected an estimator whose privacy_ is what it released in this thread. Use Sordino's own."
-            )
+            raise _foreign()
         return model
+
+    def rehearsed(self, fit: Callable[[], Any]) -> None:
+        """Run ``fit`` up to its first release: what fails there fails before the search is booked.
+
+        A bound that was not declared is said here; inside of a trial nothing is.
+        """
+        with (
+            Rehearsal(1.0 / self.scale, self.relation).entered(),
+            warnings.catch_warnings(record=True) as said,
+        ):
+            warnings.simplefilter("always")
+            try:
+                fit()
+            except Rehearsed:
+                pass
+            else:
+                raise _foreign()
+        for warning in said:
+            if issubclass(warning.category, UndeclaredBoundWarning):
+                warnings.warn(warning.message, stacklevel=4)
 
     def score(self, scores: Any) -> float:
         """Release the mean of one score per record of the validation part."""
@@ -120,6 +144,12 @@ class BestOf:
                 f"The search certifies epsilon = {certificate.epsilon:.4g}, asked for is {ask.epsilon:g}."
             )
         return cls(ask, relation, distribution, mean_trials, scale, certificate, event_at(scale))
+
+    @property
+    def trial(self) -> Trial:
+        """What each trial may spend."""
+        epsilon = gaussian_epsilon((1 - 1e-9) / self.scale, self.ask.delta)  # rounding stays below the scale
+        return Trial(epsilon, self.ask.delta, self.scale, self.relation, self.noise)
 
     def run(self, trial: Callable[[Trial], tuple[float, Any]], description: str) -> tuple[float, Any]:
         """Book the search, then call ``trial`` a secret number of times and return the best result."""
@@ -182,8 +212,13 @@ class BestOf:
                 "The drawn number of trials is 0, so there is nothing to release; the budget is spent. "
                 "Use distribution='geometric', which always runs one, or a larger mean_trials."
             )
-        epsilon = gaussian_epsilon((1 - 1e-9) / self.scale, self.ask.delta)  # rounding stays below the scale
-        budget = Trial(epsilon, self.ask.delta, self.scale, self.relation, self.noise)
+        budget = self.trial
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")  # their number would tell the number of trials
             return max((trial(budget) for _ in range(count)), key=lambda found: found[0])
+
+
+def _foreign() -> UnsupportedError:
+    return UnsupportedError(
+        "Expected an estimator whose privacy_ is what it released in this thread. Use Sordino's own."
+    )
