@@ -57,6 +57,8 @@ def test_slack_is_taken_from_delta_and_the_whole_delta_is_reported():
     assert promise.certificate.delta == 1e-4
     assert certify(promise.plan.event(), 0.5e-4, ADD).epsilon <= 1.5
     assert promise.multipliers["total"] > Promise.made(ask_of(), plan_of()).multipliers["total"]
+    with pytest.raises(CalibrationError, match="more than"):  # noise for the whole delta is not enough
+        Promise.given(ask_of(), Promise.made(ask_of(), plan_of()).plan, slack=0.5e-4)
 
 
 def test_published_noise_may_exceed_the_claim_and_says_so():
