@@ -365,3 +365,31 @@ def test_a_forked_loop_cannot_release_what_its_parent_paid_for():
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert list(loop) == [1, 2]
+
+
+def test_what_the_loss_says_of_a_record_is_not_shown():
+    x, y = blobs()
+    y = torch.where(y == y.max(), 4711, y)
+    with pytest.raises(InvalidInputError, match="failed on some records") as caught:
+        trainer().fit(x, y)
+    assert "4711" not in f"{caught.value} {caught.value.__context__} {caught.value.__cause__}"
+
+
+def test_a_unit_that_is_not_a_record_is_an_assumption_of_the_report():
+    got = trainer(unit="person").fit(*blobs())
+    assert "each person is one record of the data" in got.privacy.public
+
+
+class Streamed(torch.utils.data.IterableDataset):
+    def __len__(self):
+        return 120
+
+    def __iter__(self):
+        return iter(zip(*blobs(), strict=True))
+
+
+def test_lazy_models_and_streams_are_refused_with_a_remedy():
+    with pytest.raises(InvalidInputError, match="lazy"):
+        trainer(nn.Sequential(nn.LazyLinear(3))).fit(*blobs())
+    with pytest.raises(InvalidInputError, match="read into a list"):
+        trainer().fit(Streamed())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn
 
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sordino.errors import InvalidInputError, PlanError
+from sordino.errors import InvalidInputError, PlanError, SordinoError
 from sordino.execute.chacha import normals
 from sordino.kernel import NoiseSource, Offer, Release
 from sordino.kernel.arrays import Rows
@@ -63,7 +63,7 @@ class TorchExecutor:
         """Evaluate the query on the drawn rows and add the noise."""
         mechanism: Any = release.mechanism
         rows = release.sampling.draw(self.population, position, noise)
-        value = release.query.evaluate(TorchRecords(self, rows), params)
+        value = _quietly(lambda: release.query.evaluate(TorchRecords(self, rows), params))
         return mechanism.privatise(value, sensitivity, self._tensors(noise))
 
     def batch(self, rows: Rows) -> tuple[Tensor, Tensor]:
@@ -99,6 +99,21 @@ class TorchExecutor:
 
     def _tensors(self, noise: NoiseSource) -> TensorNoise:
         return TensorNoise(noise, self.device, self._pool if self.device_noise else None)
+
+
+def _quietly(evaluate: Callable[[], Any]) -> Any:
+    """Return what ``evaluate`` returns; what a model, a loss or a data set says of a record is not shown."""
+    try:
+        return evaluate()
+    except (SordinoError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+    raise InvalidInputError(  # outside of the handler: the foreign error would be its context
+        f"The model, the loss or the data set failed on some records ({kind}). What it said is not shown: it "
+        "may quote them. Compare types, shapes and class numbers with those of the first record and the "
+        "outputs of the model. The budget is spent."
+    )
 
 
 @dataclass(frozen=True, eq=False)

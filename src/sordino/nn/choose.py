@@ -21,11 +21,12 @@ _TOLERANCE = 1e-3  # an error of the rules is far larger, rounding far smaller
 _SEED = 8191  # public: what is drawn here has nothing to do with the data
 
 
-def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto") -> Engine:
+def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto", chunk: int = 64) -> Engine:
     """Return the engine for a model whose records have the shape and type of ``x`` and ``y``.
 
     ``auto`` takes ghost norms if they agree with one backward pass per record on made-up records, else
     vmap. Only shapes and types of the data are looked at. A model that remembers records is refused.
+    ``chunk`` is how many records will be differentiated at once: some models mix them in large batches only.
     """
     if method not in METHODS:
         raise InvalidInputError(f"Expected engine in {METHODS}, got {method!r}.")
@@ -39,6 +40,7 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto") ->
         try:
             engine = GhostEngine(network)
             _check(engine, x, y)
+            _check_outputs(network, made_up(network, x, y, max(2, chunk), 1.0)[0])
         except UnsupportedError:
             if method == "ghost":
                 raise
@@ -54,6 +56,20 @@ def _check(engine: GhostEngine, x: Tensor, y: Tensor) -> None:
         records = made_up(network, x, y, count, size)
         for vector in _points(network):
             _compare(engine, vector, *records)
+
+
+def _check_outputs(network: Network, x: Tensor) -> None:
+    """Refuse when a batch of the size that will be used gives other outputs than its parts."""
+    params, part = network.unflatten(network.flat()), _BATCHES[-1][0]
+    with quiet_dropout(network.model), torch.no_grad():
+        whole = network.outputs(params, x)
+        parts = torch.cat([network.outputs(params, x[i : i + part]) for i in range(0, len(x), part)])
+    reach = _TOLERANCE if network.precision is torch.float32 else 0.1
+    if whole.shape != parts.shape or not float((whole - parts).norm()) <= reach * float(parts.norm()):
+        raise UnsupportedError(
+            f"The outputs of {len(x)} records together are others than of a few at a time: the model mixes "
+            "records. Use engine='vmap'."
+        )
 
 
 def _tried(engine: VmapEngine, x: Tensor, y: Tensor) -> VmapEngine:

@@ -53,9 +53,11 @@ def source_of(data: Any, targets: Any = None) -> Source:
         return _of_tensors(data)
     if isinstance(data, tuple):
         data = list(data)  # the items of a loader: a tuple would be read as a pair of tensors
-    if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
+    stream = isinstance(data, torch.utils.data.IterableDataset)
+    if stream or not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
         raise InvalidInputError(
-            f"Expected (inputs, targets), a data set or a loader, got {type(data).__name__}."
+            f"Expected (inputs, targets), a data set or a loader, got {type(data).__name__}. Batches are "
+            "drawn at random, so records need numbers: a stream has to be read into a list first."
         )
     made = (torch.utils.data.default_collate if collate is None else collate)([data[0]])
     return Source(data, (made[0], made[1]), collate)

@@ -62,8 +62,8 @@ class TorchModel:
     ) -> None:
         source = source_of(inputs, targets)
         self.network = Network(model.to(device), loss)
-        self._engine = make_engine(self.network, *source.example, method)
         chunk = chunk or default_chunk(self.network.size, _CHUNK_FOR, torch.device(device))
+        self._engine = make_engine(self.network, *source.example, method, chunk)
         self.executor = source.executor(torch.device(device), chunk, device.startswith("cuda"))
 
     @property

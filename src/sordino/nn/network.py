@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
+from torch.nn.parameter import UninitializedParameter
 
 from sordino.errors import InvalidInputError
 
@@ -35,6 +36,10 @@ class Network:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", copy.deepcopy(self.model))
+        if any(isinstance(p, UninitializedParameter) for p in self.model.parameters()):
+            raise InvalidInputError(
+                "Expected parameters that have shapes, got a lazy model. Call it once on a made-up record."
+            )
         found = [(name, p) for name, p in self.model.named_parameters() if p.requires_grad]
         if not found:
             raise InvalidInputError("Expected a model with at least one trainable parameter, got none.")

@@ -64,7 +64,8 @@ class Trainer:
     device, precision : where, and in which type the forward pass runs.
     compiled : True, or a mode of ``torch.compile``.
     device_noise : expand the noise on the device; None does so on a GPU.
-    relation, unit : which data sets are neighbours.
+    relation, unit : which data sets are neighbours. ``unit`` is a word for what one record is, for example a
+        person all of whose data it holds; it groups nothing, and the report says so.
     ledger, dataset_id : where the budget is booked.
     checkpoint, checkpoint_every : a path, and how many steps between two savings.
     public : further facts that the report lists as assumed public.
@@ -160,8 +161,8 @@ class Trainer:
         budget = Ask.checked(self.epsilon, self.delta, source.population, self.ledger, self.dataset_id)
         device = _device_of(self.model, self.device)
         network = Network(copy.deepcopy(self.model).to(device), self.loss, self.precision)
-        engine: Engine = make_engine(network, *source.example, self.engine)
         chunk = self.chunk_size or default_chunk(network.size, self.batch_size, device)
+        engine: Engine = make_engine(network, *source.example, self.engine, chunk)
         if self.compiled:
             mode = self.compiled if isinstance(self.compiled, str) else None
             engine = CompiledEngine(engine, chunk, mode=mode)
@@ -194,7 +195,8 @@ def _device_of(model: nn.Module, wanted: str | torch.device | None) -> torch.dev
 def public_facts(task: NetworkTask) -> tuple[str, ...]:
     """Return what the report lists as assumed public."""
     network = task.engine.network
-    return (
+    said = (
         f"number of records: {task.population}",
         f"architecture and initial parameters ({network.size} trained)",
     )
+    return said if task.unit == "record" else (*said, f"each {task.unit} is one record of the data")
