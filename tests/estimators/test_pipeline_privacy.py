@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.ensemble import StackingClassifier
+from sklearn.feature_selection import RFE
 from sklearn.impute import SimpleImputer
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder, StandardScaler
@@ -59,7 +61,8 @@ def test_a_plain_search_around_a_private_model_is_not_private():
 def test_each_model_of_a_wrapper_is_counted():
     public = np.random.default_rng(1)
     X = public.normal(size=(900, 4)) / 4
-    wrapped = OneVsRestClassifier(model(1.0)).fit(X, public.integers(0, 3, 900))
+    with pytest.warns(PrivacyWarning, match="wrapper"):
+        wrapped = OneVsRestClassifier(model(1.0)).fit(X, public.integers(0, 3, 900))
     report = sordino.pipeline_privacy(wrapped)
     assert not report.is_private  # the wrapper itself read the labels
     assert report.epsilon > 1.5
@@ -118,3 +121,19 @@ def test_a_private_step_inside_of_what_is_declared_public_counts_all_the_same():
     assert report.epsilon > 1.01 * pipe[0].privacy_.epsilon
     whole = sordino.pipeline_privacy(pipe[1], assume_public=["TransformedTargetRegressor"])
     assert whole.is_private
+
+
+SEVERAL = {
+    "folds": lambda X, y: cross_val_predict(model(), X, y, cv=2),
+    "stack": lambda X, y: StackingClassifier([("one", model())], final_estimator=model(), cv=2).fit(X, y),
+    "elimination": lambda X, y: RFE(model(), n_features_to_select=3).fit(X, y),
+}
+
+
+@pytest.mark.parametrize("kind", SEVERAL)
+def test_what_fits_several_times_on_the_same_records_is_noticed(kind):
+    with pytest.warns(PrivacyWarning, match="epsilon of the whole is the sum") as said:
+        fitted = SEVERAL[kind](*data())
+    assert len(said) >= 2
+    if kind == "elimination":
+        assert any("their epsilons add up" in note for note in fitted.estimator_.privacy_.notes)

@@ -10,6 +10,15 @@ from types import FrameType
 from sordino.errors import PrivacyWarning
 
 _SEARCH, _FOLDS = "sklearn.model_selection._search", "sklearn.model_selection._validation"
+# Meta-estimators that fit more than one model on the same records, and may keep only some of them.
+_WRAPPERS = (
+    "sklearn.calibration",
+    "sklearn.ensemble.",
+    "sklearn.feature_selection._rfe",
+    "sklearn.multiclass",
+    "sklearn.multioutput",
+    "sklearn.semi_supervised.",
+)
 
 
 def search_notes() -> tuple[str, ...]:
@@ -21,9 +30,12 @@ def search_notes() -> tuple[str, ...]:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
-        if module == _FOLDS and frame.f_code.co_name == "_fit_and_score":
+        if module == _FOLDS:
             _warn("one of several fits of a scikit-learn search or cross-validation")
             return ("one of several fits on the same records: their epsilons add up",)
+        if module.startswith(_WRAPPERS):
+            _warn(f"one of those that a scikit-learn wrapper makes ({module})", _ADD_UP)
+            return (f"one of the fits that {module} makes on the same records: their epsilons add up",)
         if module == _SEARCH and frame.f_code.co_name == "fit":
             return (_refit_note(frame),)
         frame = frame.f_back
@@ -41,10 +53,15 @@ def _refit_note(frame: FrameType) -> str:
     )
 
 
-def _warn(what: str) -> None:
-    warnings.warn(
-        f"This fit is {what}: the epsilon of the whole is the sum over folds and candidates. "
-        "Use sordino.PrivateSearchCV for a search with one epsilon.",
-        PrivacyWarning,
-        stacklevel=5,
-    )
+_SUM = (
+    "the epsilon of the whole is the sum over folds and candidates. Use sordino.PrivateSearchCV for a search "
+    "with one epsilon."
+)
+_ADD_UP = (
+    "the epsilon of the whole is the sum over all of them, also those that it does not keep. A ledger "
+    "counts them."
+)
+
+
+def _warn(what: str, remedy: str = _SUM) -> None:
+    warnings.warn(f"This fit is {what}: {remedy}", PrivacyWarning, stacklevel=5)
