@@ -1,4 +1,4 @@
-"""Where the data lives."""
+"""Executors, which hold the data: in memory, by person, in chunks, as tensors, between parties."""
 
 from sordino.execute.grouped import GroupedExecutor
 from sordino.execute.local import LocalExecutor

@@ -1,4 +1,4 @@
-"""Several records of one person: the unit of privacy is the person."""
+"""Records grouped by person: persons are sampled and clipped, not records."""
 
 from __future__ import annotations
 

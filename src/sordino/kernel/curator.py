@@ -1,4 +1,4 @@
-"""The only door to the data."""
+"""The curator, which answers the releases of one plan, and the protocol of executors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Noise with its price: a mechanism knows the event it makes."""
+"""Additive mechanisms (Gaussian, Laplace, norm-Gamma), each with the privacy event it makes."""
 
 from __future__ import annotations
 

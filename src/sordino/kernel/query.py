@@ -1,4 +1,4 @@
-"""Questions about records whose sensitivity is proven."""
+"""Queries: functions of records with a proven sensitivity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a solver is going to ask, written down before it sees any data."""
+"""Releases and plans: what a solver is going to ask, written down before it sees any data."""
 
 from __future__ import annotations
 

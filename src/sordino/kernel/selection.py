@@ -1,4 +1,4 @@
-"""Choosing coordinates privately."""
+"""Mechanisms that choose coordinates: Gumbel top-k, report-noisy-max, peeling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a solver may know before it sees any data."""
+"""The public description of a learning task: what a solver may know before it sees any data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be known about a table of numbers before it is looked at."""
+"""The public facts of an estimation task on a table of numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How large are the numbers? Histograms over powers of two, second moments of pairs, ranks.
+"""Sizes of numbers: histograms over powers of two, second moments of pairs, ranks.
 
 A count is the safest question there is: a record adds one to one bin, however large it is.
 """

@@ -1,4 +1,4 @@
-"""What a fit guarantees, in numbers and in words."""
+"""The privacy report: what a fit guarantees, in numbers and in words."""
 
 from __future__ import annotations
 

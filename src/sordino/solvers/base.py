@@ -1,4 +1,4 @@
-"""What every solver is: a plan made from public facts, and a run that sees only noisy answers."""
+"""The protocol of solvers and the options they share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same solvers over parties who do not show each other their records."""
+"""Executors over parties who do not show each other their records, real and simulated."""
 
 from __future__ import annotations
 
