@@ -16,6 +16,7 @@ UNKNOWN = {
     "beyond 2^53": np.array([2.0**53, 2.0**53 + 2, 1.0, 2.0]),
     "beyond 2^24 in single precision": np.array([2.0**24 + 2, 1, 2, 3], dtype=np.float32),
     "infinite": [1.0, np.inf, np.inf, 2.0],
+    "nan among objects": np.array([1, np.nan, np.nan, 2], dtype=object),
     "several kinds": [1, "1", 2, "2"],
     "texts and bytes": ["a", b"a", "b", b"b"],
     "not comparable": np.array(["a", 1, "b", 2], dtype=object),

@@ -105,6 +105,8 @@ def test_an_enclosure_refuses_what_it_cannot_add_up(tmp_path):
     ledger = sordino.Ledger.open(tmp_path / "l.db")
     ledger.create("a", sordino.BudgetPolicy(epsilon=9.0, delta=1e-3))
     with Enclosure(9.0, ADD).entered():
+        with pytest.raises(UnsupportedError, match="published noise"):
+            enclosing().admit(plan_of().at(50.0), None, printed=True)
         with pytest.raises(UnsupportedError, match="booked by itself"):
             Promise.made(ask_of(ledger=ledger, dataset_id="a"), plan_of()).reserved("x")
         with pytest.raises(UnsupportedError, match="replace-one"):
