@@ -14,7 +14,7 @@ from sklearn.utils.validation import validate_data
 
 from sordino.errors import InvalidInputError
 from sordino.execute.csr import sound
-from sordino.refusals import CAUGHT, refusing
+from sordino.refusals import CAUGHT, refuse_masked, refusing
 
 # Parameters are used squared, multiplied and divided; within these limits nothing over- or underflows.
 SMALLEST, LARGEST = 1e-100, 1e100
@@ -207,6 +207,7 @@ def class_weights(declared: Any, classes: np.ndarray) -> np.ndarray | None:
 
 def record_weights(declared: Any, X: Any, bound: float) -> np.ndarray:
     """Return each record's weight as a share of the declared bound, at which it is clipped."""
+    refuse_masked(declared)
     weights = np.empty(0)
     with contextlib.suppress(*CAUGHT):
         weights = _real(np.asarray(declared))

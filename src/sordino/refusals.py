@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from sklearn.exceptions import NotFittedError
 
 from sordino.errors import InvalidInputError, InvalidTypeError, SordinoError
@@ -85,6 +86,7 @@ _REASONS: tuple[Reason, ...] = (
 
 def refusing(call: Callable[[], Any], X: Any, y: Any = None, estimator: Any = None, least: int = 1) -> Any:
     """Return ``call()``; what it refuses is refused in our words, without its message and its chain."""
+    refuse_masked(X, y)
     try:
         return call()
     except (SordinoError, NotFittedError):
@@ -92,6 +94,15 @@ def refusing(call: Callable[[], Any], X: Any, y: Any = None, estimator: Any = No
     except CAUGHT as error:
         refusal = _refusal(str(error).lower(), X, y, estimator, least)
     raise refusal  # outside of the handler: the foreign error would be its context
+
+
+def refuse_masked(*arrays: Any) -> None:
+    """Refuse masked arrays, whatever they mask: conversion would read what was taken out."""
+    if any(isinstance(array, np.ma.MaskedArray) for array in arrays):
+        raise InvalidInputError(
+            "Expected a plain array, got a masked one, whose hidden values would be used. Fill them with a "
+            "public constant (filled) or leave the records out (compressed)."
+        )
 
 
 def _refusal(text: str, X: Any, y: Any, estimator: Any, least: int) -> InvalidInputError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sordino import BudgetPolicy, Ledger, SparseLinearRegression, SparseLogisticRegression
+from sordino import BudgetPolicy, Ledger, SparseLinearRegression, SparseLogisticRegression, mean
 from sordino.errors import InvalidInputError, LedgerError, SordinoError
 
 X = np.random.default_rng(0).normal(size=(40, 3))
@@ -111,3 +111,20 @@ def test_a_broken_ledger_stops_the_fit_before_any_release(tmp_path):
     path.write_bytes(b"this is not a ledger" * 100)
     with pytest.raises(LedgerError):
         SparseLogisticRegression(ledger=path, dataset_id="ward").fit(X, Y)
+
+
+MASKED = np.ma.masked_array(np.arange(40.0), mask=np.arange(40) % 2)
+WITH_MASKS = {
+    "rows": lambda model: model.fit(np.ma.masked_array(X, mask=X > 0), Y),
+    "targets": lambda model: model.fit(X, np.ma.masked_array(Y, mask=Y > 0)),
+    "weights": lambda model: model.fit(X, Y, sample_weight=MASKED),
+    "persons": lambda model: model.fit(X, Y, groups=MASKED),
+    "numbers": lambda _: mean(MASKED, delta=1e-5),
+}
+
+
+@pytest.mark.parametrize("where", WITH_MASKS)
+def test_what_a_mask_hides_is_not_read(where):
+    model = SparseLogisticRegression(n_nonzero_coefs=2, data_norm=1.0, weight_bound=1.0)
+    with pytest.raises(InvalidInputError, match="masked"):
+        WITH_MASKS[where](model)

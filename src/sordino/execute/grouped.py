@@ -13,6 +13,7 @@ from sordino.errors import InvalidInputError
 from sordino.execute.local import LocalExecutor
 from sordino.kernel import NoiseSource, Offer, Release, clip, contracts
 from sordino.kernel.arrays import Floats, Ints
+from sordino.refusals import refuse_masked
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +104,7 @@ def known_owners(groups: Any) -> NDArray[Any]:
     persons would share one contribution, and leaving one of them out would move an answer twice as far as
     claimed.
     """
+    refuse_masked(groups)
     labels = groups if isinstance(groups, np.ndarray) else np.asarray(groups, dtype=object)
     if labels.dtype.kind == "O" and labels.ndim == 1:
         if any(_is_missing(label) for label in labels):

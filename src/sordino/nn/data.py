@@ -11,6 +11,7 @@ from torch import Tensor
 
 from sordino.errors import InvalidInputError
 from sordino.execute.torch import TorchExecutor
+from sordino.refusals import refuse_masked
 
 _MEMORY = {"cpu": 1 << 28, "cuda": 1 << 31}  # numbers held at once per kind of device
 _LARGEST = {"cpu": 512, "cuda": 4096}
@@ -74,6 +75,7 @@ def _of_tensors(data: Any) -> Source:
 
 
 def _tensor(part: Any) -> Tensor:
+    refuse_masked(part)
     tensor = part.detach() if isinstance(part, Tensor) else torch.from_numpy(np.ascontiguousarray(part))
     return tensor.float() if tensor.dtype == torch.float64 else tensor
 

@@ -193,7 +193,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
         parts = check_count("n_chunks", self.n_chunks, 1, None, "It is the length of the stream.") or 1
         budget = self._budget(rows * parts)
         problem = self._problem(rows * parts, features, budget)
-        return PcaStream(problem, parts, budget, public_facts(problem, self.data_norm))
+        first, *facts = public_facts(problem, self.data_norm)
+        planned = f"{first} planned, and that of each chunk as it comes"
+        return PcaStream(problem, parts, budget, (planned, *facts))
 
     def __getstate__(self) -> dict[str, Any]:
         # An open stream holds its noise source, which must not be copied: a copy starts a new stream.
