@@ -66,8 +66,8 @@ class RoundBook:
     public, notes, description : words for the report and the ledger.
 
     **Privacy.** The whole plan is reserved before the first round. Losing the folder loses no privacy: a run
-    that is not in it is planned and reserved anew, and noise never comes from the folder. Copying it does: the
-    ledger knows the run and not its rounds, so two copies release them twice and pay once.
+    that is not in it is planned and reserved anew, and noise never comes from the folder. Copying it does:
+    the ledger knows the run and not its rounds, so two copies release them twice and pay once.
     """
 
     def __init__(
