@@ -8,9 +8,9 @@ A record adds ``f v`` to a sum, where ``v`` is its gradient and ``f`` its factor
 in any order, errs by ``g(K) = K u + 2 p`` of the product of the norms of its factors (first order; `_ROOM`
 covers the second).
 
-**Norms from above.** :func:`upper_norms` adds pieces of at most 64 float32 squares, each with error ``64 u``,
+**Norms from above.** :func:`upper_squares` adds pieces of at most 64 float32 squares, each with error ``64 u``,
 and sums the pieces in float64 (on a GPU all squares are float64). Squares that vanish are at most ``2^-126``
-each, so ``sqrt(K) 2^-63`` is added; squares that overflow give infinity, and the record then adds nothing.
+each, so ``K 2^-126`` is added; squares that overflow give infinity, and the record then adds nothing.
 
 **Rows.** ``v`` is held as a row, so ``f v`` errs by ``(2 u + 2 p) ||f v||``; so does one product ``f g a^T``.
 
@@ -46,6 +46,7 @@ _ROOM = 1.01  # (1 + K u)^k - 1 <= 1.01 k K u for the lengths that occur
 _SMALL, _LARGE, _LOST = 2.0**-40, 2.0**55, 2.0**-50
 
 Tensor = Any
+_TYPES: dict[str, Any] = {}  # the dtype of float64, known since the first tensor came
 
 
 def upper_norms(values: Tensor) -> Tensor:
@@ -54,17 +55,30 @@ def upper_norms(values: Tensor) -> Tensor:
     nan where a value is nan; inf where squares overflow. They exceed the norm by at most ``40 u`` of it and
     ``sqrt(K) 2^-63``.
     """
+    return upper_squares(values).sqrt()
+
+
+def upper_squares(values: Tensor) -> Tensor:
+    """Return float64 bounds from above of the squared norms along the last axis."""
     length = values.shape[-1]
-    lost = math.sqrt(length) * 2.0**-63  # squares below the normal numbers may be flushed to zero
+    lost = length * 2.0**-126  # squares below the normal numbers may be flushed to zero
     if values.is_cuda:  # one pass; the squares of float32 numbers are safe in float64
-        return values.norm(2, -1, dtype=_float64(values)) * (1 + _ROOM * 4 * UNIT) + lost
-    piece = _piece(length)
-    whole = length - length % piece
-    squared = values[..., :whole].unflatten(-1, (-1, piece)).norm(2, -1).double().square().sum(-1)
-    if whole < length:
-        squared = squared + values[..., whole:].norm(2, -1).double().square()
+        return values.norm(2, -1, dtype=_float64(values)).square() * (1 + _ROOM * 4 * UNIT) ** 2 + lost
     # a sum of K squares errs by K u of itself, its root by half of that, and by its own rounding
-    return squared.sqrt() * (1 + _ROOM * (min(length, _PIECE) / 2 + 3) * UNIT) + lost
+    return _squares(values) * (1 + _ROOM * (min(length, _PIECE) / 2 + 3) * UNIT) ** 2 + lost
+
+
+def _squares(values: Tensor) -> Tensor:
+    """Return the squared norms: pieces in float32, then in float64."""
+    length = values.shape[-1]
+    if length <= _PIECE:
+        return values.norm(2, -1).double().square()
+    piece, double = _piece(length), _float64(values)
+    whole = length - length % piece
+    if whole == length:
+        return values.unflatten(-1, (-1, piece)).norm(2, -1).norm(2, -1, dtype=double).square()
+    rest = values[..., whole:].norm(2, -1).double().square()
+    return rest + values[..., :whole].unflatten(-1, (-1, piece)).norm(2, -1).norm(2, -1, dtype=double).square()
 
 
 @cache
@@ -91,11 +105,12 @@ class Contributions:
     _floored: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
-        self._squared = self._blurred = self._floored = self.batch.new_zeros(len(self.batch)).double()
+        zeros = self.batch.new_zeros(len(self.batch), dtype=_float64(self.batch))
+        self._squared = self._blurred = self._floored = zeros
 
     def add_rows(self, rows: Tensor) -> None:
         """Add gradients that are held one to a row."""
-        self._squared = self._squared + upper_norms(rows).square()
+        self._squared = self._squared + upper_squares(rows)
 
     def add_products(self, positions: Tensor, slopes: Tensor, bias: bool) -> None:
         """Add ``sum_t g_t a_t^T`` of (batch, groups, places, inputs) and (batch, groups, places, outputs).
@@ -103,17 +118,17 @@ class Contributions:
         A bias is one more input that is always one.
         """
         groups, places, outputs = slopes.shape[1:]
-        a, g = upper_norms(positions), upper_norms(slopes)
-        sizes = a.square()
-        reach = (sizes + 1 if bias else sizes) * g.square()
-        self._floored = self._floored + sizes.sum((1, 2)) * (TINY**2 * groups * places * outputs)
+        a, g = upper_squares(positions), upper_squares(slopes)
+        reach = (a + 1 if bias else a) * g
+        self._floored = self._floored.add(a.sum((1, 2)), alpha=TINY**2 * groups * places * outputs)
         if places == 1:  # nothing cancels, so the blur is a part of the norm, like that of a row
             self._squared = self._squared + reach.sum((1, 2))
             return
         total = reach.sqrt().sum(2).square()
-        squared = total.minimum(_gram(positions, slopes, a, g, bias, self.inputs))
+        squared = total.minimum(_gram(positions, slopes, a.sqrt(), g.sqrt(), bias, self.inputs))
         self._squared = self._squared + squared.sum(1)
-        self._blurred = self._blurred + total.sum(1) * (_ROOM * _product(places + 2, self.inputs)) ** 2
+        blur = (_ROOM * _product(places + 2, self.inputs)) ** 2
+        self._blurred = self._blurred.add(total.sum(1), alpha=blur)
 
     def factors(self, clip: float, present: Tensor | None = None) -> Tensor:
         """Return a float32 factor of at most 1 for each record; zero where a bound is not a number.
@@ -124,9 +139,9 @@ class Contributions:
         least, room = 2.0**-126, 1 - _ROOM * (8 * UNIT + 2 * self.inputs)
         bounds = self._squared.sqrt() + self._blurred.sqrt()
         allowed = clip * room - self._floored.sqrt()
-        factors = (allowed / bounds.clamp(min=least)).clamp(max=1.0)
-        sound = bounds.isfinite() & (factors >= 2 * least)
-        factors = factors.where(sound, 0.0).to(self.batch.dtype)
+        factors = (allowed / bounds).clamp(max=1.0)
+        # a bound that is infinite or nan gives a factor that is zero or nan: neither passes
+        factors = factors.where(factors >= 2 * least, 0.0).to(self.batch.dtype)
         return factors if present is None else factors * present
 
 
@@ -187,8 +202,9 @@ def _form(matrix: Tensor, vector: Tensor) -> Tensor:
 
 
 def _sum(matrix: Tensor) -> Tensor:
-    """Return the sum of the entries: rows in float32, then in float64."""
-    return matrix.sum(3).double().sum(2)
+    """Return the sum of the entries: rows in float32, then in float64 (on a GPU all, in one kernel)."""
+    double = _float64(matrix)
+    return matrix.sum((2, 3), dtype=double) if matrix.is_cuda else matrix.sum(3).sum(2, dtype=double)
 
 
 def _product(length: int, inputs: float) -> float:
@@ -196,4 +212,6 @@ def _product(length: int, inputs: float) -> float:
 
 
 def _float64(values: Tensor) -> Any:
-    return values.new_empty(0).double().dtype
+    if "float64" not in _TYPES:
+        _TYPES["float64"] = values.new_empty(0).double().dtype
+    return _TYPES["float64"]

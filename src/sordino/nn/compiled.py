@@ -27,6 +27,7 @@ class CompiledEngine:
     backend: str = "inductor"
     mode: str | None = None
     _graphs: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+    _rows: dict[torch.device, Tensor] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def network(self) -> Network:
@@ -48,7 +49,7 @@ class CompiledEngine:
         """Return the clipped sum."""
         count = len(x)
         if present is None:
-            present = (torch.arange(self.chunk, device=x.device) < count).float()
+            present = self._places(x.device) < count
         x, y = _filled(x, self.chunk), _filled(y, self.chunk)
         # the clip in a graph is that for the precision of products when it was traced
         key = (clip, x.shape, x.dtype, y.shape, y.dtype, product_inputs(x.device))
@@ -57,6 +58,11 @@ class CompiledEngine:
                 self._graphs[key] = self._traced(vector, x, y, clip, present)
             total = self._graphs[key](vector, x, y, present)
         return total.clone() if self.mode else total  # a CUDA graph overwrites its output next time
+
+    def _places(self, device: torch.device) -> Tensor:
+        if device not in self._rows:
+            self._rows[device] = torch.arange(self.chunk, device=device)
+        return self._rows[device]
 
     def _traced(self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor) -> Any:
         def whole(v: Tensor, a: Tensor, b: Tensor, p: Tensor) -> Tensor:

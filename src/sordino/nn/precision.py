@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -35,4 +35,6 @@ def _legacy() -> float:
 
 def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
     """Return a block in which a caller's autocast does not reach: sums of clipped gradients stay float32."""
+    if not torch.is_autocast_enabled(device.type):  # to switch off what is off would cost host time each step
+        return nullcontext()
     return torch.autocast(device.type, enabled=False)
