@@ -353,8 +353,8 @@ def asked(args) -> dict:
 def measure_error(args, device, stand_ins) -> list[dict]:
     from sordino.execute.torch import TorchExecutor
     from sordino.kernel import Curator, NoiseSource, Relation
-    from sordino.nn.choose import make_engine
     from sordino.nn.compiled import CompiledEngine
+    from sordino.nn.engine_choice import make_engine
     from sordino.nn.network import Network
     from sordino.nn.solvers import Descent, NetworkTask, Recipe, Srm
 

@@ -95,6 +95,10 @@ class UndeclaredBoundWarning(UserWarning):
     """A bound that clips was left at its default: the guarantee holds, the accuracy may suffer."""
 
 
+class SlowEngineWarning(UserWarning):
+    """Gradients of a network are computed by the slow engine, which was not asked for."""
+
+
 class DivergenceWarning(UserWarning):
     """Released coefficients are not finite: the steps of the run were too long."""
 

@@ -24,7 +24,7 @@ from sordino.accounting import certify, solve_scale
 from sordino.execute import GroupedExecutor, LocalExecutor
 from sordino.kernel import Full, Gaussian, Plan, Relation, Release
 from sordino.kernel.events import gaussian_event
-from sordino.nn import Trainer, choose, make_private
+from sordino.nn import Trainer, engine_choice, make_private
 from sordino.nn.engines import GhostEngine, VmapEngine
 from sordino.nn.network import Network
 from sordino.problems.covariance import GramMatrix
@@ -75,7 +75,7 @@ def test_claim_05_a_batch_norm_of_ones_own_on_tokens_is_seen():
     """The made-up rows were all alike: the mixing passed and changed a sum by 12.7 for a declared 1."""
     x, y = torch.zeros(1, 8, dtype=torch.long), torch.zeros(1, dtype=torch.long)
     with pytest.raises(errors.UnsupportedError, match="mixes"):
-        choose.make_engine(Network(claims_nn.Tokens(), LOSS), x, y, "ghost")
+        engine_choice.make_engine(Network(claims_nn.Tokens(), LOSS), x, y, "ghost")
 
 
 @pytest.mark.parametrize("hidden", [False, True])
@@ -84,7 +84,7 @@ def test_claim_05_a_model_that_remembers_records_is_refused(method, hidden):
     """A buffer that forward updates slowly passed: a change of 223 for a declared 1."""
     x, y = torch.zeros(1, 6), torch.zeros(1, dtype=torch.long)
     with pytest.raises(errors.UnsupportedError, match="remembers"):
-        choose.make_engine(Network(claims_nn.Memory(hidden), LOSS), x, y, method)
+        engine_choice.make_engine(Network(claims_nn.Memory(hidden), LOSS), x, y, method)
 
 
 def test_claim_05_a_collate_function_sees_one_record_at_a_time():

@@ -5,9 +5,9 @@ import torch
 from tests.hostile.claims_nn import Memory, Tokens, collated
 from torch import nn
 
-from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.nn import Trainer, choose
-from sordino.nn.choose import make_engine
+from sordino.errors import InvalidInputError, SlowEngineWarning, UnsupportedError
+from sordino.nn import Trainer, engine_choice
+from sordino.nn.engine_choice import make_engine
 from sordino.nn.network import Network
 from sordino.nn.state import check_stateless
 
@@ -63,10 +63,11 @@ def test_rows_that_are_all_alike_hide_the_mixing(monkeypatch):
         return (torch.arange(torch.Size(shape).numel()).reshape(shape) % 2).to(like.dtype)
 
     network = Network(Mixing(MIXERS["batch norm"], True), nn.CrossEntropyLoss())
-    monkeypatch.setattr(choose, "_drawn", alike)
+    monkeypatch.setattr(engine_choice, "_drawn", alike)
     assert make_engine(network, *example(True, 8)).method == "ghost"
     monkeypatch.undo()
-    assert make_engine(network, *example(True, 8)).method == "vmap"
+    with pytest.warns(SlowEngineWarning):
+        assert make_engine(network, *example(True, 8)).method == "vmap"
 
 
 class Remembering(nn.Module):
@@ -140,7 +141,8 @@ def test_a_constant_that_is_made_at_the_first_call_is_allowed():
 
 def test_a_batch_norm_of_ones_own_on_tokens_is_left_to_vmap():
     network = Network(Tokens(), nn.CrossEntropyLoss())
-    assert make_engine(network, *example(True, 8)).method == "vmap"
+    with pytest.warns(SlowEngineWarning):
+        assert make_engine(network, *example(True, 8)).method == "vmap"
 
 
 @pytest.mark.parametrize("hidden", [False, True])

@@ -158,8 +158,8 @@ def test_one_record_never_adds_more_than_the_clip(name, engine):
 
 def test_ghost_norms_and_formed_gradients_are_both_used():
     """The cases above take both branches, or the agreement proves half of what it says."""
+    from sordino.nn.layer_rules import rule_of
     from sordino.nn.layers import Ghost
-    from sordino.nn.layers_more import rule_of
 
     def branches(name):
         network, vector, x, y = make(name, 0, 3)

@@ -8,12 +8,12 @@ from tests.nn.helpers import accuracy, blobs, perceptron
 from torch import nn
 
 from sordino.accounting import canonical, certify
-from sordino.errors import InvalidInputError, PlanSpentError, UnsupportedError
+from sordino.errors import InvalidInputError, PlanSpentError, SlowEngineWarning, UnsupportedError
 from sordino.execute.torch import ON_DEVICE, TorchExecutor
 from sordino.kernel import Poisson, Relation
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.nn import HardThreshold, Trainer, make_private, replace_batch_norm
-from sordino.nn.choose import make_engine
+from sordino.nn.engine_choice import make_engine
 from sordino.nn.network import Network
 from sordino.nn.trainer import OPTIMIZERS
 from sordino.testing import seeded_noise_not_private
@@ -192,7 +192,8 @@ class Stray(nn.Module):
 def test_a_model_that_ghost_clipping_would_get_wrong_goes_to_vmap(model):
     x, y = blobs(5)
     network = Network(model, LOSS)
-    assert make_engine(network, x, y).method == "vmap"
+    with pytest.warns(SlowEngineWarning, match=r"'head.weight'.*engine='vmap'"):
+        assert make_engine(network, x, y).method == "vmap"
     with pytest.raises(UnsupportedError, match="vmap"):
         make_engine(network, x, y, "ghost")
 

@@ -8,9 +8,10 @@ A record adds ``f v`` to a sum, where ``v`` is its gradient and ``f`` its factor
 in any order, errs by ``g(K) = K u + 2 p`` of the product of the norms of its factors (first order; `_ROOM`
 covers the second).
 
-**Norms from above.** :func:`upper_squares` adds pieces of at most 64 float32 squares, each with error ``64 u``,
-and sums the pieces in float64 (on a GPU all squares are float64). Squares that vanish are at most ``2^-126``
-each, so ``K 2^-126`` is added; squares that overflow give infinity, and the record then adds nothing.
+**Norms from above.** :func:`upper_squares` adds pieces of at most 64 float32 squares, each with error
+``64 u``, and sums the pieces in float64 (on a GPU all squares are float64). Squares that vanish are at most
+``2^-126`` each, so ``K 2^-126`` is added; squares that overflow give infinity, and the record then adds
+nothing.
 
 **Rows.** ``v`` is held as a row, so ``f v`` errs by ``(2 u + 2 p) ||f v||``; so does one product ``f g a^T``.
 
@@ -32,7 +33,6 @@ notes.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -49,17 +49,12 @@ Tensor = Any
 _TYPES: dict[str, Any] = {}  # the dtype of float64, known since the first tensor came
 
 
-def upper_norms(values: Tensor) -> Tensor:
-    """Return float64 bounds from above of the norms along the last axis.
-
-    nan where a value is nan; inf where squares overflow. They exceed the norm by at most ``40 u`` of it and
-    ``sqrt(K) 2^-63``.
-    """
-    return upper_squares(values).sqrt()
-
-
 def upper_squares(values: Tensor) -> Tensor:
-    """Return float64 bounds from above of the squared norms along the last axis."""
+    """Return float64 bounds from above of the squared norms along the last axis.
+
+    nan where a value is nan; inf where squares overflow. Their roots exceed the norm by at most ``40 u`` of
+    it and ``sqrt(K) 2^-63``.
+    """
     length = values.shape[-1]
     lost = length * 2.0**-126  # squares below the normal numbers may be flushed to zero
     if values.is_cuda:  # one pass; the squares of float32 numbers are safe in float64
@@ -78,7 +73,8 @@ def _squares(values: Tensor) -> Tensor:
     if whole == length:
         return values.unflatten(-1, (-1, piece)).norm(2, -1).norm(2, -1, dtype=double).square()
     rest = values[..., whole:].norm(2, -1).double().square()
-    return rest + values[..., :whole].unflatten(-1, (-1, piece)).norm(2, -1).norm(2, -1, dtype=double).square()
+    pieces = values[..., :whole].unflatten(-1, (-1, piece)).norm(2, -1)
+    return pieces.norm(2, -1, dtype=double).square() + rest
 
 
 @cache
@@ -139,9 +135,9 @@ class Contributions:
         least, room = 2.0**-126, 1 - _ROOM * (8 * UNIT + 2 * self.inputs)
         bounds = self._squared.sqrt() + self._blurred.sqrt()
         allowed = clip * room - self._floored.sqrt()
-        factors = (allowed / bounds).clamp(max=1.0)
-        # a bound that is infinite or nan gives a factor that is zero or nan: neither passes
-        factors = factors.where(factors >= 2 * least, 0.0).to(self.batch.dtype)
+        ratios = allowed / bounds
+        # a bound that is infinite or nan gives a ratio that is zero or nan: neither passes
+        factors = ratios.clamp(max=1.0).where(ratios >= 2 * least, 0.0).to(self.batch.dtype)
         return factors if present is None else factors * present
 
 

@@ -10,6 +10,7 @@ from sordino.errors import require_extra
 
 if TYPE_CHECKING:  # what type checkers see; a test compares it with the table below
     from sordino.nn.checkpoint import Checkpoint as Checkpoint
+    from sordino.nn.compatibility import replace_batch_norm as replace_batch_norm
     from sordino.nn.engines import GhostEngine as GhostEngine
     from sordino.nn.engines import VmapEngine as VmapEngine
     from sordino.nn.estimators import NeuralClassifier as NeuralClassifier
@@ -19,7 +20,6 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the table b
     from sordino.nn.network import Network as Network
     from sordino.nn.queries import TorchDifference as TorchDifference
     from sordino.nn.queries import TorchGradient as TorchGradient
-    from sordino.nn.refuse import replace_batch_norm as replace_batch_norm
     from sordino.nn.solvers import Descent as Descent
     from sordino.nn.solvers import Recipe as Recipe
     from sordino.nn.solvers import Srm as Srm
@@ -52,7 +52,7 @@ _EXPORTS = {
     "Trainer": "sordino.nn.trainer",
     "VmapEngine": "sordino.nn.engines",
     "make_private": "sordino.nn.loop",
-    "replace_batch_norm": "sordino.nn.refuse",
+    "replace_batch_norm": "sordino.nn.compatibility",
 }
 
 __all__ = list(_EXPORTS)

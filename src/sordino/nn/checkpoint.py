@@ -1,4 +1,4 @@
-"""Runs that survive a crash without asking any question twice.
+"""Checkpoints of a training: a crash loses no budget, and no question is asked twice.
 
 Two files: the checkpoint (released values only) is replaced as a whole every few steps; the journal
 gets one line *before* each release. After a crash the state is that of the checkpoint, the position that of

@@ -12,8 +12,8 @@ from torch.func import grad, vmap
 
 from sordino.errors import UnsupportedError
 from sordino.kernel.clip_tensors import Contributions, clipped_rows, weighted_rows
+from sordino.nn.layer_rules import rule_of
 from sordino.nn.layers import Call, Ghost
-from sordino.nn.layers_more import rule_of
 from sordino.nn.network import Network
 from sordino.nn.precision import product_inputs, without_autocast
 
@@ -38,9 +38,13 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class VmapEngine:
-    """``torch.func.vmap`` of the gradient: any model, one gradient per record in memory."""
+    """``torch.func.vmap`` of the gradient: any model, one gradient per record in memory.
+
+    ``reason`` says why it stands in for ghost norms; it is empty where it was asked for.
+    """
 
     network: Network
+    reason: str = ""
     method: str = field(default="vmap", init=False)
 
     def per_record(self, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:

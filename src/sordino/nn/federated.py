@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from sordino.kernel import Curator, Gaussian, Plan, Relation, Release, Sampling
-from sordino.nn.choose import make_engine
 from sordino.nn.data import default_chunk, source_of
+from sordino.nn.engine_choice import make_engine
 from sordino.nn.network import Loss, Network
 from sordino.nn.queries import TorchGradient
 from sordino.nn.updates import HardThreshold

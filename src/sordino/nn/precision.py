@@ -26,6 +26,12 @@ def product_inputs(device: torch.device) -> float:
     return max(found)
 
 
+def forward_inputs(device: torch.device) -> float:
+    """Return how far matrix products *and convolutions* round their inputs, as torch is set now."""
+    room: Any = torch.backends.mkldnn if device.type == "cpu" else torch.backends.cudnn
+    return max(product_inputs(device), INPUTS.get(room.conv.fp32_precision, INPUTS["bf16"]))
+
+
 def _legacy() -> float:
     try:
         return _LEGACY.get(torch.get_float32_matmul_precision(), INPUTS["bf16"])

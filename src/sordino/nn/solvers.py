@@ -12,8 +12,8 @@ from torch import Tensor
 from sordino.errors import InvalidInputError
 from sordino.kernel import Curator, Gaussian, Plan, Poisson, Relation, Release
 from sordino.nn.engines import Engine
+from sordino.nn.layer_smoothing import smoothed_by_layer
 from sordino.nn.queries import TorchDifference, TorchGradient
-from sordino.nn.smoothing import smoothed_by_layer
 from sordino.nn.updates import HardThreshold, Sgd, Slots, UpdateRule, cosine
 
 

@@ -1,4 +1,4 @@
-"""A model that remembers: what one record leaves behind would reach every later gradient without noise."""
+"""Models that keep state between calls are found and refused: what a record leaves there gets no noise."""
 
 from __future__ import annotations
 

@@ -15,9 +15,9 @@ from sordino.errors import InvalidInputError
 from sordino.kernel import Relation
 from sordino.ledger.address import hidden
 from sordino.nn.checkpoint import Checkpoint
-from sordino.nn.choose import make_engine
 from sordino.nn.compiled import CompiledEngine
 from sordino.nn.data import Source, default_chunk, source_of
+from sordino.nn.engine_choice import engine_notes, make_engine
 from sordino.nn.engines import Engine
 from sordino.nn.network import Loss, Network
 from sordino.nn.session import Session, Training, open_session, resume_session
@@ -169,7 +169,7 @@ class Trainer:
         task = NetworkTask(engine, source.population, Relation.parse(self.relation), self.unit)
         noisy_device = device.type == "cuda" if self.device_noise is None else self.device_noise
         executor = source.executor(device, chunk, noisy_device)
-        facts, notes = (*public_facts(task), *self.public), (f"gradients by {engine.method}",)
+        facts, notes = (*public_facts(task), *self.public), engine_notes(engine)
         return Training(self.solver(source.population), task, executor, budget, facts, notes)
 
     def _train(self, session: Session, solver: Any, task: NetworkTask) -> Trained:

@@ -1,4 +1,4 @@
-"""What is done with a released gradient: all of it free post-processing."""
+"""Optimisers, schedules and projections on released gradients: free post-processing."""
 
 from __future__ import annotations
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.errors import InvalidInputError, SlowEngineWarning, UnsupportedError
 from sordino.kernel import public_generator
+from sordino.nn.compatibility import check_model
+from sordino.nn.compiled import CompiledEngine
 from sordino.nn.engines import Engine, GhostEngine, VmapEngine
 from sordino.nn.network import Network, quiet_dropout
-from sordino.nn.refuse import check_model
+from sordino.nn.precision import forward_inputs
 from sordino.nn.state import check_stateless
 
 METHODS = ("auto", "ghost", "vmap")
 _BATCHES = ((2, 1.0), (3, 30.0), (7, 0.1))  # how many records, and how large their numbers are
-_TOLERANCE = 1e-3  # an error of the rules is far larger, rounding far smaller
+_TOLERANCE = 1e-3  # an error of the rules is far larger, the rounding of float32 far smaller
+_ROUNDINGS = 25  # of the inputs of products, that a network may add up: 1.2 % with TF32, 10 % with bfloat16
+_REMEDY = " Use engine='vmap'."
 _SEED = 8191  # public: what is drawn here has nothing to do with the data
 
 
@@ -25,8 +30,9 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto", ch
     """Return the engine for a model whose records have the shape and type of ``x`` and ``y``.
 
     ``auto`` takes ghost norms if they agree with one backward pass per record on made-up records, else
-    vmap. Only shapes and types of the data are looked at. A model that remembers records is refused.
-    ``chunk`` is how many records will be differentiated at once: some models mix them in large batches only.
+    vmap, and then warns: vmap is slower. Only shapes and types of the data are looked at. A model that
+    remembers records is refused. ``chunk`` is how many records will be differentiated at once: some models
+    mix them in large batches only.
     """
     if method not in METHODS:
         raise InvalidInputError(f"Expected engine in {METHODS}, got {method!r}.")
@@ -36,17 +42,37 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto", ch
         )
     check_model(network.model)
     check_stateless(network, *made_up(network, x, y, 4, 1.0))
-    if method != "vmap":
-        try:
-            engine = GhostEngine(network)
-            _check(engine, x, y)
-            _check_outputs(network, made_up(network, x, y, max(2, chunk), 1.0)[0])
-        except UnsupportedError:
-            if method == "ghost":
-                raise
-        else:
-            return engine
-    return _tried(VmapEngine(network), x, y)
+    if method == "vmap":
+        return _tried(VmapEngine(network), x, y)
+    try:
+        engine = GhostEngine(network)
+        _check(engine, x, y)
+        _check_outputs(network, made_up(network, x, y, max(2, chunk), 1.0)[0])
+    except UnsupportedError as error:
+        if method == "ghost":
+            raise
+        return _instead(VmapEngine(network, str(error).removesuffix(_REMEDY)), x, y)
+    return engine
+
+
+def _instead(engine: VmapEngine, x: Tensor, y: Tensor) -> VmapEngine:
+    """Say that the slow engine stands in, and why."""
+    _tried(engine, x, y)
+    warnings.warn(
+        f"{engine.reason} Gradients are computed by vmap over the whole model instead, which takes longer "
+        "and holds one gradient for each record. Change what is named, or pass engine='vmap' if it is meant.",
+        SlowEngineWarning,
+        stacklevel=4,
+    )
+    return engine
+
+
+def engine_notes(engine: Engine) -> tuple[str, ...]:
+    """Return what a report says about how gradients were computed."""
+    used = f"gradients by {engine.method}"
+    inner = engine.inner if isinstance(engine, CompiledEngine) else engine
+    reason = inner.reason if isinstance(inner, VmapEngine) else ""
+    return (f"{used}, not by ghost norms: {reason}",) if reason else (used,)
 
 
 def _check(engine: GhostEngine, x: Tensor, y: Tensor) -> None:
@@ -64,11 +90,11 @@ def _check_outputs(network: Network, x: Tensor) -> None:
     with quiet_dropout(network.model), torch.no_grad():
         whole = network.outputs(params, x)
         parts = torch.cat([network.outputs(params, x[i : i + part]) for i in range(0, len(x), part)])
-    reach = _TOLERANCE if network.precision is torch.float32 else 0.1
-    if whole.shape != parts.shape or not float((whole - parts).norm()) <= reach * float(parts.norm()):
+    alike = whole.shape == parts.shape
+    if not (alike and float((whole - parts).norm()) <= _reach(network) * float(parts.norm())):
         raise UnsupportedError(
             f"The outputs of {len(x)} records together are others than of a few at a time: the model mixes "
-            "records. Use engine='vmap'."
+            f"records.{_REMEDY}"
         )
 
 
@@ -115,7 +141,7 @@ def _points(network: Network) -> tuple[Tensor, Tensor]:
 
 
 def _compare(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> None:
-    """Refuse when the batch gives other gradients than its records alone."""
+    """Refuse when the batch gives other gradients than its records alone, or than other batches."""
     network = engine.network
     with quiet_dropout(network.model):
         alone = torch.stack([_alone(network, vector, a, b) for a, b in zip(x, y, strict=True)])
@@ -124,13 +150,36 @@ def _compare(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> None:
         want = (alone * (clip / norms).clamp(max=1)[:, None]).nan_to_num().sum(dim=0)
         got = engine.clipped_sum(vector, x, y, clip)
         rows = engine.per_record(vector, x, y)
-    reach = _TOLERANCE if network.precision is torch.float32 else 0.1
-    apart = max(float((got - want).norm()) / clip, float((rows - alone).norm() / norms.norm()))
-    if not apart <= reach * len(x):
-        raise UnsupportedError(
-            "Ghost clipping does not agree with one backward pass per record for this model: it mixes "
-            "records, or uses a parameter outside of its layer. Use engine='vmap'."
-        )
+        # among copies of itself; the same kernels run, so the precision of products plays no part
+        copies = engine.per_record(vector, x[:1].expand_as(x).clone(), y[:1].expand_as(y).clone())
+    size = norms.norm()
+    moved = float((rows[0] - copies[0]).nan_to_num().norm() / size.clamp_min(1e-30))
+    apart = max(float((got - want).norm()) / clip, float((rows - alone).norm() / size))
+    if not (apart <= _reach(network) * len(x) and moved <= _TOLERANCE * len(x)):
+        raise UnsupportedError(_disagreement(network, rows - alone))
+
+
+def _reach(network: Network) -> float:
+    """Return how far two ways to the same gradient may be apart, by the precision in force."""
+    if network.precision is not torch.float32:
+        return 0.1
+    return _TOLERANCE + _ROUNDINGS * forward_inputs(network.device)
+
+
+def _disagreement(network: Network, difference: Tensor) -> str:
+    """Name the parameter that is furthest off, and a setting that may be the cause."""
+    parts = difference.split([shape.numel() for shape in network.shapes], dim=1)
+    worst = max(zip(parts, network.names, strict=True), key=lambda part: float(part[0].nan_to_num().norm()))
+    coarse = forward_inputs(network.device) > 0 or network.precision is not torch.float32
+    setting = (
+        ", or products that round their inputs (torch.set_float32_matmul_precision, TF32, precision=) round "
+        "too far for it: try 'highest' and torch.float32"
+    )
+    return (
+        "Ghost clipping does not agree with one backward pass per record for this model, least of all at the "
+        f"parameter {worst[1]!r}: it mixes records, or uses a parameter outside of its layer"
+        f"{setting if coarse else ''}.{_REMEDY}"
+    )
 
 
 def _alone(network: Network, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:

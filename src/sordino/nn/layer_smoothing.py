@@ -1,4 +1,4 @@
-"""Laplacian smoothing of released gradients: free post-processing."""
+"""Laplacian smoothing of released gradients, layer by layer: free post-processing."""
 
 from __future__ import annotations
 

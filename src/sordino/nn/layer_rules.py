@@ -1,4 +1,4 @@
-"""Layers whose gradient per record is small, or that have no closed form here."""
+"""Rules of norms, embeddings and custom layers, and the table that finds the rule of any layer."""
 
 from __future__ import annotations
 

@@ -1,0 +1,130 @@
+"""The check of engines follows the precision in force, and a fall back to vmap is said aloud."""
+
+import pytest
+import torch
+from torch import nn
+
+from sordino.errors import SlowEngineWarning, UnsupportedError
+from sordino.nn import Trainer, engine_choice
+from sordino.nn.engine_choice import engine_notes, make_engine
+from sordino.nn.network import Network
+from sordino.nn.precision import forward_inputs
+
+LOSS = nn.CrossEntropyLoss()
+TF32, BFLOAT16 = 2.0**-11, 2.0**-8
+X, Y = torch.zeros(5, 6, 8), torch.zeros(5, dtype=torch.long)
+
+
+class Encoder(nn.Module):
+    """Attention made of plain layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.parts = nn.ModuleList(nn.Linear(8, 8) for _ in range(6))
+        self.norm, self.head = nn.LayerNorm(8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        for q, k, v in (self.parts[:3], self.parts[3:]):
+            scores = q(x) @ k(x).transpose(1, 2)
+            x = self.norm(x + torch.softmax(4 * scores, dim=2) @ v(x))
+        return self.head(x.mean(dim=1))
+
+
+def coarse(values, bits):
+    """The values as a coarse product reads them; gradients pass."""
+    scale = 2.0 ** (torch.frexp(values.detach()).exponent - 1)
+    return values + (torch.round(values.detach() / scale * 2.0**bits) / 2.0**bits * scale - values.detach())
+
+
+@pytest.fixture
+def coarse_batches(monkeypatch):
+    """Linear layers keep ten bits, as with TF32, except for one record alone (other kernels on a GPU)."""
+    real = nn.functional.linear
+
+    def linear(x, weight, bias=None):
+        return real(coarse(x, 10), coarse(weight, 10), bias) if len(x) > 1 else real(x, weight, bias)
+
+    monkeypatch.setattr(nn.functional, "linear", linear)
+    torch.manual_seed(0)
+
+
+def in_force(monkeypatch, inputs):
+    monkeypatch.setattr(engine_choice, "forward_inputs", lambda device: inputs)
+
+
+def test_an_encoder_keeps_ghost_norms_under_the_precision_that_is_set(coarse_batches, monkeypatch):
+    in_force(monkeypatch, TF32)
+    assert make_engine(Network(Encoder(), LOSS), X, Y).method == "ghost"
+
+
+def test_the_twin_that_knows_only_float32_falls_back_to_vmap(coarse_batches, monkeypatch):
+    in_force(monkeypatch, 0.0)
+    with pytest.warns(SlowEngineWarning, match="parameter 'parts"):
+        assert make_engine(Network(Encoder(), LOSS), X, Y).method == "vmap"
+
+
+class Leaky(nn.Module):
+    """Moves each record by a little of the others."""
+
+    def __init__(self, share):
+        super().__init__()
+        self.head, self.share = nn.Linear(48, 3), share
+
+    def forward(self, x):
+        x = x.flatten(1)
+        return self.head(x + self.share * x.sum(dim=0))
+
+
+@pytest.mark.parametrize("inputs", [0.0, TF32, BFLOAT16])
+def test_mixing_is_found_at_every_precision(monkeypatch, inputs):
+    in_force(monkeypatch, inputs)
+    with pytest.raises(UnsupportedError, match="mixes records") as caught:
+        make_engine(Network(Leaky(0.02), LOSS), X, Y, "ghost")
+    assert ("set_float32_matmul_precision" in str(caught.value)) is (inputs > 0)
+
+
+def test_mixing_is_found_in_a_bfloat16_forward_pass():
+    with pytest.raises(UnsupportedError, match="mixes records"):
+        make_engine(Network(Leaky(0.02), LOSS, torch.bfloat16), X, Y, "ghost")
+
+
+class Scaled(nn.Module):
+    """Holds a parameter beside a layer: there is no rule for it."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale, self.head = nn.Parameter(torch.ones(48)), nn.Linear(48, 3)
+
+    def forward(self, x):
+        return self.head(x * self.scale)
+
+
+class Stacked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = Scaled()
+
+    def forward(self, x):
+        return self.part(x)
+
+
+def test_a_fall_back_to_vmap_names_the_layer_and_stands_in_the_report():
+    trainer = Trainer(Stacked(), LOSS, epsilon=3.0, delta=1e-5, steps=2, batch_size=4)
+    with pytest.warns(SlowEngineWarning, match=r"'part' \(Scaled\).*engine='vmap' if it is meant"):
+        trained = trainer.fit(torch.randn(40, 48), torch.zeros(40, dtype=torch.long))
+    assert any("not by ghost norms" in note and "'part' (Scaled)" in note for note in trained.privacy.notes)
+
+
+def test_an_engine_that_was_asked_for_is_no_fall_back():
+    engine = make_engine(Network(Stacked(), LOSS), torch.zeros(5, 48), Y, "vmap")
+    assert engine_notes(engine) == ("gradients by vmap",)
+
+
+def test_the_precision_of_convolutions_is_read_too():
+    before = torch.backends.mkldnn.conv.fp32_precision
+    try:
+        torch.backends.mkldnn.conv.fp32_precision = "bf16"
+        assert forward_inputs(torch.device("cpu")) == BFLOAT16
+    finally:
+        torch.backends.mkldnn.conv.fp32_precision = before
+    assert forward_inputs(torch.device("cpu")) == 0.0
