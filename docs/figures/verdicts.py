@@ -26,7 +26,7 @@ from sordino.papers.pca import published
 from sordino.papers.wishart import distinguishing_probability
 from sordino.problems.covariance import PcaProblem
 from sordino.runs import Ask, Promise
-from sordino.solvers.pca import PcaOptions
+from sordino.solvers.pca import READS, PcaOptions
 
 PAGE = Path(__file__).resolve().parents[1] / "papers.md"
 START, END = "<!-- made by docs/figures/verdicts.py -->", "<!-- end of the table -->"
@@ -155,7 +155,8 @@ def _pca(name: str, setting: str, solver: str, why: str, d: int = 123) -> Verdic
     found = []
     for relation in (ADD, REPLACE):
         problem = PcaProblem(A9A, d, 10, relation, 0.1, 1e-3, center=False, adaptive=False)
-        options, budget = PcaOptions(oversampling=0), Ask(0.1, 1e-3)
+        options = PcaOptions(oversampling=0) if "oversampling" in READS.get(solver, ()) else PcaOptions()
+        budget = Ask(0.1, 1e-3)
         made, noise = published(solver, problem, options, budget)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NotPrivateWarning)

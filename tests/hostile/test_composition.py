@@ -1,6 +1,7 @@
 """Whatever is nested, searched or resumed, the report counts what was really released."""
 
 import json
+import shutil
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -169,3 +170,20 @@ def test_an_edited_noise_of_a_round_book_is_refused(tmp_path):
     (tmp_path / "run.json").write_text(json.dumps(text))
     with pytest.raises(SordinoError, match="another plan"), book.turn("one"):
         pass
+
+
+def test_a_copied_folder_buys_no_rounds(tmp_path):
+    ledger = sordino.Ledger.open(tmp_path / "ledger.db")
+    ledger.create("ward", sordino.BudgetPolicy(epsilon=3.0, delta=1e-3))
+    ask = ask_of(ledger=ledger, dataset_id="ward")
+    book = RoundBook(tmp_path / "one", ask, Recipe(), plan_of(times=8))
+    with book.turn("run") as turn:
+        turn.curate(memory(), 2).release("total")
+    shutil.copytree(tmp_path / "one", tmp_path / "copy")
+    with book.turn("run") as turn:
+        turn.curate(memory(), 2).release("total")
+    late = RoundBook(tmp_path / "copy", ask, Recipe(), plan_of(times=8))
+    with pytest.raises(SordinoError, match="this copy of the run knows"), late.turn("run"):
+        pass
+    with book.turn("run") as turn:
+        assert turn.attempt == 2

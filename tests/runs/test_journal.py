@@ -6,7 +6,8 @@ import pytest
 from tests.runs.helpers import ask_of, memory, plan_of
 
 import sordino
-from sordino.errors import CalibrationError, PlanError
+from sordino.errors import CalibrationError, LedgerError, PlanError
+from sordino.ledger import Status
 from sordino.runs import Journal, Promise, SavedRun, resumed
 from sordino.runs.journal import latest
 from sordino.testing import seeded_noise_not_private
@@ -115,3 +116,29 @@ def test_a_journal_knows_its_plan_and_its_owner_alone_may_read_it(tmp_path):
 
 def test_the_larger_count_is_what_is_spent():
     assert latest({"a": 3}, {"a": 2, "b": 1}) == {"a": 3, "b": 1}
+
+
+def test_of_two_copies_of_a_saved_run_one_goes_on(ledger):
+    """Both would release the rest of the plan, and the ledger has it once."""
+    saved, ask = saved_on(ledger, "A"), ask_of(ledger=ledger, dataset_id="A")
+    first = resumed(ask, plan_of(), saved, "recipe")
+    again = SavedRun.of(first, "recipe")
+    first.pause()
+    with pytest.raises(LedgerError, match="went on 1 times, this copy of the run knows 0"):
+        resumed(ask, plan_of(), saved, "recipe")
+    second = resumed(ask, plan_of(), again, "recipe")
+    assert (again.turn, second.turn) == (1, 2)
+    second.settle()
+    with pytest.raises(LedgerError, match="settled"):
+        ledger.take_turn("A", 1, 2)
+
+
+def test_a_run_whose_process_died_keeps_its_turn(ledger):
+    saved, ask = saved_on(ledger, "A"), ask_of(ledger=ledger, dataset_id="A")
+    run = resumed(ask, plan_of(), saved, "recipe")
+    ledger.finish("A", 1, Status.CRASHED, "the process ended")
+    assert ledger.history("A")[0].reason == "turn 1; the process ended"
+    with pytest.raises(LedgerError, match="knows 0"):
+        resumed(ask, plan_of(), saved, "recipe")
+    resumed(ask, plan_of(), SavedRun.of(run, "recipe"), "recipe").settle()
+    assert ledger.history("A")[0].status is Status.SETTLED

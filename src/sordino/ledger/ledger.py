@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -181,9 +182,32 @@ class Ledger(LedgerReader):
                     f"Reservation {sequence} of {dataset_id!r} is {entry.status.value}, it cannot "
                     f"become {status.value}. It ended once; reserve again for another run."
                 )
+            if status is Status.CRASHED and entry.reason:  # it may go on, and its turn must stay known
+                reason = f"{entry.reason}; {reason}"
             entry = replace(entry, status=status, reason=reason, finished_at=now())
             tables.update_status(store, entry)
         return entry
+
+    def take_turn(self, dataset_id: str, sequence: int, turn: int) -> None:
+        """Hand a run that outlives its process to whoever holds its last turn; a copy of it comes too late.
+
+        The number of turns stands in the reason of a reservation that has not ended. Whoever goes on says the
+        number it knows, and everybody else's number is old from then on.
+        """
+        with self._store.transaction(write=True) as store:
+            entry = tables.read_entry(store, dataset_id, sequence, lock=True)
+            if entry.status in (Status.SETTLED, Status.FAILED):
+                raise LedgerError(
+                    f"Reservation {sequence} of {dataset_id!r} is {entry.status.value}. It cannot go on."
+                )
+            found = re.match(r"turn (\d+)", entry.reason)
+            taken = int(found.group(1)) if found else 0
+            if turn != taken:
+                raise LedgerError(
+                    f"Reservation {sequence} of {dataset_id!r} went on {taken} times, this copy of the run "
+                    f"knows {turn}. A copy would release twice what was paid for once: start a new run."
+                )
+            tables.update_status(store, replace(entry, status=Status.RESERVED, reason=f"turn {turn + 1}"))
 
     def mark_crashed(self) -> int:
         """Label reservations whose process on this machine is gone; return how many."""

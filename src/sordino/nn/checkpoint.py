@@ -19,7 +19,7 @@ from sordino.nn.network import generators, restore
 from sordino.nn.solvers import TrainingState
 from sordino.runs import SavedRun
 
-FORMAT = 2
+FORMAT = 3
 
 
 @dataclass(frozen=True, eq=False)

@@ -90,8 +90,8 @@ def resume_session(made: Training, checkpoint: Checkpoint) -> Session:
     try:
         state, saved, used = checkpoint.load(made.executor.device)
         recipe = words(made.solver)
+        journal.require(saved.digest)
         run = resumed(made.ask, made.solver.plan(made.task), saved, recipe)
-        journal.require(run.promise.digest)
         curator = run.curate(made.executor, journal.note, latest(journal.counts(), used))
     except BaseException:
         journal.close()

@@ -94,6 +94,7 @@ class SavedRun:
     digest : of the plan's event.
     place : where it is booked: the data set and the sequence number.
     seeded : the noise so far can be reproduced.
+    turn : how often the run went on in another process; the ledger counts too, so that a copy is refused.
     """
 
     recipe: str
@@ -101,20 +102,23 @@ class SavedRun:
     digest: str
     place: tuple[str, int] | None
     seeded: bool
+    turn: int = 0
 
     @classmethod
     def of(cls, run: Run, recipe: str) -> SavedRun:
         """Return what to save about an open run."""
         promise = run.promise
         seeded = not promise.noise.is_private
-        return cls(recipe, promise.multipliers, promise.digest, run.place, seeded)
+        return cls(recipe, promise.multipliers, promise.digest, run.place, seeded, run.turn)
 
 
 def resumed(ask: Ask, plan: Plan, saved: SavedRun, recipe: str) -> Run:
     """Go on with a saved run: the same plan, noise level, ledger and data set, or a refusal.
 
     The noise that the file states is certified now: above what is asked it is refused, and so is noise for
-    another epsilon, because then what was released before is not what the file says.
+    another epsilon, because then what was released before is not what the file says. On a ledger each turn is
+    taken once: a copy of the files that was resumed elsewhere is too late. Save the run before its first
+    release: a crash before that loses the run, never a release.
     """
     if saved.recipe != recipe:
         raise PlanError("The saved run belongs to another recipe. Resume it with its own settings.")
@@ -131,12 +135,13 @@ def resumed(ask: Ask, plan: Plan, saved: SavedRun, recipe: str) -> Run:
         )
     if saved.seeded != (not promise.noise.is_private):
         raise PlanError("The saved run was begun with another kind of noise. Start a new run.")
-    return Run(promise, reopened(ask, promise, saved.place), resumable=True)
+    booked = reopened(ask, promise, saved)
+    return Run(promise, booked, resumable=True, turn=saved.turn + 1)
 
 
-def reopened(ask: Ask, promise: Promise, place: tuple[str, int] | None) -> Reservation | None:
-    """Return the booking of a saved run, on the ledger and the data set that are asked for now."""
-    ledger = ask.open_ledger()
+def reopened(ask: Ask, promise: Promise, saved: SavedRun) -> Reservation | None:
+    """Take the next turn of a saved run, on the ledger and the data set that are asked for now."""
+    ledger, place = ask.open_ledger(), saved.place
     if place is None and ledger is None:
         return None
     if place is None or ledger is None:
@@ -153,6 +158,7 @@ def reopened(ask: Ask, promise: Promise, place: tuple[str, int] | None) -> Reser
         raise PlanError("The ledger has no reservation for the saved run. Pass its own ledger.")
     if entry.status in (Status.SETTLED, Status.FAILED):
         raise PlanError(f"The reservation of the saved run is {entry.status.value}. It cannot be resumed.")
+    ledger.take_turn(dataset_id, sequence, saved.turn)
     return Reservation(ledger, entry)
 
 

@@ -141,8 +141,10 @@ class Run:
     Spent it is in any case. With ``resumable`` an error leaves it reserved: another process may go on.
     """
 
-    def __init__(self, promise: Promise, reservation: Reservation | None, resumable: bool = False) -> None:
-        self.promise, self.resumable = promise, resumable
+    def __init__(
+        self, promise: Promise, reservation: Reservation | None, resumable: bool = False, turn: int = 0
+    ) -> None:
+        self.promise, self.resumable, self.turn = promise, resumable, turn
         self._reservation, self._ended = reservation, False
         self._curator: Curator | None = None
 

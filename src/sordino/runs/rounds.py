@@ -23,7 +23,7 @@ from sordino.runs.journal import SavedRun, resumed
 from sordino.runs.promise import Promise, Run
 from sordino.runs.report import PrivacyReport
 
-FORMAT = 2
+FORMAT = 3
 _CLOSED = "closed"
 
 
@@ -66,8 +66,8 @@ class RoundBook:
     public, notes, description : words for the report and the ledger.
 
     **Privacy.** The whole plan is reserved before the first round. Losing the folder loses no privacy: a run
-    that is not in it is planned and reserved anew, and noise never comes from the folder. Copying it does:
-    the ledger knows the run and not its rounds, so two copies release them twice and pay once.
+    that is not in it is planned and reserved anew, and noise never comes from the folder. A copy of
+    it is refused once the other one has gone on, if there is a ledger; without one nobody can tell.
     """
 
     def __init__(
@@ -93,6 +93,7 @@ class RoundBook:
                 self._begin(name, run)
             attempt = self._next()
             opened = self._opened()
+            self._save(run, opened)  # the turn is taken: a copy of the folder is too late from here on
             self._append(str(attempt + 1))
             with opened:  # resumable: an error leaves it reserved, and this round spent
                 yield Turn(opened.promise.report(self.public, self.notes), attempt, opened)
@@ -123,9 +124,12 @@ class RoundBook:
         promise = Promise.made(self.ask, self.plan)
         booked = promise.reserved(f"{self.description} {run}")
         self._write("rounds", "")  # before the run: a run without its journal is refused
-        text = {"format": FORMAT, "run": run, **asdict(SavedRun.of(booked, self.recipe.digest))}
-        self._write("run.json", json.dumps(text))
+        self._save(run, booked)
         booked.pause()
+
+    def _save(self, run: str, opened: Run) -> None:
+        text = {"format": FORMAT, "run": run, **asdict(SavedRun.of(opened, self.recipe.digest))}
+        self._write("run.json", json.dumps(text))
 
     def _over(self) -> bool:
         return _CLOSED in self._lines() or self.rounds_begun >= self.recipe.rounds
@@ -161,6 +165,7 @@ class RoundBook:
             digest=str(data["digest"]),
             place=None if place is None else (str(place[0]), int(place[1])),
             seeded=bool(data["seeded"]),
+            turn=int(data["turn"]),
         )
 
     def _text(self) -> dict[str, Any]:

@@ -64,8 +64,9 @@ def check_read(name: str, options: PcaOptions) -> None:
     for option, value in vars(options).items():
         if value is not None and option not in READS[name]:
             readers = sorted(solver for solver, reads in READS.items() if option in reads)
+            said = "n_oversamples" if option == "oversampling" else option  # as the estimator calls it
             raise InvalidInputError(
-                f"Expected {option}=None with the PCA solver {name!r}, which does not read it, got "
+                f"Expected {said}=None with the PCA solver {name!r}, which does not read it, got "
                 f"{value!r}. It is read by {readers}."
             )
 
