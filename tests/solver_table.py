@@ -115,7 +115,7 @@ CASES = [
         data=csr32_data,
     ),
     SolverCase("sgd-ht-dense-ridge", _sgd(Poisson(0.5), 3), _problem("squared-hinge", ridge=0.1)),
-    SolverCase("sgd-ht-fixed-size", _sgd(FixedSize(28), None), _problem("logistic", "replace-one")),
+    SolverCase("sgd-ht-fixed-size", _sgd(FixedSize(34), None), _problem("logistic", "replace-one")),
     SolverCase(
         "sgd-ht-secure", _sgd(Poisson(0.5), 4), _problem("logistic", secure_noise=True), data=csr32_data
     ),

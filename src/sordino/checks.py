@@ -86,7 +86,7 @@ def check_not_negative(name: str, value: Any, remedy: str) -> float:
     """Return ``value`` as a float that is zero or positive."""
     if isinstance(value, Real) and not isinstance(value, bool) and value == 0:
         return 0.0
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < np.inf:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < as_float(value) < np.inf:
         raise InvalidInputError(f"Expected {name} in [0, inf), got {_shown(value)}. {remedy}")
     return check_positive(name, value, remedy)
 

@@ -5,6 +5,7 @@ import pytest
 from sklearn.pipeline import make_pipeline
 
 import sordino
+from sordino import bounds
 from sordino.errors import InvalidInputError, UndeclaredBoundWarning, UnsupportedError
 
 
@@ -67,7 +68,8 @@ def test_a_candidate_that_cannot_run_is_refused_before_anything_is_spent(fault, 
     assert not ledger.history("ward")
 
 
-def test_a_bound_that_a_candidate_leaves_out_is_said_although_trials_are_silent():
+def test_a_bound_that_a_candidate_leaves_out_is_said_although_trials_are_silent(monkeypatch):
+    monkeypatch.setattr(bounds, "_said", set())  # said once per process, and other tests say it too
     model = sordino.LinearRegression(target_bound=1.0)
     with pytest.warns(UndeclaredBoundWarning, match="data_norm"):
         sordino.PrivateSearchCV(model, {"max_iter": [3]}, epsilon=3.0, delta=1e-6, target_bound=1.0).fit(

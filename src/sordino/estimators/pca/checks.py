@@ -6,7 +6,7 @@ from numbers import Integral, Real
 from typing import Any
 
 from sordino.bounds import bound_fact
-from sordino.checks import check_count, check_positive
+from sordino.checks import as_float, check_count, check_positive
 from sordino.errors import InvalidInputError
 from sordino.problems.covariance import PcaProblem
 from sordino.solvers.pca import PcaOptions, automatic
@@ -37,7 +37,7 @@ def checked_options(estimator: Any) -> PcaOptions:
     if step is not None:
         remedy = "It is relative to one over the squared radius of the data."
         step = check_positive("step_size", step, remedy)
-    if momentum is not None and not (isinstance(momentum, Real) and 0 <= float(momentum) <= 1):
+    if momentum is not None and not (isinstance(momentum, Real) and 0 <= as_float(momentum) <= 1):
         raise InvalidInputError(f"Expected momentum in [0, 1], got {momentum!r}.")
     paid, size = "Each iteration is a paid release.", "It is an expected number of records."
     return PcaOptions(
