@@ -138,21 +138,21 @@ def test_a_promise_of_another_process_is_not_run():
 
 def test_a_run_that_was_booked_before_a_fork_is_not_opened_in_the_child():
     run = Promise.made(ask_of(), plan_of()).reserved("test")
-    said = multiprocessing.get_context("fork").SimpleQueue()
-
-    def child():
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
         try:
             run.curate(memory())
+            os.write(write, b"opened")
         except PlanSpentError as error:
-            said.put(str(error))
-        else:
-            said.put("opened")
-
-    process = multiprocessing.get_context("fork").Process(target=child)
-    process.start()
-    process.join(30)
-    assert "another process" in said.get()
-    run.curate(memory())
+            os.write(write, str(error).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    os.waitpid(child, 0)
+    with os.fdopen(read) as answer:
+        assert "another process" in answer.read()
+    run.curate(memory()).release("total")
 
 
 @pytest.mark.parametrize(
