@@ -136,6 +136,10 @@ def check_mapping(name: str, value: Any) -> dict[str, Any]:
     return dict(value)
 
 
+SEEN_LABELS = "class labels: those seen in y, assumed public (pass classes= to declare them)"
+DECLARED_LABELS = "class labels: declared"
+
+
 def encode_labels(y: Any, classes: Any) -> tuple[np.ndarray, np.ndarray, str]:
     """Return class numbers, the classes, and the statement about them for the report."""
     kind = refusing(lambda: _kind_of_labels(y), None, y)
@@ -145,10 +149,10 @@ def encode_labels(y: Any, classes: Any) -> tuple[np.ndarray, np.ndarray, str]:
         )
     if classes is None:
         known, codes = refusing(lambda: np.unique(y, return_inverse=True), None, y)
-        said = "class labels: those seen in y, assumed public (pass classes= to declare them)"
+        said = SEEN_LABELS
     else:
         known, codes = _codes_of(y, _declared(classes))
-        said = "class labels: declared"
+        said = DECLARED_LABELS
     if known.size < 2:
         raise InvalidInputError(
             f"Expected at least 2 classes, got {known.size} class: the classifier needs samples of at least "

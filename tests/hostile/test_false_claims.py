@@ -132,7 +132,7 @@ def test_claim_09_a_search_says_what_it_assumes_and_hides_the_number_of_trials(c
     """It dropped its trials' assumptions, had no table of releases, and warned and printed once per trial."""
     searches, seen = zip(*[claims.noisy_search(seed, capsys) for seed in range(4)])
     said, releases = " ".join(searches[0].privacy_.public), searches[0].privacy_.releases
-    assert "class labels" in said
+    assert "class labels: those seen in y, assumed public" in said
     assert "data_norm = 0.7" in said
     assert [release.name for release in releases[1:]][-1:] == ["score"]
     assert set(seen) == {(0, "")}

@@ -198,3 +198,13 @@ def test_no_score_moves_the_sum_by_more_than_half(score):
         targets = np.array([score])
 
     assert abs(ScoreSum().evaluate(Records, None)[0]) <= 0.5
+
+
+@pytest.mark.parametrize(("classes", "said"), [(None, "those seen in y"), ([False, True], "declared")])
+def test_a_search_says_of_the_labels_what_its_user_declared(classes, said):
+    """Trials are told the labels of all records, which is not a declaration of the user."""
+    X = np.random.default_rng(0).normal(size=(300, 3)) / 3
+    model = sordino.LogisticRegression(data_norm=1.5, classes=classes)
+    search = sordino.PrivateSearchCV(model, {"max_iter": [3]}, 2.0, 1e-6).fit(X, X[:, 0] > 0)
+    (line,) = [fact for fact in search.privacy_.public if fact.startswith("class labels")]
+    assert said in line

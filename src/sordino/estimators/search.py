@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.bounds import declared_bound
-from sordino.checks import check_data, check_positive
+from sordino.checks import DECLARED_LABELS, SEEN_LABELS, check_data, check_positive
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel import Relation, public_generator
 from sordino.private_estimator import PrivateEstimator
@@ -130,8 +130,11 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
 
         self.best_score_, (self.best_params_, self.best_estimator_) = search.run(trial, "PrivateSearchCV")
         share = f"validation share {self.validation:g}, by a public permutation"
-        facts = (f"number of records: {n}", "the grid", share)
-        self.privacy_ = search.report(self.best_estimator_.privacy_, facts)
+        # The trials were told the labels of all records; that is no declaration.
+        seen = classifier and self._open_classes(self.best_params_)
+        facts = (f"number of records: {n}", "the grid", share, *((SEEN_LABELS,) if seen else ()))
+        told = (DECLARED_LABELS,) if seen else ()
+        self.privacy_ = search.report(self.best_estimator_.privacy_, facts, instead_of=told)
         # A chosen model costs the whole search: its own, smaller epsilon would be a false claim.
         self.best_estimator_.privacy_ = self.privacy_
         if classifier:
@@ -164,6 +167,9 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         if labels is not None and "classes" in known and known["classes"] is None:
             own["classes"] = np.unique(labels)
         return model.set_params(**{name: value for name, value in own.items() if name in known})
+
+    def _open_classes(self, params: dict[str, Any]) -> bool:
+        return {**self.estimator.get_params(deep=False), **params}.get("classes") is None
 
     def _grid(self) -> list[dict[str, Any]]:
         grid = list(ParameterGrid(self.param_grid))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -153,23 +154,20 @@ class BestOf:
 
     def run(self, trial: Callable[[Trial], tuple[float, Any]], description: str) -> tuple[float, Any]:
         """Book the search, then call ``trial`` a secret number of times and return the best result."""
-        booked = self._reserved(description)
-        try:
-            best = self._best(trial)
-        except BaseException as error:
-            if booked is not None:
-                booked.fail(type(error).__name__)
-            raise
-        if booked is not None:
-            booked.settle()
-        return best
+        with self._reserved(description) or nullcontext():  # settled at the end, failed on an error
+            return self._best(trial)
 
     def draw(self, candidates: int) -> int:
         """Return the number of the candidate of a trial."""
         return int(self.noise.integers(candidates, 1)[0])
 
-    def report(self, best: PrivacyReport, public: tuple[str, ...]) -> PrivacyReport:
-        """Return the guarantee of the search, with everything that the best trial's own rests on."""
+    def report(
+        self, best: PrivacyReport, public: tuple[str, ...], instead_of: tuple[str, ...] = ()
+    ) -> PrivacyReport:
+        """Return the guarantee of the search, with everything that the best trial's own rests on.
+
+        ``instead_of`` are lines of the trial that are true for it and not for the search, which told it so.
+        """
         if best.seeded != (not self.noise.is_private) or best.unpaid or best.unproven or best.copied:
             raise UnsupportedError(f"A search promises what its trials do; the best is {best.status!r}.")
         said = (
@@ -185,7 +183,7 @@ class BestOf:
             accountant=self.certificate.accountant,
             event=self.event,
             releases=(*best.releases, *PrivacyReport.described(score)),
-            public=tuple(dict.fromkeys((*public, *best.public))),
+            public=tuple(dict.fromkeys((*public, *(p for p in best.public if p not in instead_of)))),
             noise_source=self.noise.description,
             seeded=not self.noise.is_private,
             notes=(*said, *best.notes),
