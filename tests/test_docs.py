@@ -69,6 +69,13 @@ def test_what_the_page_of_sharp_edges_says_is_so(monkeypatch, tmp_path):
     assert names["report"].status == "private"
 
 
+def test_the_page_on_saving_writes_and_reads_a_model(monkeypatch, tmp_path, capsys):
+    names = run_blocks(DOCS / "saving.md", monkeypatch, tmp_path)
+    assert (tmp_path / "model.onnx").stat().st_size > 0
+    assert names["facts"]["about"] == {"project": "triage"}
+    assert "unverified copy" in capsys.readouterr().out
+
+
 # ------------------------------------------------------------------------------- nothing is left out
 
 

@@ -32,6 +32,7 @@ WORDS = {
     "problems": "losses, clipped queries",
     "report": "pages, plots",
     "runs": "the only promises",
+    "saving": "model files",
     "solvers": "update rules",
 }
 # The middle of each box, chosen by eye so that no arrow runs through a box; a new room goes to the right.
@@ -41,6 +42,7 @@ MIDDLE = {
     "estimators": 185,
     "nn": 415,
     "parties": 630,
+    "saving": 850,
     "papers": 130,
     "runs": 560,
     "solvers": 110,

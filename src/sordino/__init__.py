@@ -29,6 +29,9 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the table b
     from sordino.ledger import BudgetPolicy as BudgetPolicy
     from sordino.ledger import Ledger as Ledger
     from sordino.runs import PrivacyReport as PrivacyReport
+    from sordino.saving import load as load
+    from sordino.saving import save as save
+    from sordino.saving import to_onnx as to_onnx
 
 __version__ = "0.1.0"
 
@@ -58,6 +61,10 @@ _EXPORTS = {
     "RowClipper": "sordino.estimators.preprocessing",
     "PrivateSearchCV": "sordino.estimators.search",
     "pipeline_privacy": "sordino.estimators.pipeline",
+    # files
+    "save": "sordino.saving",
+    "load": "sordino.saving",
+    "to_onnx": "sordino.saving",
     # guarantees and budgets
     "PrivacyReport": "sordino.runs",
     "Relation": "sordino.kernel",

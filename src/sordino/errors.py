@@ -83,6 +83,10 @@ class DataNotFoundError(SordinoError, FileNotFoundError):
     """A data set is neither on disk nor downloadable."""
 
 
+class ModelFileError(SordinoError, ValueError):
+    """A model file is damaged, of a newer version, or holds what a model file may not hold."""
+
+
 class NotPrivateWarning(UserWarning):
     """What was just made carries no privacy guarantee."""
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,15 @@ class PrivateEstimator(BaseEstimator):
     def __setattr__(self, name: str, value: Any) -> None:
         # Here and not in __init__: set_params and clone assign as well.
         super().__setattr__(name, hidden(value) if name == "ledger" else value)
+
+    def save(self, path: Any, *, about: Mapping[str, Any] | None = None) -> Path:
+        """Write the fitted model to a file; :func:`sordino.load` reads it without running anything.
+
+        See :func:`sordino.save`.
+        """
+        from sordino.saving import save
+
+        return save(self, path, about=about)
 
     def _warn_if_diverged(self, released: NDArray[np.floating[Any]], remedy: str) -> None:
         """Say that a run blew up.
