@@ -38,7 +38,19 @@ def public_callables():
 
 
 # What a call is about may stand without its name; everything else is said.
-SUBJECTS = ("x", "q", "pipeline", "n_components", "estimator", "param_grid", "model", "loss", "path")
+SUBJECTS = (
+    "x",
+    "X",
+    "y",
+    "q",
+    "pipeline",
+    "n_components",
+    "estimator",
+    "param_grid",
+    "model",
+    "loss",
+    "path",
+)
 MAY_STAND_ALONE = ("self", "epsilon", "delta", *SUBJECTS)
 
 

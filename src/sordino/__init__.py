@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what type checkers see; a test compares it with the table below
+    from sordino.estimators.evaluation import private_score as private_score
     from sordino.estimators.heavy import HeavyTailedClassifier as HeavyTailedClassifier
     from sordino.estimators.heavy import HeavyTailedRegressor as HeavyTailedRegressor
     from sordino.estimators.linear import LinearClassifier as LinearClassifier
@@ -60,6 +61,7 @@ _EXPORTS = {
     "PrivateColumnWeights": "sordino.estimators.preprocessing",
     "RowClipper": "sordino.estimators.preprocessing",
     "PrivateSearchCV": "sordino.estimators.search",
+    "private_score": "sordino.estimators.evaluation",
     "pipeline_privacy": "sordino.estimators.pipeline",
     # files
     "save": "sordino.saving",
