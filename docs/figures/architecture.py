@@ -31,6 +31,7 @@ WORDS = {
     "parties": "MPC, Flower",
     "problems": "losses, clipped queries",
     "report": "pages, plots",
+    "reproduce": "published tables",
     "runs": "the only promises",
     "saving": "model files",
     "solvers": "update rules",
@@ -39,6 +40,7 @@ WORDS = {
 MIDDLE = {
     "cli": 690,
     "report": 250,
+    "reproduce": 860,
     "estimators": 185,
     "nn": 415,
     "parties": 630,

@@ -7,6 +7,7 @@ import click
 from sordino.cli.consortium import consortium
 from sordino.cli.ledger import ledger
 from sordino.cli.party import party
+from sordino.cli.reproduce import reproduce
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -38,3 +39,4 @@ def demo(report: str) -> None:
 main.add_command(ledger)
 main.add_command(party)
 main.add_command(consortium)
+main.add_command(reproduce)

@@ -1,0 +1,200 @@
+"""A published table beside ours: rows, the runs behind their cells, and the verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+# What one run yields: "value", and in paper mode the epsilon that the printed noise certifies, by relation.
+Outcome = Mapping[str, float]
+Likeness = Literal["same", "like", "stand-in"]
+MODES = ("paper", "sound", "default", "plain")
+Made = Sequence[tuple["Row", Mapping[str, "Cell | str"]]]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The repeated runs behind one cell; cells with the same key share them.
+
+    ``once`` takes a seed of the public choices. The noise is never seeded.
+    """
+
+    key: str
+    once: Callable[[int], Outcome]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One published number, and how ours are made.
+
+    ``cells`` maps each of :data:`MODES` to its runs, or to the reason why there are none.
+    """
+
+    group: str
+    method: str
+    epsilon: float
+    delta: float
+    published: float | None  # None: drawn in a figure only
+    cells: Mapping[str, Runs | str]
+    published_plain: float | None = None
+
+    def runs(self) -> Iterator[Runs]:
+        """Yield what has to be run."""
+        yield from (cell for cell in self.cells.values() if isinstance(cell, Runs))
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table or figure of a paper.
+
+    Parameters
+    ----------
+    name : how the command line knows it.
+    source : the paper and the number of the table.
+    metric : what the numbers are.
+    better : whether a smaller or a larger number is better.
+    data : what ours were measured on.
+    likeness : whether that is the paper's set, a sample of it, or another one.
+    settings : what was chosen here because the paper does not print it.
+    tolerance : how far ours may be behind a published number, beside two standard errors and 2 % of it.
+    order : for a figure without numbers, its methods from best to worst, in groups whose order is not shown.
+    """
+
+    name: str
+    source: str
+    metric: str
+    better: Literal["lower", "higher"]
+    data: str
+    likeness: Likeness
+    rows: Sequence[Row]
+    settings: str = ""
+    repeats: int = 3
+    needs: tuple[str, ...] = ()
+    order: tuple[tuple[str, ...], ...] = ()
+    tolerance: float = 0.0
+
+    def runs(self) -> dict[str, Runs]:
+        """Return what has to be run, by key."""
+        return {runs.key: runs for row in self.rows for runs in row.runs()}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The mean of some runs with its standard error."""
+
+    values: tuple[float, ...]
+    certified: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def mean(self) -> float:
+        """The mean."""
+        return math.fsum(self.values) / len(self.values)
+
+    @property
+    def error(self) -> float:
+        """The standard error of the mean; 0 for a single run."""
+        n = len(self.values)
+        if n < 2:
+            return 0.0
+        return math.sqrt(math.fsum((v - self.mean) ** 2 for v in self.values) / (n - 1) / n)
+
+
+def cell_of(outcomes: Sequence[Outcome]) -> Cell:
+    """Join the outcomes of repeated runs."""
+    certified: dict[str, float] = {}
+    for outcome in outcomes:
+        certified.update({key: value for key, value in outcome.items() if key != "value"})
+    return Cell(tuple(outcome["value"] for outcome in outcomes), certified)
+
+
+def verdict(table: Table, row: Row, made: Made) -> str:
+    """Say in words what became of a published number.
+
+    Ours is the better of the sound mode and of the default, both at the claimed epsilon. On another data set
+    the distance from the model without privacy is compared instead of the number itself.
+    """
+    cells = next(cells for other, cells in made if other is row)
+    ours = best(table, cells)
+    if ours is None:
+        return "not reproduced: nothing here runs at this epsilon"
+    if row.published is None:
+        return _order(table, row, made)
+    published, measured = _comparable(table, row, cells, ours)
+    if published is None or measured is None:
+        return "not comparable: the paper prints no number without privacy for its own set"
+    gain = (published - measured) if table.better == "lower" else (measured - published)
+    tolerance = max(2 * ours.error, 0.02 * abs(published), table.tolerance)
+    if gain >= -tolerance:
+        by = "by the same method" if ours is cells["sound"] else "by our default"
+        return f"{'better' if gain > tolerance else 'reproduced'}, {by}"
+    return f"not reproduced: {_why(table, row, cells)}"
+
+
+def best(table: Table, cells: Mapping[str, Cell | str]) -> Cell | None:
+    """Return the better of the sound mode and the default."""
+    found = [cell for mode in ("sound", "default") if isinstance(cell := cells[mode], Cell)]
+    finite = [cell for cell in found if math.isfinite(cell.mean)]
+    if not finite:
+        return None
+    return (min if table.better == "lower" else max)(finite, key=lambda cell: cell.mean)
+
+
+def _order(table: Table, row: Row, made: Made) -> str:
+    """Compare the sound modes of the methods at one epsilon with the order of the curves in the figure."""
+    found = {
+        other.method: cell.mean
+        for other, cells in made
+        if (other.group, other.epsilon) == (row.group, row.epsilon)
+        and isinstance(cell := cells["sound"], Cell)
+    }
+    sign = 1.0 if table.better == "lower" else -1.0
+    here = sorted(found, key=lambda method: sign * found[method])
+    rank = {method: place for place, group in enumerate(table.order) for method in group}
+    if all(rank[one] <= rank[other] for one, other in pairwise(here)):
+        return "order of the curves reproduced"
+    return f"order of the curves not reproduced: here {', '.join(here)}"
+
+
+def _comparable(
+    table: Table, row: Row, cells: Mapping[str, Cell | str], ours: Cell
+) -> tuple[float | None, float | None]:
+    if table.likeness != "stand-in":
+        return row.published, ours.mean
+    plain = cells["plain"]
+    if row.published is None or row.published_plain is None or not isinstance(plain, Cell):
+        return None, None
+    return row.published / row.published_plain, ours.mean / plain.mean
+
+
+def _why(table: Table, row: Row, cells: Mapping[str, Cell | str]) -> str:
+    """Explain by numbers: the printed noise, or what can be had here without privacy."""
+    assert row.published is not None
+    reasons = []
+    paper, plain = cells["paper"], cells["plain"]
+    if isinstance(paper, Cell):
+        worst = max(paper.certified.values(), default=0.0)
+        if worst > row.epsilon:
+            reasons.append(f"the printed noise certifies {short(worst)}, not {row.epsilon:g}")
+        if table.likeness != "stand-in" and not _reaches(table, paper.mean, row.published):
+            reasons.append(f"the printed noise itself reaches {paper.mean:.4g} here")
+    if (
+        isinstance(plain, Cell)
+        and table.likeness != "stand-in"
+        and not _reaches(table, plain.mean, row.published)
+    ):
+        reasons.append(f"without privacy {plain.mean:.4g} is reached here")
+    return "; ".join(reasons) or "the noise at the true epsilon costs this much"
+
+
+def _reaches(table: Table, value: float, published: float) -> bool:
+    return value <= published if table.better == "lower" else value >= published
+
+
+def short(value: float) -> str:
+    """Return a number of about three digits."""
+    if math.isinf(value):
+        return "no bound"
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"

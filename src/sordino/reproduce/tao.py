@@ -1,0 +1,88 @@
+"""Tao et al., heavy tails: no experiments are printed, so the slopes of the proven rates are measured."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from sordino.datasets import Pareto, StudentT
+from sordino.estimators.heavy import HeavyTailedRegressor
+from sordino.estimators.statistics import mean
+from sordino.kernel import public_generator
+from sordino.reproduce.tables import Outcome, Row, Runs, Table
+
+DELTA = 1e-6
+_PAPER = "no experiment printed"
+
+
+def rates(quick: bool) -> Table:
+    """Slopes of errors against n on doubly logarithmic axes."""
+    sizes: tuple[int, ...] = (
+        (1000, 4641, 21_544) if quick else (1000, 2154, 4641, 10_000, 21_544, 46_415, 100_000)
+    )
+    repeats = 30 if quick else 200
+    rows = []
+    for order in (0.3, 0.5, 0.7, 1.0):
+        known = Runs(f"mean/{order}/known", partial(_mean_slope, order, True, sizes, repeats))
+        ours = Runs(f"mean/{order}/auto", partial(_mean_slope, order, False, sizes, repeats))
+        rows.append(_row(f"mean, v = {order:g}", -order / (1 + order), known, ours))
+    sizes = (3000, 10_000, 30_000) if quick else (3000, 10_000, 30_000, 100_000)
+    split = Runs("risk/split", partial(_risk_slope, {"split": True}, sizes, 6 if quick else 20))
+    ours = Runs("risk/default", partial(_risk_slope, {}, sizes, 6 if quick else 20))
+    rows.append(_row("strongly convex risk, v = 1", -1.0, split, ours))
+    return Table(
+        "tao-rates",
+        "Tao et al., the rates of theorems on means and strongly convex losses",
+        "slope of the error in n",
+        "lower",
+        "Pareto numbers with just a moment of order 1 + v; a regression with Student-t(2.2) features "
+        "and noise.",
+        "same",
+        rows,
+        "Epsilon 1. Sound mode is the paper's estimator with its moment bound known (the mean) or "
+        "with fresh chunks of "
+        "the records each step (the risk); the default knows no bound.",
+        repeats=1,
+        tolerance=0.15,
+    )
+
+
+def _row(method: str, theory: float, sound: Runs, default: Runs) -> Row:
+    cells: dict[str, Runs | str] = {
+        "paper": _PAPER,
+        "sound": sound,
+        "default": default,
+        "plain": "a slope of the noise",
+    }
+    return Row("rates", method, 1.0, DELTA, round(theory, 4), cells)
+
+
+def _slope(sizes: Any, errors: Any) -> Outcome:
+    return {"value": float(np.polyfit(np.log(sizes), np.log(errors), 1)[0])}
+
+
+def _mean_slope(order: float, known: bool, sizes: Any, repeats: int, seed: int) -> Outcome:
+    law, rng = Pareto(1.03 + order), public_generator(seed)
+    bound: Any = law.moment_bound(1 + order) if known else "auto"
+    errors = []
+    for n in sizes:
+        rows = law.draw(rng, (repeats, n))
+        found = [mean(x, 1.0, DELTA, moment_order=order, moment_bound=bound) for x in rows]
+        errors.append(float(np.mean(np.abs(np.array(found, dtype=float) - law.mean))))
+    return _slope(sizes, errors)
+
+
+def _risk_slope(options: dict[str, Any], sizes: Any, repeats: int, seed: int) -> Outcome:
+    law = StudentT(2.2)
+    w, errors = np.array([1.0, -1.0, 0.5, 0.0, 2.0]), []
+    for n in sizes:
+        rng, risks = public_generator((seed, n)), []
+        for _ in range(repeats if n < 100_000 else max(1, repeats // 3)):
+            x = law.draw(rng, (n, 5))
+            y = x @ w + law.draw(rng, (n,))
+            model = HeavyTailedRegressor(1.0, DELTA, fit_intercept=False, **options).fit(x, y)
+            risks.append(5.5 * float(np.sum((model.coef_ - w) ** 2)))  # the variance of t(2.2) is 11
+        errors.append(float(np.median(risks)))
+    return _slope(sizes, errors)
