@@ -1,8 +1,10 @@
 """A promise is certified when it is made, never exceeds the ask, and pays for one run in one process."""
 
+import linecache
 import os
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from tests.runs.helpers import ADD, ask_of, batches, memory, plan_of
 
@@ -14,8 +16,10 @@ from sordino.errors import (
     NotPrivateWarning,
     PlanError,
     PlanSpentError,
+    UnsupportedError,
 )
-from sordino.kernel import PaperNoise
+from sordino.kernel import PaperNoise, Plan, Poisson
+from sordino.kernel.offer import Offer
 from sordino.runs import Promise
 from sordino.runs import promise as module
 from sordino.runs.promise import at_multipliers
@@ -184,3 +188,40 @@ def test_a_promise_put_together_by_hand_is_certified_too():
         printed = Promise.made(ask_of(), plan_of(), PaperNoise({"total": 0.5}, "Theorem 9"))
     with pytest.raises(CalibrationError, match="more than"):
         replace(printed, plan=weak)
+
+
+def test_a_promise_without_a_data_set_is_booked_nowhere(ledger):
+    for ask in (ask_of(ledger=ledger), ask_of(dataset_id="ward")):
+        assert Promise.made(ask, plan_of()).reserved("test").place is None
+    assert statuses(ledger) == []
+
+
+def test_an_executor_that_does_not_offer_what_the_plan_needs_is_refused_before_booking(ledger):
+    class Empty:
+        population = 60
+        offer = Offer("nothing", (), samplings=(Poisson,))
+
+        def answer(self, *arguments):
+            raise AssertionError("asked")
+
+    promise = Promise.made(ask_of(ledger=ledger, dataset_id="ward"), plan_of())
+    with pytest.raises(UnsupportedError, match="cannot be run"), promise.run(Empty(), "test"):
+        pass
+    assert statuses(ledger) == []
+
+
+def test_multipliers_from_elsewhere_are_numbers_that_add_noise_or_none():
+    plan = Plan({name: plan_of().releases["total"] for name in ("a", "b")}, ADD, 60)
+    assert at_multipliers(plan, {"a": 0.0, "b": 2.0}).releases["a"].mechanism.multiplier == 0.0
+    for wrong in (-1.0, float("nan"), float("inf")):
+        with pytest.raises(PlanError, match="finite"):
+            at_multipliers(plan, {"a": wrong, "b": 2.0})
+
+
+def test_the_warning_on_published_noise_points_to_the_caller_of_the_fit():
+    X, y = np.eye(40)[:, :5], np.arange(40) % 2
+    model = sordino.SparseLogisticRegression(10.0, 0.01, solver="ight", noise="paper", data_norm=1.0)
+    with pytest.warns(NotPrivateWarning) as said:
+        model.fit(X, y)
+    line = next(w for w in said if w.category is NotPrivateWarning)
+    assert (line.filename, "model.fit(X, y)" in linecache.getline(__file__, line.lineno)) == (__file__, True)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from dp_accounting import dp_event as dp
 from tests.accounting.helpers import ADD, REPLACE
 
 from sordino import PCA
@@ -285,3 +286,34 @@ def test_a_copy_of_a_private_report_never_says_private():
     copy = PrivacyReport.from_json(report.to_json())
     assert copy.status == "unverified copy"
     assert not copy.is_private
+
+
+def test_a_step_that_paid_nothing_or_is_not_proven_takes_the_promise_away(plan):
+    report = PrivacyReport.from_plan(plan, certify(plan.event(), 1e-5, ADD), NoiseSource.from_os())
+    unpaid = replace(report, unpaid=("a scaler read all rows",))
+    assert unpaid.status == "not private (a step reads the records and paid nothing)"
+    assert unpaid.guarantee == "Nothing is guaranteed, because of a scaler read all rows."
+    assert "paid nothing: a scaler read all rows" in repr(unpaid)
+    unproven = replace(report, unproven=("Wishart",))
+    assert unproven.status == "not private (parts of it are not proven)"
+    assert unproven.guarantee == "Nothing is guaranteed here: not proven are Wishart."
+    assert "not proven here: Wishart" in repr(unproven)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, 1.5, -0.1])
+def test_a_report_needs_a_delta_between_zero_and_one(plan, delta):
+    report = PrivacyReport.from_plan(plan, certify(plan.event(), 1e-5, ADD), NoiseSource.from_os())
+    with pytest.raises(InvalidInputError, match="delta in"):
+        replace(report, delta=delta)
+
+
+def test_a_report_of_no_loss_at_all_can_be_made(plan):
+    report = PrivacyReport.from_plan(plan, certify(plan.event(), 1e-5, ADD), NoiseSource.from_os())
+    nothing = replace(report, epsilon=0.0, event=dp.NoOpDpEvent(), releases=())
+    assert nothing.is_private
+
+
+def test_json_holds_no_number_that_other_readers_refuse(plan):
+    report = PrivacyReport.from_plan(plan, certify(plan.event(), 1e-5, ADD), NoiseSource.from_os())
+    with pytest.raises(ValueError, match="JSON"):
+        replace(report, discretisation=math.inf).to_json()

@@ -71,7 +71,7 @@ class Promise:
             f"noise='paper' runs the published formula ({paper.formula}): it claims epsilon = "
             f"{ask.epsilon:g}, what it certifies is epsilon = {certificate.epsilon:.4g}.",
             NotPrivateWarning,
-            stacklevel=4,
+            stacklevel=5,  # made, run_privately, _fit, fit: the line that calls fit
         )
         return cls(ask, plan, certificate, paper)
 
