@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the table b
     from sordino.ledger import BudgetPolicy as BudgetPolicy
     from sordino.ledger import Ledger as Ledger
     from sordino.runs import PrivacyReport as PrivacyReport
+    from sordino.runs.progress import progress as progress
     from sordino.saving import load as load
     from sordino.saving import save as save
     from sordino.saving import to_onnx as to_onnx
@@ -67,6 +68,8 @@ _EXPORTS = {
     "save": "sordino.saving",
     "load": "sordino.saving",
     "to_onnx": "sordino.saving",
+    # long work
+    "progress": "sordino.runs.progress",
     # guarantees and budgets
     "PrivacyReport": "sordino.runs",
     "Relation": "sordino.kernel",

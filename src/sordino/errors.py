@@ -83,6 +83,10 @@ class DataNotFoundError(SordinoError, FileNotFoundError):
     """A data set is neither on disk nor downloadable."""
 
 
+class DataFileError(InvalidInputError):
+    """A file of records cannot be read as what it should be; the message holds no value of it."""
+
+
 class ModelFileError(SordinoError, ValueError):
     """A model file is damaged, of a newer version, or holds what a model file may not hold."""
 

@@ -1,0 +1,69 @@
+"""What training by noisy gradients of mini-batches costs, in the words of those who run it: DP-SGD."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sordino.accounting import Certificate, calibrate, certify, default_delta
+from sordino.errors import InvalidInputError
+from sordino.kernel import Full, Gaussian, Plan, Poisson, Relation, Release
+from sordino.problems.glm import GlmGradient
+from sordino.problems.losses import LOSSES
+
+
+@dataclass(frozen=True)
+class Training:
+    """``steps`` noisy sums of clipped gradients, each over a Poisson batch of ``batch_size`` records.
+
+    Parameters
+    ----------
+    rows : the number of records, which is public.
+    batch_size : the expected number of records in a batch; ``rows`` takes all of them.
+    steps : how many batches.
+    delta : None means ``min(1e-5, 1 / (10 rows))``.
+    relation : ``"add-remove"`` or ``"replace-one"``.
+
+    **Privacy.** Plans and prices only; nothing is read and nothing is released.
+    """
+
+    rows: int
+    batch_size: float
+    steps: int
+    delta: float | None = None
+    relation: str = "add-remove"
+
+    def __post_init__(self) -> None:
+        if self.rows < 1 or self.steps < 1 or not 0 < self.batch_size <= self.rows:
+            raise InvalidInputError(
+                "Expected rows >= 1, steps >= 1 and a batch size in (0, rows], got "
+                f"{self.rows}, {self.steps} and {self.batch_size:g}."
+            )
+        if self.delta is not None and not 0 < self.delta < 1:
+            raise InvalidInputError(f"Expected delta in (0, 1), got {self.delta:g}.")
+
+    def epsilon(self, noise_multiplier: float) -> Certificate:
+        """Return what noise with a deviation of ``noise_multiplier`` times the clipping norm proves."""
+        if not 0 < noise_multiplier < float("inf"):
+            raise InvalidInputError(f"Expected a noise multiplier > 0, got {noise_multiplier:g}.")
+        plan = self._plan()
+        # Ours is in units of the sensitivity, which is twice the clipping norm under replace-one.
+        return self._certified(plan.at(noise_multiplier / plan.relation.contributions))
+
+    def noise(self, epsilon: float) -> tuple[float, Certificate]:
+        """Return the least noise multiplier that keeps ``epsilon``, and what it proves."""
+        plan = calibrate(self._plan(), epsilon, self._delta())
+        multiplier = plan.releases["gradient"].mechanism.multiplier
+        assert multiplier is not None
+        return float(multiplier) * plan.relation.contributions, self._certified(plan)
+
+    def _certified(self, plan: Plan) -> Certificate:
+        return certify(plan.event(), self._delta(), plan.relation)
+
+    def _delta(self) -> float:
+        return default_delta(self.rows) if self.delta is None else self.delta
+
+    def _plan(self) -> Plan:
+        whole = self.batch_size == self.rows
+        sampling = Full() if whole else Poisson(self.batch_size / self.rows)
+        release = Release(GlmGradient(LOSSES["logistic"], 1.0), Gaussian(), sampling, self.steps)
+        return Plan({"gradient": release}, Relation.parse(self.relation), self.rows)
