@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from scipy import sparse
+from scipy import sparse, stats
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
 
@@ -58,14 +58,14 @@ LAWS = {
 
 @pytest.mark.parametrize("estimator", ["truncated", "median-of-means"])
 @pytest.mark.parametrize("law", LAWS)
-def test_the_interval_holds_the_mean_in_at_least_95_of_100_samples(law, estimator):
+def test_the_interval_holds_the_mean_as_often_as_it_says(law, estimator):
     draw, truth = LAWS[law]
     rng, hits = np.random.default_rng(5), 0
     with seeded_noise_not_private(3):
         for _ in range(60):
             found = sordino.mean(draw(rng, 3000), 1.0, estimator=estimator)
             hits += found.interval[0] <= truth <= found.interval[1]
-    assert hits >= 57
+    assert hits >= stats.binom.ppf(1e-3, 60, 0.95)
 
 
 def test_an_interval_is_not_infinitely_wide():
@@ -177,8 +177,7 @@ def test_without_privacy_the_statistics_are_exact():
     inf = float("inf")
     assert sordino.mean(x, inf) == pytest.approx(x.mean())
     assert sordino.mean(x, inf, moment_bound=50.0) == pytest.approx(x.mean())
-    half = x[:500] - x[500:1000]
-    assert sordino.variance(x, inf) == pytest.approx((half**2).mean() / 2)
+    assert sordino.variance(x, inf) == pytest.approx(x.var())
     assert sordino.quantiles(x, 0.5, inf) == pytest.approx(np.median(x), rel=0.02)
 
 

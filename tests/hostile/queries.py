@@ -22,6 +22,7 @@ from sordino.problems.recursive import RecursiveGradient
 from sordino.problems.robust import GradientPoint, RobustGradient, RobustSum, Truncation
 from sordino.problems.scales import (
     ColumnScales,
+    CountsBelow,
     FeatureScales,
     GradientScales,
     PairMoments,
@@ -48,6 +49,7 @@ TRUNCATIONS = {
     "norm zero": Truncation(by="norm", zero=True),
     "norm in general": Truncation(by="norm", joint=9.0),
 }
+POWERS = ((2, 1.0), (1, 0.35), (4, 0.35))
 BASIS = np.linalg.qr(np.arange(16.0).reshape(4, 4) ** 2 + np.eye(4))[0][:, :3]
 CENTRE = np.array([0.3, -0.2, 0.0, 0.5])
 AFFINE = Affine(np.array([0.5, 0.0, -1.0, 0.1]), np.array([3.0, 1.0, 0.2, 1e3]), 0.25)
@@ -81,6 +83,10 @@ AFFINES = [
 ]
 ROBUST = [
     *[Case(f"sum, {n}", RobustSum(D, t), (CENTRE, SCALES), kinds=DENSE) for n, t in TRUNCATIONS.items()],
+    *[
+        Case(f"powers, {n}", RobustSum(D, t, powers=POWERS), (CENTRE, SCALES), kinds=DENSE, exact=False)
+        for n, t in TRUNCATIONS.items()
+    ],
     *[Case(f"gradient, {n}", RobustGradient(SQUARED, t), SCALED) for n, t in TRUNCATIONS.items()],
     Case("gradient, unscaled", RobustGradient(SQUARED), POINT),
     Case(
@@ -101,8 +107,8 @@ COUNTS = [
     Case("feature scales", FeatureScales(), None, exact=False),
     Case("pair scales", PairScales(D), None, kinds=DENSE, beside=PAIR, exact=False),
     Case("pair norms", PairScales(D, norms=True), SCALES, kinds=DENSE, beside=PAIR, exact=False),
-    Case("pair squares", PairMoments(D), SCALES, kinds=DENSE, beside=PAIR, exact=False),
-    Case("pair products", PairMoments(D, products=True), SCALES, kinds=DENSE, beside=PAIR, exact=False),
+    Case("counts below", CountsBelow(D), CENTRE, kinds=DENSE, exact=False),
+    Case("pair products", PairMoments(D), SCALES, kinds=DENSE, beside=PAIR, exact=False),
     Case("ranks", RankTree(D, 4), None, kinds=DENSE, exact=False),
 ]
 GRAMS = [

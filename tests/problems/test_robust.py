@@ -18,6 +18,7 @@ from sordino.problems.scales import (
     BINS,
     EDGES,
     ColumnScales,
+    CountsBelow,
     FeatureScales,
     GradientScales,
     PairMoments,
@@ -217,7 +218,7 @@ COUNTS = [
     (PairScales(D), None),
     (PairScales(D, norms=True), np.array([0.5, 2.0, 3.0])),
     (PairMoments(D), np.array([0.5, 2.0, 3.0])),
-    (PairMoments(D, products=True), np.array([0.5, 2.0, 3.0])),
+    (CountsBelow(D), np.array([0.5, -2.0, 3.0])),
     (RankTree(D, 5), None),
     (RankTree(D, 4, (-2.0, 7.0)), None),
 ]
@@ -248,6 +249,8 @@ def _pair(first, second, rest=3):
         (FeatureScales(), None, Relation.REPLACE_ONE, 1.0, 1e9),
         (PairScales(D), None, Relation.ADD_REMOVE, 1e9, math.nan),
         (PairMoments(D), np.full(D, 0.01), Relation.ADD_REMOVE, 0.4, 1e9),
+        (CountsBelow(D), np.zeros(D), Relation.ADD_REMOVE, -1.0, math.nan),
+        (CountsBelow(D), np.zeros(D), Relation.REPLACE_ONE, -1.0, 1.0),
         (RankTree(D, 5), None, Relation.REPLACE_ONE, -1.0, 1e9),
     ],
     ids=lambda p: type(p).__name__,
@@ -259,7 +262,7 @@ def test_some_neighbours_attain_the_sensitivity(query, params, relation, first, 
 
 def test_outer_products_attain_their_sensitivity_by_orthogonal_differences():
     one, other = _pair([1e6, 0.4, 0.4], [0.4, 1e6, 0.4])
-    query, params = PairMoments(D, products=True), np.ones(D)
+    query, params = PairMoments(D), np.ones(D)
     limit = query.sensitivity(Relation.REPLACE_ONE, params)
     assert 0.999 * limit < moved(query, params, one, other) <= limit
 

@@ -23,6 +23,7 @@ from sordino.problems.sample import Sample
 from sordino.problems.scales import EDGES, counts_of
 from sordino.solvers import SOLVERS, Options, make_solver
 from sordino.solvers.heavy import HeavyTailedSparse, ProjectedGradient, RobustMean, Scaling
+from sordino.solvers.heavy.location import location_release
 from sordino.solvers.heavy.sparse import Step
 from sordino.solvers.heavy.threshold import Tail, known_bias, moment_threshold
 from sordino.solvers.heavy.trees import consistent
@@ -301,11 +302,14 @@ def test_the_plan_of_a_learner_is_gaussian_and_so_accounted_exactly():
     assert 0.99 < certify(plan.event(), DELTA, AR).epsilon <= 1.0
 
 
-def test_a_histogram_gets_a_tenth_of_the_budget():
+def test_a_histogram_gets_a_fifth_of_the_budget_and_a_median_a_tenth():
     solver = RobustMean(1.0, None, np.zeros(1))
     plan = solver.plan(Sample(100, 1, AR)).at(1.0)
     costs = {name: r.mechanism.rho() / r.mechanism.multiplier**2 for name, r in plan.releases.items()}
-    assert costs["scales"] / sum(costs.values()) == pytest.approx(0.1)
+    assert costs["scales"] / sum(costs.values()) == pytest.approx(0.2)
+    halvings = location_release(Sample(100, 1, AR))
+    paid = halvings.times / halvings.mechanism.relative**2
+    assert paid / (1.0 + paid) == pytest.approx(0.1)
 
 
 def test_a_query_of_another_norm_is_refused_by_the_kernel():

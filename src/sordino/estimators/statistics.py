@@ -11,12 +11,12 @@ from sordino.checks import among, check_count, check_flag, check_positive
 from sordino.errors import InvalidInputError
 from sordino.estimators.results import PrivateArray, PrivateFloat
 from sordino.execute import LocalExecutor
-from sordino.kernel import Relation
+from sordino.kernel import Relation, public_generator
 from sordino.problems.robust import Truncation
 from sordino.problems.sample import Sample
 from sordino.refusals import refusing
 from sordino.runs import Ask, run_privately
-from sordino.solvers.heavy.mean import RobustEstimate, RobustMean, RobustMoments
+from sordino.solvers.heavy import RobustCovariance, RobustEstimate, RobustMean, RobustVariance
 from sordino.solvers.heavy.ranks import RankQuantiles
 
 ESTIMATORS = ("truncated", "median-of-means")
@@ -97,20 +97,24 @@ def variance(
     epsilon: float = 1.0,
     delta: float | None = None,
     *,
-    moment_order: float = 1.0,
+    moment_order: float = 0.5,
     confidence: float = 0.95,
     relation: str = "add-remove",
     ledger: Any = None,
     dataset_id: str | None = None,
 ) -> PrivateFloat | PrivateArray:
-    r"""Return the private variance (of each column), without a location: ``E(x - x')^2 / 2`` over pairs.
+    r"""Return the private variance of each column: ``mean (x - c)^2 - (mean (x - c))^2``, truncated around c.
 
-    ``moment_order`` is the v of the *squared* differences: 1 needs a fourth moment. Other parameters, the
+    c is a rough private median, so a shift of the data changes nothing, nor does the order of the rows.
+    ``moment_order`` is the v of the *squared* distances: 0.5 needs a third moment of x. Other parameters, the
     result and the meaning of ``.interval`` as in :func:`mean`.
 
-    **Privacy.** (epsilon, delta)-DP for one record. A record is in one pair, by position.
+    **Privacy.** (epsilon, delta)-DP for one record.
     """
-    return _moments(x, False, epsilon, delta, moment_order, confidence, relation, ledger, dataset_id)
+    data, flat = _numbers(x, least=2)
+    solver = RobustVariance(moment_order_of(moment_order), _between("confidence", confidence))
+    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
+    return _estimate(solver, _sample(data, relation, False), data, budget, flat, "variance")
 
 
 def covariance(
@@ -118,20 +122,26 @@ def covariance(
     epsilon: float = 1.0,
     delta: float | None = None,
     *,
-    moment_order: float = 1.0,
+    moment_order: float = 0.5,
     confidence: float = 0.95,
     relation: str = "add-remove",
+    random_state: Any = None,
     ledger: Any = None,
     dataset_id: str | None = None,
 ) -> PrivateFloat | PrivateArray:
     r"""Return the private covariance matrix of rows, from truncated outer products of pair differences.
 
+    Rows are paired by a public random permutation (``random_state``), so their order does not matter.
     Positive semidefinite. Columns may have different scales, which are learned. Parameters as in
     :func:`variance`; the interval is for single entries and wide, since it bounds each by the whole row.
 
-    **Privacy.** (epsilon, delta)-DP for one record.
+    **Privacy.** (epsilon, delta)-DP for one record. A record is in one pair, whatever the data.
     """
-    return _moments(x, True, epsilon, delta, moment_order, confidence, relation, ledger, dataset_id)
+    data, _ = _numbers(x, least=2)
+    data = data[public_generator(random_state).permutation(len(data))]
+    solver = RobustCovariance(moment_order_of(moment_order), _between("confidence", confidence))
+    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
+    return _estimate(solver, _sample(data, relation, False), data, budget, False, "covariance")
 
 
 def quantiles(
@@ -185,27 +195,8 @@ def quantiles(
 _PUBLIC = "Pass a public number; computing it from the data would leak."
 
 
-def _moments(
-    x: Any,
-    products: bool,
-    epsilon: float,
-    delta: float | None,
-    order: float,
-    confidence: float,
-    relation: str,
-    ledger: Any,
-    dataset_id: str | None,
-) -> PrivateFloat | PrivateArray:
-    data, flat = _numbers(x, least=2)
-    solver = RobustMoments(moment_order_of(order), products, _between("confidence", confidence))
-    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
-    name = "covariance" if products else "variance"
-    sample = _sample(data, relation, False)
-    return _estimate(solver, sample, data, budget, flat and not products, name)
-
-
 def _estimate(
-    solver: RobustMean | RobustMoments,
+    solver: RobustMean | RobustVariance | RobustCovariance,
     sample: Sample,
     data: np.ndarray,
     budget: Ask,
@@ -214,7 +205,7 @@ def _estimate(
 ) -> PrivateFloat | PrivateArray:
     fitted = _run(solver, sample, data, budget, name)
     found: RobustEstimate = fitted.result
-    ends = found.interval(solver.confidence)
+    ends = found.interval
     if flat:
         ends = (ends[0][0], ends[1][0])
         return _wrap(found.value[0], fitted.report, ends, found.threshold[0])

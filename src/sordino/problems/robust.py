@@ -22,6 +22,7 @@ from sordino.kernel.contracts import DenseRows, Records, RecordSums, RowBlocks
 from sordino.problems.losses import Loss
 
 _ALL = slice(None)
+_ABOVE = 1.0 + 2.0**-48  # covers the rounding of the powers, a few units in the last place
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,13 @@ class RobustSum(ClippedSum, OnLattice):
     r"""The sum, or the median of ``blocks`` block sums, of ``truncate((x_i - center) / scales)``.
 
     ``params = (center, scales)``: released or public vectors; entries are truncated at 1 in these units.
+    ``powers`` are pairs (k, weight): the answer holds ``weight * a**k`` for each of them side by side, so
+    that the moments behind an error bar ride along with a mean.
 
-    **Privacy.** A truncated record has norm at most ``bound = truncation.bound(columns, 1)``. One record
-    moves one block sum by at most ``bound`` (two when replaced), and a median moves at most as far as the
-    one input that moves, coordinate by coordinate, so the sensitivity of a median of block sums is that
+    **Privacy.** A truncated record a has norm at most ``bound = truncation.bound(columns, 1)`` and entries in
+    [-1, 1], so ``|a**k| <= |a|`` and all powers together have norm at most ``bound sqrt(sum of weights^2)``.
+    One record moves one block sum by at most that (two when replaced), and a median moves at most as far as
+    the one input that moves, coordinate by coordinate, so the sensitivity of a median of block sums is that
     of a sum. Records belong to blocks by position, which no other record can change.
     """
 
@@ -82,6 +86,7 @@ class RobustSum(ClippedSum, OnLattice):
     columns: int
     truncation: Truncation = Truncation()
     blocks: int = 1
+    powers: tuple[tuple[int, float], ...] = ((1, 1.0),)
 
     @property
     def adds_up(self) -> bool:
@@ -94,12 +99,14 @@ class RobustSum(ClippedSum, OnLattice):
         return self.blocks == 1
 
     def contribution(self, params: Any) -> float:
-        """Return the bound of a truncated record."""
-        return self.truncation.bound(self.columns, 1.0)
+        """Return the bound of a truncated record and its powers."""
+        bound = self.truncation.bound(self.columns, 1.0)
+        weight = math.fsum(weight**2 for _, weight in self.powers)
+        return bound if weight == 1.0 else bound * math.sqrt(weight) * _ABOVE
 
     def evaluate(self, records: DenseRows, params: Any) -> Floats:
-        """Return the sum, or the median of the block sums."""
-        n, out = records.count, np.zeros((self.blocks, self.columns))
+        """Return the sum, or the median of the block sums, the powers one after the other."""
+        n, out = records.count, np.zeros((self.blocks, self.columns * len(self.powers)))
         for rows, block in records.scaled_rows(np.ones(records.count)):
             out += block_sums(self._truncated(records, params, rows, block), rows, n, self.blocks)
         return np.median(out, axis=0)
@@ -108,7 +115,7 @@ class RobustSum(ClippedSum, OnLattice):
         """Return the sum of contributions truncated towards zero to multiples of ``spacing``."""
         if self.blocks > 1:
             raise InvalidInputError("secure_noise=True is not proven for medians. Use estimator='truncated'.")
-        out = np.zeros(self.columns, dtype=np.int64)
+        out = np.zeros(self.columns * len(self.powers), dtype=np.int64)
         for rows, block in records.scaled_rows(np.ones(records.count)):
             block = self._truncated(records, params, rows, block)
             out += np.trunc(block / spacing).astype(np.int64).sum(axis=0)
@@ -119,7 +126,10 @@ class RobustSum(ClippedSum, OnLattice):
         with np.errstate(over="ignore"):
             block = self.truncation.apply([(block - center) / scales], 1.0)[0]
         there = present(records, rows)
-        return block if there.all() else np.where(there[:, None], block, 0.0)
+        block = block if there.all() else np.where(there[:, None], block, 0.0)
+        if self.powers == ((1, 1.0),):
+            return block
+        return np.concatenate([weight * block**power for power, weight in self.powers], axis=1)
 
 
 @dataclass(frozen=True, eq=False)

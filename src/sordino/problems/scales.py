@@ -150,6 +150,38 @@ class FeatureScales(ClippedSum):
         return counts_of(np.asarray(records.norms)[:, None])
 
 
+@dataclass(frozen=True)
+class CountsBelow(ClippedSum, OnLattice):
+    """For each column, how many ``x_ij <= point_j``; ``params`` are the points.
+
+    **Privacy.** A record adds 0 or 1 to each count, and a replaced one moves each by at most 1: sqrt(columns)
+    in L2 under both relations.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (DenseRows,)
+
+    columns: int
+
+    def contribution(self, params: Any) -> float:
+        """Return sqrt(columns)."""
+        return math.sqrt(self.columns)
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return sqrt(columns): both records of a replacement may add the same ones."""
+        return math.sqrt(self.columns)
+
+    def evaluate(self, records: DenseRows, params: Any) -> Floats:
+        """Return the counts, shape (columns,)."""
+        out = np.zeros(self.columns)
+        for rows, block in records.scaled_rows(np.ones(records.count)):
+            out += (block[present(records, rows)] <= params).sum(axis=0)
+        return out
+
+    def evaluate_on_lattice(self, records: DenseRows, params: Any, spacing: float) -> Ints:
+        """Return the counts as multiples of ``spacing``, a power of two."""
+        return self.evaluate(records, params).astype(np.int64) * int(1.0 / spacing)
+
+
 def pair_differences(records: DenseRows) -> Floats:
     """Return ``(x_i - x_{i+h}) / sqrt 2`` for the first ``h = n // 2`` records: the location cancels.
 
@@ -199,21 +231,16 @@ class PairScales(ClippedSum):
 
 @dataclass(frozen=True)
 class PairMoments(ClippedSum):
-    r"""The sum over pairs of the squares (or the outer products) of truncated differences.
+    r"""The sum over pairs of the outer products of differences, of norm at most 1 in units of ``params``.
 
-    ``params = scales``: a difference is truncated at 1 in these units, coordinate by coordinate for
-    squares and in norm for outer products.
-
-    **Privacy.** A record is in one pair, which adds nothing without it. Squares lie in [0, 1], so a pair that
-    vanishes or changes moves each by at most 1: sqrt(columns) in L2 for both relations. The outer product
-    of a vector a in the unit ball has ``||aa'||_F = |a|^2 <= 1``; when another, b, takes its place,
+    **Privacy.** A record is in one pair, which adds nothing without it. The outer product of a vector a in
+    the unit ball has ``||aa'||_F = |a|^2 <= 1``; when another, b, takes its place,
     ``||aa' - bb'||_F^2 = |a|^4 + |b|^4 - 2 (a.b)^2 <= 2``.
     """
 
     needs: ClassVar[tuple[type, ...]] = (DenseRows,)
 
     columns: int
-    products: bool = False
 
     @property
     def adds_up(self) -> bool:
@@ -221,20 +248,18 @@ class PairMoments(ClippedSum):
         return False
 
     def contribution(self, params: Any) -> float:
-        """Return sqrt(columns), or 1 for outer products."""
-        return 1.0 if self.products else math.sqrt(self.columns)
+        """Return one."""
+        return 1.0
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return the contribution; sqrt 2 of it when an outer product is replaced."""
-        both = self.products and relation.contributions == 2
-        return self.contribution(params) * (math.sqrt(2.0) if both else 1.0)
+        """Return 1; sqrt 2 when a record is replaced."""
+        return math.sqrt(relation.contributions)
 
     def evaluate(self, records: DenseRows, params: Any) -> Floats:
-        """Return the sums of squares (columns,) or of outer products (columns, columns)."""
-        kind = Truncation(by="norm" if self.products else "coordinate")
+        """Return the sum of the outer products, shape (columns, columns)."""
         with np.errstate(over="ignore", invalid="ignore"):
-            pairs = kind.apply([pair_differences(records) / params], 1.0)[0]
-        return pairs.T @ pairs if self.products else (pairs**2).sum(axis=0)
+            pairs = Truncation(by="norm").apply([pair_differences(records) / params], 1.0)[0]
+        return pairs.T @ pairs
 
 
 @dataclass(frozen=True)

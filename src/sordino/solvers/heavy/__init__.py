@@ -5,7 +5,9 @@ Heavy-tailed Data Revisited" (2022): Algorithms 1 (truncated mean), 2 (DP-SCO), 
 4 (peeling) and 5 (sparse optimisation).
 """
 
-from sordino.solvers.heavy.mean import RobustEstimate, RobustMean, RobustMoments
+from sordino.solvers.heavy.bands import RobustEstimate
+from sordino.solvers.heavy.mean import RobustMean
+from sordino.solvers.heavy.moments import RobustCovariance, RobustVariance
 from sordino.solvers.heavy.ranks import RankQuantiles
 from sordino.solvers.heavy.scaling import Scaling
 from sordino.solvers.heavy.sco import ProjectedGradient
@@ -15,8 +17,9 @@ __all__ = [
     "HeavyTailedSparse",
     "ProjectedGradient",
     "RankQuantiles",
+    "RobustCovariance",
     "RobustEstimate",
     "RobustMean",
-    "RobustMoments",
+    "RobustVariance",
     "Scaling",
 ]

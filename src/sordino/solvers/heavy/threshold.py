@@ -16,9 +16,11 @@ from sordino.kernel.arrays import Floats
 from sordino.problems.scales import BINS, EDGES
 
 LARGEST = 2.0**250  # stands for "no truncation": far beyond any data, and its fourth power is finite
-SURE = 6.0  # noise alone lifts one of 129 bins this many widths above zero once in ten million runs
+SURE = 5.5  # noise alone lifts one of 129 bins this many widths above zero once in 400,000 runs
+_WINDOW = 3  # octaves that are looked at together as well: smooth laws are spread over several
 _LOOK = 4  # octaves past the last one that tell how heavy the tail is
-_GUESS = 8.0  # for three bins together: enough to guess, not to be sure
+_GUESS = 4.5 * math.sqrt(_WINDOW)  # for a window: enough to guess, not to be sure
+_DOUBT = 0.9  # noise widths that the values beyond may be more than they look, where squares are hidden
 _LIKELY = 2.5  # enough for a bin next to one that is seen: a mistake costs a factor of two
 
 
@@ -39,8 +41,8 @@ class Tail:
 
     ``edge`` is the end of the last octave that stands out of the noise, ``beyond`` the number of values
     past it at most, if the tail falls like ``t^-index`` from there on, ``counts`` the histogram up to the
-    edge. Where no octave stands out (too few records), the edge is a guess, ``sure`` is False and the
-    bias unknown.
+    edge, ``at_most`` is ``beyond`` with some doubt added. Where no octave stands out (too few records), the
+    edge is a guess, ``sure`` is False and the bias unknown.
     """
 
     edge: float
@@ -49,19 +51,28 @@ class Tail:
     noise: float
     index: float
     sure: bool = True
+    at_most: float = math.inf
 
     @classmethod
     def read(cls, counts: Floats, noise: float, index: float) -> Tail:
         """Find the last octave that is seen and extrapolate from it with the declared tail index."""
         last, sure = last_octave(counts, noise)
         inside = np.where(np.arange(BINS) <= last, np.maximum(counts, 0.0), 0.0)
-        beyond = min(float(inside[last]) / (2.0**index - 1.0), _counted(counts, last, noise, index))
-        return cls(float(EDGES[last]), beyond, inside, noise, index, sure)
+        continued = float(inside[last]) / (2.0**index - 1.0)
+        least, most = _counted(counts, last, noise, index)
+        beyond = float(np.clip(continued, least, most))
+        at_most = min(beyond + _DOUBT * noise, most)
+        return cls(float(EDGES[last]), beyond, inside, noise, index, sure, at_most)
 
-    def threshold(self, noise: float) -> float:
-        """Return the point with about ``noise`` values beyond it, at least the edge."""
+    def threshold(self, noise: float, power: int = 1) -> float:
+        """Return the point, at least the edge, with so many values beyond it that bias and noise balance.
+
+        About ``noise`` of them, and fewer where the tail of ``|x|^p`` is so heavy that they hide more.
+        """
         if noise <= 0:  # without noise the histogram is exact, and nothing lies beyond its edge
             return self.edge
+        if power > 1:
+            noise *= min(1.0, self.index / power - 1.0)
         return float(self.edge * max(1.0, self.beyond / noise) ** (1.0 / self.index))
 
     def bias(self, threshold: float, count: float, power: int = 1, zero: bool = False) -> float:
@@ -71,7 +82,8 @@ class Tail:
         """
         if not self.sure:
             return math.inf
-        share = self.beyond / count * (self.edge / threshold) ** self.index
+        beyond = self.beyond if power == 1 else self.at_most  # squares forgive less
+        share = beyond / count * (self.edge / threshold) ** self.index
         return float(share * threshold**power * (power / (self.index - power) + zero))
 
     def moment(self, threshold: float, count: float, power: int) -> float:
@@ -92,23 +104,25 @@ class Tail:
 
 def last_octave(counts: Floats, noise: float) -> tuple[int, bool]:
     """Return the last octave that stands out of the noise, and whether any does."""
-    seen = np.flatnonzero(counts > max(SURE * noise, 0.5))
-    if not seen.size:
-        crowd = np.convolve(counts, np.ones(3), mode="same")
-        best = int(np.argmax(crowd))
+    together = np.convolve(counts, np.ones(_WINDOW), mode="same")
+    alone = np.flatnonzero(counts > max(SURE * noise, 0.5))
+    crowds = np.flatnonzero(together > max(SURE * math.sqrt(_WINDOW) * noise, 0.5))
+    if not (alone.size or crowds.size):
+        best = int(np.argmax(together))
         # A wrong guess upwards is noise without bound; downwards the answer is the centre, no worse.
-        return (min(best + 1, BINS - 1) if crowd[best] > _GUESS * noise else 0), False
-    last = int(seen[-1])
+        return (min(best + 1, BINS - 1) if together[best] > _GUESS * noise else 0), False
+    last = int(max(alone[-1] if alone.size else 0, crowds[-1] - 1 if crowds.size else 0))
     while last + 1 < BINS and counts[last + 1] > max(_LIKELY * noise, 0.5):
         last += 1
     return last, True
 
 
-def _counted(counts: Floats, last: int, noise: float, index: float) -> float:
-    """Return the values past an octave that the next ones show, two noise widths up; light tails have few."""
+def _counted(counts: Floats, last: int, noise: float, index: float) -> tuple[float, float]:
+    """Return the values past an octave that the next ones show, as they are and two noise widths up."""
     after = counts[last + 1 : last + 1 + _LOOK]
-    shown = max(float(after.sum()), 0.0) + 2.0 * noise * math.sqrt(_LOOK)
-    return shown / (1.0 - 2.0 ** (-index * _LOOK))
+    shown = max(float(after.sum()), 0.0)
+    seen = 1.0 - 2.0 ** (-index * _LOOK)
+    return shown / seen, (shown + 2.0 * noise * math.sqrt(_LOOK)) / seen
 
 
 def known_bias(bound: float, order: float, threshold: float, zero: bool) -> float:

@@ -1,0 +1,105 @@
+"""Variances and covariances of heavy-tailed data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from sordino.kernel import Curator, Plan, Release, SymmetricGaussian
+from sordino.kernel.arrays import Floats
+from sordino.problems.robust import RobustSum
+from sordino.problems.sample import Sample
+from sordino.problems.scales import ColumnScales, PairMoments, PairScales
+from sordino.solvers.heavy.bands import RobustEstimate, half_width, sampling_variance
+from sordino.solvers.heavy.location import location_release, median_of
+from sordino.solvers.heavy.mean import SCALE_SHARE, SIDE, tails_of
+from sordino.solvers.heavy.shares import noise_of, share_relative
+from sordino.solvers.heavy.threshold import Tail
+
+
+@dataclass(frozen=True)
+class RobustVariance:
+    r"""``mean a^2 - (mean a)^2`` of values truncated around a rough median, in units of the threshold.
+
+    All records count, whatever their order. The squares have a moment of order 1 + v.
+
+    **Privacy.** Halvings for the median, a histogram of the distances from it, then one Gaussian release of
+    the truncated values, their squares and their fourth powers, which tell the sampling error.
+    """
+
+    order: float
+    confidence: float = 0.95
+
+    def plan(self, problem: Sample) -> Plan:
+        """Declare the halvings, the histogram and the powers."""
+        hint = problem.gaussian(share_relative(SCALE_SHARE))
+        powers = RobustSum(problem.columns, powers=((2, 1.0), (1, SIDE), (4, SIDE)))
+        return problem.planned(
+            location=location_release(problem),
+            scales=Release(ColumnScales(problem.columns), hint, mean=False),
+            powers=Release(powers, problem.gaussian(), mean=False),
+        )
+
+    def run(self, curator: Curator, problem: Sample) -> Iterator[RobustEstimate]:
+        """Yield the estimate."""
+        n = problem.population
+        center, z = median_of(curator, problem), noise_of(curator, "powers", None)
+        tails = tails_of(curator, center, 2.0 * (1.0 + self.order))
+        cut = np.array([tail.threshold(z, 2) for tail in tails])
+        second, first, fourth = curator.release("powers", (center, cut)).reshape(3, -1) / n
+        first, fourth = first / SIDE, fourth / SIDE
+        spread = sampling_variance(fourth, np.clip(second, 0.0, 1.0), 0.0, n)  # the bias leaves room enough
+        noise = z * cut**2 / n
+        bias = np.array([tail.bias(t, n, 2) for tail, t in zip(tails, cut, strict=True)])
+        half = half_width(np.sqrt(noise**2 + cut**4 * spread), bias, self.confidence)
+        value = cut**2 * np.maximum(second - first**2, 0.0)
+        yield RobustEstimate(value, cut, noise, half)
+
+
+@dataclass(frozen=True)
+class RobustCovariance:
+    r"""The covariance matrix from differences of pairs, which need no location.
+
+    ``Cov = E[(x - x')(x - x')^T] / 2``. The squared differences have a moment of order 1 + v.
+
+    **Privacy.** Histograms of the scales of the differences, then one Gaussian release of their truncated
+    outer products. A record is in one pair only.
+    """
+
+    order: float
+    confidence: float = 0.95
+
+    def plan(self, problem: Sample) -> Plan:
+        """Declare the histograms and the outer products."""
+        hint = problem.gaussian(share_relative(SCALE_SHARE / 2.0))
+        return problem.planned(
+            scales=Release(PairScales(problem.columns), hint, mean=False),
+            norms=Release(PairScales(problem.columns, norms=True), hint, mean=False),
+            moments=Release(PairMoments(problem.columns), SymmetricGaussian(), mean=False),
+        )
+
+    def run(self, curator: Curator, problem: Sample) -> Iterator[RobustEstimate]:
+        """Yield the estimate."""
+        pairs, index = problem.population // 2, 2.0 * (1.0 + self.order)
+        counts, width = curator.release("scales"), noise_of(curator, "scales", None)
+        tails = [Tail.read(c, width, index) for c in counts]
+        typical = np.sqrt([tail.moment(tail.edge, pairs, 2) for tail in tails])
+        norms = curator.release("norms", typical)[0]
+        tail = Tail.read(norms, noise_of(curator, "norms", None), index)
+        z = noise_of(curator, "moments", None)
+        cut, unit = tail.threshold(z, 2), np.outer(typical, typical)
+        value = curator.release("moments", typical * cut) / pairs * cut**2 * unit
+        noise = z * cut**2 / pairs * unit * np.where(np.eye(len(unit)) > 0, 1.0, math.sqrt(0.5))
+        spread = math.sqrt(min(tail.moment(cut, pairs, 4), cut**4) / pairs) * unit
+        bias = tail.bias(cut, pairs, 2) * unit
+        half = half_width(np.hypot(noise, spread), bias, self.confidence)
+        yield RobustEstimate(positive(value), typical * cut, noise, half)
+
+
+def positive(matrix: Floats) -> Floats:
+    """Return the nearest positive semidefinite matrix."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
+    return (vectors * np.maximum(values, 0.0)) @ vectors.T
