@@ -138,7 +138,8 @@ def covariance(
     **Privacy.** (epsilon, delta)-DP for one record. A record is in one pair, whatever the data.
     """
     data, _ = _numbers(x, least=2)
-    data = data[public_generator(random_state).permutation(len(data))]
+    public = public_generator(random_state)
+    data = data[public.permutation(len(data))]
     solver = RobustCovariance(moment_order_of(moment_order), _between("confidence", confidence))
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     return _estimate(solver, _sample(data, relation, False), data, budget, False, "covariance")
