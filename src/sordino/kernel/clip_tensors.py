@@ -8,24 +8,33 @@ A record adds ``f v`` to a sum, where ``v`` is its gradient and ``f`` its factor
 in any order, errs by ``g(K) = K u + 2 p`` of the product of the norms of its factors (first order; `_ROOM`
 covers the second).
 
-**Norms from above.** :func:`upper_squares` adds pieces of at most 64 float32 squares, each with error
-``64 u``, and sums the pieces in float64 (on a GPU all squares are float64). Squares that vanish are at most
-``2^-126`` each, so ``K 2^-126`` is added; squares that overflow give infinity, and the record then adds
+**Norms.** :func:`norms` adds pieces of at most 64 float32 squares, each with error ``64 u``, and the pieces
+in float64 (on a GPU all squares are float64). The error is taken off the clip. Squares that vanish are at
+most ``2^-126`` each, so ``K 2^-126`` is added; squares that overflow give infinity, and the record then adds
 nothing.
 
 **Rows.** ``v`` is held as a row, so ``f v`` errs by ``(2 u + 2 p) ||f v||``; so does one product ``f g a^T``.
 
-**Products.** ``v = sum_t g_t a_t^T`` over T positions is not held. With ``A_ts = a_t . a_s`` and
-``B_ts = g_t . g_s`` as computed::
+**Products.** ``v = sum_t g_t a_t^T`` over T positions is not held. ``A_ts`` and ``B_ts`` are ``a_t . a_s``
+and ``g_t . g_s`` as computed, and ``e`` is the larger of ``g(I)`` and ``g(O)``. So ``A`` errs in Frobenius
+norm by ``e X``, where ``X = sum_t |a_t|^2``, and ``B`` by ``e Y``, where ``Y = sum_t |g_t|^2``. By Cauchy and
+Schwarz::
 
-    ||v||^2 <= sum_ts [ A B + g(I) |a_t||a_s| |B| + g(O) |A| |g_t||g_s| + g(I) g(O) |a_t||a_s||g_t||g_s| ]
-               + g(T) sum_ts |A B|
+    ||v||^2 <= sum_ts A B + e X ||B|| + e Y ||A|| + e^2 X Y + g(T) ||A|| ||B||
+            <= sum_ts A B - ||A|| ||B|| + (1 + g(T)) (||A|| + e X + k) (||B|| + e Y + k)
 
-and ``||v|| <= r = sum_t |a_t||g_t|`` always; the smaller of the two is taken. The sum
-``sum_t (f g_t) a_t^T`` errs by ``g(T + 2) f r``: this *blur* is added to the norm before it is divided into
-the clip. What underflows in ``f g_t`` (at most ``2^-125`` each, for machines that flush) errs by
+where ``k = T 2^-62`` stands for all that vanishes below the normal numbers: at most ``T I 2^-126`` in ``A``
+and ``T^2 2^-126`` in the products of entries. The squares ``|a_t|^2`` are the diagonal of
+``A``, which errs by ``e`` of itself and ``I 2^-126``. And ``||v|| <= r = sum_t |a_t||g_t|`` always; the
+smaller of the two is taken. A bias is one more input that is always one: one is added to ``A``.
+
+The sum ``sum_t (f g_t) a_t^T`` errs by ``g(T + 2) f r``: this *blur* is added to the norm before it is
+divided into the clip. What underflows in ``f g_t`` (at most ``2^-125`` each, for machines that flush) errs by
 ``2^-125 sqrt(O T) |a|``: this *floor* is subtracted from the clip. What underflows in ``a_t`` is below the
 blur, because ``|a_t|`` is at least ``sqrt(I) 2^-63`` here.
+
+A GPU waits for the host at each operation, so layers only note what they hold; the bounds of all layers are
+finished together, with the largest ``e``, ``T`` and ``I`` of any of them.
 
 What is not covered: adding up the records of a batch rounds too, by about ``u`` of the sum; see the privacy
 notes.
@@ -41,40 +50,36 @@ UNIT = 2.0**-24  # of float32
 TINY = 2.0**-125  # what a machine that flushes small numbers may lose
 LEAST_CLIP, LARGEST_CLIP = 2.0**-60, 2.0**60
 _PIECE = 64
-_SLICE = 1024  # no product of a Gram matrix is longer
+_SLICE = 2048  # no product of a Gram matrix is longer
 _ROOM = 1.01  # (1 + K u)^k - 1 <= 1.01 k K u for the lengths that occur
-_SMALL, _LARGE, _LOST = 2.0**-40, 2.0**55, 2.0**-50
 
 Tensor = Any
 _TYPES: dict[str, Any] = {}  # the dtype of float64, known since the first tensor came
 
 
-def upper_squares(values: Tensor) -> Tensor:
-    """Return float64 bounds from above of the squared norms along the last axis.
+def norms(values: Tensor) -> Tensor:
+    """Return the float64 norms along the last axis, too small by at most :func:`shortfall`.
 
-    nan where a value is nan; inf where squares overflow. Their roots exceed the norm by at most ``40 u`` of
-    it and ``sqrt(K) 2^-63``.
+    nan where a value is nan; inf where squares overflow.
     """
-    length = values.shape[-1]
-    lost = length * 2.0**-126  # squares below the normal numbers may be flushed to zero
+    length, double = values.shape[-1], _float64(values)
     if values.is_cuda:  # one pass; the squares of float32 numbers are safe in float64
-        return values.norm(2, -1, dtype=_float64(values)).square() * (1 + _ROOM * 4 * UNIT) ** 2 + lost
-    # a sum of K squares errs by K u of itself, its root by half of that, and by its own rounding
-    return _squares(values) * (1 + _ROOM * (min(length, _PIECE) / 2 + 3) * UNIT) ** 2 + lost
-
-
-def _squares(values: Tensor) -> Tensor:
-    """Return the squared norms: pieces in float32, then in float64."""
-    length = values.shape[-1]
+        return values.norm(2, -1, dtype=double)
     if length <= _PIECE:
-        return values.norm(2, -1).double().square()
-    piece, double = _piece(length), _float64(values)
+        return values.norm(2, -1).double()
+    piece = _piece(length)
     whole = length - length % piece
-    if whole == length:
-        return values.unflatten(-1, (-1, piece)).norm(2, -1).norm(2, -1, dtype=double).square()
-    rest = values[..., whole:].norm(2, -1).double().square()
-    pieces = values[..., :whole].unflatten(-1, (-1, piece)).norm(2, -1)
-    return pieces.norm(2, -1, dtype=double).square() + rest
+    pieces = values[..., :whole].unflatten(-1, (-1, piece)).norm(2, -1).norm(2, -1, dtype=double)
+    return pieces if whole == length else pieces.hypot(values[..., whole:].norm(2, -1).double())
+
+
+def shortfall(values: Tensor) -> tuple[float, float]:
+    """Return how much :func:`norms` may lose: a part of the norm, and what its square may lack."""
+    length = values.shape[-1]
+    if values.is_cuda:
+        return _ROOM * 4 * UNIT, 0.0
+    # a sum of K squares errs by K u of itself, its root by half of that, and by its own rounding
+    return _ROOM * (min(length, _PIECE) / 2 + 3) * UNIT, length * 2.0**-126
 
 
 @cache
@@ -92,39 +97,54 @@ class Contributions:
     ----------
     batch : a float32 tensor with one row for each record; only its length and its device are read.
     inputs : how far a matrix product rounds what goes into it (p above).
+    join : ``torch.cat``, which is one operation; without it each column is copied.
     """
 
     batch: Tensor
     inputs: float = 0.0
-    _squared: Tensor = field(init=False)
-    _blurred: Tensor = field(init=False)
-    _floored: Tensor = field(init=False)
+    join: Any = None
+    _rows: list[Tensor] = field(default_factory=list, init=False)
+    _pairs: list[tuple[Tensor, Tensor]] = field(default_factory=list, init=False)
+    _grams: _Grams = field(init=False)
+    _short: float = field(default=0.0, init=False)
+    _lost: float = field(default=0.0, init=False)
+    _flushed: int = field(default=0, init=False)  # how many f g_t a record has in a layer, at most
 
     def __post_init__(self) -> None:
-        zeros = self.batch.new_zeros(len(self.batch), dtype=_float64(self.batch))
-        self._squared = self._blurred = self._floored = zeros
+        self._grams = _Grams(self.inputs)
 
     def add_rows(self, rows: Tensor) -> None:
         """Add gradients that are held one to a row."""
-        self._squared = self._squared + upper_squares(rows)
+        self._rows.append(self._norms(rows)[:, None])
 
     def add_products(self, positions: Tensor, slopes: Tensor, bias: bool) -> None:
         """Add ``sum_t g_t a_t^T`` of (batch, groups, places, inputs) and (batch, groups, places, outputs).
 
         A bias is one more input that is always one.
         """
-        groups, places, outputs = slopes.shape[1:]
-        a, g = upper_squares(positions), upper_squares(slopes)
-        reach = (a + 1 if bias else a) * g
-        self._floored = self._floored.add(a.sum((1, 2)), alpha=TINY**2 * groups * places * outputs)
-        if places == 1:  # nothing cancels, so the blur is a part of the norm, like that of a row
-            self._squared = self._squared + reach.sum((1, 2))
+        self._flushed = max(self._flushed, slopes.shape[1:].numel())
+        if slopes.shape[2] > 1:
+            self._grams.add(positions, slopes, bias)
             return
-        total = reach.sqrt().sum(2).square()
-        squared = total.minimum(_gram(positions, slopes, a.sqrt(), g.sqrt(), bias, self.inputs))
-        self._squared = self._squared + squared.sum(1)
-        blur = (_ROOM * _product(places + 2, self.inputs)) ** 2
-        self._blurred = self._blurred.add(total.sum(1), alpha=blur)
+        # nothing cancels, so the blur is a part of the norm, like that of a row
+        a, g = self._norms(positions).flatten(1), self._norms(slopes).flatten(1)
+        self._pairs.append((a, g))
+        if bias:
+            self._rows.append(g)
+
+    def bounds(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return bounds of the squared norm, of the squared blur and of the squared floor of each record.
+
+        The first lacks what :func:`norms` loses: that is taken off the clip.
+        """
+        squared = blurred = floored = self.batch.new_zeros(len(self.batch), dtype=_float64(self.batch))
+        if self._rows or self._pairs:
+            squared, floored = self._alone()
+        if self._grams.columns:
+            parts, totals, sizes = self._grams.bounds(self.join)
+            squared, floored = squared + parts, floored + sizes
+            blurred = totals * (_ROOM * _product(self._grams.places + 2, self.inputs)) ** 2
+        return squared, blurred, floored * (TINY**2 * self._flushed)
 
     def factors(self, clip: float, present: Tensor | None = None) -> Tensor:
         """Return a float32 factor of at most 1 for each record; zero where a bound is not a number.
@@ -132,13 +152,65 @@ class Contributions:
         ``present`` is 0 for rows that only fill up a block. A factor below the normal numbers of float32
         would be rounded too far: it becomes zero.
         """
-        least, room = 2.0**-126, 1 - _ROOM * (8 * UNIT + 2 * self.inputs)
-        bounds = self._squared.sqrt() + self._blurred.sqrt()
-        allowed = clip * room - self._floored.sqrt()
-        ratios = allowed / bounds
+        least, room = 2.0**-126, 1 - _ROOM * (8 * UNIT + 2 * self.inputs) - 2 * self._short
+        squared, blurred, floored = self.bounds()
+        allowed = clip * room - floored.sqrt()
+        ratios = allowed / (squared.sqrt() + blurred.sqrt())
         # a bound that is infinite or nan gives a ratio that is zero or nan: neither passes
         factors = ratios.clamp(max=1.0).where(ratios >= 2 * least, 0.0).to(self.batch.dtype)
         return factors if present is None else factors * present
+
+    def _norms(self, values: Tensor) -> Tensor:
+        short, lost = shortfall(values)
+        self._short, self._lost = max(self._short, short), max(self._lost, lost)
+        return norms(values)
+
+    def _alone(self) -> tuple[Tensor, Tensor]:
+        """Return the squared norms of rows and of single products, and those of the inputs of the latter."""
+        left, right = [a for a, _ in self._pairs], [g for _, g in self._pairs]
+        squares = _joined([*self._rows, *left, *right], self.join).square()
+        squares = squares + self._lost if self._lost else squares
+        count = sum(a.shape[1] for a in left)
+        rows, a, g = squares.split([squares.shape[1] - 2 * count, count, count], dim=1)
+        sizes = a.sum(1)
+        if not count:
+            return rows.sum(1), sizes
+        return (a * g).sum(1) + rows.sum(1), sizes
+
+
+@dataclass(eq=False)
+class _Grams:
+    """What the layers of several places have noted, and the largest of their lengths."""
+
+    inputs: float
+    columns: list[tuple[Tensor, ...]] = field(default_factory=list)
+    places: int = 0  # T
+    longest: int = 0  # I or O
+    error: float = 0.0  # e
+
+    def add(self, positions: Tensor, slopes: Tensor, bias: bool) -> None:
+        """Note a layer."""
+        self.columns.append(_gram(positions, slopes, bias))
+        self.places = max(self.places, slopes.shape[2])
+        for length in (positions.shape[-1], slopes.shape[-1]):
+            self.longest = max(self.longest, length)
+            self.error = max(self.error, _ROOM * _product(_summed(length), self.inputs))
+
+    def bounds(self, join: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the sums over the layers of bounds of ||v||^2, of r^2, and of X."""
+        noted = _joined([column for kind in zip(*self.columns, strict=True) for column in kind], join)
+        count = noted.shape[1] // 6
+        both, reach, sizes, squares = noted.split([count, count, 2 * count, 2 * count], dim=1)
+        e, rounds = self.error * (1 + 2 * self.error), _ROOM * _product(self.places + 8, 0.0)
+        wide = sizes.add(squares, alpha=e) + self.places * 2.0**-62
+        gram = both.addcmul(*sizes.chunk(2, dim=1), value=-1.0)
+        gram = gram.addcmul(*wide.chunk(2, dim=1), value=1 + rounds)
+        # |a_t||g_t| <= sqrt(x_t y_t) + c (sqrt(x_t) + sqrt(y_t)) + c^2, and an x_t y_t vanishes below c^2
+        x, y = squares.sqrt().chunk(2, dim=1)
+        c, places = self.longest**0.5 * 2.0**-63, self.places
+        reach = (reach.add(x + y, alpha=c * places**0.5) + 2 * places * c) * (1 + e)
+        total = reach.square()
+        return gram.minimum(total).sum(1), total.sum(1), squares[:, :count].sum(1)
 
 
 def weighted_rows(rows: Tensor, factors: Tensor) -> Tensor:
@@ -158,49 +230,46 @@ def row_factors(rows: Tensor, clip: float, inputs: float = 0.0, present: Tensor 
     return contributions.factors(clip, present)
 
 
-def _gram(a: Tensor, g: Tensor, a_norms: Tensor, g_norms: Tensor, bias: bool, inputs: float) -> Tensor:
-    """Return bounds of the squared norms by Gram matrices, for each record and group; inf where unsafe."""
-    a_scale, g_scale = a_norms.amax(2), g_norms.amax(2)
-    safe = (a_scale < _LARGE) & (g_scale < _LARGE) & (a_scale > _SMALL) & (g_scale > _SMALL)
-    a_scale, g_scale = a_scale.where(safe, 1.0), g_scale.where(safe, 1.0)
-    inner, inner_rounds = _products(a, a_scale, inputs)
-    outer, outer_rounds = _products(g, g_scale, inputs)
-    # what underflows in a product of Gram entries is below g(K) 2^-100: as if every norm were 2^-50 larger
-    x = (a_norms + _LOST) / a_scale[..., None] + _LOST
-    y = (g_norms + _LOST) / g_scale[..., None] + _LOST
-    rounds = _ROOM * _product(a.shape[2] + 8, 0.0)
-    both = inner * outer
-    inner_size, outer_size = inner.abs(), outer.abs()
-    total = _sum(both) + rounds * _sum(both.abs()) + a.shape[2] ** 2 * TINY
-    total = total + inner_rounds * _form(outer_size, x) + outer_rounds * _form(inner_size, y)
-    total = total + inner_rounds * outer_rounds * (x * y).sum(2).square()
-    total = total.clamp(min=0.0) * a_scale.square()
+def _gram(a: Tensor, g: Tensor, bias: bool) -> tuple[Tensor, ...]:
+    """Return, for each record and group, sum AB, r, ||A||, ||B||, X and Y, all in float64."""
+    inner, outer, double = _products(a), _products(g), _float64(a)
     if bias:  # one more input, always one
-        total = total + _sum(outer).clamp(min=0.0)
-        total = total + (outer_rounds + rounds) * y.sum(2).square()
-    return (total * g_scale.square()).where(safe, float("inf"))
+        inner = inner + 1.0
+    x, y = inner.diagonal(dim1=2, dim2=3), outer.diagonal(dim1=2, dim2=3)
+    reach = (x * y).sqrt().sum(2, dtype=double)
+    sizes = [matrix.norm(2, (2, 3), dtype=double) for matrix in (inner, outer)]
+    return _sum(inner * outer), reach, *sizes, x.sum(2, dtype=double), y.sum(2, dtype=double)
 
 
-def _products(values: Tensor, scale: Tensor, inputs: float) -> tuple[Tensor, float]:
-    """Return ``values values^T / scale^2`` and how far it rounds, relative to the norms of its factors."""
-    parts = values.split(_SLICE, dim=-1)
+def _products(values: Tensor) -> Tensor:
+    """Return ``values values^T``, in slices: the error of a sum grows with its length."""
+    parts = values.chunk(-(-values.shape[-1] // _SLICE), dim=-1)
     total = parts[0] @ parts[0].transpose(-1, -2)
     for part in parts[1:]:
         total = total + part @ part.transpose(-1, -2)
-    longest = min(values.shape[-1], _SLICE) + len(parts) + 2
-    shrunk = total * scale.square().reciprocal()[..., None, None].to(total.dtype)
-    return shrunk, _ROOM * _product(longest, inputs)
+    return total
 
 
-def _form(matrix: Tensor, vector: Tensor) -> Tensor:
-    """Return ``x^T M x`` of non-negative entries, in float64."""
-    return (matrix.double() * (vector[..., :, None] * vector[..., None, :])).sum((2, 3))
+def _summed(length: int) -> int:
+    """Return how many roundings an entry of a Gram matrix has: in a slice, between them, and later."""
+    slices = -(-length // _SLICE)
+    return -(-length // slices) + slices + 6
 
 
 def _sum(matrix: Tensor) -> Tensor:
     """Return the sum of the entries: rows in float32, then in float64 (on a GPU all, in one kernel)."""
     double = _float64(matrix)
     return matrix.sum((2, 3), dtype=double) if matrix.is_cuda else matrix.sum(3).sum(2, dtype=double)
+
+
+def _joined(columns: list[Tensor], join: Any) -> Tensor:
+    """Return the columns side by side."""
+    if join is not None:
+        return join(columns, 1)
+    out = columns[0].new_empty(len(columns[0]), sum(c.shape[1] for c in columns))
+    for part, column in zip(out.split([c.shape[1] for c in columns], 1), columns, strict=True):
+        part.copy_(column)
+    return out
 
 
 def _product(length: int, inputs: float) -> float:

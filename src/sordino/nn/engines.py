@@ -11,11 +11,13 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 
 from sordino.errors import UnsupportedError
-from sordino.kernel.clip_tensors import Contributions, clipped_rows, weighted_rows
+from sordino.kernel.clip_tensors import Contributions, clipped_rows
 from sordino.nn.layer_rules import rule_of
 from sordino.nn.layers import Call, Ghost
 from sordino.nn.network import Network
 from sordino.nn.precision import product_inputs, without_autocast
+
+_SMALL = 4096  # entries of a gradient that is cheaper to copy than to treat on its own
 
 
 class Engine(Protocol):
@@ -98,7 +100,7 @@ class GhostEngine:
         self, calls: list[Call], batch: Tensor, clip: float, present: Tensor | None
     ) -> dict[str, Tensor]:
         ghosts, rows = self._sorted_out(calls, len(batch))
-        contributions = Contributions(batch, product_inputs(batch.device))
+        contributions = Contributions(batch, product_inputs(batch.device), torch.cat)
         rows.add_to(contributions)
         for _, ghost in ghosts:
             ghost.add_to(contributions)
@@ -131,7 +133,7 @@ class GhostEngine:
         with taps, torch.enable_grad():
             outputs = self.network.outputs(params, x)
             total = self.network.losses(outputs, y).sum()
-            torch.autograd.grad(total, anchor)
+            torch.autograd.grad(total, anchor, allow_unused=True)
         return [call for call in taps.calls if call.gradient is not None]
 
 
@@ -141,6 +143,7 @@ class _Rows:
     def __init__(self, network: Network, batch: int) -> None:
         self._network, self._batch = network, batch
         self._parts: dict[str, Tensor] = {}
+        self._blocks: list[tuple[list[str], Tensor]] = []
 
     def add(self, call: Call, gradients: dict[str, Tensor]) -> None:
         for key, value in gradients.items():
@@ -150,11 +153,20 @@ class _Rows:
                 self._parts[name] = self._parts[name] + value if name in self._parts else value
 
     def add_to(self, contributions: Contributions) -> None:
-        for value in self._parts.values():
-            contributions.add_rows(value)
+        self._blocks = [([name], value) for name, value in self._parts.items() if value.shape[1] > _SMALL]
+        small = {name: value for name, value in self._parts.items() if value.shape[1] <= _SMALL}
+        if small:  # side by side they cost as many operations as one
+            self._blocks.append((list(small), torch.cat(list(small.values()), dim=1)))
+        for _, block in self._blocks:
+            contributions.add_rows(block)
 
     def weighted_sum(self, factors: Tensor) -> dict[str, Tensor]:
-        return {name: weighted_rows(value, factors) for name, value in self._parts.items()}
+        """Return the weighted sums; an infinite row makes them infinite, and the query leaves it out."""
+        total: dict[str, Tensor] = {}
+        for names, block in self._blocks:
+            widths = [self._parts[name].shape[1] for name in names]
+            total |= dict(zip(names, (factors @ block).split(widths), strict=True))
+        return total
 
     def all(self) -> Tensor:
         network, device = self._network, self._network.device
@@ -178,7 +190,7 @@ class _Tap(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         ctx.call.gradient = grads[0]
-        return grads[0], grads[0].new_zeros(()), None
+        return grads[0], None, None
 
 
 class _Taps:
