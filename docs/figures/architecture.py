@@ -35,6 +35,7 @@ WORDS = {
     "runs": "the only promises",
     "saving": "model files",
     "solvers": "update rules",
+    "tables": "schemas, encoder",
 }
 # The middle of each box, chosen by eye so that no arrow runs through a box; a new room goes to the right.
 MIDDLE = {
@@ -48,6 +49,7 @@ MIDDLE = {
     "papers": 130,
     "runs": 560,
     "solvers": 110,
+    "tables": 330,
     "ledger": 660,
     "datasets": 850,
     "problems": 160,

@@ -34,6 +34,8 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the table b
     from sordino.saving import load as load
     from sordino.saving import save as save
     from sordino.saving import to_onnx as to_onnx
+    from sordino.tables import Schema as Schema
+    from sordino.tables import TableEncoder as TableEncoder
 
 __version__ = "0.1.0"
 
@@ -57,6 +59,9 @@ _EXPORTS = {
     "variance": "sordino.estimators.statistics",
     "covariance": "sordino.estimators.statistics",
     "quantiles": "sordino.estimators.statistics",
+    # tables
+    "Schema": "sordino.tables",
+    "TableEncoder": "sordino.tables",
     # preparing, choosing, combining
     "PrivateStandardScaler": "sordino.estimators.preprocessing",
     "PrivateColumnWeights": "sordino.estimators.preprocessing",

@@ -26,6 +26,9 @@ def declared_bound(estimator: Any, name: str) -> float:
     **Privacy.** Whether it warns depends on the parameters and never on the data.
     """
     value = getattr(estimator, name)
+    schema = getattr(estimator, "schema", None)
+    if value is None and name == "data_norm" and schema is not None:
+        return float(schema.data_norm)  # it follows from the declared columns
     if value is None:
         _warn_once(type(estimator).__name__, name)
         return DEFAULT

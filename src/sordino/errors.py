@@ -15,6 +15,10 @@ class InvalidTypeError(InvalidInputError, TypeError):
     """An input is of a kind that cannot be a number."""
 
 
+class SchemaError(InvalidInputError):
+    """A schema that declares nothing usable, or a table that does not fit its schema."""
+
+
 class UnsupportedError(SordinoError, ValueError):
     """A combination that has no proof, for example a sampling without an accountant."""
 

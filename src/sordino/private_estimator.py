@@ -59,7 +59,10 @@ class PrivateEstimator(BaseEstimator):
 class Scored:
     """Score as scikit-learn does, without a value of the data in any message."""
 
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:
         """Return the score of scikit-learn on these rows: an exact number, which is not private."""
         inherited: Any = super()
+        schema = getattr(self, "schema", None)
+        if y is None and schema is not None:
+            y = schema.targets(schema.checked(X, target=True))
         return float(refusing(lambda: inherited.score(X, y, sample_weight), X, y, self))

@@ -13,6 +13,7 @@ from sklearn.utils.metaestimators import available_if
 
 from sordino.checks import among, encode_labels
 from sordino.errors import UnsupportedError
+from sordino.estimators.tabular import declared_classes
 from sordino.kernel.arrays import Floats, Ints
 from sordino.private_estimator import Scored
 
@@ -57,7 +58,7 @@ class MarginClassifier(Scored, ClassifierMixin):
     def _encoded(self, y: Any) -> EncodedLabels:
         """Set ``classes_``; return the labels as numbers and the loss for so many classes."""
         among("loss", self.loss, _LOSSES)
-        codes, self.classes_, public = encode_labels(y, self.classes)
+        codes, self.classes_, public = encode_labels(y, declared_classes(self))
         if self.classes_.size == 2:
             return EncodedLabels(codes, 2.0 * codes - 1.0, self.loss.replace("_", "-"), 1, public)
         if self.loss != "logistic":

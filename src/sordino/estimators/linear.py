@@ -62,6 +62,8 @@ class LogisticRegression(_Dense, ClassifierBase):
     delta : the probability of a larger loss; None means ``min(1e-5, 1 / (10 n))``.
     solver : ``"auto"``, ``"gd"``, ``"sgd"``, ``"adam"``, ``"srm"`` (recursive momentum), ``"agd"`` (private
         line search), ``"rrp-sgd"``, or ``"ls-sgd"`` and ``"ls-adam"`` (smoothed gradients).
+    schema : a :class:`sordino.Schema`: then ``fit`` and ``predict`` take tables, and bounds, classes,
+        targets and persons are what it declares.
     data_norm : rows are clipped to this Euclidean norm, in fit and in predict; a public bound, never the
         data's own maximum. None is 1, and says so once.
     penalty : None, ``"ridge"`` for ``alpha ||w||^2 / 2``, or ``"nonconvex"`` for
@@ -106,6 +108,7 @@ class LogisticRegression(_Dense, ClassifierBase):
         delta: float | None = None,
         *,
         solver: str = "auto",
+        schema: Any = None,
         data_norm: float | None = None,
         penalty: str | None = None,
         alpha: float = 1e-3,
@@ -161,6 +164,7 @@ class LinearClassifier(_Dense, ClassifierBase):
         *,
         loss: str = "logistic",
         solver: str = "auto",
+        schema: Any = None,
         data_norm: float | None = None,
         penalty: str | None = None,
         alpha: float = 1e-3,
@@ -221,6 +225,7 @@ class LinearRegression(_Dense, RegressorBase):
         loss: str = "squared",
         huber_threshold: float = 1.0,
         solver: str = "auto",
+        schema: Any = None,
         data_norm: float | None = None,
         target_bound: float | None = None,
         weight_bound: float | None = None,

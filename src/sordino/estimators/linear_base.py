@@ -23,6 +23,7 @@ from sordino.checks import (
 )
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.estimators.classifier import MarginClassifier
+from sordino.estimators.tabular import Tabular, centred, declared_target
 from sordino.execute import GroupedExecutor, LocalExecutor
 from sordino.kernel import Relation, SparseVector
 from sordino.kernel.arrays import Floats
@@ -41,7 +42,7 @@ _REGRESSION_LOSSES = ("squared", "huber", "poisson")
 _LARGEST_LOG = 700.0
 
 
-class LinearModel(PrivateEstimator):
+class LinearModel(Tabular, PrivateEstimator):
     """Public facts in, a paid-for model out; subclasses say what they penalise and how sparse they are.
 
     ``person_default`` stands for ``"auto"`` where persons are protected.
@@ -116,7 +117,7 @@ class LinearModel(PrivateEstimator):
             budget,
             paper=paper,
             verbose=self.verbose,
-            public=(*_public_facts(problem, self.data_norm), *public),
+            public=(*_public_facts(problem, self._declared("data_norm")), *public, *self._schema_facts()),
             description=f"{type(self).__name__} ({self.solver})",
         )
         self.privacy_, self.n_iter_, self.data_norm_ = fitted.report, fitted.steps, bound
@@ -198,7 +199,7 @@ class LinearModel(PrivateEstimator):
     def _decision(self, X: Any) -> Floats:
         """Return the margins of rows that are clipped as in fit: the model knows no others."""
         check_is_fitted(self)
-        X = check_data(self, X, reset=False)
+        X = check_data(self, self._rows(X), reset=False)
         rows = LocalExecutor(X, None, self.data_norm_).records(None)
         return rows.margins(np.atleast_2d(self.coef_)) + self.intercept_
 
@@ -214,14 +215,16 @@ class ClassifierBase(MarginClassifier, LinearModel):
 
     class_weight: Any
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, groups: Any = None) -> Self:
         """Fit the model; the budget is spent here.
 
+        With a schema, X is a table, and y and ``groups`` come from its target and person columns.
         ``sample_weight`` scales the losses before the clip, as shares of ``weight_bound``: a weight is part
         of its record, and no record can move more than one of full weight. With ``groups``, the owner of
         each row, the unit of privacy is a person: the summed contribution of a person is clipped, persons
         are sampled, and the number of persons is public.
         """
+        X, y, groups = self._tabled(X, y, groups)
         X, y = check_data(self, X, y)
         labels = self._encoded(y)
         weights = class_weights(self.class_weight, self.classes_)
@@ -245,17 +248,19 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
         tags.regressor_tags.poor_score = True  # a few dozen rows cannot be learnt from privately
         return tags
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, *, groups: Any = None) -> Self:
-        """Fit the model; the budget is spent here. ``sample_weight`` and ``groups`` as for the classifier."""
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, groups: Any = None) -> Self:
+        """Fit the model; the budget is spent here. Other parameters as for the classifier."""
+        X, y, groups = self._tabled(X, y, groups)
         X, y = check_data(self, X, y, y_numeric=True)
         loss, bound = self._loss(), self._target_bound()
+        y, offset = centred(declared_target(self), y, self._centres())
         low = 0.0 if loss.targets == "counts" else -bound
         rows = self._weights(sample_weight, X)
-        fact = bound_fact("target_bound", bound, self.target_bound, "targets are clipped to it")
+        fact = bound_fact("target_bound", bound, self._declared("target_bound"), "targets are clipped to it")
         public = (fact, *self._weight_facts(sample_weight))
         w = self._fit(X, np.clip(y, low, bound), loss, 1, public, rows, groups)
         self.coef_ = w[: X.shape[1]].copy()
-        self.intercept_ = float(w[-1]) if self.fit_intercept else 0.0
+        self.intercept_ = float(w[-1]) + offset if self.fit_intercept else 0.0
         return self
 
     def predict(self, X: Any) -> Floats:
@@ -270,8 +275,17 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
         remedy = "Pass a public number, in the units of y."
         return Huber(check_positive("huber_threshold", self.huber_threshold, remedy))
 
+    def _centres(self) -> bool:
+        """Whether targets are measured from the middle of their bounds: the intercept takes it back."""
+        return bool(self.fit_intercept) and self.loss != "poisson"
+
     def _target_bound(self) -> float:
-        return declared_bound(self, "target_bound")
+        target = declared_target(self)
+        if target is None or target.low is None or target.high is None:
+            return declared_bound(self, "target_bound")
+        if self.target_bound is not None:
+            raise InvalidInputError("Expected target_bound=None: the schema declares low and high.")
+        return (target.high - target.low) / 2 if self._centres() else max(abs(target.low), abs(target.high))
 
 
 def _public_facts(problem: Problem, declared: Any) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from sordino.errors import InvalidInputError
 from sordino.estimators.preprocessing import RowClipper
 from sordino.kernel import public_generator
 from sordino.runs import PrivacyReport, composed
+from sordino.tables import TableEncoder
 
 _CONTAINERS = (Pipeline, FeatureUnion, ColumnTransformer)
 _STATELESS = (
@@ -37,6 +38,7 @@ _STATELESS = (
     Normalizer,
     PolynomialFeatures,
     RowClipper,
+    TableEncoder,
 )
 # What to use instead of a step that reads all records; by the name of its class.
 _INSTEAD = {

@@ -44,6 +44,8 @@ class SparseLogisticRegression(_Sparse, ClassifierBase):
     n_nonzero_coefs : how many coefficients survive; None keeps all.
     solver : a name in :data:`sordino.solvers.SOLVERS`, for example ``"ight"`` (all records each step) or
         ``"sgd-ht"`` (mini-batches); the documentation has a page on each.
+    schema : a :class:`sordino.Schema`: then ``fit`` and ``predict`` take tables, and bounds, classes,
+        targets and persons are what it declares.
     data_norm : rows are clipped to this Euclidean norm, in fit and in predict; a public bound, never the
         data's own maximum. None is 1, and says so once.
     classes : the class labels; None takes those seen, which the report lists as assumed public.
@@ -88,6 +90,7 @@ class SparseLogisticRegression(_Sparse, ClassifierBase):
         *,
         n_nonzero_coefs: int | None = None,
         solver: str = "auto",
+        schema: Any = None,
         data_norm: float | None = None,
         classes: Any = None,
         class_weight: Any = None,
@@ -139,6 +142,7 @@ class SparseLinearRegression(_Sparse, RegressorBase):
         huber_threshold: float = 1.0,
         n_nonzero_coefs: int | None = None,
         solver: str = "auto",
+        schema: Any = None,
         data_norm: float | None = None,
         target_bound: float | None = None,
         weight_bound: float | None = None,

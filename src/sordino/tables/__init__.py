@@ -1,0 +1,33 @@
+"""Tables of mixed types: a declared schema, the encoder that follows it, what can be learned for a price."""
+
+from sordino.tables.blocks import Origin
+from sordino.tables.columns import (
+    Category,
+    Column,
+    Date,
+    Flag,
+    Ignored,
+    Number,
+    Ordinal,
+    Person,
+    Target,
+    Text,
+)
+from sordino.tables.encoder import TableEncoder
+from sordino.tables.schema import Schema
+
+__all__ = [
+    "Category",
+    "Column",
+    "Date",
+    "Flag",
+    "Ignored",
+    "Number",
+    "Ordinal",
+    "Origin",
+    "Person",
+    "Schema",
+    "TableEncoder",
+    "Target",
+    "Text",
+]

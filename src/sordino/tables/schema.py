@@ -1,0 +1,221 @@
+"""Declared tables: what each column means, fixed before any record is read."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sordino.errors import InvalidInputError, SchemaError
+from sordino.tables import rules
+from sordino.tables.columns import Column, Ignored, Person, Target
+from sordino.tables.frames import Frame, check_names, framed, require_pandas
+from sordino.tables.values import codes_of, factorised, numbers_of
+
+MARKERS = ("", "?", "NA", "N/A", "nan", "NaN", "null", "NULL", "None")
+MOST_COLUMNS = 100_000
+
+
+@dataclass(frozen=True, repr=False)
+class Schema:
+    """The declared columns of a table. Everything in it is public and fixed before any data.
+
+    Parameters
+    ----------
+    columns : :class:`Number`, :class:`Category`, :class:`Ordinal`, :class:`Flag`, :class:`Date`,
+        :class:`Text`, at most one :class:`Target` and one :class:`Person`, and what is :class:`Ignored`.
+    markers : texts that stand for a missing value, unless a column declares one of them as a level.
+    learned : what was paid for bounds and levels that come from the data, in words.
+
+    Examples
+    --------
+    >>> from sordino import Schema
+    >>> from sordino.tables import Category, Number, Target
+    >>> schema = Schema(
+    ...     [Number("age", 0, 100), Category("town", ["Bonn", "Rome"]), Target("ill", levels=["no", "yes"])]
+    ... )
+    >>> [column.name for column in schema.features], round(schema.data_norm, 3)
+    (['age', 'town'], 1.414)
+    """
+
+    columns: tuple[Column, ...]
+    markers: tuple[str, ...] = MARKERS
+    learned: str = ""
+
+    def __init__(
+        self, columns: Iterable[Column], markers: Iterable[str] = MARKERS, learned: str = ""
+    ) -> None:
+        if isinstance(columns, (str, bytes)) or not isinstance(columns, Iterable):
+            raise SchemaError("Expected columns as a list of Number, Category and so on, got another.")
+        for name, value in {"columns": columns, "markers": markers}.items():
+            object.__setattr__(self, name, tuple(value))
+        object.__setattr__(self, "learned", learned)
+        self._check()
+
+    def _check(self) -> None:
+        if not all(isinstance(column, Column) for column in self.columns):
+            raise SchemaError("Expected columns as a list of Number, Category and so on, got others.")
+        if not all(isinstance(text, str) for text in (*self.markers, self.learned)):
+            raise SchemaError("Expected the markers of missing values as texts, got others.")
+        if not 1 <= len(self.columns) <= MOST_COLUMNS:
+            raise SchemaError(f"Expected 1 to {MOST_COLUMNS} columns, got {len(self.columns)}.")
+        seen: set[str] = set()
+        for column in self.columns:
+            if column.name in seen:
+                raise rules.refuse(column.name, "it is declared twice", "Declare each column once.")
+            seen.add(column.name)
+        for kind in (Target, Person):
+            if sum(isinstance(column, kind) for column in self.columns) > 1:
+                raise SchemaError(f"Expected at most one {kind.word} column, got several. Ignore the others.")
+
+    @property
+    def features(self) -> tuple[Column, ...]:
+        """The columns that a model sees."""
+        return tuple(c for c in self.columns if not isinstance(c, (Target, Person, Ignored)))
+
+    @property
+    def target(self) -> Target | None:
+        """The column that is predicted."""
+        return next((c for c in self.columns if isinstance(c, Target)), None)
+
+    @property
+    def person(self) -> Person | None:
+        """The column that says whose record it is."""
+        return next((c for c in self.columns if isinstance(c, Person)), None)
+
+    @property
+    def data_norm(self) -> float:
+        """A bound on the norm of every encoded row: each column adds at most one to its square."""
+        return math.sqrt(max(len(self.features), 1))
+
+    @property
+    def unknown(self) -> tuple[Column, ...]:
+        """The columns whose bounds or levels are not declared yet."""
+        return tuple(column for column in self.columns if column.unknown is not None)
+
+    @property
+    def digest(self) -> str:
+        """A hash of everything that is declared."""
+        return hashlib.sha256(self.to_toml().encode()).hexdigest()
+
+    @property
+    def facts(self) -> tuple[str, ...]:
+        """What is declared and where it comes from, line by line, for a report."""
+        from sordino.tables.words import column_fact
+
+        lines = [f"schema {self.digest[:12]}: {len(self.columns)} columns, declared before the fit"]
+        lines += [f"the schema was learned from records: {self.learned}"] if self.learned else []
+        return (*lines, *(column_fact(column) for column in self.columns))
+
+    def require_known(self) -> None:
+        """Refuse a schema with blanks."""
+        for column in self.unknown:
+            raise rules.refuse(
+                column.name,
+                f"its {column.unknown} are not declared",
+                "Fill them in from what the column means, or pay for them with `sordino schema learn`.",
+            )
+        if not self.features:
+            raise SchemaError("Expected a schema with at least one column for the model to see, got none.")
+
+    def checked(self, table: Any, *, target: bool = False, person: bool = False) -> Frame:
+        """Return a table whose names fit; the target and the person have to be there where asked for."""
+        needed = [column.name for column in self.features]
+        needed += [self.target.name] if target and self.target is not None else []
+        needed += [self.person.name] if person and self.person is not None else []
+        frame = framed(table)
+        check_names(frame.names, tuple(needed), frozenset(column.name for column in self.columns))
+        return frame
+
+    def split(self, table: Any) -> tuple[Any, np.ndarray | None, np.ndarray | None]:
+        """Return the features as a pandas frame, the target and the persons; None for what is not there.
+
+        Labels are texts, numbers are clipped to the declared bounds.
+
+        **Privacy.** Each row by itself. A label that is not declared is refused, without being named.
+        """
+        frame = self.checked(table)
+        present = frozenset(frame.names)
+        series = {column.name: frame.column(column.name) for column in self.features}
+        features = require_pandas().DataFrame(series, copy=False)
+        target = None
+        if self.target is not None and self.target.name in present:
+            target = self._targets(self.target, frame)
+        groups = None
+        if self.person is not None and self.person.name in present:
+            groups = self._persons(self.person, frame)
+        return features, target, groups
+
+    def targets(self, frame: Frame) -> np.ndarray:
+        """Return the target of each row of a checked table."""
+        if self.target is None:
+            raise SchemaError('The schema declares no target. Declare one column with kind = "target".')
+        return self._targets(self.target, frame)
+
+    def _targets(self, target: Target, frame: Frame) -> np.ndarray:
+        if target.unknown is not None:
+            raise rules.refuse(target.name, f"its {target.unknown} are not declared", "Fill them in.")
+        series = frame.column(target.name)
+        if target.kind == "category":
+            levels = np.array(target.levels)
+            codes = codes_of(target.name, series, target.levels or (), frozenset(self.markers))
+            good, out = codes >= 0, levels[np.maximum(codes, 0)]
+        else:
+            values = numbers_of(target.name, series)
+            good, out = ~np.isnan(values), np.clip(values, target.low, target.high)
+        if not good.all():
+            raise rules.refuse(
+                target.name,
+                "a record has a target that is missing or not declared",
+                "Declare it, or leave out such records by a public rule.",
+            )
+        return out
+
+    def persons(self, frame: Frame) -> np.ndarray | None:
+        """Return a number for the person of each row; None without a person column."""
+        return None if self.person is None else self._persons(self.person, frame)
+
+    def _persons(self, person: Person, frame: Frame) -> np.ndarray:
+        codes, _ = factorised(person.name, frame.column(person.name))
+        if (codes < 0).any():
+            raise rules.refuse(person.name, "a record has no person", "Leave out such records.")
+        return codes
+
+    def to_toml(self) -> str:
+        """Return the schema as TOML text."""
+        from sordino.tables.toml import written
+
+        return written(self)
+
+    @classmethod
+    def from_toml(cls, text: str) -> Schema:
+        """Read :meth:`to_toml`, or what somebody wrote by hand."""
+        from sordino.tables.toml import parsed
+
+        return parsed(text)
+
+    def write(self, path: str | Path) -> None:
+        """Write a TOML file."""
+        Path(path).write_text(self.to_toml(), encoding="utf-8")
+
+    @classmethod
+    def read(cls, path: str | Path) -> Schema:
+        """Read a TOML file."""
+        try:
+            text = Path(path).read_text(encoding="utf-8-sig")
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise InvalidInputError(f"Cannot read the schema {Path(path).name!r}: {reason}.") from None
+        except UnicodeDecodeError:
+            raise SchemaError(
+                f"The schema {Path(path).name!r} is not UTF-8 text. Save it as UTF-8."
+            ) from None
+        return cls.from_toml(text)
+
+    def __repr__(self) -> str:
+        return f"Schema({len(self.columns)} columns, {self.digest[:12]})"

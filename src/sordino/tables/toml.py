@@ -1,0 +1,88 @@
+"""Schemas as TOML text."""
+
+from __future__ import annotations
+
+import datetime
+import tomllib
+from dataclasses import MISSING, fields
+from typing import TYPE_CHECKING, Any
+
+import tomli_w
+
+from sordino.errors import SchemaError
+from sordino.tables import rules
+from sordino.tables.columns import KINDS, Column, Target
+
+if TYPE_CHECKING:
+    from sordino.tables.schema import Schema
+
+FORMAT = 1
+_TARGET_KIND = "of"  # a target is a category or a number; "kind" says that it is a target
+
+
+def written(schema: Schema) -> str:
+    """Return a schema as text; what has its default value is left out."""
+    from sordino.tables.schema import MARKERS
+
+    out: dict[str, Any] = {"format": FORMAT}
+    if schema.markers != MARKERS:
+        out["markers"] = list(schema.markers)
+    if schema.learned:
+        out["learned"] = schema.learned
+    out["columns"] = {column.name: _table(column) for column in schema.columns}
+    return tomli_w.dumps(out)
+
+
+def _table(column: Column) -> dict[str, Any]:
+    out: dict[str, Any] = {"kind": column.word}
+    for field in fields(column):
+        value = getattr(column, field.name)
+        if field.name == "name" or value is None or (value == field.default and field.default is not MISSING):
+            continue
+        key = _TARGET_KIND if isinstance(column, Target) and field.name == "kind" else field.name
+        out[key] = list(value) if isinstance(value, tuple) else value
+    return out
+
+
+def parsed(text: str) -> Schema:
+    """Return the schema of a text; errors name the column and the key."""
+    from sordino.tables.schema import MARKERS, Schema
+
+    try:
+        data = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, TypeError, RecursionError) as error:
+        where = str(error)[:200] if isinstance(error, tomllib.TOMLDecodeError) else type(error).__name__
+        raise SchemaError(f"The schema is not TOML: {where}. Mend it or draft a new one.") from None
+    if data.get("format") != FORMAT:
+        raise SchemaError(f"Expected a schema with format = {FORMAT}. Add the line or upgrade sordino.")
+    unknown = sorted(set(data) - {"format", "markers", "learned", "columns"})
+    columns = data.get("columns")
+    if unknown or not isinstance(columns, dict):
+        raise SchemaError(
+            "Expected format, columns and perhaps markers and learned in a schema, got "
+            f"{', '.join(unknown) or 'no columns'}."
+        )
+    markers = data.get("markers", MARKERS)
+    if isinstance(markers, str):
+        raise SchemaError('Expected markers as a list of texts, for example markers = ["", "?"].')
+    return Schema([_column(name, table) for name, table in columns.items()], markers, data.get("learned", ""))
+
+
+def _column(name: str, table: Any) -> Column:
+    if not isinstance(table, dict):
+        raise rules.refuse(name, "it is not a table", 'Write [columns.NAME] and kind = "..." below it.')
+    values = dict(table)
+    kind = KINDS.get(str(values.pop("kind", "")))
+    if kind is None:
+        raise rules.refuse(name, "its kind is blank or not known", f"Write one of {', '.join(KINDS)}.")
+    if kind is Target and _TARGET_KIND in values:
+        values["kind"] = values.pop(_TARGET_KIND)
+    known = {field.name for field in fields(kind)} - {"name"}
+    for key in values:
+        if key not in known:
+            raise rules.refuse(name, f"{key!r} is not known for a {kind.word}", f"Known are {sorted(known)}.")
+    made = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
+    for key, value in made.items():
+        if isinstance(value, datetime.datetime):
+            raise rules.refuse(name, f"{key} is a time", "Write a date, YYYY-MM-DD.")
+    return kind(name, **made)

@@ -1,0 +1,147 @@
+"""The values of one column as numbers, levels, flags, days or words: each by itself, none in a message."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from sordino.errors import SchemaError
+from sordino.kernel.arrays import Floats, Ints
+from sordino.tables.frames import require_pandas
+from sordino.tables.rules import level_text
+
+OTHER, MISSING = -1, -2
+_YES = frozenset({"true", "yes", "y", "t", "1", "on"})
+_NO = frozenset({"false", "no", "n", "f", "0", "off"})
+
+
+def numbers_of(name: str, series: Any) -> Floats:
+    """Return doubles; what is not a number is nan."""
+    kind = _kind(series)
+    if kind == "category":
+        known = numbers_of(name, require_pandas().Series(series.cat.categories))
+        codes = np.asarray(series.cat.codes)
+        return np.where(codes < 0, np.nan, np.append(known, np.nan)[codes])
+    if kind in "mMc":
+        raise _unfit(name, "numbers", "dates, durations or complex numbers")
+    with np.errstate(all="ignore"):
+        if kind in "biuf":
+            return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
+        return _parsed(series)
+
+
+def _parsed(series: Any) -> Floats:
+    pandas = require_pandas()
+    try:
+        out = np.asarray(pandas.to_numeric(series, errors="coerce").to_numpy(na_value=np.nan))
+        if out.dtype.kind in "biuf":
+            return out.astype(np.float64)
+    except (ValueError, TypeError, OverflowError, AttributeError):
+        pass
+    return np.array([_number(value) for value in series], dtype=np.float64)
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf if value > 0 else -np.inf
+    except (ValueError, TypeError, ArithmeticError):
+        return np.nan
+
+
+def codes_of(name: str, series: Any, levels: tuple[str, ...], markers: frozenset[str]) -> Ints:
+    """Return the number of each value's level; OTHER for a value without one, MISSING for none."""
+    places = {level: number for number, level in enumerate(levels)}
+
+    def code(text: str | None) -> int:
+        return OTHER if text is None else places.get(text, MISSING if text in markers else OTHER)
+
+    return _by_value(name, series, code)
+
+
+def flags_of(name: str, series: Any) -> Ints:
+    """Return 1 for yes, 0 for no, MISSING for what is neither."""
+
+    def code(text: str | None) -> int:
+        word = "" if text is None else text.lower()
+        return 1 if word in _YES else 0 if word in _NO else MISSING
+
+    return _by_value(name, series, code)
+
+
+def _by_value(name: str, series: Any, code: Callable[[str | None], int]) -> Ints:
+    """Map each distinct value once."""
+    codes, distinct = factorised(name, series)
+    table = np.array([*(code(text) for text in distinct), MISSING], dtype=np.int64)
+    return table[codes]  # the code of a missing value is -1, the last entry
+
+
+def factorised(name: str, series: Any) -> tuple[Ints, list[str | None]]:
+    """Return for each record the number of its value (-1 for none) and the texts of the distinct values."""
+    pandas = require_pandas()
+    kind = _kind(series)
+    if kind == "category":
+        return np.asarray(series.cat.codes, dtype=np.int64), [level_text(v) for v in series.cat.categories]
+    if kind in "mM":
+        series = series.astype(str).where(series.notna())
+    try:
+        codes, distinct = pandas.factorize(series)
+    except TypeError:  # lists and such
+        distinct = None
+    if distinct is None:
+        raise _unfit(name, "texts, numbers or flags", "lists or other structures")
+    return np.asarray(codes, dtype=np.int64), [level_text(_plain(value)) for value in distinct]
+
+
+def days_of(name: str, series: Any) -> Floats:
+    """Return days since the year 1, as ``date.toordinal`` counts them; nan for what is no date."""
+    pandas = require_pandas()
+    kind = _kind(series)
+    if kind in ("category", "O"):
+        dated = [v if isinstance(v, (str, datetime.date)) else None for v in series.astype(object)]
+        series, kind = pandas.Series(dated, dtype=object), "O"
+    if kind in "biufmc":
+        raise _unfit(name, "dates", "numbers, flags or durations")
+    try:
+        if kind != "M":
+            series = pandas.to_datetime(series, errors="coerce", format="ISO8601", utc=True)
+        stamps = pandas.DatetimeIndex(series).tz_localize(None).to_numpy().astype("datetime64[D]")
+    except (ValueError, TypeError, OverflowError, AttributeError):
+        stamps = None
+    if stamps is None:
+        raise _unfit(name, "dates", "something that cannot be read as dates")
+    days = stamps.astype(np.int64).astype(np.float64) + 719163.0  # 1970-01-01
+    return np.where(np.isnat(stamps), np.nan, days)
+
+
+def words_of(name: str, series: Any) -> list[str]:
+    """Return texts; what is none is empty."""
+    if _kind(series) not in ("O", "T", "category"):
+        raise _unfit(name, "texts", "numbers, flags or dates")
+    return [value if isinstance(value, str) else "" for value in series.astype(object)]
+
+
+def _kind(series: Any) -> str:
+    """Return a letter for the kind of a column: NumPy's, "T" for texts, or "category"."""
+    dtype = series.dtype
+    if str(dtype) == "category":
+        return "category"
+    if str(dtype) in ("str", "string") or str(dtype).startswith("string"):
+        return "T"
+    kind = getattr(dtype, "kind", "O")
+    return str(kind) if kind in "biufcmMO" else "O"
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _unfit(name: str, wanted: str, got: str) -> SchemaError:
+    return SchemaError(
+        f"Column {name!r}: the schema declares {wanted}, the table holds {got}. Change the kind in the "
+        "schema or convert the column."
+    )

@@ -1,0 +1,241 @@
+"""The encoder: what each kind of column becomes, one row at a time, within the declared norm."""
+
+import pickle
+
+import hypothesis.strategies as st
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from scipy import sparse
+from sklearn.base import clone
+from tests.tables.helpers import SCHEMA, WORDY, hospital
+
+from sordino import Schema, TableEncoder
+from sordino.errors import InvalidInputError, InvalidTypeError, SchemaError
+from sordino.tables import Category, Date, Flag, Number, Ordinal, Origin, Text
+
+
+def encoded(column, values, **options):
+    schema = Schema([column], **options)
+    return TableEncoder(schema, sparse_output=False).fit().transform({column.name: values})
+
+
+def test_a_number_is_clipped_and_shared_by_its_two_knots():
+    out = encoded(Number("x", 0, 10, knots=3), [-4, 0, 2.5, 5, 9, 99, None, "abc", "7.5", np.inf, -np.inf])
+    expected = [
+        [1, 0, 0, 0],
+        [1, 0, 0, 0],
+        [0.5, 0.5, 0, 0],
+        [0, 1, 0, 0],
+        [0, 0.2, 0.8, 0],
+        [0, 0, 1, 0],
+        [0, 0, 0, 1],
+        [0, 0, 0, 1],
+        [0, 0.5, 0.5, 0],
+        [0, 0, 1, 0],
+        [1, 0, 0, 0],
+    ]
+    np.testing.assert_allclose(out, expected, atol=1e-15)
+
+
+def test_knots_of_unequal_distance_bend_where_they_say():
+    out = encoded(Number("x", 0, 10, knots=(1.0, 2.0)), [0.5, 1.5, 6])
+    np.testing.assert_allclose(out[:, :4], [[0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 0.5, 0.5]])
+
+
+@pytest.mark.parametrize(
+    ("rule", "row"), [("column", [0, 0, 1]), ("zero", [0, 0]), (2.5, [0.75, 0.25]), (99, [0, 1])]
+)
+def test_a_missing_number_follows_its_rule(rule, row):
+    assert encoded(Number("x", 0, 10, missing=rule, knots=2), [None])[0].tolist() == row
+
+
+def test_levels_get_a_column_each_and_others_share_one():
+    out = encoded(Category("t", ["a", "b", "?"]), ["b", " a ", "c", None, "", "NA", "?", 3])
+    assert out.argmax(axis=1).tolist() == [1, 0, 3, 4, 4, 4, 2, 3]
+    assert out.sum(axis=1).tolist() == [1.0] * 8
+
+
+@pytest.mark.parametrize(("rule", "row"), [("column", [0, 0, 1]), ("zero", [0, 0]), ("other", [0, 1])])
+def test_a_missing_category_follows_its_rule(rule, row):
+    assert encoded(Category("t", ["a"], missing=rule), [None])[0].tolist() == row
+
+
+def test_whole_numbers_are_levels_whatever_their_type():
+    column = Category("code", ["1", "2"])
+    for values in ([1, 2, 3], [1.0, 2.0, None], ["1", "2", "9"], pd.Series([1, 2, None], dtype="Int64")):
+        assert encoded(column, values)[:2].argmax(axis=1).tolist() == [0, 1]
+
+
+def test_an_ordinal_keeps_its_order():
+    out = encoded(Ordinal("s", [str(i) for i in range(9)]), ["0", "1", "8", "x", None])
+    np.testing.assert_allclose(
+        out,
+        [
+            [1, 0, 0, 0, 0, 0, 0],
+            [0.5, 0.5, 0, 0, 0, 0, 0],
+            [0, 0, 0, 0, 1, 0, 0],
+            [0] * 5 + [1, 0],
+            [0] * 6 + [1],
+        ],
+    )
+
+
+def test_flags_are_understood_in_any_dress():
+    out = encoded(Flag("f"), [True, "No", 1, 0.0, "T", "off", "maybe", None])
+    assert out.tolist() == [[1, 0], [0, 0], [1, 0], [0, 0], [1, 0], [0, 0], [0, 1], [0, 1]]
+
+
+def test_days_are_numbers_between_two_days():
+    column = Date("d", "2020-01-01", "2020-01-11", knots=1)
+    values = ["2020-01-01", "2020-01-06", "2031-01-01", "junk", None, "2019-01-01"]
+    expected = [[0, 0], [0.5, 0], [1, 0], [0, 1], [0, 1], [0, 0]]
+    np.testing.assert_allclose(encoded(column, values), expected)
+    np.testing.assert_allclose(encoded(column, pd.to_datetime(values, errors="coerce")), expected)
+    zoned = pd.to_datetime(values, errors="coerce").tz_localize("UTC")
+    np.testing.assert_allclose(encoded(column, zoned), expected)
+
+
+def test_words_are_hashed_and_bounded_together():
+    out = encoded(Text("t", buckets=16), ["Cough and fever", "cough", "", None, "a b c d e f g h i j k l m"])
+    assert out.shape == (5, 16)
+    assert np.abs(out[2:4]).max() == 0.0
+    assert np.square(out).sum(axis=1).max() <= 1 + 1e-12
+    assert np.square(out[1]).sum() == pytest.approx(1.0)
+
+
+def frames(table):
+    yield table
+    yield pl.from_pandas(table)
+    yield pa.Table.from_pandas(table)
+    yield table.to_dict("records")
+    yield table.to_dict("list")
+    yield table.astype({"town": "category", "stage": "category"})
+    yield table.convert_dtypes()
+
+
+def test_every_make_of_table_gives_the_same_rows():
+    table = hospital(60)
+    encoder = TableEncoder(SCHEMA, sparse_output=False).fit(table)
+    expected = encoder.transform(table)
+    for other in frames(table):
+        np.testing.assert_array_equal(encoder.transform(other), expected)
+
+
+def test_sparse_and_dense_rows_agree_and_sparse_ones_are_canonical():
+    table = hospital(60).assign(complaint="back pain")
+    dense = TableEncoder(WORDY, sparse_output=False).fit().transform(table)
+    out = TableEncoder(WORDY, sparse_output=True, dtype=np.float32).fit().transform(table)
+    np.testing.assert_allclose(out.toarray(), dense, rtol=1e-6)
+    assert out.dtype == np.float32
+    out = TableEncoder(SCHEMA, sparse_output=True).fit().transform(table.drop(columns="complaint"))
+    again = sparse.csr_matrix((out.data, out.indices, out.indptr), shape=out.shape)
+    assert again.has_canonical_format
+
+
+def test_rows_are_sparse_where_that_takes_less_memory():
+    levels = Schema([Category("t", [str(i) for i in range(50)])])
+    assert sparse.issparse(TableEncoder(levels).fit().transform({"t": ["1"]}))
+    numbers = Schema([Number("x", 0, 1, knots=1, missing="zero")])
+    assert isinstance(TableEncoder(numbers).fit().transform({"x": [1]}), np.ndarray)
+
+
+def test_names_and_origins_tell_what_each_column_stands_for():
+    encoder = TableEncoder(SCHEMA).fit()
+    names = encoder.get_feature_names_out().tolist()
+    assert len(names) == len(set(names)) == len(encoder.origins_) == encoder.transform(hospital(3)).shape[1]
+    assert names[:7] == [
+        "age at 0",
+        "age at 25",
+        "age at 50",
+        "age at 75",
+        "age at 100",
+        "age missing",
+        "dose",
+    ]
+    assert encoder.origins_[names.index("town=Rome")] == Origin("town", "Rome")
+    assert encoder.origins_[names.index("town other")] == Origin("town", "other")
+    assert encoder.n_features_in_ == 6
+
+
+def test_each_row_depends_on_its_record_alone():
+    table = hospital(50)
+    encoder = TableEncoder(SCHEMA, sparse_output=False).fit()
+    whole = encoder.transform(table)
+    alone = np.vstack([encoder.transform(table.iloc[i : i + 1]) for i in range(50)])
+    np.testing.assert_array_equal(whole, alone)
+
+
+wild = st.one_of(
+    st.none(),
+    st.floats(),
+    st.integers(-(10**400), 10**400),
+    st.text(max_size=5),
+    st.booleans(),
+    st.sampled_from(["Bonn", "I", "yes", "2021-05-05", "1e400", "-0", 5e-324, 1e308, b"x", pd.NaT, pd.NA]),
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.fixed_dictionaries({c.name: wild for c in WORDY.features}), min_size=1, max_size=4))
+def test_no_record_is_longer_than_the_schema_says_and_none_is_refused(records):
+    encoder = TableEncoder(WORDY).fit()
+    out = encoder.transform(records)
+    assert out.shape == (len(records), len(encoder.origins_))
+    assert np.isfinite(out.data).all()
+    assert np.square(out.toarray()).sum(axis=1).max() <= encoder.data_norm_**2 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "words"),
+    [
+        (Number("x", 0, 1), pd.to_datetime(["2020-01-01"]), "'x': the schema declares numbers"),
+        (Number("x", 0, 1), pd.Series([1 + 2j]), "'x': the schema declares numbers"),
+        (Date("x", "2020-01-01", "2021-01-01"), pd.Series([3.5]), "'x': the schema declares dates"),
+        (Text("x"), pd.Series([3.5]), "'x': the schema declares texts"),
+        (Category("x", ["a"]), [["secret"]], "'x': the schema declares texts, numbers or flags"),
+    ],
+)
+def test_a_type_that_does_not_fit_is_refused_by_name_and_without_values(column, values, words):
+    with pytest.raises(SchemaError, match=words) as caught:
+        encoded(column, values)
+    assert "secret" not in str(caught.value)
+    assert caught.value.__context__ is None
+
+
+@pytest.mark.parametrize("table", [np.eye(3), "data.csv", 3, pl.LazyFrame({"x": [1]})])
+def test_what_is_no_table_is_refused(table):
+    with pytest.raises(InvalidTypeError, match="Expected a table"):
+        TableEncoder(Schema([Flag("x")])).fit().transform(table)
+
+
+def test_columns_of_unequal_length_are_refused_without_a_quote():
+    with pytest.raises(SchemaError, match="unequal length") as caught:
+        TableEncoder(Schema([Flag("x")])).fit().transform({"x": [1, 2], "y": [1]})
+    assert caught.value.__context__ is None
+
+
+def test_an_empty_table_gives_no_rows():
+    out = TableEncoder(SCHEMA).fit().transform(hospital(5).iloc[:0])
+    assert out.shape[0] == 0
+
+
+def test_the_encoder_refuses_what_is_no_schema_or_has_blanks():
+    with pytest.raises(SchemaError, match=r"Expected a sordino\.Schema, got dict"):
+        TableEncoder({}).fit()
+    with pytest.raises(SchemaError, match="'x': its bounds"):
+        TableEncoder(Schema([Number("x")])).fit()
+    with pytest.raises(InvalidInputError, match="sparse_output"):
+        TableEncoder(SCHEMA, sparse_output="yes").fit()
+    with pytest.raises(InvalidInputError, match="dtype"):
+        TableEncoder(SCHEMA, dtype=int).fit()
+
+
+def test_an_encoder_can_be_cloned_and_pickled():
+    encoder = TableEncoder(SCHEMA).fit()
+    assert clone(encoder).schema == SCHEMA
+    back = pickle.loads(pickle.dumps(encoder))
+    assert (back.transform(hospital(9)) != encoder.transform(hospital(9))).nnz == 0

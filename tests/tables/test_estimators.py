@@ -1,0 +1,119 @@
+"""Estimators that take tables."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from tests.tables.helpers import SCHEMA, hospital
+
+from sordino import (
+    Ledger,
+    LinearRegression,
+    LogisticRegression,
+    Schema,
+    SparseLogisticRegression,
+    TableEncoder,
+    pipeline_privacy,
+)
+from sordino.errors import InvalidInputError, InvalidTypeError, SchemaError
+from sordino.tables import Ignored, Number, Person, Target
+
+NUMERIC = Schema([*SCHEMA.columns[1:-1], Ignored("ill"), Target("age", "number", low=0, high=100)])
+
+
+def test_a_model_fits_and_predicts_tables_through_the_same_map():
+    table, later = hospital(3000).fillna({"age": 30.0}), hospital(500, seed=1).fillna({"age": 30.0})
+    model = LogisticRegression(epsilon=4.0, delta=1e-5, schema=SCHEMA).fit(table)
+    assert model.score(later) > 0.85
+    assert set(model.predict(later.drop(columns="ill"))) <= {"no", "yes"}
+    assert model.data_norm_ == pytest.approx(np.sqrt(6))
+    assert model.coef_.shape[1] == len(model.coef_names_)
+
+
+def test_the_report_says_what_was_declared_and_nothing_was_assumed():
+    public = LogisticRegression(epsilon=1.0, schema=SCHEMA).fit(hospital()).privacy_.public
+    assert "class labels: declared" in public
+    assert "column 'age': number in [0, 100] years (admission form)" in public
+    assert not any("default" in line or "assumed public" in line for line in public)
+
+
+def test_a_model_with_a_schema_is_cloned_and_reconfigured():
+    model = clone(SparseLogisticRegression(epsilon=1.0, schema=SCHEMA, n_nonzero_coefs=4))
+    assert model.get_params()["schema"] == SCHEMA
+    model.fit(hospital())
+    model.set_params(schema=None).fit(np.eye(40, 4), np.arange(40) % 2)
+    assert not hasattr(model, "encoder_")
+    assert model.predict(np.eye(2, 4)).shape == (2,)
+
+
+def test_persons_come_from_the_schema():
+    schema = Schema([*SCHEMA.columns, Person("who")])
+    table = hospital().assign(who=np.arange(400) // 4)
+    model = LogisticRegression(epsilon=1.0, schema=schema).fit(table)
+    assert model.privacy_.unit == "person"
+    assert "number of persons: 100" in model.privacy_.public
+    assert model.score(table.drop(columns="who")) >= 0
+    with pytest.raises(InvalidInputError, match="groups=None"):
+        LogisticRegression(schema=schema).fit(table, groups=np.arange(400))
+    with pytest.raises(SchemaError, match="lacks the column 'who'"):
+        LogisticRegression(schema=schema).fit(table.drop(columns="who"))
+
+
+def test_a_regressor_measures_targets_from_the_middle_of_their_bounds():
+    table = hospital(2000).fillna({"age": 30.0})
+    table["dose"] = np.clip(table["age"], 0, 100) / 25
+    model = LinearRegression(epsilon=8.0, schema=NUMERIC).fit(table)
+    assert model.score(table) > 0.8
+    assert "target_bound = 50 (targets are clipped to it)" in model.privacy_.public
+    flat = LinearRegression(epsilon=8.0, schema=NUMERIC, fit_intercept=False).fit(table)
+    assert flat.intercept_ == 0.0
+    assert "target_bound = 100 (targets are clipped to it)" in flat.privacy_.public
+
+
+def test_targets_beyond_their_bounds_count_as_the_bound():
+    schema = Schema([Number("x", 0, 1, knots=1), Target("y", "number", low=0, high=1)])
+    table = {"x": np.linspace(0, 1, 500), "y": np.full(500, 1e9)}
+    model = LinearRegression(epsilon=50.0, schema=schema).fit(table)
+    assert 0.5 < model.predict(table).mean() < 1.5
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (LogisticRegression(schema=NUMERIC), "predicts a category, the schema declares a number"),
+        (LinearRegression(schema=SCHEMA), "predicts a number, the schema declares a category"),
+        (LogisticRegression(schema=SCHEMA, classes=["no", "yes"]), "classes=None"),
+        (LinearRegression(schema=NUMERIC, target_bound=3.0), "target_bound=None"),
+        (LogisticRegression(schema="schema.toml"), "Expected a sordino.Schema"),
+        (LogisticRegression(schema=Schema([Number("age", 0, 9), Ignored("ill")])), "declare"),
+    ],
+)
+def test_a_schema_that_contradicts_the_model_is_refused_before_anything_is_booked(model, words, tmp_path):
+    from sordino import BudgetPolicy
+
+    with Ledger.open(tmp_path / "l.db", create=True) as book:
+        book.create("h", BudgetPolicy(1.0, 1e-5))
+    model = clone(model).set_params(ledger=tmp_path / "l.db", dataset_id="h")
+    with pytest.raises(InvalidInputError, match=words):
+        model.fit(hospital().fillna({"age": 30.0}))
+    with Ledger.open(tmp_path / "l.db") as book:
+        assert book.spent("h").reservations == 0
+
+
+def test_a_model_without_a_schema_still_wants_numbers_and_targets():
+    with pytest.raises(InvalidInputError, match="requires y"):
+        LogisticRegression().fit(np.eye(4))
+    with pytest.raises(InvalidTypeError):
+        LogisticRegression(schema=SCHEMA).fit(np.eye(4), [0, 1, 0, 1])
+
+
+def test_a_table_goes_through_a_pipeline():
+    table = hospital(2000)
+    _, y, _ = SCHEMA.split(table)
+    model = LogisticRegression(epsilon=2.0, data_norm=SCHEMA.data_norm, classes=["no", "yes"])
+    pipeline = make_pipeline(TableEncoder(SCHEMA), model).fit(table, y)
+    report = pipeline_privacy(pipeline)
+    assert report.is_private
+    assert any("'tableencoder': nothing paid, it keeps nothing" in note for note in report.notes)
+    whole = make_pipeline(LogisticRegression(epsilon=2.0, schema=SCHEMA)).fit(table)
+    assert whole.predict(table).shape == (2000,)
