@@ -69,6 +69,12 @@ def test_what_the_page_of_sharp_edges_says_is_so(monkeypatch, tmp_path):
     assert names["report"].status == "private"
 
 
+def test_the_page_on_tables_runs_and_shows_what_it_prints(monkeypatch, tmp_path, capsys):
+    run_blocks(DOCS / "tables.md", monkeypatch, tmp_path)
+    shown = re.findall(r"```text\n(.*?)```", (DOCS / "tables.md").read_text("utf-8"), re.S)
+    assert shown[0].strip() in capsys.readouterr().out
+
+
 def test_the_page_on_saving_writes_and_reads_a_model(monkeypatch, tmp_path, capsys):
     names = run_blocks(DOCS / "saving.md", monkeypatch, tmp_path)
     assert (tmp_path / "model.onnx").stat().st_size > 0

@@ -50,6 +50,8 @@ SUBJECTS = (
     "model",
     "loss",
     "path",
+    "columns",
+    "schema",
 )
 MAY_STAND_ALONE = ("self", "epsilon", "delta", *SUBJECTS)
 

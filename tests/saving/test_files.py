@@ -83,7 +83,7 @@ def test_every_public_estimator_has_a_form_in_a_file():
     public = {k.__name__ for k in kinds if isinstance(k, type) and issubclass(k, BaseEstimator)}
     nets = {"NeuralClassifier", "NeuralRegressor"}
     assert public | nets == set(ESTIMATORS)
-    assert public <= set(MODELS)
+    assert public - {"TableEncoder"} <= set(MODELS)  # tests/tables saves one: it takes tables
 
 
 def test_a_pipeline_keeps_its_steps_and_states_the_price_of_all_of_them(tmp_path):

@@ -143,10 +143,10 @@ def test_rows_are_sparse_where_that_takes_less_memory():
     assert isinstance(TableEncoder(numbers).fit().transform({"x": [1]}), np.ndarray)
 
 
-def test_names_and_origins_tell_what_each_column_stands_for():
+def test_names_and_originstell_what_each_column_stands_for():
     encoder = TableEncoder(SCHEMA).fit()
     names = encoder.get_feature_names_out().tolist()
-    assert len(names) == len(set(names)) == len(encoder.origins_) == encoder.transform(hospital(3)).shape[1]
+    assert len(names) == len(set(names)) == len(encoder.origins) == encoder.transform(hospital(3)).shape[1]
     assert names[:7] == [
         "age at 0",
         "age at 25",
@@ -156,8 +156,8 @@ def test_names_and_origins_tell_what_each_column_stands_for():
         "age missing",
         "dose",
     ]
-    assert encoder.origins_[names.index("town=Rome")] == Origin("town", "Rome")
-    assert encoder.origins_[names.index("town other")] == Origin("town", "other")
+    assert encoder.origins[names.index("town=Rome")] == Origin("town", "Rome")
+    assert encoder.origins[names.index("town other")] == Origin("town", "other")
     assert encoder.n_features_in_ == 6
 
 
@@ -184,7 +184,7 @@ wild = st.one_of(
 def test_no_record_is_longer_than_the_schema_says_and_none_is_refused(records):
     encoder = TableEncoder(WORDY).fit()
     out = encoder.transform(records)
-    assert out.shape == (len(records), len(encoder.origins_))
+    assert out.shape == (len(records), len(encoder.origins))
     assert np.isfinite(out.data).all()
     assert np.square(out.toarray()).sum(axis=1).max() <= encoder.data_norm_**2 * (1 + 1e-12)
 

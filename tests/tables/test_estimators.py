@@ -6,6 +6,7 @@ from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 from tests.tables.helpers import SCHEMA, hospital
 
+import sordino
 from sordino import (
     Ledger,
     LinearRegression,
@@ -44,6 +45,15 @@ def test_a_model_with_a_schema_is_cloned_and_reconfigured():
     model.set_params(schema=None).fit(np.eye(40, 4), np.arange(40) % 2)
     assert not hasattr(model, "encoder_")
     assert model.predict(np.eye(2, 4)).shape == (2,)
+
+
+def test_a_saved_model_keeps_its_schema(tmp_path):
+    table = hospital(500)
+    model = LogisticRegression(epsilon=1.0, schema=SCHEMA).fit(table)
+    sordino.save(model, tmp_path / "model.sordino")
+    back = sordino.load(tmp_path / "model.sordino")
+    assert back.schema == SCHEMA
+    assert back.predict(table).tolist() == model.predict(table).tolist()
 
 
 def test_persons_come_from_the_schema():

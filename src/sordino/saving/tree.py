@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 
 from sordino.errors import ModelFileError, UnsupportedError
 from sordino.runs import PrivacyReport
+from sordino.tables import Schema
 
 Make = Callable[[int, int], Any] | None
 
@@ -23,7 +24,9 @@ ESTIMATORS: dict[str, str] = {
     name: module
     for name, module in PUBLIC._EXPORTS.items()
     if module.startswith("sordino.estimators.") and name[0].isupper()
-} | dict.fromkeys(("NeuralClassifier", "NeuralRegressor"), "sordino.nn.estimators")
+}
+ESTIMATORS |= dict.fromkeys(("NeuralClassifier", "NeuralRegressor"), "sordino.nn.estimators")
+ESTIMATORS["TableEncoder"] = "sordino.tables.encoder"
 # Frozen dataclasses of numbers.
 SETS = dict.fromkeys(("L1Ball", "L2Ball", "Box", "Simplex"), "sordino.solvers.heavy.constraints")
 
@@ -173,6 +176,7 @@ def _restore(model: Any, node: dict[str, Any], make: Make) -> None:
 
 _PACKERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (PrivacyReport, lambda value: {"kind": "report", "text": value.to_json()}),
+    (Schema, lambda value: {"kind": "schema", "text": value.to_toml()}),
     (np.generic, lambda value: {"kind": "scalar", "value": np.asarray(value)}),
     (np.ma.MaskedArray, lambda value: _refuse_masked()),
     (np.ndarray, _pack_array),
@@ -188,6 +192,7 @@ _PACKERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
 )
 _UNPACKERS: dict[Any, Callable[[dict[str, Any], Make], Any]] = {
     "report": lambda node, make: PrivacyReport.from_json(node["text"]),
+    "schema": lambda node, make: Schema.from_toml(str(node["text"])),
     "scalar": lambda node, make: node["value"][()],
     "objects": _unpack_objects,
     "pipeline": _unpack_pipeline,

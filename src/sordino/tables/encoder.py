@@ -38,7 +38,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     ----------
     data_norm_ : a bound on the norm of every encoded row: the root of the number of columns.
     feature_names_in_, n_features_in_ : the columns of the table that are used.
-    origins_ : for each encoded column, the column it comes from and the level or knot it stands for.
+    origins : for each encoded column, the column it comes from and the level or knot it stands for.
 
     **Privacy.** Free: row i of the result depends on record i and on declared constants alone.
 
@@ -58,12 +58,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     data_norm_: float
     n_features_in_: int
     feature_names_in_: NDArray[np.object_]
-    origins_: list[Origin]
     schema_: Schema
 
-    def __init__(
-        self, schema: Schema, *, sparse_output: bool | str = "auto", dtype: Any = np.float64
-    ) -> None:
+    def __init__(self, schema: Schema, *, sparse_output: bool | str = "auto", dtype: Any = "float64") -> None:
         self.schema = schema
         self.sparse_output = sparse_output
         self.dtype = dtype
@@ -82,13 +79,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.schema.require_known()
         if not isinstance(self.sparse_output, bool) and self.sparse_output != "auto":
             raise InvalidInputError("Expected sparse_output to be 'auto', True or False.")
-        if np.dtype(self.dtype) not in (np.dtype(np.float64), np.dtype(np.float32)):
+        if str(getattr(self.dtype, "__name__", self.dtype)) not in ("float64", "float32"):
             raise InvalidInputError("Expected dtype float64 or float32.")
         if X is not None:
             self.schema.checked(X)
         self.schema_ = self.schema
-        self.origins_ = [origin for block in self._blocks() for origin in block.origins]
-        if len(self.origins_) > MOST_FEATURES:
+        if len(self.origins) > MOST_FEATURES:
             raise SchemaError(f"The schema makes more than {MOST_FEATURES} columns. Declare fewer levels.")
         self.feature_names_in_ = np.array([c.name for c in self.schema.features], dtype=object)
         self.n_features_in_ = len(self.feature_names_in_)
@@ -99,6 +95,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Return the blocks of the columns; made when needed, so that a fitted encoder is plain data."""
         markers = frozenset(self.schema_.markers)
         return [block_of(column, markers) for column in self.schema_.features]
+
+    @property
+    def origins(self) -> list[Origin]:
+        """For each encoded column, the column it comes from and what of it."""
+        return [origin for block in self._blocks() for origin in block.origins]
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return the names of the encoded columns: the column and its level, knot, "other" or "missing"."""
@@ -156,7 +157,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return out
 
     def _dense(self, frame: Frame, blocks: list[Block]) -> NDArray[Any]:
-        out = np.zeros((frame.rows, len(self.origins_)), dtype=self.dtype)
+        out = np.zeros((frame.rows, len(self.origins)), dtype=self.dtype)
         rows, offset = np.arange(frame.rows), 0
         for block in blocks:
             entries = block.entries(frame.column(block.name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -75,8 +76,7 @@ def _names(names: list[Any]) -> tuple[str, ...]:
     if not all(isinstance(name, str) for name in names):
         raise SchemaError("Expected the names of all columns as texts, got others. Read the file's header.")
     if len(set(names)) < len(names):
-        seen: set[str] = set()
-        twice = next(name for name in names if name in seen or seen.add(name))
+        twice = next(name for name, count in Counter(names).items() if count > 1)
         raise SchemaError(f"Column {twice!r} is in the table twice. Rename or drop one of them.")
     return tuple(names)
 

@@ -84,7 +84,8 @@ def check_missing(column: str, rule: Any, allowed: tuple[str, ...]) -> None:
 
 def check_whole(column: str, field: str, value: Any, low: int, high: int) -> int:
     """Return a whole number between two bounds."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or not low <= value <= high:
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or not low <= int(value) <= high:
         raise refuse(column, f"{field} is not a whole number in [{low}, {high}]", "Change it.")
     return int(value)
 

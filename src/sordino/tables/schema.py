@@ -48,7 +48,7 @@ class Schema:
     learned: str = ""
 
     def __init__(
-        self, columns: Iterable[Column], markers: Iterable[str] = MARKERS, learned: str = ""
+        self, columns: Iterable[Column], *, markers: Iterable[str] = MARKERS, learned: str = ""
     ) -> None:
         if isinstance(columns, (str, bytes)) or not isinstance(columns, Iterable):
             raise SchemaError("Expected columns as a list of Number, Category and so on, got another.")

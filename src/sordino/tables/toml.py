@@ -65,7 +65,8 @@ def parsed(text: str) -> Schema:
     markers = data.get("markers", MARKERS)
     if isinstance(markers, str):
         raise SchemaError('Expected markers as a list of texts, for example markers = ["", "?"].')
-    return Schema([_column(name, table) for name, table in columns.items()], markers, data.get("learned", ""))
+    made = [_column(name, table) for name, table in columns.items()]
+    return Schema(made, markers=markers, learned=data.get("learned", ""))
 
 
 def _column(name: str, table: Any) -> Column:
