@@ -35,7 +35,7 @@ def checked_options(estimator: Any) -> PcaOptions:
     """Return what the user fixed of the iterations."""
     step, momentum = estimator.step_size, estimator.momentum
     if step is not None:
-        remedy = "It is relative to one over the squared radius of the data."
+        remedy = "It is relative to one over the largest singular value of a released product."
         step = check_positive("step_size", step, remedy)
     if momentum is not None and not (isinstance(momentum, Real) and 0 <= as_float(momentum) <= 1):
         raise InvalidInputError(f"Expected momentum in [0, 1], got {momentum!r}.")

@@ -14,10 +14,11 @@ from sordino.problems.covariance import Ball, PcaProblem, RowMoments
 
 # The part of the squared privacy loss that the mean gets; the error is flat from .05 to .2.
 SHARE = 0.1
-# Rows are clipped a little below their root mean square distance while the noise is strong, and less and
-# less once it is below this level (the spectral norm of the noise over the squared radius): clipping
-# shortens far rows, which costs little against strong noise and would be a bias against weak noise.
-LEVEL, SHORTEST = 0.008, 0.85
+# Rows are clipped a little below their root mean square distance s while the noise is strong, and later
+# at ``s (LEVEL / level)^(1/6)``, where ``level`` is the spectral norm of the noise over the squared radius.
+# At a radius f s the noise is ``level f^2``, and what clipping takes from rows with six moments is at most
+# in proportion to ``f^-4``: their sum is least where f^6 is in proportion to one over the level.
+LEVEL, SHORTEST, MOMENTS = 0.003, 0.85, 6
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def _ball(problem: PcaProblem, mean: Floats, spread: float, level: float) -> Bal
     if level <= 0:
         return Ball(bound, mean)
     root = math.sqrt(max(spread, (0.05 * problem.data_norm) ** 2))
-    return Ball(min(bound, root * max(SHORTEST, math.sqrt(LEVEL / level))), mean)
+    return Ball(min(bound, root * max(SHORTEST, (LEVEL / level) ** (1 / MOMENTS))), mean)
 
 
 def noise_std(curator: Curator, name: str, params: Any = None) -> float:

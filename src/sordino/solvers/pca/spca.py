@@ -12,10 +12,10 @@ from sordino.problems.covariance import GramProduct, PcaProblem
 from sordino.solvers.pca.locate import locate, moments_release, noise_level, noise_std
 from sordino.solvers.pca.options import PcaOptions
 from sordino.solvers.pca.power import ritz
-from sordino.solvers.pca.spectrum import Principal, by_strength, polar
+from sordino.solvers.pca.spectrum import Principal, StepUnit, by_strength, polar
 
-# In units of one over the squared radius of the data; divided by the number of the step.
-EPOCHS, STEP = 4, 30.0
+# In units of :class:`StepUnit`; divided by the number of the step.
+EPOCHS, STEP = 4, 5.0
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Spca:
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
         """Yield the axes after each step."""
         place = locate(curator, problem, noise_level(curator, "batch", problem, self.columns))
-        basis, step = problem.start(self.columns), self.step / place.ball.radius**2
+        basis, unit = problem.start(self.columns), StepUnit.of(place)
         inner = np.zeros((self.columns, self.columns))
         std = noise_std(curator, "batch", (basis, place.ball))
         std /= self.sampling.expected(problem.population)
@@ -65,5 +65,6 @@ class Spca:
                 answer = place.with_mean(answer, basis)
             # Newer products weigh more: the basis was still moving during the older ones.
             inner += 2 / (t + 2) * (basis.T @ answer - inner)
-            basis = polar(basis + (step / (t + 1) if self.decay else step) * answer)
+            unit = unit.after(answer)
+            basis = polar(basis + (self.step / (t + 1) if self.decay else self.step) / unit.size * answer)
             yield ritz(inner, by_strength(basis, inner), std, place, problem)

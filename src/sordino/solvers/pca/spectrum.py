@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import eigh
 
 from sordino.kernel.arrays import Floats
+from sordino.solvers.pca.locate import Location
 
 
 @dataclass(frozen=True)
@@ -106,3 +107,27 @@ def polar(block: Floats) -> Floats:
 def strength(std: float, features: int) -> float:
     """Return the edge ``2 sqrt(d) std / sqrt 2`` of symmetric noise with ``std`` on the diagonal."""
     return std * math.sqrt(2 * features)
+
+
+@dataclass(frozen=True)
+class StepUnit:
+    """One over the unit of a step: the largest singular value of a released product so far.
+
+    It is the leading eigenvalue where the data speak and the size of the noise where they do not, so the
+    same step is short against noise and does not vanish without it, whatever the scale of the rows.
+    Without a released mean it is the squared radius, as in the papers.
+    """
+
+    size: float
+    fixed: bool
+
+    @classmethod
+    def of(cls, place: Location) -> StepUnit:
+        """Return the unit before the first product."""
+        return cls(place.ball.radius**2, True) if place.total is None else cls(0.0, False)
+
+    def after(self, product: Floats) -> StepUnit:
+        """Return the unit once this product is released."""
+        if self.fixed:
+            return self
+        return replace(self, size=max(self.size, float(np.linalg.norm(product, 2)), 1e-300))

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sordino.kernel import Curator, Full, Plan, Release, Sampling
+from sordino.kernel.arrays import Floats
 from sordino.problems.covariance import GramProduct, PcaProblem
 from sordino.solvers.pca.locate import (
+    Location,
     locate,
     moments_release,
     noise_level,
@@ -17,10 +19,10 @@ from sordino.solvers.pca.locate import (
 )
 from sordino.solvers.pca.options import PcaOptions
 from sordino.solvers.pca.power import ritz
-from sordino.solvers.pca.spectrum import Principal, by_strength, polar
+from sordino.solvers.pca.spectrum import Principal, StepUnit, by_strength, polar
 
-# The step is in units of one over the squared radius of the data, divided by the number of the epoch.
-EPOCHS, INNER, STEP = 4, 3, 10.0
+# The step is in units of :class:`StepUnit`, divided by the number of the epoch.
+EPOCHS, INNER, STEP = 4, 3, 1.0
 
 
 @dataclass(frozen=True)
@@ -57,25 +59,35 @@ class Vrpca:
         query = GramProduct(problem.data_norm)
         noise = problem.gaussian(weight_of_rest(problem, self.epochs))
         snapshot = Release(query, noise, Full(), self.epochs)
-        small = problem.gaussian(self.correction * math.sqrt(self.epochs * self.inner))
-        correction = Release(query, small, self.sampling, self.epochs * self.inner)
-        return problem.planned(**moments_release(problem), snapshot=snapshot, correction=correction)
+        releases = {**moments_release(problem), "snapshot": snapshot}
+        if self._corrections:
+            small = problem.gaussian(self.correction * math.sqrt(self._corrections))
+            releases["correction"] = Release(query, small, self.sampling, self._corrections)
+        return problem.planned(**releases)
+
+    @property
+    def _corrections(self) -> int:
+        return (self.epochs - 1) * (self.inner - 1)
 
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
         """Yield the axes after each step."""
         place = locate(curator, problem, noise_level(curator, "snapshot", problem, self.columns))
-        basis, step = problem.start(self.columns), self.step / place.ball.radius**2
+        basis, unit = problem.start(self.columns), StepUnit.of(place)
         for epoch in range(self.epochs):
             anchor = basis
             answer = curator.release("snapshot", (anchor, place.ball))
             std = noise_std(curator, "snapshot", (anchor, place.ball)) / problem.population
             if not problem.center:
                 answer = place.with_mean(answer, anchor)
-            for _ in range(self.inner):
+            unit, inner = unit.after(answer), anchor.T @ answer
+            for t in range(self.inner if epoch else 1):
                 moved = basis - anchor
-                drift = curator.release("correction", (moved, place.ball))
-                if not problem.center:
-                    drift = place.with_mean(drift, moved)
-                basis = polar(basis + step / (epoch + 1) * (answer + drift))
-                inner = anchor.T @ answer
+                v = answer if t == 0 else answer + self._drift(curator, problem, moved, place)
+                # From a random basis the first snapshot is all that is known: a whole power step.
+                basis = polar(basis + self.step / epoch / unit.size * v) if epoch else polar(answer)
                 yield ritz(inner, by_strength(basis, inner), std, place, problem)
+
+    def _drift(self, curator: Curator, problem: PcaProblem, moved: Floats, place: Location) -> Floats:
+        """Return the noisy batch of ``x x^T (V - V~)``."""
+        drift: Floats = curator.release("correction", (moved, place.ball))
+        return drift if problem.center else place.with_mean(drift, moved)
