@@ -183,6 +183,55 @@ def test_private_variances_are_close_to_what_the_axes_capture(digits):
     assert model.noisy_eigenvalues_[0] > model.noise_edge_ > 0
 
 
+@pytest.mark.parametrize("solver", ["gauss", "power", "spca", "vrpca"])
+@pytest.mark.parametrize("center", [True, False])
+def test_two_stated_deviations_cover_what_the_axes_capture(digits, solver, center):
+    rows = digits - digits.mean(axis=0) if center else digits
+    matrix, covered, sums = rows.T @ rows / len(rows), [], []
+    for seed, epsilon in enumerate((0.1, 0.3, 1.0, 3.0, 8.0)):
+        with seeded_noise_not_private(seed):
+            model = PCA(10, epsilon=epsilon, solver=solver, center=center, random_state=0).fit(digits)
+        true = np.einsum("ij,jk,ik->i", model.components_, matrix, model.components_)
+        covered.append(np.abs(model.explained_variance_ - true) <= 2 * model.eigenvalue_noise_)
+        sums.append((model.explained_variance_ratio_.sum(), true.sum() / np.trace(matrix)))
+    assert np.mean(covered) >= 0.9
+    for stated, real in sums:
+        assert stated < real + 0.3  # .59 was stated where .10 was captured
+
+
+@pytest.mark.parametrize("solver", ["gauss", "power", "spca", "vrpca"])
+def test_more_budget_captures_more_up_to_no_noise(digits, solver):
+    scores = []
+    for epsilon in (0.5, 2.0, 8.0, math.inf):
+        with seeded_noise_not_private(0):
+            model = PCA(10, epsilon=epsilon, delta=1e-5, solver=solver, random_state=0).fit(digits)
+        scores.append(captured(model, digits))
+    assert min(np.diff(scores)) > -0.01
+    assert min(scores[2:]) > 0.98
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("unit", [1e-3, 1e3])
+def test_another_unit_of_the_rows_gives_the_same_axes(digits, solver, unit):
+    models = []
+    for scale in (1.0, unit):
+        with seeded_noise_not_private(2):
+            model = PCA(4, solver=solver, data_norm=1.1 * scale, random_state=0).fit(scale * digits)
+        models.append(model)
+    one, other = models
+    np.testing.assert_allclose(other.components_, one.components_, atol=1e-7)
+    np.testing.assert_allclose(other.explained_variance_, unit**2 * one.explained_variance_, rtol=1e-6)
+    np.testing.assert_allclose(other.eigenvalue_noise_, unit**2 * one.eigenvalue_noise_, rtol=1e-6)
+
+
+def test_a_share_of_the_variance_takes_no_axes_of_noise():
+    public = np.random.default_rng(1)
+    rows = public.normal(size=(4000, 50)) * np.r_[4.0, 3.0, 2.5, np.full(47, 0.2)]
+    for seed, epsilon in enumerate((0.3, 1.0, 3.0)):
+        with seeded_noise_not_private(seed):
+            assert PCA(0.9, epsilon=epsilon, data_norm=12.0).fit(rows).n_components_ == 3
+
+
 def test_the_number_of_axes_is_chosen_from_released_values(digits):
     exact = sklearn.decomposition.PCA(0.8).fit(digits).n_components_
     assert PCA(0.8, epsilon=math.inf).fit(digits).n_components_ == exact

@@ -17,7 +17,7 @@ from sordino.kernel.contracts import GramSums, Parts
 from sordino.kernel.mechanism import Additive
 from sordino.problems.covariance import Ball, PcaProblem, Quadratic, operator_norm
 from sordino.solvers.pca.locate import locate, noise_std
-from sordino.solvers.pca.power import ritz
+from sordino.solvers.pca.ritz import Products
 from sordino.solvers.pca.spectrum import Principal, by_strength, polar
 from sordino.solvers.pca.vrpca import Vrpca
 
@@ -136,4 +136,4 @@ class PrintedVrpca(Vrpca):
                 answer = curator.release("step", (basis - anchor, anchor, place.ball))
                 inner += 2 / (epoch * self.inner + t + 2) * (basis.T @ answer - inner)
                 basis = polar(basis + step / (epoch + 1) * answer)
-                yield ritz(inner, by_strength(basis, inner), std, place, problem)
+                yield Products(place, problem).principal(inner, by_strength(basis, inner), std)

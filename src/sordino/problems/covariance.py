@@ -146,6 +146,10 @@ class RowMoments(ClippedSum):
         """Return the mean and the mean squared norm of a released answer."""
         return answer[:-1], float(answer[-1]) * self.row_norm / self.weight
 
+    def square_noise(self, std: float) -> float:
+        """Return the standard deviation of the mean squared norm, where each entry has ``std``."""
+        return std * self.row_norm / self.weight
+
 
 class Quadratic(ClippedSum):
     """Base of sums of ``y y^T``: replacing a record moves them by sqrt 2 contributions, not by 2.

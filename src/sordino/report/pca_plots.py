@@ -10,10 +10,10 @@ from sordino.estimators.pca import PCA
 
 
 def scree_plot(pca: PCA, ax: Any = None, deviations: float = 2.0) -> Any:
-    """Draw the released eigenvalues with their noise, and what the axes capture.
+    """Draw the released eigenvalues, and what the axes capture with its uncertainty.
 
     The grey area is what noise alone would show: an eigenvalue inside it says nothing. The band is
-    ``deviations`` standard deviations of the noise of an eigenvalue.
+    ``deviations`` standard deviations about the captured variance.
 
     Parameters
     ----------
@@ -29,12 +29,13 @@ def scree_plot(pca: PCA, ax: Any = None, deviations: float = 2.0) -> Any:
         ax = Figure(figsize=(6, 3.5), layout="constrained").add_subplot()
     values = np.asarray(pca.noisy_eigenvalues_)
     number = np.arange(1, values.size + 1)
-    width = deviations * pca.eigenvalue_noise_
     ax.axhspan(0.0, pca.noise_edge_, color="0.9", label="noise alone")
-    ax.fill_between(number, values - width, values + width, alpha=0.3, label=f"released ± {deviations:g} sd")
     ax.plot(number, values, ".-", label="released eigenvalue")
-    kept = np.arange(1, pca.n_components_ + 1)
-    ax.plot(kept, pca.explained_variance_, "k_", label="captured variance")
+    kept, captured = np.arange(1, pca.n_components_ + 1), pca.explained_variance_
+    width = deviations * pca.eigenvalue_noise_[: kept.size]
+    band = {"alpha": 0.3, "label": f"captured ± {deviations:g} sd"}
+    ax.fill_between(kept, captured - width, captured + width, **band)
+    ax.plot(kept, captured, "k_", label="captured variance")
     ax.set(xlabel="axis", ylabel="variance")
     ax.legend()
     return ax

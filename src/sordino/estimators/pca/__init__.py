@@ -63,8 +63,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
     components_, explained_variance_, explained_variance_ratio_, singular_values_, noise_variance_
     mean_, n_components_, n_samples_, n_features_in_, feature_names_in_, n_iter_
     noisy_eigenvalues_ : the released eigenvalues before the known noise was taken out of them.
-    eigenvalue_noise_, noise_edge_ : the standard deviation of one of them, and the largest eigenvalue
-        that the noise alone would show.
+    eigenvalue_noise_ : for each axis the standard deviation of ``explained_variance_`` about what the axis
+        really captures: noise, and what clipped rows may have moved.
+    noise_edge_ : the largest eigenvalue that the noise alone would show.
     total_variance_ : the released total variance.
     privacy_ : the :class:`sordino.PrivacyReport` of the fit.
 
@@ -90,7 +91,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
     noisy_eigenvalues_: np.ndarray
     noise_variance_: float
     total_variance_: float
-    eigenvalue_noise_: float
+    eigenvalue_noise_: np.ndarray
     noise_edge_: float
     n_components_: int
     n_samples_: int
@@ -285,5 +286,5 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
         self.noise_variance_ = left * unbiased / (d - k) if k < d else 0.0
         self.total_variance_ = found.total * unbiased
         self.noisy_eigenvalues_ = found.noisy * unbiased
-        self.eigenvalue_noise_, self.noise_edge_ = found.noise * unbiased, found.edge * unbiased
+        self.eigenvalue_noise_, self.noise_edge_ = found.doubt * unbiased, found.edge * unbiased
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -67,23 +68,14 @@ class Gauss:
 
 def principal_of(matrix: Floats, std: float, place: Location, problem: PcaProblem) -> Principal:
     """Return the axes of a noisy second moment about ``place.mean``; ``std`` is that of its diagonal."""
-    matrix, std = _unclipped(matrix, std, place, problem)
+    d, k = problem.features, problem.components
+    factor, moved = place.unclipped(float(np.trace(matrix)), std * math.sqrt(d), problem)
+    matrix, std = factor * matrix, factor * std
     if not problem.center:
         matrix = place.with_mean(matrix)
-    noisy, axes = decompose(matrix, problem.components)
-    edge = strength(std, problem.features)
+    noisy, axes = decompose(matrix, k)
     total = float(np.trace(matrix)) if place.total is None else place.total
-    variances = captured_variance(noisy, edge)
-    total = max(total, float(variances.sum()), 1e-300)
-    variances = filled(variances, total, problem.features)
-    return Principal(axes, variances, noisy, std, edge, total, place.mean)
-
-
-def _unclipped(matrix: Floats, std: float, place: Location, problem: PcaProblem) -> tuple[Floats, float]:
-    """Give the matrix the trace that was released: clipping rows took some of it."""
-    if place.total is None:
-        return matrix, std
-    trace = float(np.trace(matrix))
-    wanted = place.total - (0.0 if problem.center else float(place.mean @ place.mean))
-    factor = min(max(wanted / trace, 1.0), 2.0) if trace > 0 else 1.0
-    return matrix * factor, std * factor
+    variances, doubt = place.real(*captured_variance(noisy, std, k))
+    doubt, total = np.hypot(doubt, moved * variances), max(total, 1e-300)
+    variances = filled(variances, total, d)
+    return Principal(axes, variances, noisy[:k], std, doubt, strength(std, d), total, place.mean)

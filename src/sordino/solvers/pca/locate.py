@@ -19,18 +19,47 @@ SHARE = 0.1
 # At a radius f s the noise is ``level f^2``, and what clipping takes from rows with six moments is at most
 # in proportion to ``f^-4``: their sum is least where f^6 is in proportion to one over the level.
 LEVEL, SHORTEST, MOMENTS = 0.003, 0.85, 6
+# What clipping usually takes from the variances, and how unevenly it takes from the axes.
+USUAL, UNEVEN = 0.2, 0.35
 
 
 @dataclass(frozen=True)
 class Location:
     """The released mean, the ball in which rows are measured, and the released total variance.
 
-    ``total`` is None when nothing was released about it.
+    ``total`` is None when nothing was released about it. ``stray`` is the expected squared distance of the
+    released from the true mean: a second moment about the former shows that much along an axis of its own.
+    ``heard`` is the standard deviation of the noise in the total: below it, nothing is heard.
     """
 
     mean: Floats
     ball: Ball
     total: float | None
+    stray: float = 0.0
+    heard: float = 0.0
+
+    def unclipped(self, trace: float, std: float, problem: PcaProblem) -> tuple[float, float]:
+        """Return by what the variances were shortened with the rows, and how far that is in doubt.
+
+        The released total over a noisy ``trace`` of the clipped rows is that factor, if all axes lost alike;
+        they lose about as much, within ``UNEVEN`` of it. As far as the trace drowns, ``USUAL`` stands in.
+        """
+        if self.total is None or self.ball.radius >= self.bound(problem):
+            return 1.0, 0.0
+        wanted = self.total - (0.0 if problem.center else float(self.mean @ self.mean))
+        known = 1.0 / (1.0 + (std / (USUAL * max(wanted, 1e-300))) ** 2)
+        factor = min(max(wanted / trace, 1.0), 2.0) if trace > 0 else 2.0
+        factor = known * factor + (1 - known) * (1 + USUAL)
+        return factor, math.hypot(UNEVEN * (factor - 1) + (1 - known) * USUAL, self.heard / self.total)
+
+    def real(self, variances: Floats, doubt: Floats) -> tuple[Floats, Floats]:
+        """Return the variances without the stray one, and the doubt with it: any axis may have it."""
+        share = min(self.stray / max(float(variances.sum()), 1e-300), 1.0)
+        return (1 - share) * variances, np.hypot(doubt, np.minimum(self.stray, variances))
+
+    def bound(self, problem: PcaProblem) -> float:
+        """Return the largest distance of a row from the mean."""
+        return problem.data_norm + float(np.linalg.norm(self.mean))
 
     def with_mean(self, product: Floats, block: Floats | None = None) -> Floats:
         """Add ``m m^T`` (times a block) to a second moment about m: it becomes one about zero."""
@@ -73,16 +102,18 @@ def location_from(problem: PcaProblem, answer: Floats, std: float, level: float)
     signal = max(length - mean.size * std**2, 0.0)
     shrink = signal / length if length else 0.0
     mean, spread = shrink * mean, square - shrink * signal
-    total = max(square - (signal if problem.center else 0.0), 1e-12 * problem.data_norm**2)
-    return Location(mean, _ball(problem, mean, spread, level), total)
+    heard = min(RowMoments(problem.data_norm).square_noise(std), problem.data_norm**2)
+    total = max(square - (signal if problem.center else 0.0), heard, 1e-12 * problem.data_norm**2)
+    spread = max(spread, heard, (0.05 * problem.data_norm) ** 2)
+    ball, stray = _ball(problem, mean, spread, level), shrink * mean.size * std**2
+    return Location(mean, ball, total, stray, heard)
 
 
 def _ball(problem: PcaProblem, mean: Floats, spread: float, level: float) -> Ball:
     bound = problem.data_norm + float(np.linalg.norm(mean))  # no clipped row is further away
     if level <= 0:
         return Ball(bound, mean)
-    root = math.sqrt(max(spread, (0.05 * problem.data_norm) ** 2))
-    return Ball(min(bound, root * max(SHORTEST, (LEVEL / level) ** (1 / MOMENTS))), mean)
+    return Ball(min(bound, math.sqrt(spread) * max(SHORTEST, (LEVEL / level) ** (1 / MOMENTS))), mean)
 
 
 def noise_std(curator: Curator, name: str, params: Any = None) -> float:

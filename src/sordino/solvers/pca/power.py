@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from sordino.kernel import Curator, Full, Plan, Release
-from sordino.kernel.arrays import Floats
 from sordino.problems.covariance import GramProduct, PcaProblem
 from sordino.solvers.pca.locate import (
-    Location,
     locate,
     moments_release,
     noise_level,
@@ -20,7 +17,8 @@ from sordino.solvers.pca.locate import (
     weight_of_rest,
 )
 from sordino.solvers.pca.options import PcaOptions
-from sordino.solvers.pca.spectrum import Principal, filled, fix_signs
+from sordino.solvers.pca.ritz import Products
+from sordino.solvers.pca.spectrum import Principal
 
 
 @dataclass(frozen=True)
@@ -62,29 +60,14 @@ class Power:
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
         """Yield the axes after each step."""
         place = locate(curator, problem, noise_level(curator, "product", problem, self.columns))
-        basis = problem.start(self.columns)
+        basis, products = problem.start(self.columns), Products(place, problem)
         memory = np.zeros_like(basis)
-        for _ in range(self.steps):
+        std = noise_std(curator, "product", (basis, place.ball)) / problem.population
+        for t in range(self.steps):
             answer = curator.release("product", (basis, place.ball))
-            if not problem.center:
-                answer = place.with_mean(answer, basis)
+            products = products.first(basis, answer, std) if t == 0 else products
+            answer = products.about(basis, answer)
             memory = self.momentum * memory + answer
-            std = noise_std(curator, "product", (basis, place.ball)) / problem.population
             turned = np.linalg.svd(memory, full_matrices=False)[0]
-            yield ritz(basis.T @ answer, turned, std, place, problem)
+            yield products.principal(basis.T @ answer, turned, std)
             memory, basis = memory @ (basis.T @ turned), turned
-
-
-def ritz(inner: Floats, axes: Floats, std: float, place: Location, problem: PcaProblem) -> Principal:
-    """Return the axes (columns, the strongest first) with the variances ``inner = V^T (A V + N)``.
-
-    The noise N of an answer is independent of the basis V that was asked, so ``inner`` is unbiased.
-    """
-    k = problem.components
-    noisy = np.asarray(np.linalg.eigvalsh((inner + inner.T) / 2)[::-1][:k], dtype=np.float64)
-    rows = fix_signs(np.ascontiguousarray(axes[:, :k].T))
-    variances = np.maximum(noisy, 0.0)
-    total = max(place.total or 0.0, float(variances.sum()), 1e-300)
-    variances = filled(variances, total, problem.features)
-    edge = std * math.sqrt(2 * len(inner))
-    return Principal(rows, variances, noisy, std, edge, total, place.mean)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -11,10 +12,10 @@ from sordino.kernel import Curator, Plan, Release, Sampling
 from sordino.problems.covariance import GramProduct, PcaProblem
 from sordino.solvers.pca.locate import locate, moments_release, noise_level, noise_std
 from sordino.solvers.pca.options import PcaOptions
-from sordino.solvers.pca.power import ritz
-from sordino.solvers.pca.spectrum import Principal, StepUnit, by_strength, polar
+from sordino.solvers.pca.ritz import Averaged, Products
+from sordino.solvers.pca.spectrum import Principal, by_strength, polar
 
-# In units of :class:`StepUnit`; divided by the number of the step.
+# In units of :class:`Products`; divided by the number of the step.
 EPOCHS, STEP = 4, 5.0
 
 
@@ -55,16 +56,16 @@ class Spca:
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
         """Yield the axes after each step."""
         place = locate(curator, problem, noise_level(curator, "batch", problem, self.columns))
-        basis, unit = problem.start(self.columns), StepUnit.of(place)
-        inner = np.zeros((self.columns, self.columns))
+        basis, products = problem.start(self.columns), Products(place, problem)
+        inner = Averaged(np.zeros((self.columns, self.columns)))
         std = noise_std(curator, "batch", (basis, place.ball))
         std /= self.sampling.expected(problem.population)
         for t in range(self.steps):
             answer = curator.release("batch", (basis, place.ball))
-            if not problem.center:
-                answer = place.with_mean(answer, basis)
-            # Newer products weigh more: the basis was still moving during the older ones.
-            inner += 2 / (t + 2) * (basis.T @ answer - inner)
-            unit = unit.after(answer)
-            basis = polar(basis + (self.step / (t + 1) if self.decay else self.step) / unit.size * answer)
-            yield ritz(inner, by_strength(basis, inner), std, place, problem)
+            products = products.first(basis, answer, std) if t == 0 else products
+            answer = products.about(basis, answer)
+            products, inner = products.after(answer), inner.with_one(t, basis.T @ answer, std)
+            step = (self.step / (t + 1) if self.decay else self.step) / products.unit
+            moved = polar(basis + step * answer)
+            basis, inner = moved, inner.turned(basis, moved)
+            yield products.principal(inner.value, by_strength(basis, inner.value), math.sqrt(inner.variance))

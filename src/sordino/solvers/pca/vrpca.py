@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from sordino.kernel import Curator, Full, Plan, Release, Sampling
-from sordino.kernel.arrays import Floats
 from sordino.problems.covariance import GramProduct, PcaProblem
 from sordino.solvers.pca.locate import (
-    Location,
     locate,
     moments_release,
     noise_level,
@@ -18,10 +16,10 @@ from sordino.solvers.pca.locate import (
     weight_of_rest,
 )
 from sordino.solvers.pca.options import PcaOptions
-from sordino.solvers.pca.power import ritz
-from sordino.solvers.pca.spectrum import Principal, StepUnit, by_strength, polar
+from sordino.solvers.pca.ritz import Averaged, Products
+from sordino.solvers.pca.spectrum import Principal, by_strength, polar
 
-# The step is in units of :class:`StepUnit`, divided by the number of the epoch.
+# The step is in units of :class:`Products`, divided by the number of the epoch.
 EPOCHS, INNER, STEP = 4, 3, 1.0
 
 
@@ -72,22 +70,20 @@ class Vrpca:
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
         """Yield the axes after each step."""
         place = locate(curator, problem, noise_level(curator, "snapshot", problem, self.columns))
-        basis, unit = problem.start(self.columns), StepUnit.of(place)
+        basis, products = problem.start(self.columns), Products(place, problem)
+        std = noise_std(curator, "snapshot", (basis, place.ball)) / problem.population
         for epoch in range(self.epochs):
             anchor = basis
             answer = curator.release("snapshot", (anchor, place.ball))
-            std = noise_std(curator, "snapshot", (anchor, place.ball)) / problem.population
-            if not problem.center:
-                answer = place.with_mean(answer, anchor)
-            unit, inner = unit.after(answer), anchor.T @ answer
+            products = products if epoch else products.first(anchor, answer, std)
+            answer = products.about(anchor, answer)
+            products, inner = products.after(answer), Averaged(anchor.T @ answer)
             for t in range(self.inner if epoch else 1):
-                moved = basis - anchor
-                v = answer if t == 0 else answer + self._drift(curator, problem, moved, place)
+                v = answer
+                if t > 0:  # the first correction is zero by definition, so it is not released at all
+                    drift = curator.release("correction", (basis - anchor, place.ball))
+                    v = answer + products.about(basis - anchor, drift)
                 # From a random basis the first snapshot is all that is known: a whole power step.
-                basis = polar(basis + self.step / epoch / unit.size * v) if epoch else polar(answer)
-                yield ritz(inner, by_strength(basis, inner), std, place, problem)
-
-    def _drift(self, curator: Curator, problem: PcaProblem, moved: Floats, place: Location) -> Floats:
-        """Return the noisy batch of ``x x^T (V - V~)``."""
-        drift: Floats = curator.release("correction", (moved, place.ball))
-        return drift if problem.center else place.with_mean(drift, moved)
+                moved = polar(basis + self.step / epoch / products.unit * v) if epoch else polar(answer)
+                basis, inner = moved, inner.turned(basis, moved)
+                yield products.principal(inner.value, by_strength(basis, inner.value), std)
