@@ -7,7 +7,8 @@ from tests.solvers.plain import made_problem
 from sordino import SparseLinearRegression, SparseLogisticRegression
 from sordino.accounting import gaussian_multiplier
 from sordino.errors import InvalidInputError, NotPrivateWarning
-from sordino.papers.linear import paper_noise
+from sordino.papers.linear import published
+from sordino.papers.transfer import response_noise
 from sordino.runs import Ask
 from sordino.solvers import Options, make_solver
 
@@ -59,10 +60,10 @@ def test_every_published_solver_reports_its_claim_beside_the_truth(solver, optio
     assert 0 < np.count_nonzero(model.coef_) <= 4
 
 
-def multipliers(name, options, epsilon=2.0, relation="add-remove", n=20242):
+def multipliers(name, options, epsilon=2.0, relation="add-remove", n=20242, noise="paper"):
     problem = made_problem(n=n, d=60, relation=relation, data_norm=1.0)
     solver = make_solver(name, problem, options)
-    return paper_noise(name, solver, problem, Ask(epsilon, 1e-5)).multipliers
+    return published(noise, name, solver, problem, Ask(epsilon, 1e-5))[1].multipliers
 
 
 def test_vectors_s2_and_s5_are_the_multipliers_of_the_printed_noise():
@@ -105,3 +106,87 @@ def test_a_formula_that_does_not_exist_is_refused(solver, changes):
 def test_solver_options_are_checked(options):
     with pytest.raises(InvalidInputError, match="solver_options"):
         SparseLogisticRegression(solver_options=options).fit(*data())
+
+
+def test_option_one_pays_for_its_drawn_lengths_as_printed():
+    extra = {"snapshot_batch": 2024, "epochs": 10}
+    fixed = multipliers("scsg-ht", Options(10, batch_size=20, extra=extra))
+    drawn = multipliers("scsg-ht", Options(10, batch_size=20, extra={**extra, "option": "I"}, random_state=0))
+    # C = 18.42, and ln(2/delta) instead of ln(1/delta)
+    larger = 18.42 * (1 + np.log(2e5)) / (1 + np.log(1e5))
+    for name in ("snapshot", "correction"):
+        assert drawn[name] == pytest.approx(fixed[name] * np.sqrt(larger), rel=1e-3)
+
+
+def test_the_printed_correction_has_a_bound_that_does_not_shrink():
+    problem = made_problem(n=400, d=60, data_norm=1.0)
+    solver = make_solver("scsg-ht", problem, Options(10, batch_size=20, extra={"snapshot_batch": 100}))
+    printed, _ = published("paper", "scsg-ht", solver, problem, Ask(2.0, 1e-5))
+    near = (np.full(60, 1e-6), np.zeros(60))
+    bound = printed.plan(problem).releases["correction"].query.contribution(near)
+    assert bound == pytest.approx(printed.difference_clip)
+    assert solver.plan(problem).releases["correction"].query.contribution(near) < bound / 100
+
+
+@pytest.mark.filterwarnings("ignore:delta")
+def test_corollary_5_8_certifies_what_the_spec_says():
+    model = SparseLogisticRegression(
+        10.0, 0.01, n_nonzero_coefs=4, solver="ight", relation="replace-one", noise="paper: corollary 5.8"
+    )
+    with pytest.warns(NotPrivateWarning, match=r"Corollary 5\.8"):
+        model.fit(*data())
+    assert model.privacy_.epsilon == pytest.approx(64.2, rel=2e-3)
+
+
+@pytest.mark.filterwarnings("ignore:delta")
+def test_corollary_5_6_is_for_the_squared_loss():
+    x, y = data()
+    options = {"n_nonzero_coefs": 4, "solver": "ight", "noise": "paper: corollary 5.6", "data_norm": 1.0}
+    model = SparseLinearRegression(2.0, 0.01, target_bound=1.0, **options)
+    with pytest.warns(NotPrivateWarning, match=r"Corollary 5\.6"):
+        model.fit(x, y.astype(float))
+    # sigma = sqrt(2 T ln(1/delta)) / eps contributions, T times: mu = eps / sqrt(2 ln(1/delta)) in all
+    assert model.privacy_.epsilon < 2.0
+    with pytest.raises(InvalidInputError, match="squared"):
+        SparseLogisticRegression(2.0, 0.01, **options).fit(x, y)
+
+
+def test_the_printed_teacher_is_sparse_and_nothing_is_certified_for_it():
+    x, y = data()
+    model = SparseLogisticRegression(
+        2.0,
+        1e-5,
+        n_nonzero_coefs=4,
+        solver="transfer",
+        noise="paper: sparse teacher",
+        data_norm=1.0,
+        solver_options={"mode": "R", "public_features": "synthetic", "public_rows": 30},
+        random_state=0,
+    )
+    with pytest.warns(NotPrivateWarning, match="sparse teacher"):
+        model.fit(x, y)
+    assert model.privacy_.epsilon == np.inf
+    assert not model.privacy_.is_private
+    assert "DPSL-KT with its sparse teacher" in model.privacy_.unproven
+    assert np.count_nonzero(model.coef_) <= 4
+
+
+def test_the_printed_noise_of_transfer_knows_the_largest_eigenvalue_of_the_features():
+    """Sixty features that are all the same have one large eigenvalue, 60 times their mean square."""
+    extra = {"mode": "R", "strength": 0.1}
+    same, apart = np.ones((800, 60)), np.sqrt(60.0) * np.eye(60)[np.arange(800) % 60]
+    noises = []
+    for features in (same, apart):
+        solver_options = Options(10, extra={**extra, "public_features": features})
+        problem = made_problem(n=800, d=60, data_norm=1.0)
+        solver = make_solver("transfer", problem, solver_options)
+        noises.append(response_noise(solver, problem, Ask(2.0, 1e-5)))
+    assert noises[0] / noises[1] == pytest.approx(np.sqrt(60.0), rel=0.05)
+
+
+def test_a_variant_that_does_not_exist_is_refused_with_those_that_do():
+    model = SparseLogisticRegression(1.0, solver="ight", noise="paper: corollary 9", data_norm=1.0)
+    with pytest.raises(InvalidInputError, match=r"corollary 5\.6.*corollary 5\.8"):
+        model.fit(*data())
+    with pytest.raises(InvalidInputError, match="Expected noise"):
+        SparseLogisticRegression(1.0, noise="printed", data_norm=1.0).fit(*data())

@@ -27,7 +27,7 @@ from sordino.estimators.tabular import Tabular, centred, declared_target
 from sordino.execute import GroupedExecutor, LocalExecutor
 from sordino.kernel import Relation, SparseVector
 from sordino.kernel.arrays import Floats
-from sordino.papers.linear import paper_noise
+from sordino.papers.linear import check_noise, published
 from sordino.private_estimator import PrivateEstimator, Scored
 from sordino.problems.losses import LOSSES, Huber, Loss
 from sordino.problems.problem import Problem
@@ -36,7 +36,6 @@ from sordino.solvers import Options, capabilities_of, make_solver, solvers_with
 from sordino.solvers.base import NoisyCoefficients
 
 _SAMPLINGS = ("poisson", "fixed")
-_NOISES = ("sound", "paper")
 _REGRESSION_LOSSES = ("squared", "huber", "poisson")
 # exp of more is not a number; a prediction so large is wrong anyway.
 _LARGEST_LOG = 700.0
@@ -109,7 +108,9 @@ class LinearModel(Tabular, PrivateEstimator):
             problem = replace(problem, unit="person")
         self._check_weighting(weights is not None, groups is not None)
         solver = make_solver(self._solver_name(groups is not None), problem, self._options(problem))
-        paper = paper_noise(self.solver, solver, problem, budget) if self.noise == "paper" else None
+        paper = None
+        if check_noise(self.noise):
+            solver, paper = published(self.noise, self.solver, solver, problem, budget)
         fitted = run_privately(
             solver,
             problem,
@@ -134,7 +135,7 @@ class LinearModel(Tabular, PrivateEstimator):
     ) -> Problem:
         relation = Relation.parse(self.relation)
         among("sampling", self.sampling, _SAMPLINGS)
-        among("noise", self.noise, _NOISES)
+        check_noise(self.noise)
         return Problem(
             loss,
             *shape,

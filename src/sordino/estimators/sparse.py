@@ -55,7 +55,8 @@ class SparseLogisticRegression(_Sparse, ClassifierBase):
     alpha : the weight of the penalty, the squared norm, outside the clip and so free.
     relation : ``"add-remove"`` (n is public) or ``"replace-one"``.
     sampling : ``"poisson"`` or ``"fixed"`` (replace-one only) mini-batches.
-    noise : ``"sound"``, or ``"paper"`` for the published formula with the epsilon it really gives.
+    noise : ``"sound"``, or ``"paper"`` for the published formula with the epsilon it really gives; variants
+        have names, as in ``"paper: corollary 5.8"`` for ``ight``.
     secure_noise : noise without floating-point artefacts, on a lattice of integers.
     ledger, dataset_id : a :class:`sordino.ledger.Ledger` or its path, and the data set to charge.
     max_iter, batch_size, step_size, clip_norm : None lets a rule on public facts choose.

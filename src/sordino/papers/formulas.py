@@ -13,6 +13,8 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
+from scipy.special import lambertw
+
 from sordino.accounting.conversions import check_delta, check_epsilon
 from sordino.errors import InvalidInputError
 from sordino.kernel.relation import Relation
@@ -41,17 +43,40 @@ def sgd_ht(epsilon: float, delta: float, *, population: int, batch_size: int, st
 
 
 def scsg_ht(
-    epsilon: float, delta: float, *, population: int, anchor_batch: int, batch_size: int, epochs: int
+    epsilon: float,
+    delta: float,
+    *,
+    population: int,
+    anchor_batch: int,
+    batch_size: int,
+    epochs: int,
+    drawn: bool = False,
 ) -> tuple[float, float]:
-    r"""DP-SCSG-HT with fixed epoch lengths: the noise of the anchor and of the correction.
+    r"""DP-SCSG-HT: the noise of the anchor and of the correction.
 
-    ``sigma1^2 / 160 = sigma2^2 / 40 = 2 B a l^2 J / (b n^2 eps)``, the constants as printed (swapped). A
-    correction is a difference of two gradients, so one record contributes up to 2l.
+    ``sigma1^2 / 160 = sigma2^2 / 40 = 2 C B a l^2 J / (b n^2 eps)``, the constants as printed (swapped). A
+    correction is a difference of two gradients, so one record contributes up to 2l. With fixed epoch lengths
+    (option II) C is 1 and ``a = 1 + 2 ln(1/delta) / eps``; with lengths that are ``drawn`` (option I) C
+    is :func:`scsg_length_bound` and half of delta pays for it, ``a = 1 + 2 ln(2/delta) / eps``.
     """
-    log = _log(epsilon, delta)
+    log = _log(epsilon, delta / 2 if drawn else delta)
     order = 1 + 2 * log / epsilon
-    variance = 2 * anchor_batch * order * epochs / (batch_size * epsilon) / _at_least(population, 1) ** 2
+    constant = scsg_length_bound(delta, epochs) if drawn else 1.0
+    variance = 2 * constant * anchor_batch * order * epochs / (batch_size * epsilon)
+    variance /= _at_least(population, 1) ** 2
     return anchor_batch * math.sqrt(160 * variance), batch_size * math.sqrt(40 * variance) / 2
+
+
+def scsg_length_bound(delta: float, epochs: int) -> float:
+    r"""Return C of DP-SCSG-HT's option I: ``exp(-(C - 1 - ln C)) = 1 - (1 - delta/2)^(1/J)``, C > 1.
+
+    Examples
+    --------
+    >>> round(scsg_length_bound(1e-5, 10), 2)
+    18.42
+    """
+    tail = -math.expm1(math.log1p(-check_delta(delta) / 2) / _at_least(epochs, 1))
+    return float(-lambertw(-tail / math.e, -1).real)
 
 
 def ight(epsilon: float, delta: float, *, steps: int) -> float:
@@ -62,6 +87,15 @@ def ight(epsilon: float, delta: float, *, steps: int) -> float:
 def ight_logistic(epsilon: float, delta: float, *, steps: int) -> float:
     r"""DP-IGHT, Corollary 5.8: ``sigma^2 = T K^2 ln(1/delta) / (n^2 eps^2)``."""
     return math.sqrt(steps * _log(epsilon, delta)) / epsilon
+
+
+def ight_linear(epsilon: float, delta: float, *, steps: int) -> float:
+    r"""DP-IGHT, Corollary 5.6: ``2 lam T K^2 (sqrt(2s) |theta*| + nu log n)^2 ln(1/delta) / (n eps)^2``.
+
+    lam is not defined in the paper (1 here), and ``K (sqrt(2s) |theta*| + nu log n)``, which holds with high
+    probability over the data only and depends on the unknown theta*, is replaced by the clip of a gradient.
+    """
+    return math.sqrt(2 * steps * _log(epsilon, delta)) / epsilon
 
 
 def classical_rho(epsilon: float, delta: float) -> float:

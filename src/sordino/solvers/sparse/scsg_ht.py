@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from sordino.kernel import Curator, FixedSize, Full, Plan, Poisson, Release, Sampling, public_generator
@@ -69,6 +69,7 @@ class ScsgHt:
     lengths: tuple[int, ...]
     snapshot_keep: int | None = None
     snapshot_noise: float = 1.0
+    drawn: bool = False  # option I: the lengths were drawn
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> ScsgHt:
@@ -80,7 +81,8 @@ class ScsgHt:
         option = among("option", extra["option"], ("I", "II"))
         lengths = _lengths(extra, options, option, big / small)
         batches = _batches(big, n, options), options.minibatches(problem, SHARE)
-        return _assembled(cls, problem, options, extra, batches, lengths)
+        made = _assembled(cls, problem, options, extra, batches, lengths)
+        return replace(made, drawn=option == "I")
 
     def plan(self, problem: Problem) -> Plan:
         """Declare the snapshots and the corrections."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from sordino.kernel import Full
@@ -43,7 +43,8 @@ class SvrgHt(ScsgHt):
         """Fill what the user left open from public facts."""
         extra = _extra(options, option="II")
         mean = problem.population / options.batch(problem, SHARE)
-        lengths = _lengths(extra, options, among("option", extra["option"], ("I", "II")), mean)
+        option = among("option", extra["option"], ("I", "II"))
+        lengths = _lengths(extra, options, option, mean)
         batches = Full(), options.minibatches(problem, SHARE)
         solver: SvrgHt = _assembled(cls, problem, options, extra, batches, lengths)
-        return solver
+        return replace(solver, drawn=option == "I")

@@ -95,13 +95,13 @@ class Transfer:
             return
         start = answer if self.mode == "P" else np.zeros(problem.shape)
         responses = self._responses(answer, problem) if self.mode == "P" else answer
-        yield self._student(responses, start, problem)
+        yield self.student(responses, start, problem)
 
     def _responses(self, theta: Floats, problem: Problem) -> Floats:
         margins: Floats = with_intercept(self.features, problem.intercept) @ theta.T
         return margins
 
-    def _student(self, responses: Floats, start: Floats, problem: Problem) -> Floats:
+    def student(self, responses: Floats, start: Floats, problem: Problem) -> Floats:
         """Return the sparse least-squares fit to public responses, by plain hard thresholding."""
         x = with_intercept(self.features, problem.intercept)
         step = 1.0 / largest_curvature(x)
