@@ -42,6 +42,12 @@ class PrivateEstimator(BaseEstimator):
 
         return save(self, path, about=about)
 
+    def _html_repr(self) -> str:
+        """Return scikit-learn's diagram and, of a fitted model, its guarantee; notebooks show it."""
+        diagram = str(super()._html_repr())
+        report = getattr(self, "privacy_", None)
+        return f"{diagram}{report._repr_html_()}" if isinstance(report, PrivacyReport) else diagram
+
     def _warn_if_diverged(self, released: NDArray[np.floating[Any]], remedy: str) -> None:
         """Say that a run blew up.
 

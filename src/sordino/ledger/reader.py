@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from sordino.accounting.accountants import Certificate
-from sordino.ledger import export, tables
+from sordino.ledger import export, owner, tables
 from sordino.ledger.account import Account
 from sordino.ledger.policy import BudgetPolicy, name
 from sordino.ledger.records import Dataset, Entry
@@ -40,6 +40,15 @@ class LedgerReader:
     def history(self, dataset_id: str) -> list[Entry]:
         """Return all reservations of a data set, oldest first."""
         return self._records(dataset_id)[1]
+
+    def people(self, dataset_id: str) -> dict[int, str]:
+        """Return who made each reservation, by its number; "" where that was not written down.
+
+        It is the account, or ``SORDINO_PERSON``, of the process that booked: what it says of itself.
+        """
+        with self._store.transaction(write=False) as store:
+            found = tables.owners_of(store, name(dataset_id, "dataset_id"))
+        return {sequence: owner.person_of(one) for sequence, one in found.items()}
 
     def spent(self, dataset_id: str) -> Spent:
         """Return what is booked, as the filter counts it."""

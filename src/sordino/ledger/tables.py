@@ -123,6 +123,14 @@ def owners(store: Store, status: str) -> list[tuple[str, int, str]]:
     return [(str(name), int(sequence), str(owner)) for name, sequence, owner in rows]
 
 
+def owners_of(store: Store, dataset_id: str) -> dict[int, str]:
+    """Return which process owns each reservation of a data set."""
+    rows = store.execute(
+        "SELECT sequence, owner FROM sordino_reservations WHERE dataset_id = ?", (dataset_id,)
+    )
+    return {int(sequence): str(owner) for sequence, owner in rows}
+
+
 def _entry(row: Sequence[object]) -> Entry:
     check_seal(row[:-1], row[-1])
     return entry_from_row(row[:-1])

@@ -6,11 +6,11 @@ import base64
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment
+from jinja2 import Environment, PackageLoader
 
 
 @dataclass
@@ -39,22 +39,36 @@ class Page:
                 "columns": list(columns),
                 "rows": [list(row) for row in rows],
                 "image": None if figure is None else _png(figure),
-                "privacy": None if privacy is None else repr(privacy),
+                "privacy": privacy,
             }
         )
         return self
 
     def html(self) -> str:
         """Return the page."""
-        source = files("sordino.report").joinpath("templates/page.html").read_text(encoding="utf-8")
-        template = Environment(autoescape=True).from_string(source)
-        return template.render(title=self.title, lead=self.lead, sections=self.sections)
+        return rendered("page.html", title=self.title, lead=self.lead, sections=self.sections)
 
     def write(self, path: str | Path) -> Path:
         """Write the page and return its path."""
         path = Path(path)
         path.write_text(self.html(), encoding="utf-8")
         return path
+
+
+def rendered(template: str, **values: Any) -> str:
+    """Return a page from one of this room's templates; every value is escaped."""
+    return _templates().get_template(template).render(**values)
+
+
+@lru_cache(maxsize=1)
+def _templates() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("sordino.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["short"] = lambda value: f"{value:.4g}"
+    environment.filters["share"] = lambda value: f"{100 * value:.1f} %"
+    environment.filters["upper_first"] = lambda text: text[:1].upper() + text[1:]
+    return environment
 
 
 def _png(figure: Any) -> str:

@@ -19,6 +19,7 @@ from sordino.kernel.mechanism import Mechanism
 from sordino.kernel.noise import NoiseSource
 from sordino.kernel.relation import Relation
 from sordino.kernel.release import Plan, Release
+from sordino.runs import meaning
 
 FORMAT = 2
 
@@ -168,6 +169,28 @@ class PrivacyReport:
         )
         return words if not self.seeded else f"{words} This run used seeded noise, so it does not hold."
 
+    @property
+    def odds(self) -> str:
+        """The guarantee as a bet; see :mod:`sordino.runs.meaning`."""
+        if not math.isfinite(self.epsilon) or self.unpaid or self.unproven:
+            return self.guarantee
+        what = (
+            f"whether one {self.unit} was in the data"
+            if self.relation is Relation.ADD_REMOVE
+            else f"which of two versions of one {self.unit} was in the data"
+        )
+        won = meaning.percent(meaning.guess(self.epsilon, self.delta))
+        words = (
+            f"Whoever bets on {what}, and knows all the others, wins 50 % of the bets by tossing a coin, and "
+            f"at worst {won} after seeing everything that was released."
+        )
+        return words if not self.seeded else f"{words} This run used seeded noise, so it does not hold."
+
+    @property
+    def warning(self) -> str | None:
+        """What must be said about an epsilon that protects little; None where nothing must."""
+        return meaning.warning(self.epsilon, self.delta)
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data that JSON can hold; see :meth:`from_dict`."""
         return {
@@ -269,7 +292,8 @@ class PrivacyReport:
             lines.append(f"  {claim.formula} claims epsilon = {_short(claim.epsilon)}")
         lines += [f"  paid nothing: {step}" for step in self.unpaid]
         lines += [f"  not proven here: {part}" for part in self.unproven]
-        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+        said = (self.warning, *self.notes) if self.warning else self.notes
+        return "\n".join([*lines, *(f"  note: {note}" for note in said)])
 
 
 def _describe(name: str, release: Release, relation: Relation) -> ReleaseReport:

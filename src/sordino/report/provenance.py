@@ -1,0 +1,111 @@
+"""Who ran what, when, with which code and which settings."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from importlib import metadata, resources
+from numbers import Real
+from typing import Any
+
+import sordino
+from sordino.ledger.owner import person
+
+_LONGEST = 200
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What a board wants to know about a run, besides its guarantee."""
+
+    dataset_id: str
+    author: str
+    when: str
+    version: str
+    software: str
+    code_digest: str
+    config: str
+    config_digest: str
+
+    @classmethod
+    def of(cls, model: Any, dataset_id: str | None, author: str | None, config: Any) -> Provenance:
+        """Collect it; what is not known is said to be not stated."""
+        text = settings(model) if config is None else config_text(config)
+        return cls(
+            dataset_id=dataset_id or "not stated",
+            author=author or person() or "not stated",
+            when=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            version=sordino.__version__,
+            software=_software(),
+            code_digest=code_digest(),
+            config=text,
+            config_digest=hashlib.sha256(text.encode()).hexdigest(),
+        )
+
+
+@cache
+def code_digest() -> str:
+    """Return a hash of every Python file of this package: the same code has the same one."""
+    root = resources.files("sordino")
+    total = hashlib.sha256()
+    for name, content in sorted(_sources(root, "")):
+        total.update(f"{name}\0{len(content)}\0".encode() + content)
+    return total.hexdigest()
+
+
+def _sources(folder: Any, prefix: str) -> list[tuple[str, bytes]]:
+    found: list[tuple[str, bytes]] = []
+    for item in folder.iterdir():
+        if item.is_dir() and item.name != "__pycache__":
+            found += _sources(item, f"{prefix}{item.name}/")
+        elif item.name.endswith(".py"):
+            found.append((prefix + item.name, item.read_bytes()))
+    return found
+
+
+def config_text(config: Any) -> str:
+    """Return a configuration as text: as it is, or a mapping as JSON."""
+    if isinstance(config, str):
+        return config
+    return json.dumps(plain(config), indent=2, ensure_ascii=False)
+
+
+def settings(model: Any) -> str:
+    """Return the parameters of a model as JSON; what is not a plain value is named by its type only."""
+    parameters: Any = getattr(model, "get_params", dict)()
+    parameters = parameters if isinstance(parameters, Mapping) else {}
+    shown = {k: plain(v) for k, v in parameters.items() if v is not None and not k.endswith("ledger")}
+    return json.dumps({"model": type(model).__name__, **shown}, indent=2, ensure_ascii=False)
+
+
+def plain(value: Any) -> Any:
+    """Return a parameter as JSON can hold it: words, numbers and short lists of them, never an array.
+
+    **Privacy.** Parameters are public constants; an array or an object among them may not be one.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return value if len(value) <= _LONGEST else f"a text of {len(value)} characters"
+    if isinstance(value, Real):
+        number = float(value)
+        if number.is_integer() and abs(number) < 1e15:
+            return int(number)
+        return number if math.isfinite(number) else str(number)
+    if isinstance(value, Mapping):
+        return {str(k)[:_LONGEST]: plain(v) for k, v in list(value.items())[:100]}
+    if isinstance(value, (list, tuple)) and len(value) <= 50:
+        return [plain(v) for v in value]
+    return f"a {type(value).__name__}"
+
+
+def _software() -> str:
+    names = ("numpy", "scipy", "scikit-learn", "dp-accounting")
+    found = ", ".join(f"{name} {metadata.version(name)}" for name in names)
+    return f"Python {platform.python_version()}, {found}"

@@ -1,0 +1,142 @@
+"""The page a board signs: one run, what it guarantees and what that rests on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sordino.accounting.codec import encode
+from sordino.report import words
+from sordino.report.booking import Booking, booking_of
+from sordino.report.contents import contents_of, report_of, scores_of
+from sordino.report.page import rendered
+from sordino.report.provenance import Provenance
+from sordino.runs import PrivacyReport, meaning
+
+COMPARED = (1.0, 4.0, 8.0)
+_LONGEST_EVENT = 20_000
+
+
+def write_report(
+    model: Any,
+    path: str | Path,
+    *,
+    dataset_id: str | None = None,
+    author: str | None = None,
+    config: str | Mapping[str, Any] | None = None,
+    command: str | None = None,
+    title: str | None = None,
+    ledger: Any = None,
+    scores: Mapping[str, Any] | None = None,
+    assume_public: Sequence[str] = (),
+) -> Path:
+    """Write one self-contained HTML page about a run; return its path.
+
+    Parameters
+    ----------
+    model : a fitted model, search or pipeline, a private result, or a :class:`sordino.PrivacyReport`.
+    path : where to write.
+    dataset_id, ledger : of the records; None takes the model's own.
+    author : who ran it; None takes ``SORDINO_PERSON`` or the name of the account.
+    config : the settings of the run, a text or a mapping; None takes the model's parameters.
+    command : how it was run, for the section on how to do it again.
+    title : of the page.
+    scores : results of :func:`sordino.private_score` (or plain numbers from public records) by name.
+    assume_public : for a pipeline, see :func:`sordino.pipeline_privacy`.
+
+    **Privacy.** The page shows released numbers and declared constants only, by a fixed list of attributes;
+    of a model that is not private nothing but its kind.
+    """
+    page = report_html(
+        model,
+        dataset_id=dataset_id,
+        author=author,
+        config=config,
+        command=command,
+        title=title,
+        ledger=ledger,
+        scores=scores,
+        assume_public=assume_public,
+    )
+    path = Path(path)
+    path.write_text(page, encoding="utf-8")
+    return path
+
+
+def report_html(
+    model: Any,
+    *,
+    dataset_id: str | None = None,
+    author: str | None = None,
+    config: str | Mapping[str, Any] | None = None,
+    command: str | None = None,
+    title: str | None = None,
+    ledger: Any = None,
+    scores: Mapping[str, Any] | None = None,
+    assume_public: Sequence[str] = (),
+) -> str:
+    """Return the page of :func:`write_report` as text."""
+    report = report_of(model, assume_public)
+    dataset_id = dataset_id or getattr(model, "dataset_id", None)
+    ledger = getattr(model, "ledger", None) if ledger is None else ledger
+    origin = Provenance.of(model, dataset_id, author, config)
+    contents = contents_of(model, report)
+    booking = booking_of(report, ledger, dataset_id)
+    return rendered(
+        "run.html",
+        title=title or f"Privacy report: {contents.kind}",
+        report=report,
+        origin=origin,
+        contents=contents,
+        booked=booking if isinstance(booking, Booking) else None,
+        not_booked=booking if isinstance(booking, str) else "",
+        scores=scores_of(scores),
+        releases=words.releases(report),
+        assumptions=words.assumptions(report, origin.author),
+        strength=meaning.strength(report.epsilon),
+        compared=compared(report),
+        command=command or _command(contents.kind),
+        event=_event(report),
+    )
+
+
+def compared(report: PrivacyReport) -> list[dict[str, str]]:
+    """Return what this epsilon and three well known ones mean, side by side."""
+    near = next(
+        (e for e in COMPARED if abs(report.epsilon - e) <= 0.02 * e), None
+    )  # calibrated just below it
+    own = report.epsilon if near is None else near
+    return [
+        {
+            "epsilon": f"{epsilon:.3g}",
+            "own": "yes" if epsilon == own else "",
+            "strength": meaning.strength(epsilon),
+            "bet": meaning.percent(meaning.guess(epsilon, report.delta)),
+            "caught": meaning.percent(meaning.caught(epsilon, report.delta)),
+            "harm": _in_a_thousand(meaning.likelier(epsilon, report.delta)),
+        }
+        for epsilon in sorted({*COMPARED, own})
+    ]
+
+
+def _in_a_thousand(chance: float) -> str:
+    return "any chance" if chance >= 1 else f"{1000 * chance:.3g} in 1,000"
+
+
+def _command(kind: str) -> str:
+    return (
+        f"model = sordino.{kind}(...)  # the settings below\nmodel.fit(X, y)"
+        if kind != "PrivacyReport"
+        else ""
+    )
+
+
+def _event(report: PrivacyReport) -> str:
+    text = json.dumps(encode(report.event), indent=1)
+    return (
+        text
+        if len(text) <= _LONGEST_EVENT
+        else f"{text[:_LONGEST_EVENT]}\n... ({len(text)} characters in all)"
+    )

@@ -1,0 +1,97 @@
+"""Releases and assumptions of a report, in words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from sordino.runs import PrivacyReport, ReleaseReport
+
+# What is asked, by the name that solvers give a release.
+_ASKED = {
+    "anchor": "the direction in which the model gets better",
+    "coordinate": "the number of the column that would improve the model most",
+    "correction": "how that direction changes between two points",
+    "derivative": "how much one column would improve the model",
+    "first": "the direction in which the model gets better, at the start",
+    "fit": "the model's coefficients",
+    "gradient": "the direction in which the model gets better",
+    "gram": "how the columns vary together",
+    "minimiser": "the best coefficients",
+    "moments": "means and sizes of the columns",
+    "scales": "a histogram of how large the values are",
+    "score": "how well a candidate does on the validation part",
+    "scores": "how well the model does on these records",
+    "search": "how long the next step should be",
+    "sizes": "a histogram of how large the values are",
+    "snapshot": "the direction in which the model gets better, at a fixed point",
+    "squares": "the size of each column",
+    "start": "the direction in which the model gets better, at the start",
+    "step": "the next step of the model",
+    "support": "which columns matter",
+    "teacher": "the coefficients of a first model",
+    "tree": "counts of records in a tree of intervals",
+    "values": "the direction in which the model gets better, for the chosen columns",
+    "vertex": "the number of the column that would improve the model most",
+}
+_NOISE = {
+    "Gaussian": "Gaussian noise",
+    "SymmetricGaussian": "Gaussian noise on a symmetric matrix",
+    "Laplace": "Laplace noise",
+    "NormGamma": "noise of random direction and length",
+    "TiltedObjective": "a random tilt of what is minimised",
+}
+
+
+@dataclass(frozen=True)
+class Said:
+    """A line of the page: a name, a sentence, and who answers for it."""
+
+    name: str
+    sentence: str
+    source: str = ""
+
+
+def releases(report: PrivacyReport) -> list[Said]:
+    """Return every release as a sentence."""
+    return [Said(release.name, _release(release, report.unit)) for release in report.releases]
+
+
+def _release(release: ReleaseReport, unit: str) -> str:
+    asked = _ASKED.get(release.name, f"the answer to {release.name!r}")
+    often = "Once" if release.times == 1 else f"{release.times} times"
+    kind = release.mechanism.split(" ")[0]
+    words = _NOISE.get(kind)
+    if words is None:
+        noise = f"chosen at random among the best ({release.mechanism})"
+    else:
+        times = f"{release.noise_multiplier:.3g} times what one {unit} can change"
+        noise = f"with {words}, {times}" if release.noise_multiplier > 0 else "without any noise"
+    exact = ", exactly rounded" if "lattice" in release.mechanism else ""
+    return f"{often}: {asked}, from {_records(release.sampling)}, {noise}{exact}."
+
+
+def _records(sampling: str) -> str:
+    number = re.search(r"(\d[\d.e+-]*)", sampling)
+    if sampling.startswith("Full"):
+        return "all records"
+    if sampling.startswith("Poisson") and number:
+        return f"a secret random part of the records (each with a chance of {100 * float(number[1]):.3g} %)"
+    if sampling.startswith("FixedSize") and number:
+        return f"{number[1]} records drawn at random and kept secret"
+    return "one part of the records each time" if sampling.startswith("Disjoint") else sampling
+
+
+def assumptions(report: PrivacyReport, author: str) -> list[Said]:
+    """Return what was assumed to be public, and who said so."""
+    return [Said("", line, _declared_by(line, author)) for line in report.public]
+
+
+def _declared_by(line: str, author: str) -> str:
+    if ", the default" in line:
+        return "nobody: the library's default"
+    if "seen in" in line:
+        return "nobody: read off the data"
+    if line.startswith(("number of", "feature names")):
+        return "the shape of the table"
+    return f"declared by {author}"

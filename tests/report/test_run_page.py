@@ -1,0 +1,169 @@
+"""The page of a run says everything a board asks for, and shows nothing of the records."""
+
+import hashlib
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import sordino
+from sordino.errors import InvalidInputError
+from sordino.kernel import public_generator
+from sordino.report import report_html, write_report
+from sordino.report.run_page import compared
+from sordino.runs import meaning
+
+SENTINEL = 7.318274659
+
+
+def rows(n=1500, d=6):
+    public = public_generator(0)
+    X = public.normal(size=(n, d)) / 4
+    return X, np.where(X[:, 0] > X[:, 1], "ill", "well")
+
+
+@pytest.fixture(scope="module")
+def booked(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("run")
+    X, y = rows()
+    ledger = sordino.Ledger.open(folder / "ledger.db")
+    ledger.create("ward 7", sordino.BudgetPolicy(epsilon=4.0, delta=1e-5))
+    place = {"ledger": ledger, "dataset_id": "ward 7", "delta": 1e-6}
+    sordino.mean(X, epsilon=0.5, **place)
+    model = sordino.LogisticRegression(1.0, data_norm=1.0, classes=["ill", "well"], **place).fit(X, y)
+    sordino.mean(X, epsilon=0.5, **place)
+    return model
+
+
+def test_the_page_answers_what_a_board_asks(booked):
+    page = report_html(booked, author="Ada <b>", scores={"accuracy": 0.9})
+    for words in ("ward 7", "Ada &lt;b&gt;", sordino.__version__, "73.1 %", "gradient", "data_norm = 1"):
+        assert words in page
+    assert "reservation 2" in page
+    assert "class labels: declared" in page
+    digest = re.search(r"SHA-256 ([0-9a-f]{64})", page)[1]
+    settings = re.search(r"<pre>(\{.*?\})</pre>", page, re.DOTALL)[1].replace("&#34;", '"')
+    assert hashlib.sha256(settings.encode()).hexdigest() == digest
+    assert json.loads(settings)["epsilon"] == 1
+
+
+def test_the_budget_before_and_after_is_replayed_from_the_ledger(booked):
+    from sordino.report.booking import booking_of
+
+    found = booking_of(booked.privacy_, booked.ledger, "ward 7")
+    assert 0 < found.before.fraction < found.after.fraction < found.now.fraction
+    assert found.now.fraction == pytest.approx(booked.ledger.spent("ward 7").fraction)
+    assert found.before.epsilon_left > found.after.epsilon_left
+    other = sordino.mean(rows()[0], epsilon=0.3, delta=1e-6).privacy
+    assert "no reservation" in booking_of(other, booked.ledger, "ward 7")
+    assert "not booked" in booking_of(other, None, None)
+    assert "could not be read" in booking_of(other, booked.ledger, "elsewhere")
+
+
+def test_a_configuration_is_shown_as_it_was_given(booked):
+    text = "[fit]\nepsilon = 1.0\n"
+    page = report_html(booked, config=text, command="sordino fit --config run.toml")
+    assert text in page
+    assert hashlib.sha256(text.encode()).hexdigest() in page
+    assert "sordino fit --config run.toml" in page
+
+
+# ------------------------------------------------------------------------------- no data on the page
+
+
+def test_nothing_that_hangs_on_a_model_gets_onto_the_page():
+    X, y = rows()
+    X[3] = SENTINEL
+    model = sordino.LogisticRegression(1.0, 1e-6, data_norm=1.0, classes=["ill", "well"]).fit(X, y)
+    model.X_, model.note_, model.solver_options = X, "secret 7.318", {"init": X}
+    model.class_weight = np.full(5, SENTINEL)
+    page = report_html(model)
+    assert "7.318" not in page
+    assert "secret" not in page
+
+
+def test_a_pipeline_that_is_not_private_says_why_and_shows_no_numbers():
+    X, y = rows()
+    model = make_pipeline(StandardScaler(), sordino.LogisticRegression(1.0, 1e-6, data_norm=1.0)).fit(X, y)
+    page = report_html(model)
+    assert "Not private, because of" in page
+    assert "PrivateStandardScaler" in page
+    assert "Coefficients" not in page
+    assert 'class="badge bad"' in page
+
+
+def test_a_private_pipeline_and_a_search_show_what_they_chose():
+    X, y = rows()
+    inner = sordino.LogisticRegression(data_norm=1.0, classes=["ill", "well"])
+    pipeline = make_pipeline(sordino.RowClipper(data_norm=1.0), inner.set_params(delta=1e-6)).fit(X, y)
+    assert "Coefficients" in report_html(pipeline)
+    search = sordino.PrivateSearchCV(inner, {"max_iter": [5, 10]}, 2.0, 1e-6, mean_trials=2.0).fit(X, y)
+    page = report_html(search)
+    assert "chosen by the search" in page
+    assert "best of a random number of trials" in page
+
+
+def test_a_result_and_a_report_have_pages_and_others_none(tmp_path):
+    X, _ = rows()
+    score = sordino.mean(X[:, 0], delta=1e-6)
+    assert write_report(score, tmp_path / "mean.html").exists()
+    assert "73.1 %" in report_html(score.privacy)
+    for other in (3, "text", None):
+        with pytest.raises(InvalidInputError, match="Expected a fitted private model"):
+            report_html(other)
+    with pytest.raises(Exception, match="not fitted"):
+        report_html(sordino.LogisticRegression())
+
+
+def test_several_classes_have_a_chart_each():
+    X, _ = rows()
+    y = (X[:, 0] > 0.1).astype(int) + (X[:, 1] > 0)
+    model = sordino.LogisticRegression(2.0, 1e-6, data_norm=1.0, classes=[0, 1, 2]).fit(X, y)
+    page = report_html(model)
+    assert all(f"Coefficients of class {k}" in page for k in range(3))
+
+
+# ------------------------------------------------------------------------------- words and odds
+
+
+@pytest.mark.parametrize(("epsilon", "won"), [(1.0, 0.7310586), (4.0, 0.9820138), (8.0, 0.9996646)])
+def test_a_bet_is_won_as_often_as_the_best_test_between_neighbours_allows(epsilon, won):
+    assert meaning.guess(epsilon, 0.0) == pytest.approx(won, abs=1e-6)
+    delta = 0.05
+    # Randomised response that tells the truth with probability delta and is epsilon-DP otherwise attains it.
+    attained = delta + (1 - delta) * math.exp(epsilon) / (1 + math.exp(epsilon))
+    assert meaning.guess(epsilon, delta) == pytest.approx(attained)
+    assert meaning.caught(epsilon, delta) <= math.exp(epsilon) * 0.01 + delta
+
+
+def test_odds_never_exceed_one_and_rise_with_epsilon_and_delta():
+    grid = [0.0, 1e-3, 1.0, 8.0, 50.0, 800.0, 1e6]
+    for function in (meaning.guess, meaning.caught, meaning.likelier):
+        values = [function(epsilon, 1e-6) for epsilon in grid]
+        assert values == sorted(values)
+        assert 0 < values[0] <= values[-1] <= 1
+        assert function(1.0, 1e-2) > function(1.0, 1e-6)
+    assert meaning.guess(0.0, 0.0) == 0.5
+
+
+def test_an_epsilon_above_eight_is_never_private_without_a_word():
+    X, _ = rows()
+    weak = sordino.PCA(2, epsilon=50.0, delta=1e-6, data_norm=1.0).fit(X)
+    for text in (report_html(weak), repr(weak.privacy_), weak.privacy_._repr_html_()):
+        assert "rotects little" in text
+    strong = sordino.PCA(2, epsilon=1.0, delta=1e-6, data_norm=1.0).fit(X)
+    for text in (report_html(strong), repr(strong.privacy_), strong.privacy_._repr_html_()):
+        assert "rotects little" not in text
+
+
+def test_the_run_stands_beside_one_four_and_eight():
+    X, _ = rows()
+    at = lambda epsilon: compared(sordino.mean(X[:, 0], epsilon=epsilon, delta=1e-6).privacy)  # noqa: E731
+    assert [c["epsilon"] for c in at(2.0)] == ["1", "2", "4", "8"]
+    assert [c["epsilon"] for c in at(1.0)] == ["1", "4", "8"]
+    assert [bool(c["own"]) for c in at(1.0)] == [True, False, False]
+    assert at(2.0)[0]["bet"] == "73.1 %"
