@@ -42,6 +42,7 @@ SUBJECTS = (
     "x",
     "X",
     "y",
+    "cluster",
     "q",
     "pipeline",
     "n_components",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the table b
     from sordino.estimators.statistics import mean as mean
     from sordino.estimators.statistics import quantiles as quantiles
     from sordino.estimators.statistics import variance as variance
+    from sordino.execute.cluster import on_cluster as on_cluster
     from sordino.kernel import Relation as Relation
     from sordino.ledger import BudgetPolicy as BudgetPolicy
     from sordino.ledger import Ledger as Ledger
@@ -75,6 +76,8 @@ _EXPORTS = {
     "to_onnx": "sordino.saving",
     # long work
     "progress": "sordino.runs.progress",
+    # where the rows lie
+    "on_cluster": "sordino.execute.cluster",
     # guarantees and budgets
     "PrivacyReport": "sordino.runs",
     "Relation": "sordino.kernel",

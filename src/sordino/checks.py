@@ -12,7 +12,8 @@ import numpy as np
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import validate_data
 
-from sordino.errors import InvalidInputError
+from sordino.errors import InvalidInputError, InvalidTypeError
+from sordino.execute import Held, HeldColumn, held
 from sordino.execute.csr import sound
 from sordino.refusals import CAUGHT, refuse_masked, refusing
 
@@ -24,6 +25,9 @@ MOST = 10**8
 
 def check_data(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, **kwargs: Any) -> Any:
     """Validate X (and y) as scikit-learn does, without a value of the data in any message."""
+    elsewhere = held(X, None if isinstance(y, str) else y)
+    if elsewhere is not None:
+        return _check_held(estimator, *elsewhere, y, reset, kwargs)
     X, numeric = sound(X), bool(kwargs.get("y_numeric"))
 
     def validated() -> Any:
@@ -41,6 +45,39 @@ def check_data(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool 
 
     least = int(kwargs.get("ensure_min_samples", 1))
     return refusing(validated, X, None if isinstance(y, str) else y, estimator, least)
+
+
+def _check_held(
+    estimator: Any, rows: Held, column: Any, y: Any, reset: bool, kwargs: Mapping[str, Any]
+) -> Any:
+    """Check the facts of rows that lie elsewhere; their numbers were checked where they lie."""
+    if not reset:
+        raise InvalidInputError(
+            f"Expected rows in this process for {type(estimator).__name__}, got others. Apply the fitted "
+            "model to their blocks, for example X.map_blocks(model.predict)."
+        )
+    if y is None:
+        raise InvalidInputError("This estimator requires y to be passed, but the target y is None.")
+    least = int(kwargs.get("ensure_min_samples", 1))
+    if rows.shape[0] < least or rows.shape[1] < 1:
+        raise InvalidInputError(f"Expected at least {least} rows and one column, got shape {rows.shape}.")
+    estimator.n_features_in_ = rows.shape[1]
+    vars(estimator).pop("feature_names_in_", None)
+    if rows.names is not None:
+        estimator.feature_names_in_ = np.asarray(rows.names, dtype=object)
+    if isinstance(y, str):
+        return rows
+    return rows, _numeric(column) if kwargs.get("y_numeric") else column
+
+
+def _numeric(column: Any) -> Any:
+    if not isinstance(column, HeldColumn):
+        return _real(np.asarray(column))
+    if not column.kinds <= set("fiub"):
+        raise InvalidTypeError(
+            "Expected numeric targets, got entries that are not numbers. Encode them first."
+        )
+    return column.astype(np.float64)
 
 
 def _real(y: np.ndarray) -> np.ndarray:
@@ -142,6 +179,8 @@ DECLARED_LABELS = "class labels: declared"
 
 def encode_labels(y: Any, classes: Any) -> tuple[np.ndarray, np.ndarray, str]:
     """Return class numbers, the classes, and the statement about them for the report."""
+    if isinstance(y, HeldColumn):
+        return _encode_held(y, classes)
     kind = refusing(lambda: _kind_of_labels(y), None, y)
     if kind not in ("binary", "multiclass"):
         raise InvalidInputError(
@@ -159,6 +198,21 @@ def encode_labels(y: Any, classes: Any) -> tuple[np.ndarray, np.ndarray, str]:
             "2 classes in the data. Pass classes= to declare them."
         )
     return codes, known, said
+
+
+def _encode_held(y: HeldColumn, classes: Any) -> tuple[Any, np.ndarray, str]:
+    """Return class numbers that lie with their records, the classes, and the statement about them."""
+    seen = y.unique()
+    if seen is None:
+        raise InvalidInputError(
+            "Unknown label type: continuous. Expected one class label per row; use a regressor for numbers."
+        )
+    _, known, said = encode_labels(seen, classes)
+    return y.map(_places, known), known, said
+
+
+def _places(y: np.ndarray, known: np.ndarray) -> np.ndarray:
+    return np.searchsorted(known, y)
 
 
 def _kind_of_labels(y: Any) -> str:
@@ -211,6 +265,8 @@ def class_weights(declared: Any, classes: np.ndarray) -> np.ndarray | None:
 
 def record_weights(declared: Any, X: Any, bound: float) -> np.ndarray:
     """Return each record's weight as a share of the declared bound, at which it is clipped."""
+    if isinstance(X, Held):
+        return _held_weights(declared, X, bound)
     refuse_masked(declared)
     weights = np.empty(0)
     with contextlib.suppress(*CAUGHT):
@@ -223,4 +279,17 @@ def record_weights(declared: Any, X: Any, bound: float) -> np.ndarray:
         raise InvalidInputError(
             f"Expected sample_weight as one finite number >= 0 for each of the {rows} rows."
         )
+    return np.minimum(weights / bound, 1.0)
+
+
+def _held_weights(declared: Any, X: Held, bound: float) -> Any:
+    column: Any = _numeric(X.column(declared))
+    if (column.least() or 0.0) < 0:
+        raise InvalidInputError(
+            f"Expected sample_weight as one finite number >= 0 for each of the {X.shape[0]} rows."
+        )
+    return column.map(_shares, bound)
+
+
+def _shares(weights: np.ndarray, bound: float) -> np.ndarray:
     return np.minimum(weights / bound, 1.0)

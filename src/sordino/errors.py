@@ -79,6 +79,10 @@ class PartyError(SordinoError, RuntimeError):
         self.party = party
 
 
+class WorkerError(SordinoError, RuntimeError):
+    """Workers of a cluster failed or were lost, so a release has no answer; its budget is spent."""
+
+
 class MissingExtraError(SordinoError, ImportError):
     """An optional dependency is not installed."""
 

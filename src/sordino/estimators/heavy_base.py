@@ -19,7 +19,7 @@ from sordino.checks import (
 )
 from sordino.errors import InvalidInputError
 from sordino.estimators.statistics import joint_clip_of, moment_bound_of, moment_order_of
-from sordino.execute import LocalExecutor
+from sordino.execute import executor_of
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats
 from sordino.private_estimator import PrivateEstimator
@@ -78,7 +78,7 @@ class HeavyTailedModel(PrivateEstimator):
         fitted = run_privately(
             self._solver(problem),
             problem,
-            LocalExecutor(X, targets, data_norm=None, intercept=problem.intercept),
+            executor_of(X, targets, data_norm=None, intercept=problem.intercept),
             budget,
             public=(f"number of records: {n}", f"number of features: {problem.features}", *public),
             verbose=self.verbose,

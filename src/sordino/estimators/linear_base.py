@@ -24,7 +24,7 @@ from sordino.checks import (
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.estimators.classifier import MarginClassifier
 from sordino.estimators.tabular import Tabular, centred, declared_target
-from sordino.execute import GroupedExecutor, LocalExecutor
+from sordino.execute import GroupedExecutor, LocalExecutor, executor_of, taken
 from sordino.kernel import Relation, SparseVector
 from sordino.kernel.arrays import Floats
 from sordino.papers.linear import check_noise, published
@@ -98,7 +98,7 @@ class LinearModel(Tabular, PrivateEstimator):
         groups: Any = None,
     ) -> Floats:
         bound = declared_bound(self, "data_norm")
-        executor: Any = LocalExecutor(X, targets, bound, self._intercept(), weights)
+        executor: Any = executor_of(X, targets, bound, self._intercept(), weights)
         if groups is not None:
             executor = GroupedExecutor(executor, groups)
         n = executor.population
@@ -229,7 +229,7 @@ class ClassifierBase(MarginClassifier, LinearModel):
         X, y = check_data(self, X, y)
         labels = self._encoded(y)
         weights = class_weights(self.class_weight, self.classes_)
-        rows = self._weights(sample_weight, X, None if weights is None else weights[labels.codes])
+        rows = self._weights(sample_weight, X, None if weights is None else taken(weights, labels.codes))
         public = (labels.public, *self._weight_facts(sample_weight))
         loss = LOSSES[labels.loss]
         self._keep(self._fit(X, labels.targets, loss, labels.outputs, public, rows, groups), X.shape[1])

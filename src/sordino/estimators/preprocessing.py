@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sordino.bounds import bound_fact, declared_bound
 from sordino.checks import check_data, check_flag, check_positive
-from sordino.execute import LocalExecutor
+from sordino.execute import executor_of, is_sparse
 from sordino.kernel import Curator, Full, Gaussian, Plan, Relation, Release
 from sordino.kernel.clip import clipped_matrix
 from sordino.private_estimator import PrivateEstimator
@@ -114,7 +114,7 @@ class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
         fitted = run_privately(
             solver,
             X.shape[0],
-            LocalExecutor(X, None, bound),
+            executor_of(X, None, bound),
             budget,
             public=public,
             description=type(self).__name__,
@@ -123,7 +123,7 @@ class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
         multiplier = fitted.report.releases[0].noise_multiplier
         noise = multiplier * np.sqrt(2.0) * solver.relation.contributions / X.shape[0]
         d = X.shape[1]
-        self.mean_ = fitted.result[:d] * bound if self.with_mean and not sparse.issparse(X) else np.zeros(d)
+        self.mean_ = fitted.result[:d] * bound if self.with_mean and not is_sparse(X) else np.zeros(d)
         self.scale_ = self._scale(fitted.result[d:], fitted.result[:d], max(2 * noise, 1e-12)) * bound
         return self
 

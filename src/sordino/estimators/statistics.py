@@ -10,7 +10,7 @@ import numpy as np
 from sordino.checks import among, check_count, check_flag, check_positive
 from sordino.errors import InvalidInputError
 from sordino.estimators.results import PrivateArray, PrivateFloat
-from sordino.execute import LocalExecutor
+from sordino.execute import executor_of, held_numbers
 from sordino.kernel import Relation, public_generator
 from sordino.problems.robust import Truncation
 from sordino.problems.sample import Sample
@@ -214,7 +214,7 @@ def _estimate(
 
 
 def _run(solver: Any, sample: Sample, data: np.ndarray, budget: Ask, name: str) -> Any:
-    executor = LocalExecutor(data, np.zeros(len(data)), data_norm=None)
+    executor = executor_of(data, None, data_norm=None)
     public = (f"number of records: {sample.population}", f"number of columns: {sample.columns}")
     return run_privately(solver, sample, executor, budget, public=public, description=f"{name}")
 
@@ -234,6 +234,9 @@ def _sample(data: np.ndarray, relation: str, secure: bool) -> Sample:
 
 def _numbers(x: Any, least: int = 1) -> tuple[np.ndarray, bool]:
     """Return the rows as doubles, and whether they were plain numbers."""
+    elsewhere = held_numbers(x)
+    if elsewhere is not None:
+        return _enough(*elsewhere, least)
     data = refusing(lambda: _doubles(x), x)
     if data.ndim not in (1, 2) or data.shape[0] < least or data.size == 0:
         raise InvalidInputError(
@@ -244,6 +247,12 @@ def _numbers(x: Any, least: int = 1) -> tuple[np.ndarray, bool]:
             "Expected finite numbers, got NaN or inf. Drop or replace them by a public rule."
         )
     return (data[:, None], True) if data.ndim == 1 else (data, False)
+
+
+def _enough(data: Any, flat: bool, least: int) -> tuple[Any, bool]:
+    if len(data) < least:
+        raise InvalidInputError(f"Expected {least} or more records, got {len(data)}.")
+    return data, flat
 
 
 def _doubles(x: Any) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.errors import InvalidInputError
+from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute.local import LocalExecutor
 from sordino.kernel import NoiseSource, Offer, Release, clip, contracts
 from sordino.kernel.arrays import Floats, Ints
@@ -38,6 +38,11 @@ class GroupedExecutor:
     _edges: Any = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.local, LocalExecutor):
+            raise UnsupportedError(
+                "Groups need all rows in one place: the records of a person may lie in several parts, and "
+                "their sum is clipped as one. Bring the rows into one place (X.compute())."
+            )
         groups = known_owners(self.groups)
         if groups.shape != (self.local.population,):
             raise InvalidInputError(
@@ -107,7 +112,7 @@ def known_owners(groups: Any) -> NDArray[Any]:
     refuse_masked(groups)
     labels = groups if isinstance(groups, np.ndarray) else np.asarray(groups, dtype=object)
     if labels.dtype.kind == "O" and labels.ndim == 1:
-        if any(_is_missing(label) for label in labels):
+        if any(is_missing(label) for label in labels):
             raise _unknown("missing ones (None, nan, NaT or NA)")
         if len({_kind(label) for label in labels}) > 1:
             raise _unknown("labels of several kinds, such as 1 and '1'")
@@ -120,7 +125,8 @@ def known_owners(groups: Any) -> NDArray[Any]:
     return labels
 
 
-def _is_missing(label: Any) -> bool:
+def is_missing(label: Any) -> bool:
+    """Tell whether a label is None, nan, NaT or NA."""
     try:
         return label is None or bool(label != label)  # only a missing value does
     except TypeError:  # pandas' NA does not even say that

@@ -8,10 +8,11 @@ from typing import Any, overload
 import numpy as np
 from scipy import sparse
 
-from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.errors import InvalidInputError
 from sordino.execute.csr import as_rows
+from sordino.execute.question import Question
 from sordino.execute.records import CsrRecords, DenseRecords, LazyRecords, LocalRecords
-from sordino.kernel import Gaussian, NoiseSource, Offer, OnLattice, Release, SparseVector, clip, contracts
+from sordino.kernel import NoiseSource, Offer, Release, clip, contracts
 from sordino.kernel.arrays import Floats, Ints
 
 _DATA_NORM = "Pass a public bound on the row norms (rows are clipped to it); computing it from X would leak."
@@ -75,13 +76,13 @@ class LocalExecutor:
         self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
     ) -> Any:
         """Evaluate the query on the drawn rows and add the noise."""
-        rows = release.sampling.draw(self.population, position, noise)
-        # Nothing moves at sensitivity 0 (a difference of equal points), so there is nothing to hide.
-        secure = release.mechanism.secure and sensitivity > 0
-        records = self.records(rows, lazy=release.lazy and not secure and _is_sparse_point(params))
-        if not secure:
-            return release.mechanism.privatise(release.query.evaluate(records, params), sensitivity, noise)
-        return self._secure_answer(release, records, params, sensitivity, noise)
+        question = Question.of(release, params, sensitivity, self.population)
+        total = self.summed(question, release.sampling.draw(self.population, position, noise))
+        return question.noised(total, release, sensitivity, noise)
+
+    def summed(self, question: Question, rows: Ints | None) -> Any:
+        """Return the exact sum over some rows; for whoever adds the noise."""
+        return question.summed(self.records(rows, lazy=question.lazy))
 
     @overload
     def records(self, rows: Ints | None) -> LocalRecords: ...
@@ -122,25 +123,6 @@ class LocalExecutor:
         x = self.matrix
         entries = rows.size * (x.nnz / max(1, x.shape[0]))
         return bool(x.shape[1] > LAZY_RATIO * entries)
-
-    def _secure_answer(
-        self, release: Release, records: Any, params: Any, sensitivity: float, noise: NoiseSource
-    ) -> Any:
-        query, mechanism = release.query, release.mechanism
-        if not (isinstance(query, OnLattice) and isinstance(mechanism, Gaussian)):
-            raise UnsupportedError(
-                f"secure_noise=True is not proven for {type(query).__name__}. Set secure_noise=False."
-            )
-        spacing = mechanism.lattice(sensitivity)
-        if self.population * (sensitivity / spacing) > 2**61:
-            raise UnsupportedError("secure_noise=True would overflow 64-bit sums for this many records.")
-        value = query.evaluate_on_lattice(records, params, spacing)
-        return mechanism.privatise_on_lattice(value, spacing, sensitivity, noise)
-
-
-def _is_sparse_point(params: Any) -> bool:
-    points = params if isinstance(params, tuple) else (params,)
-    return all(isinstance(p, SparseVector) for p in points)
 
 
 def _as_targets(targets: Any, count: int) -> Floats:

@@ -16,7 +16,7 @@ from scipy import sparse
 
 from sordino.errors import UnsupportedError
 from sordino.execute import csr, gram
-from sordino.execute.affine_view import AffineView, column_moments
+from sordino.execute.affine_view import AffineView, column_moments, same_map
 from sordino.kernel import SparseVector, clip
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.contracts import Point, PublicMap
@@ -92,7 +92,7 @@ class LocalRecords:
     def through(self, affine: PublicMap) -> AffineView:
         """Return these rows through a public affine map; the last map is remembered."""
         known = self.__dict__.get("_view")
-        if known is None or known[0] is not affine:
+        if known is None or not same_map(known[0], affine):
             known = (affine, AffineView(self, affine))
             object.__setattr__(self, "_view", known)
         return known[1]

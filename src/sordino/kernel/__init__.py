@@ -8,7 +8,7 @@ from sordino.kernel.noise import NoiseSource, public_generator
 from sordino.kernel.objective import TiltedObjective
 from sordino.kernel.offer import Offer, check_offer
 from sordino.kernel.quarantine import PaperNoise, Printed
-from sordino.kernel.query import ClippedSum, Norm, OnLattice, Query
+from sordino.kernel.query import ClippedSum, FromSum, Norm, OnLattice, Query
 from sordino.kernel.relation import Relation
 from sordino.kernel.release import Plan, Release
 from sordino.kernel.sampling import Disjoint, FixedSize, Full, Poisson, Sampling
@@ -20,6 +20,7 @@ __all__ = [
     "Disjoint",
     "Executor",
     "FixedSize",
+    "FromSum",
     "Full",
     "Gaussian",
     "GumbelTopK",

@@ -67,6 +67,15 @@ class SparseVector:
             return other.__rsub__(self)
         return self.to_dense() - (other.to_dense() if isinstance(other, SparseVector) else other)
 
+    def joined(self, other: SparseVector) -> SparseVector:
+        """Return the sum on the touched columns of both, those of this vector first and in its order."""
+        columns = np.concatenate([self.indices, other.indices])
+        values = np.concatenate([self.values, np.zeros(other.indices.size)])
+        touched = TouchMap.empty(columns)
+        touched.insert(self.indices.size)
+        count = touched.add(other.indices, other.values, self.indices.size, values)
+        return SparseVector(columns[:count], values[:count], self.size, touched)
+
     def sorted(self) -> SparseVector:
         """Return the same vector with increasing indices."""
         order = np.argsort(self.indices)

@@ -59,6 +59,11 @@ class NoiseSource:
         words = np.random.SeedSequence(seed).generate_state(2, np.uint64)
         return cls(int(words[0]) << 64 | int(words[1]))
 
+    @classmethod
+    def of_subkey(cls, key: int) -> NoiseSource:
+        """Return the source of one secret batch from a key that :meth:`subkey` drew; never for noise."""
+        return cls(key)
+
     @property
     def is_private(self) -> bool:
         """Whether nobody can know the noise."""
@@ -128,6 +133,14 @@ class NoiseSource:
             replace=False,
             shuffle=False,  # a set: nobody uses its order
         )
+
+    def subkey(self) -> int:
+        """Draw the key of a source of its own: whoever gets it draws the same batch each time it is asked."""
+        return int.from_bytes(self._generator().bytes(16), "little")
+
+    def split_count(self, sizes: Ints, total: int) -> Ints:
+        """Draw how many of ``total`` distinct rows fall into parts of these sizes."""
+        return self._generator().multivariate_hypergeometric(sizes, total)
 
     def distinct_order(self, population: int, size: int) -> Ints:
         """Draw ``size`` distinct positions in uniform random order."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel.contracts import missing
 from sordino.kernel.mechanism import Gaussian
-from sordino.kernel.query import OnLattice
+from sordino.kernel.query import FromSum, OnLattice
 from sordino.kernel.release import Plan, Release
 
 
@@ -22,6 +22,7 @@ class Offer:
     lattice : it can take sums in integers, for noise that is safe in floating point.
     samplings : the kinds of batches it can draw; none means all.
     sums_only : it adds up the answers of several holders: only sums with independent Gaussian noise.
+    in_parts : its records lie in several places: only sums over records, and public functions of these.
     remedy : what a user can do instead.
     """
 
@@ -30,6 +31,7 @@ class Offer:
     lattice: bool = False
     samplings: tuple[type, ...] = ()
     sums_only: bool = False
+    in_parts: bool = False
     remedy: str = ""
 
     def unmet(self, release: Release) -> str | None:
@@ -44,6 +46,8 @@ class Offer:
                 f"{type(release.sampling).__name__} batches cannot be drawn from {self.records}, "
                 f"only {drawn} ones"
             )
+        if self.in_parts and not (release.query.adds_up or isinstance(release.query, FromSum)):
+            return f"{query} is not a sum over records: it needs all rows in one place, not {self.records}"
         return self._unmet_sum(release, query) if self.sums_only else self._unmet_lattice(release, query)
 
     def _unmet_sum(self, release: Release, query: str) -> str | None:

@@ -62,6 +62,22 @@ class OnLattice:
         raise NotImplementedError  # pragma: no cover
 
 
+class FromSum:
+    """Base of queries whose answer is a public function of a sum over records: the sum of parts will do."""
+
+    def summed(self, records: Any, params: Any) -> Answer:
+        """Return the sum over these records."""
+        raise NotImplementedError  # pragma: no cover
+
+    def finished(self, total: Answer, params: Any) -> Answer:
+        """Return the answer, from the sum over all records and what is public."""
+        raise NotImplementedError  # pragma: no cover
+
+    def evaluate(self, records: Any, params: Any) -> Answer:
+        """Return the exact answer."""
+        return self.finished(self.summed(records, params), params)
+
+
 class ClippedSum:
     """Base of queries that add up one clipped vector per record.
 

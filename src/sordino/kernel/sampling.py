@@ -5,6 +5,7 @@ The drawn rows are secret (amplification rests on that), so they come from the n
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from sordino.kernel.arrays import Rows
 from sordino.kernel.events import fixed_size_event, poisson_event, repeated
 from sordino.kernel.noise import NoiseSource
 from sordino.kernel.relation import Relation
+from sordino.kernel.shares import Between, Chosen, Drawn, Everything, Share
 
 
 class Sampling(Protocol):
@@ -23,6 +25,12 @@ class Sampling(Protocol):
 
     def draw(self, population: int, position: int, noise: NoiseSource) -> Rows:
         """Return the rows of release number ``position``; None means all of them."""
+
+    def shares(self, sizes: Sequence[int], position: int, noise: NoiseSource) -> list[Share]:
+        """Return how each of several parts of these sizes finds its rows of release number ``position``.
+
+        All shares together have the law of :meth:`draw` on the parts behind each other.
+        """
 
     def amplify(self, event: dp.DpEvent, times: int, relation: Relation, population: int) -> dp.DpEvent:
         """Return the event of ``times`` releases."""
@@ -38,6 +46,10 @@ class Full:
     def draw(self, population: int, position: int, noise: NoiseSource) -> Rows:
         """Return None: all rows."""
         return None
+
+    def shares(self, sizes: Sequence[int], position: int, noise: NoiseSource) -> list[Share]:
+        """Return everything of every part."""
+        return [Everything() for _ in sizes]
 
     def amplify(self, event: dp.DpEvent, times: int, relation: Relation, population: int) -> dp.DpEvent:
         """Return plain composition."""
@@ -61,6 +73,12 @@ class Poisson:
     def draw(self, population: int, position: int, noise: NoiseSource) -> Rows:
         """Return the rows of a Poisson batch, found by geometric skips in O(batch)."""
         return None if self.rate == 1.0 else noise.bernoulli_rows(population, self.rate)
+
+    def shares(self, sizes: Sequence[int], position: int, noise: NoiseSource) -> list[Share]:
+        """Return one independent Poisson draw per part, each with a key of its own."""
+        if self.rate == 1.0:
+            return [Everything() for _ in sizes]
+        return [Drawn(self.rate, noise.subkey()) for _ in sizes]
 
     def amplify(self, event: dp.DpEvent, times: int, relation: Relation, population: int) -> dp.DpEvent:
         """Return the Poisson-sampled event; only for noise that accountants can amplify."""
@@ -93,6 +111,11 @@ class FixedSize:
     def draw(self, population: int, position: int, noise: NoiseSource) -> Rows:
         """Return ``size`` distinct rows."""
         return noise.distinct_rows(population, self.size)
+
+    def shares(self, sizes: Sequence[int], position: int, noise: NoiseSource) -> list[Share]:
+        """Draw how many rows each part gives; which ones it draws with a key of its own."""
+        counts = noise.split_count(np.asarray(sizes, dtype=np.int64), self.size)
+        return [Chosen(int(count), noise.subkey()) for count in counts]
 
     def amplify(self, event: dp.DpEvent, times: int, relation: Relation, population: int) -> dp.DpEvent:
         """Return the without-replacement event."""
@@ -131,6 +154,13 @@ class Disjoint:
         """Return the rows of chunk ``position``."""
         edge = np.linspace(0, population, self.parts + 1).astype(np.int64)
         return np.arange(edge[position], edge[position + 1])
+
+    def shares(self, sizes: Sequence[int], position: int, noise: NoiseSource) -> list[Share]:
+        """Return the part of chunk ``position`` that lies in each part."""
+        edge = np.linspace(0, sum(sizes), self.parts + 1).astype(np.int64)
+        starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+        low, high = (np.clip(e - starts, 0, sizes) for e in (edge[position], edge[position + 1]))
+        return [Between(int(a), int(b)) for a, b in zip(low, high, strict=True)]
 
     def amplify(self, event: dp.DpEvent, times: int, relation: Relation, population: int) -> dp.DpEvent:
         """Return the event of one release: the chunks compose in parallel."""

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.kernel.arrays import Bools, Ints
+from sordino.kernel.arrays import Bools, Floats, Ints
 
 _FREE = -1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -44,6 +44,13 @@ class TouchMap:
         """Put the first ``count`` of the columns, which are distinct, into an empty map."""
         _insert(self.cells, self.columns, count)
 
+    def add(self, columns: Ints, terms: Floats, count: int, values: Floats) -> int:
+        """Add ``terms`` to the values of distinct columns; new columns go behind the first ``count``.
+
+        Returns how many columns the map has then. ``columns`` must not share memory with the map's.
+        """
+        return int(_add(self.cells, self.columns, columns, terms, count, values))
+
     def contains(self, asked: Ints) -> Bools:
         """Tell which columns are in the map."""
         out = np.empty(asked.size, dtype=np.bool_)
@@ -72,6 +79,20 @@ def find(cells: NDArray[np.int32], columns: Ints, column: int) -> np.uint64:
 def _insert(cells: NDArray[np.int32], columns: Ints, count: int) -> None:
     for slot in range(count):
         cells[find(cells, columns, columns[slot])] = slot
+
+
+@numba.njit(cache=True)
+def _add(
+    cells: NDArray[np.int32], columns: Ints, new: Ints, terms: Floats, count: int, values: Floats
+) -> int:
+    for i in range(new.size):
+        cell = find(cells, columns, new[i])
+        if cells[cell] == _FREE:
+            cells[cell] = count
+            columns[count] = new[i]
+            count += 1
+        values[cells[cell]] += terms[i]
+    return count
 
 
 @numba.njit(cache=True)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sordino.kernel import Norm, Relation
+from sordino.kernel import FromSum, Norm, Relation
 from sordino.kernel.arrays import Floats
 from sordino.kernel.contracts import RecordSums
 from sordino.problems.glm import check_clip, weighted
@@ -16,7 +16,7 @@ from sordino.problems.penalties import Penalty
 
 
 @dataclass(frozen=True)
-class StepSizeScores:
+class StepSizeScores(FromSum):
     r"""``-sum_i min(loss_i(w - a g), clip) - n penalty(w - a g)`` for each step size a.
 
     ``params = (w, g)``, both released. A record's loss is cut to [0, clip] and what is not a number counts
@@ -47,15 +47,20 @@ class StepSizeScores:
         """Return the clip: a loss in [0, clip] moves by no more when its record is replaced."""
         return self.clip
 
-    def evaluate(self, records: RecordSums, params: tuple[Floats, Floats]) -> Floats:
-        """Return the scores; margins are linear in the step, so two products serve all of them."""
+    def summed(self, records: RecordSums, params: tuple[Floats, Floats]) -> Floats:
+        """Return the sums of losses; margins are linear in the step, so two products serve all of them."""
         w, g = params
         at_w, along = records.margins(w), records.margins(g)
-        return np.array([-self._objective(records, w - a * g, at_w - a * along) for a in self.steps])
+        return np.array([-self._losses(records, at_w - a * along) for a in self.steps])
 
-    def _objective(self, records: RecordSums, w: Floats, margins: Floats) -> float:
+    def finished(self, total: Floats, params: tuple[Floats, Floats]) -> Floats:
+        """Return the scores."""
+        w, g = params
+        penalties = [sum(p.value(w - a * g) for p in self.penalties) for a in self.steps]
+        return total - self.population * np.array(penalties, dtype=float)
+
+    def _losses(self, records: RecordSums, margins: Floats) -> float:
         with np.errstate(over="ignore", invalid="ignore"):
             losses = weighted(self.loss.value(margins, records.targets), records.weights)
         usable = np.isfinite(records.norms) & ~np.isnan(losses)
-        total = float(np.where(usable, np.clip(losses, 0.0, self.clip), 0.0).sum())
-        return total + self.population * sum(p.value(w) for p in self.penalties)
+        return float(np.where(usable, np.clip(losses, 0.0, self.clip), 0.0).sum())

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sordino.kernel import ClippedSum, Norm, Relation, SparseVector
+from sordino.kernel import ClippedSum, FromSum, Norm, Relation, SparseVector
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.clip import clip_scalars, factors_of, row_peaks
 from sordino.kernel.contracts import Answer, Point, RecordSums
@@ -21,7 +21,7 @@ from sordino.problems.losses import Loss
 
 
 @dataclass(frozen=True)
-class _Scores:
+class _Scores(FromSum):
     """What the score queries share: the clip, and terms that depend on released points only.
 
     **Privacy.** Every score moves by at most ``clip`` (add-remove) or twice that (replace-one).
@@ -46,9 +46,13 @@ class _Scores:
         """Return one contribution, or two when a record is replaced."""
         return relation.contributions * self.clip
 
-    def _gradient(self, records: RecordSums, w: Any, factor: float) -> Answer:
-        """Return the clipped sum plus ``factor * w``."""
-        gradient = records.weighted_sum(peak_clipped(self.loss, records, w, self.clip))
+    def summed(self, records: RecordSums, params: Any) -> Answer:
+        """Return the sum of the records' gradients at the point."""
+        w = params[0] if isinstance(params, tuple) else params
+        return records.weighted_sum(peak_clipped(self.loss, records, w, self.clip))
+
+    def _penalised(self, gradient: Answer, w: Any, factor: float) -> Answer:
+        """Return the sum plus ``factor * w``."""
         if isinstance(gradient, SparseVector):  # the executor lists the coordinates of w first
             values = gradient.values.copy()
             values[: w.indices.size] += factor * w.values
@@ -64,9 +68,9 @@ class VertexScores(_Scores):
     a coordinate by its magnitude would leave the sign to be released separately.
     """
 
-    def evaluate(self, records: RecordSums, params: Any) -> Answer:
+    def finished(self, total: Answer, params: Any) -> Answer:
         """Return the scores at the point ``params``."""
-        g = self._gradient(records, params, self.ridge_sum)
+        g = self._penalised(total, params, self.ridge_sum)
         if isinstance(g, SparseVector):
             indices = np.concatenate([g.indices, g.indices + g.size])
             return SparseVector(indices, np.concatenate([-g.values, g.values]), 2 * g.size)
@@ -79,10 +83,10 @@ class CoordinateScores(_Scores):
 
     features: int = 0
 
-    def evaluate(self, records: RecordSums, params: Any) -> Answer:
+    def finished(self, total: Answer, params: Any) -> Answer:
         """Return the entries; the selection takes their magnitudes."""
         w, candidates = params if isinstance(params, tuple) else (params, None)
-        g = self._gradient(records, w, self.ridge_sum)
+        g = self._penalised(total, w, self.ridge_sum)
         return without_intercept(g, self.features) if candidates is None else pick(g, candidates)
 
 
@@ -97,11 +101,10 @@ class MovedScores(_Scores):
     features: int = 0
     weight: float = 1.0
 
-    def evaluate(self, records: RecordSums, params: Any) -> Answer:
+    def finished(self, total: Answer, params: Any) -> Answer:
         """Return the moved vector."""
-        return without_intercept(
-            -1.0 * self._gradient(records, params, self.ridge_sum - self.weight), self.features
-        )
+        moved = -1.0 * self._penalised(total, params, self.ridge_sum - self.weight)
+        return without_intercept(moved, self.features)
 
 
 @dataclass(frozen=True)

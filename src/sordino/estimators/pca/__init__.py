@@ -6,7 +6,6 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from scipy.sparse import issparse
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted
@@ -16,7 +15,7 @@ from sordino.checks import among, check_count, check_data, check_flag
 from sordino.errors import InvalidInputError
 from sordino.estimators.pca.checks import axes_to_follow, checked_options, public_facts
 from sordino.estimators.pca.stream import PcaStream
-from sordino.execute import LocalExecutor
+from sordino.execute import LocalExecutor, executor_of, is_sparse
 from sordino.kernel import Relation
 from sordino.papers.pca import published
 from sordino.private_estimator import PrivateEstimator
@@ -157,7 +156,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
         self.__dict__.pop("_stream", None)
         budget = self._budget(X.shape[0])
         rows, columns = X.shape
-        problem, options = self._problem(rows, columns, budget, issparse(X)), checked_options(self)
+        problem, options = self._problem(rows, columns, budget, is_sparse(X)), checked_options(self)
         if self.noise == "paper":
             solver, paper = published(self.solver, problem, options, budget)
         else:
@@ -165,7 +164,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
         fitted = run_privately(
             solver,
             problem,
-            LocalExecutor(X, None, problem.data_norm),
+            executor_of(X, None, problem.data_norm),
             budget,
             paper=paper,
             verbose=self.verbose,

@@ -13,6 +13,7 @@ from sordino.kernel import (
     ClippedSum,
     Curator,
     Disjoint,
+    FromSum,
     Full,
     GumbelTopK,
     LaplacePeeling,
@@ -43,7 +44,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class GradientStep(ClippedSum):
+class GradientStep(FromSum, ClippedSum):
     r"""``w - length (sum of truncated gradients / records + ridge w)`` on the coordinates of a :class:`Step`.
 
     **Privacy.** One record moves each coordinate by at most ``lam = length * threshold / records`` (twice
@@ -76,11 +77,14 @@ class GradientStep(ClippedSum):
         size = 1 if self.norm is Norm.LINF else params.coordinates.size
         return length * self.truncation.bound(size, params.point.threshold)
 
-    def evaluate(self, records: RowBlocks, params: Step) -> Floats:
+    def summed(self, records: RowBlocks, params: Step) -> Floats:
+        """Return the sum of truncated gradients."""
+        return RobustGradient(self.loss, self.truncation).evaluate(records, params.point)
+
+    def finished(self, total: Floats, params: Step) -> Floats:
         """Return the new point on the asked coordinates."""
         point = params.point
-        mean = RobustGradient(self.loss, self.truncation).evaluate(records, point)
-        slope = mean / self.records + self.ridge * point.w / np.square(point.scales)
+        slope = total / self.records + self.ridge * point.w / np.square(point.scales)
         return (point.w - params.length * slope).reshape(-1)[params.coordinates]
 
 

@@ -1,0 +1,332 @@
+"""Records on the workers of a Dask cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Any
+
+import dask
+import dask.array
+import numpy as np
+from dask.delayed import Delayed
+from distributed import Future
+
+from sordino.errors import InvalidInputError, UnsupportedError, WorkerError
+from sordino.execute import dask_worker as worker
+from sordino.execute.cluster import current_client
+from sordino.execute.dask_worker import Facts, Failed, Steps
+from sordino.execute.held import Held, HeldColumn
+from sordino.execute.parts import PartedExecutor
+from sordino.execute.question import Question
+from sordino.execute.tree import Nodes
+from sordino.kernel.shares import Share
+
+_REMEDY = "Bring the rows into one place (X.compute()), or choose a solver that asks for sums."
+_BEAT, _PATIENCE = 2.0, 60.0  # seconds: how often workers are counted, how long nobody may be there
+_LARGE = 1 << 22  # bytes, over all workers, of a parameter that is worth a task of its own
+_numbers = itertools.count()
+_PROBLEMS = {
+    "shape": "Expected blocks with one row per record and one value of y per row, got another shape.",
+    "numbers": "Expected a numeric matrix X and numeric targets, got entries that are not numbers. Encode "
+    "them with a public vocabulary first.",
+    "finite": "Expected finite numbers, got NaN or inf. Drop or replace them by a public rule.",
+}
+
+
+def spread(X: Any, y: Any = None) -> tuple[Spread, Any]:
+    """Return rows (and targets) that lie in Dask, with their public facts read.
+
+    Parameters
+    ----------
+    X : a dask array, a dask dataframe of numbers, or a list of delayed or future blocks, dense or CSR.
+    y : one value per row: the same kinds, or an array in this process; None for none.
+    """
+    cluster = Placed.on(current_client(), X)
+    rows = cluster.stored(worker.stored_rows, _row_blocks(X))
+    facts = cluster.facts(rows)
+    columns = {f.columns for f in facts}
+    if len(columns) != 1:
+        raise InvalidInputError(
+            f"Expected blocks with one number of columns, got {len(columns)} different ones."
+        )
+    found = Spread(cluster, rows, facts, _names(X))
+    return found, None if y is None else found.column(y)
+
+
+@dataclass(frozen=True, eq=False)
+class Placed:
+    """A client and the worker that each part lies on, as far as the cluster allows."""
+
+    client: Any
+    homes: tuple[str, ...]
+
+    @classmethod
+    def on(cls, client: Any, X: Any) -> Placed:
+        """Give each worker neighbouring parts, unless the parts lie somewhere already."""
+        blocks = _row_blocks(X)
+        if not blocks:
+            raise InvalidInputError("Expected at least one block of rows, got none.")
+        workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
+        if not workers:
+            raise WorkerError("Expected a cluster with at least one worker, got none. Start workers first.")
+        known = client.who_has([b for b in blocks if isinstance(b, Future)])
+        lies = [next(iter(known.get(getattr(b, "key", None), ())), None) for b in blocks]
+        spots = [workers[i * len(workers) // len(blocks)] for i in range(len(blocks))]
+        return cls(client, tuple(home or spot for home, spot in zip(lies, spots, strict=True)))
+
+    def submit(self, home: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Start a task where a part lies; if that worker is lost, anywhere."""
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+            return self.client.submit(
+                function,
+                *arguments,
+                key=f"sordino-{function.__name__}-{id(self)}-{next(_numbers)}",
+                workers=[home],
+                allow_other_workers=True,
+                pure=False,
+            )
+
+    def each(self, function: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
+        """Start one task for each part, on its worker."""
+        rows = zip(self.homes, *arguments, strict=True)
+        return [self.submit(home, function, *given) for home, *given in rows]
+
+    def stored(self, function: Callable[..., Any], blocks: Sequence[Any]) -> list[Any]:
+        """Return futures of blocks that were read; a block can be read again from its source."""
+        return self.each(
+            function, [self._started(home, b) for home, b in zip(self.homes, blocks, strict=True)]
+        )
+
+    def _started(self, home: str, block: Any) -> Any:
+        if not isinstance(block, Delayed):
+            return block
+        return self.client.compute(block, workers=[home], allow_other_workers=True)
+
+    def facts(self, stored: Sequence[Any]) -> list[Facts]:
+        """Return the facts of stored parts; refuse what is wrong with one of them."""
+        found: list[Facts] = self.results(self.each(worker.facts_of, stored))
+        problem = next((fact.problem for fact in found if fact.problem), None)
+        if problem is not None:
+            raise InvalidInputError(_PROBLEMS[problem])
+        return found
+
+    def results(self, futures: Sequence[Any]) -> list[Any]:
+        """Wait for tasks and return what they found; nothing is left running when this fails."""
+        try:
+            found = self.client.sync(self._gathered, list(futures))
+        except BaseException as error:
+            self.client.cancel(list(futures), force=True)
+            if not isinstance(error, Exception) or isinstance(error, WorkerError):
+                raise
+            kind = type(error).__name__
+        else:
+            failed = next((f for f in found if isinstance(f, Failed)), None)
+            if failed is None:
+                return found
+            raise failed.error()
+        raise WorkerError(  # outside of the handler: the foreign error would be its context
+            f"The cluster lost some records or their workers ({kind}), and could not read them again from "
+            "their source. What was booked stays spent; keep the source (delayed blocks, files) within "
+            "reach of all workers, so that what a worker held can be read again."
+        )
+
+    async def _gathered(self, futures: list[Any]) -> Any:
+        """Gather, and look now and then whether anybody is there to answer."""
+        task = asyncio.ensure_future(self.client.gather(futures, asynchronous=True))
+        seen = monotonic()
+        while not (await asyncio.wait({task}, timeout=_BEAT))[0]:
+            known = await self.client.scheduler.identity(n_workers=-1)
+            seen = monotonic() if known["workers"] else seen
+            if monotonic() - seen > _PATIENCE:
+                task.cancel()
+                raise WorkerError(f"The cluster has had no worker for {_PATIENCE:g} seconds.")
+        return task.result()
+
+
+class Spread(Held):
+    """Rows on the workers of a cluster."""
+
+    def __init__(self, cluster: Placed, rows: list[Any], facts: list[Facts], names: list[str] | None) -> None:
+        self._cluster, self._rows = cluster, rows
+        self.sizes = tuple(fact.rows for fact in facts)
+        self.shape = (sum(self.sizes), facts[0].columns)
+        self.sparse = any(fact.sparse for fact in facts)
+        self.dtype = np.result_type(*{fact.kind for fact in facts})
+        self.names = names
+
+    def column(self, values: Any) -> SpreadColumn:
+        """Return one value per row, brought to its rows."""
+        blocks = self._column_blocks(values)
+        if len(blocks) != len(self.sizes):
+            raise InvalidInputError(
+                f"Expected one block of values for each of {len(self.sizes)} blocks of X, got {len(blocks)}."
+            )
+        stored = self._cluster.stored(worker.stored_column, blocks)
+        facts = self._cluster.facts(stored)
+        if tuple(fact.rows for fact in facts) != self.sizes:
+            raise InvalidInputError("Expected one value per row in each block, got blocks of other lengths.")
+        return SpreadColumn(self._cluster, self.shape[0], ((tuple(stored), ()),), {f.kind for f in facts})
+
+    def _column_blocks(self, values: Any) -> Sequence[Any]:
+        if isinstance(values, dask.array.Array) and not np.isnan(sum(values.chunks[0])):
+            values = values.rechunk({0: self.sizes}) if values.chunks[0] != self.sizes else values
+        if type(values).__module__.partition(".")[0] == "dask" or _is_blocks(values):
+            return _row_blocks(values)
+        here = np.asarray(values)
+        if here.shape[:1] != self.shape[:1]:
+            raise InvalidInputError(f"Expected one value for each of {self.shape[0]} rows, got {here.shape}.")
+        return np.split(here, np.cumsum(self.sizes)[:-1])
+
+    def executor(self, targets: Any, data_norm: float | None, intercept: float, weights: Any) -> DaskExecutor:
+        """Return the executor over these rows."""
+        if weights is not None and targets is None:  # pragma: no cover - no estimator does
+            raise UnsupportedError("Weights without targets are not supported in Dask.")
+        columns = [c for c in (targets, weights) if c is not None]
+        factors = [factor for c in columns for factor in self._own(c).factors]
+        stored = list(zip(*(futures for futures, _ in factors), strict=True)) or [()] * len(self.sizes)
+        steps = [maps for _, maps in factors]
+        parts = [
+            self._cluster.submit(home, worker.held_part, rows, list(columns), steps, data_norm, intercept)
+            for home, rows, columns in zip(self._cluster.homes, self._rows, stored, strict=True)
+        ]
+        return DaskExecutor(self._cluster, parts, self.sparse)
+
+    def _own(self, column: Any) -> SpreadColumn:
+        return column if isinstance(column, SpreadColumn) else self.column(column)
+
+
+class SpreadColumn(HeldColumn):
+    """One value per record, with its record: a product of columns, each through maps."""
+
+    def __init__(
+        self, cluster: Placed, count: int, factors: tuple[tuple[tuple[Any, ...], Steps], ...], kinds: set[str]
+    ) -> None:
+        self._cluster, self.factors, self.kinds = cluster, factors, kinds
+        self.shape = (count,)
+
+    def map(self, function: Callable[..., Any], *constants: Any) -> SpreadColumn:
+        """Return the column through a function of arrays."""
+        ((futures, steps),) = self.factors
+        mapped = ((futures, (*steps, (function, constants))),)
+        return SpreadColumn(self._cluster, self.shape[0], mapped, self.kinds)
+
+    def __mul__(self, other: SpreadColumn) -> SpreadColumn:
+        both = (*self.factors, *other.factors)
+        return SpreadColumn(self._cluster, self.shape[0], both, self.kinds | other.kinds)
+
+    def unique(self) -> Any:
+        """Return the distinct values in order; None where they are too many to be labels."""
+        ((futures, _),) = self.factors
+        found = self._cluster.results(self._cluster.each(worker.labels_of, futures))
+        if any(part is None for part in found):
+            return None
+        return np.unique(np.concatenate(found))
+
+    def least(self) -> float:
+        """Return the smallest number."""
+        ((futures, _),) = self.factors
+        return min(self._cluster.results(self._cluster.each(worker.least_of, futures)))
+
+
+class DaskExecutor(PartedExecutor):
+    """Answers releases with one task per worker, which holds the sums of all parts that lie there.
+
+    **Privacy.** Workers and scheduler are trusted: they see records, keys of batches and exact sums.
+    """
+
+    def __init__(self, cluster: Placed, parts: Sequence[Any], sparse: bool) -> None:
+        self._cluster, self._parts = cluster, list(parts)
+        sizes = cluster.results(cluster.each(worker.size_of, parts))
+        super().__init__(sizes, sparse, "rows on the workers of a cluster", _REMEDY)
+        self._kept: list[tuple[Any, Any]] = []
+        self._groups = self._located()
+
+    def _located(self) -> dict[str, list[int]]:
+        """Return which parts lie on which worker."""
+        known = self._cluster.client.who_has(self._parts)
+        groups: dict[str, list[int]] = {}
+        for i, (part, home) in enumerate(zip(self._parts, self._cluster.homes, strict=True)):
+            groups.setdefault(next(iter(known.get(part.key, ())), home), []).append(i)
+        return groups
+
+    def _branches(self, question: Question, shares: Sequence[Share]) -> list[Nodes]:
+        asked, params = replace(question, params=None), self._sent(question.params)
+        tasks = {
+            home: self._cluster.submit(
+                home,
+                worker.branches_on,
+                [self._parts[i] for i in numbers],
+                numbers,
+                asked,
+                params,
+                [shares[i] for i in numbers],
+                len(self.sizes),
+            )
+            for home, numbers in self._groups.items()
+        }
+        found = self._cluster.results(list(tasks.values()))
+        if any(home != ran for home, (_, ran) in zip(tasks, found, strict=True)):
+            self._groups = self._located()  # a worker was lost: its parts were read again elsewhere
+        return [nodes for nodes, _ in found]
+
+    def _sent(self, params: Any) -> Any:
+        """Return parameters as tasks get them: large ones once for all tasks, constants of a run once."""
+        if isinstance(params, tuple) and type(params) is tuple:
+            return [self._sent_one(value) for value in params]
+        return self._sent_one(params)
+
+    def _sent_one(self, value: Any) -> Any:
+        if len(self._groups) < 2 or _nbytes(value) * len(self._groups) < _LARGE:
+            return value
+        for known, future in self._kept:
+            if known is value:
+                return future
+        home = next(iter(self._groups))
+        future = self._cluster.submit(home, worker.same, value)
+        if _is_frozen(value):
+            self._kept = [(value, future), *self._kept[:3]]
+        return future
+
+
+def _is_frozen(value: Any) -> bool:
+    """Tell whether an object stays what it is: an array may be changed in place between two releases."""
+    settings = getattr(value, "__dataclass_params__", None)
+    return settings is not None and settings.frozen
+
+
+def _nbytes(value: Any) -> int:
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    return sum(_nbytes(part) for part in getattr(value, "__dict__", {}).values())
+
+
+def _is_blocks(X: Any) -> bool:
+    return isinstance(X, (list, tuple)) and all(isinstance(block, (Delayed, Future)) for block in X)
+
+
+def _row_blocks(X: Any) -> list[Any]:
+    """Return one delayed or future block for each part of the rows."""
+    if isinstance(X, (list, tuple)):
+        if not _is_blocks(X):
+            raise InvalidInputError("Expected a list of delayed or future blocks, got others among them.")
+        return list(X)
+    if isinstance(X, Delayed | Future):
+        return [X]
+    if isinstance(X, dask.array.Array):
+        if X.ndim > 1 and len(X.chunks[1]) > 1:
+            X = X.rechunk({1: -1})
+        return list(np.ravel(X.to_delayed()))
+    if hasattr(X, "to_delayed"):
+        return list(X.to_delayed())
+    raise InvalidInputError(
+        f"Expected a dask array or dataframe, or a list of blocks, got {type(X).__name__}."
+    )
+
+
+def _names(X: Any) -> list[str] | None:
+    names = list(getattr(X, "columns", []))
+    return names if names and all(isinstance(name, str) for name in names) else None

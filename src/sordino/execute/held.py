@@ -1,0 +1,127 @@
+"""Rows that are not an array in this process: what `fit` takes besides arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from sordino.errors import UnsupportedError, require_extra
+from sordino.execute.local import LocalExecutor
+from sordino.kernel.arrays import Floats
+
+
+class Held:
+    """Rows with their public facts; a subclass makes the executor that asks them where they lie."""
+
+    shape: tuple[int, int]
+    dtype: Any
+    sparse: bool
+    names: list[str] | None = None
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> Any:
+        raise UnsupportedError(
+            "This needs all rows in one place, to choose some of them by position. Bring them there first."
+        )
+
+    def column(self, values: Any) -> Any:
+        """Return one value per row, brought to its rows."""
+        raise NotImplementedError  # pragma: no cover
+
+    def executor(self, targets: Any, data_norm: float | None, intercept: float, weights: Any) -> Any:
+        """Return the executor over these rows."""
+        raise NotImplementedError  # pragma: no cover
+
+
+class HeldColumn:
+    """One number or label per record that lies with its rows; maps are applied where it lies."""
+
+    shape: tuple[int]
+    kinds: set[str]
+
+    def map(self, function: Callable[..., Any], *constants: Any) -> Any:
+        """Return the column through a function of arrays; it is sent to the records, so it must pickle."""
+        raise NotImplementedError  # pragma: no cover
+
+    def unique(self) -> Any:
+        """Return the distinct values in order; None where they are too many to be labels."""
+        raise NotImplementedError  # pragma: no cover
+
+    def least(self) -> float:
+        """Return the smallest number."""
+        raise NotImplementedError  # pragma: no cover
+
+    def clip(self, low: float, high: float, out: None = None) -> Any:
+        """Return the column with its numbers moved into an interval; NumPy's ``clip`` calls it."""
+        return self.map(np.clip, low, high)
+
+    def astype(self, kind: Any) -> Any:
+        """Return the column as another type."""
+        return self.map(np.asarray, np.dtype(kind))
+
+    def __rmul__(self, factor: float) -> Any:
+        return self.map(np.multiply, factor)
+
+    def __sub__(self, term: float) -> Any:
+        return self.map(np.subtract, term)
+
+
+def executor_of(
+    matrix: Any,
+    targets: Any = None,
+    data_norm: float | None = 1.0,
+    intercept: float = 0.0,
+    weights: Any = None,
+) -> Any:
+    """Return the executor over some rows, wherever they lie; parameters as of :class:`LocalExecutor`."""
+    if isinstance(matrix, Held):
+        return matrix.executor(targets, data_norm, intercept, weights)
+    return LocalExecutor(matrix, targets, data_norm, intercept, weights)
+
+
+def is_sparse(matrix: Any) -> bool:
+    """Tell whether rows are sparse, wherever they lie."""
+    return matrix.sparse if isinstance(matrix, Held) else bool(sparse.issparse(matrix))
+
+
+def taken(table: Floats, codes: Any) -> Any:
+    """Return the entry of a public table for each code."""
+    return codes.map(_entries, table) if isinstance(codes, HeldColumn) else table[codes]
+
+
+def _entries(codes: Any, table: Floats) -> Floats:
+    return table[codes]
+
+
+def held(X: Any, y: Any = None) -> tuple[Held, Any] | None:
+    """Return rows and targets that lie elsewhere, their facts read; None for what is in this process."""
+    if isinstance(X, Held):
+        return X, y
+    first = X[0] if isinstance(X, (list, tuple)) and X else X
+    if _package(first) not in ("dask", "distributed"):
+        return None
+    try:
+        spread: Any = import_module("sordino.execute.dask").spread
+    except ImportError:
+        raise require_extra("distributed", "dask") from None
+    found: tuple[Held, Any] = spread(X, y)
+    return found
+
+
+def held_numbers(x: Any) -> tuple[Held, bool] | None:
+    """Return numbers or rows of numbers that lie elsewhere, and whether they were plain numbers."""
+    flat = _package(x) == "dask" and getattr(x, "ndim", 2) == 1
+    if flat:
+        x = x.to_frame() if hasattr(x, "to_frame") else x[:, None]
+    found = held(x)
+    return None if found is None else (found[0], flat)
+
+
+def _package(value: Any) -> str:
+    return type(value).__module__.partition(".")[0]
