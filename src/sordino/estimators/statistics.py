@@ -166,17 +166,17 @@ def quantiles(
     ----------
     x : n numbers, or n rows of d numbers.
     q : one probability or several, in [0, 1].
-    bounds : public limits with cells of equal width; None uses cells of equal ratio on both signs, about
-        0.7 % wide at the default resolution, up to 1e12.
+    bounds : public limits with cells of equal width; None uses cells that grow from a rough private
+        median outwards (a tenth of the budget), each about 0.7 % of its distance at the default resolution.
     resolution : the depth of the tree, 2 to 20.
     confidence : the probability with which ``.interval`` covers all sample quantiles at q: the records of
         rank q n - 1 to q n + 1 and what is between them, whichever definition you use, with any number of
-        ties. Ends are borders of cells; without bounds an end beyond 1e12 is infinite, with bounds records
-        beyond count as the nearer one. It covers the population's quantile as well, in the normal
+        ties. Ends are borders of cells; without bounds an end beyond the last cell is infinite, with bounds
+        records beyond count as the nearer one. It covers the population's quantile as well, in the normal
         approximation of ranks.
     relation, ledger, dataset_id : as in :func:`mean`.
 
-    **Privacy.** (epsilon, delta)-DP for one record: one Gaussian release.
+    **Privacy.** (epsilon, delta)-DP for one record: one Gaussian release, and counts for the median.
     """
     data, flat = _numbers(x)
     wanted = _probabilities(q)

@@ -267,7 +267,8 @@ class RankTree(ClippedSum, OnLattice):
     r"""For each column the counts in the nodes of a binary tree over ``2**depth`` cells of a public grid.
 
     The cells have equal width between public ``bounds``; without bounds they grow geometrically from
-    ``2**-REACH`` to ``2**REACH`` on both sides of zero. The root, the public number of records, is left out.
+    ``2**-REACH`` to ``2**REACH`` on both sides of ``params``, a public or released centre of each column
+    (None: zero). The root, the public number of records, is left out.
 
     **Privacy.** A record is in one node per level and column: sqrt(depth columns) in L2, sqrt(2 depth
     columns) when it is replaced.
@@ -301,7 +302,8 @@ class RankTree(ClippedSum, OnLattice):
         """Return the counts level by level from below the root, shape (columns, 2^(depth+1) - 2)."""
         edges, leaves = self.edges, np.zeros((self.columns, 2**self.depth))
         for rows, block in records.scaled_rows(np.ones(records.count)):
-            block = block[present(records, rows)]
+            with np.errstate(over="ignore"):
+                block = block[present(records, rows)] - (0.0 if params is None else params)
             for j in range(self.columns):
                 cells = np.searchsorted(edges, block[:, j], side="right")
                 leaves[j] += np.bincount(cells, minlength=leaves.shape[1])

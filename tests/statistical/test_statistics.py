@@ -1,0 +1,103 @@
+"""The statistics are covered, not too wide, moved with the data and blind to its order."""
+
+import numpy as np
+import pytest
+from benchmarks.laws import LAWS, Judged, Q
+from scipy import stats
+
+import sordino
+from sordino.testing import seeded_noise_not_private
+
+pytestmark = pytest.mark.statistical
+
+
+def judged(statistic, law, n, epsilon, repeats):
+    rng, found = np.random.default_rng(1), []
+    with seeded_noise_not_private(7):
+        for _ in range(repeats):
+            value = getattr(sordino, statistic)(LAWS[law].draw(rng, n), epsilon)
+            found.append((value, *value.interval))
+    return Judged.of(*np.array(found).T, getattr(LAWS[law], statistic))
+
+
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("statistic", ["mean", "variance"])
+def test_an_interval_covers_and_is_not_much_wider_than_the_error(statistic, law):
+    repeats = 30
+    found = judged(statistic, law, 1000, 1.0, repeats)
+    assert found.coverage * repeats >= stats.binom.ppf(1e-3, repeats, 0.93)
+    assert found.ratio <= 3.0 * 1.4  # the error is known to 13 % from so few
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("n", "epsilon"), [(1000, 1.0), (10_000, 0.3), (3000, 3.0)])
+@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("statistic", ["mean", "variance"])
+def test_an_interval_covers_within_two_points_of_what_it_says(statistic, law, n, epsilon):
+    found = judged(statistic, law, n, epsilon, 1000)
+    assert found.coverage >= 0.93
+    assert found.ratio <= 3.2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("law", LAWS)
+def test_an_interval_of_a_quantile_covers_within_two_points_of_what_it_says(law):
+    rng, found = np.random.default_rng(1), []
+    with seeded_noise_not_private(7):
+        for _ in range(1000):
+            value = sordino.quantiles(LAWS[law].draw(rng, 3000), Q, 1.0)
+            found.append((value, *value.interval))
+    for j, truth in enumerate(LAWS[law].quantiles):
+        assert Judged.of(*np.array(found)[:, :, j].T, truth).coverage >= 0.93
+
+
+def same_noise(statistic, x, **options):
+    with seeded_noise_not_private(3, same_for_every_fit=True):
+        return getattr(sordino, statistic)(x, 1.0, **options)
+
+
+@pytest.mark.parametrize("statistic", ["mean", "variance"])
+def test_a_statistic_does_not_see_the_order_of_rows(statistic):
+    x = np.random.default_rng(0).normal(size=1500)
+    assert same_noise(statistic, np.sort(x)) == pytest.approx(same_noise(statistic, x))
+
+
+@pytest.mark.parametrize("alternating", [False, True], ids=["sorted", "alternating"])
+def test_a_covariance_does_not_see_the_order_of_rows(alternating):
+    rng = np.random.default_rng(0)
+    x = 5.0 * (np.arange(8000) % 2) + rng.normal(size=8000) if alternating else np.sort(rng.normal(size=8000))
+    rows = np.stack([x, rng.normal(size=8000)], axis=1)
+    found = same_noise("covariance", rows, random_state=0)
+    assert found[0, 0] == pytest.approx(x.var(), rel=0.1)
+
+
+@pytest.mark.parametrize("shift", [-3.0, 1e3, 1e4])
+def test_a_statistic_moves_with_its_data(shift):
+    x = np.random.default_rng(0).normal(size=4000)
+    with seeded_noise_not_private(3):
+        draws = [[sordino.mean(x + s, 1.0) - s for _ in range(25)] for s in (0.0, shift)]
+        spread = [[sordino.variance(x + s, 1.0) for _ in range(25)] for s in (0.0, shift)]
+        middle = [[sordino.quantiles(x + s, 0.9, 1.0) - s for _ in range(25)] for s in (0.0, shift)]
+    for plain, moved in (draws, spread, middle):
+        assert np.std(moved) < 2.5 * np.std(plain) + 1e-6 * abs(shift)
+        assert abs(np.mean(moved) - np.mean(plain)) < 2.0 * np.std(plain)
+
+
+@pytest.mark.parametrize("law", ["normal", "lognormal", "t(3)"])
+def test_an_extreme_quantile_of_few_records_is_drawn_inwards_not_thrown_out(law):
+    rng = np.random.default_rng(0)
+    with seeded_noise_not_private(5):
+        for n, epsilon in ((1000, 0.1), (100, 0.3), (100, 1.0), (100, 10.0)):
+            x = 3.0 + LAWS[law].draw(rng, n)
+            for _ in range(15):
+                low, high = sordino.quantiles(x, [0.01, 0.99], epsilon)
+                assert min(-1.0, x.min() - 2.0) <= low <= high <= x.max() + 2.0
+
+
+def test_the_error_of_an_extreme_quantile_falls_in_epsilon():
+    rng, errors = np.random.default_rng(0), []
+    with seeded_noise_not_private(5):
+        for epsilon in (0.3, 3.0, 30.0):
+            found = [sordino.quantiles(3.0 + rng.normal(size=300), 0.99, epsilon) for _ in range(20)]
+            errors.append(np.sqrt(np.mean((np.array(found) - 5.326) ** 2)))
+    assert errors[0] >= errors[1] >= errors[2]
