@@ -7,7 +7,7 @@ from tests.browser.chromium import browser, judge, printed
 
 import sordino
 from sordino.kernel import public_generator
-from sordino.report import write_report
+from sordino.report import write_ledger_report, write_report
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +32,7 @@ def pages(tmp_path_factory):
         "fit": write_report(model, folder / "fit.html", scores={"accuracy": score}, author="Ada"),
         "weak": write_report(sordino.PCA(4, epsilon=50.0, data_norm=1.0).fit(X), folder / "weak.html"),
         "number": write_report(sordino.mean(X[:, 0]), folder / "number.html"),
+        "ledger": write_ledger_report(ledger, folder / "ledger.html"),
         "report": _written(folder / "report.html", model.privacy_.to_html()),
     }
 
@@ -41,7 +42,7 @@ def _written(path, text):
     return path
 
 
-NAMES = ("fit", "weak", "number", "report")
+NAMES = ("fit", "weak", "number", "ledger", "report")
 
 
 @pytest.mark.parametrize("name", NAMES)

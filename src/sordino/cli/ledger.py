@@ -128,6 +128,19 @@ def import_document(ledger: str, document: TextIO) -> None:
 
 @ledger.command()
 @PLACE
+@click.argument("output", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--dataset", help="Only this data set.")
+def report(ledger: str, output: Path, dataset: str | None) -> None:
+    """Write a page about budgets: spending over time, by person and data set, what is left."""
+    from sordino.report import write_ledger_report
+
+    with _opened(ledger) as book:
+        path = write_ledger_report(book, output, dataset_id=dataset)
+    click.echo(f"Report written to {path}")
+
+
+@ledger.command()
+@PLACE
 @click.option("--mark-crashed", is_flag=True, help="Label reservations of processes that are gone.")
 def verify(ledger: str, mark_crashed: bool) -> None:
     """Replay all histories and compare them with the running sums."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from types import TracebackType
 from typing import Self
 
@@ -115,6 +116,20 @@ class LedgerReader:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _repr_html_(self) -> str:
+        """Return the budgets as a table; notebooks show it."""
+        rows = []
+        for one in self.datasets():
+            account = self.account(one)
+            policy, spent, left = account.policy, spent_of(account), remaining_of(account)
+            cells = (one, f"{policy.epsilon:g}", f"{policy.delta:g}", policy.unit)
+            cells += (f"{spent.fraction:.1%}", f"{left.epsilon:.4g}")
+            rows.append("".join(f"<td>{escape(cell)}</td>" for cell in cells))
+        titles = ("data set", "epsilon", "delta", "per", "spent", "one more plan may cost epsilon")
+        head = "".join(f'<th scope="col">{title}</th>' for title in titles)
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._store.label!r})"
