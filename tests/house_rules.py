@@ -227,7 +227,7 @@ PARTS = frozenset({"privatise", "privatise_on_lattice", "amplify"})
 KINDS = frozenset(
     """
     Additive Mechanism Sampling Gaussian SymmetricGaussian Laplace NormGamma TiltedObjective GumbelTopK
-    LaplaceMax LaplacePeeling Full Poisson FixedSize Disjoint
+    LaplaceMax LaplacePeeling StableCounts Full Poisson FixedSize Disjoint
     """.split()  # noqa: SIM905
 )
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sordino.accounting import certify
 from sordino.accounting.codec import canonical, decode
 from sordino.errors import SordinoError
-from sordino.kernel.events import PureDpEvent, TiltDpEvent
+from sordino.kernel.events import PureDpEvent, RareDpEvent, TiltDpEvent
 from sordino.kernel.relation import Relation
 
 ROOM = 1 + 1e-6  # accountants compute in floats; a wrong bound is wrong by more
@@ -30,6 +30,7 @@ leaves = st.one_of(
     gaussians,
     st.builds(dp.LaplaceDpEvent, powers),
     st.builds(PureDpEvent, powers),
+    st.builds(RareDpEvent, rates),
     st.builds(lambda rho: dp.ZCDpEvent(rho, 0.0), powers),
     st.builds(TiltDpEvent, powers, st.just(0.0) | powers),
     st.builds(dp.PoissonSampledDpEvent, rates, gaussians),
@@ -65,6 +66,8 @@ def single_delta(event, relation, epsilon):
     if isinstance(event, PureDpEvent):  # randomised response
         most = mpmath.mpf(event.epsilon)
         return (1 - mpmath.exp(epsilon - most)) / (1 + mpmath.exp(-most))
+    if isinstance(event, RareDpEvent):  # the relation is in its number already
+        return mpmath.mpf(event.delta)
     rate, z = mpmath.mpf(event.sampling_probability), mpmath.mpf(event.event.noise_multiplier)
     return max(
         poisson_delta(rate, z, shift, epsilon, mpmath.mpf(t)) for t in (0.5, 1.0, 1 + 3 * z, 1 + 10 * z)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from dp_accounting import dp_event as dp
 
 from sordino.accounting.conversions import check_delta, gaussian_epsilon
-from sordino.accounting.leaves import Leaf, flatten, gaussian_mu, is_non_private
+from sordino.accounting.leaves import Leaf, flatten, gaussian_mu, is_non_private, without_rare
 from sordino.accounting.pld import pld_epsilon, supports
 from sordino.accounting.renyi import rdp_curve, rdp_epsilon, total_curve
 from sordino.kernel.relation import Relation
@@ -49,7 +49,8 @@ def certify(event: dp.DpEvent, delta: float, relation: Relation, *, grid: float 
 
     Full-batch Gaussians alone compose exactly. Otherwise privacy loss distributions are used if every
     leaf has a dominating pair, and Rényi divergences if not, or if ``delta`` is below what a
-    floating-point distribution resolves. No central-limit approximation is ever used.
+    floating-point distribution resolves. No central-limit approximation is ever used. What is told but
+    rarely takes its probability off ``delta``; the rest is certified at what is left.
 
     Parameters
     ----------
@@ -67,8 +68,12 @@ def certify(event: dp.DpEvent, delta: float, relation: Relation, *, grid: float 
 
     **Privacy.** The number depends on the tree only, never on data.
     """
-    leaves, delta = tuple(flatten(event)), check_delta(delta)
-    return _certify(leaves, delta, Relation.parse(relation), grid)
+    leaves, rare = without_rare(flatten(event))
+    left = check_delta(delta) - rare
+    if rare and not left > 0:
+        return Certificate(math.inf, delta, Relation.parse(relation), NONE)
+    found = _certify(leaves, left if rare else check_delta(delta), Relation.parse(relation), grid)
+    return replace(found, delta=check_delta(delta)) if rare else found
 
 
 @lru_cache(maxsize=256)  # a plan is certified when it is calibrated, reserved and reported

@@ -17,7 +17,7 @@ from sordino.accounting.conversions import check_delta, check_epsilon, gaussian_
 from sordino.accounting.conversions import gaussian_mu as mu_of_budget
 from sordino.accounting.leaves import Leaf, flatten, gaussian_mu, is_non_private
 from sordino.errors import CalibrationError, InvalidInputError
-from sordino.kernel.events import PureDpEvent
+from sordino.kernel.events import PureDpEvent, RareDpEvent
 from sordino.kernel.relation import Relation
 from sordino.kernel.release import Plan, Release
 from sordino.kernel.sampling import Disjoint, FixedSize, Poisson
@@ -271,6 +271,8 @@ def _limit_variance(event: dp.DpEvent, relation: Relation) -> float:
         return float(rate**2 * relation.contributions**2 * math.expm1(min(single, 500.0)))
     if isinstance(event, dp.RepeatAndSelectDpEvent):
         return 9 * _total_variance(flatten(event.event), relation)
+    if isinstance(event, RareDpEvent):
+        return 0.0
     if isinstance(event, dp.ZCDpEvent):
         return float(2 * event.rho)
     if isinstance(event, dp.MixtureOfGaussiansDpEvent):

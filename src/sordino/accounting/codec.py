@@ -16,7 +16,7 @@ from typing import Any
 from dp_accounting import dp_event as dp
 
 from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.kernel.events import PureDpEvent, TiltDpEvent
+from sordino.kernel.events import PureDpEvent, RareDpEvent, TiltDpEvent
 
 MAX_DEPTH = 32
 MAX_NODES = 10_000
@@ -42,6 +42,7 @@ _TYPES: dict[str, tuple[type, dict[str, _Kind]]] = {
     "gaussian": (dp.GaussianDpEvent, {"noise_multiplier": _NUMBER}),
     "laplace": (dp.LaplaceDpEvent, {"noise_multiplier": _NUMBER}),
     "pure": (PureDpEvent, {"epsilon": _NUMBER}),
+    "rare": (RareDpEvent, {"delta": _Kind.PROBABILITY}),
     "tilt": (TiltDpEvent, {"noise_multiplier": _NUMBER, "jacobian": _NUMBER}),
     "zcdp": (dp.ZCDpEvent, {"rho": _NUMBER, "xi": _NUMBER}),
     "repeated": (dp.SelfComposedDpEvent, {"event": _EVENT, "count": _COUNT}),

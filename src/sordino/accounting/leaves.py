@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dp_accounting import dp_event as dp
 
 from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.kernel.events import PureDpEvent, TiltDpEvent
+from sordino.kernel.events import PureDpEvent, RareDpEvent, TiltDpEvent
 from sordino.kernel.relation import Relation
 
 TINY, HUGE = 1e-100, 1e30
@@ -48,6 +48,14 @@ def flatten(event: dp.DpEvent) -> list[Leaf]:
 def is_non_private(leaves: Iterable[Leaf]) -> bool:
     """Return whether one leaf carries no guarantee at all."""
     return any(isinstance(leaf.event, dp.NonPrivateDpEvent) for leaf in leaves)
+
+
+def without_rare(leaves: Iterable[Leaf]) -> tuple[tuple[Leaf, ...], float]:
+    """Return the other leaves, and the probability of all that is told but rarely, rounded up."""
+    leaves = tuple(leaves)
+    rare = [leaf for leaf in leaves if isinstance(leaf.event, RareDpEvent)]
+    total = math.fsum(leaf.count * leaf.event.delta for leaf in rare)
+    return tuple(leaf for leaf in leaves if leaf not in rare), min(total * (1 + 1e-12), 1.0)
 
 
 def gaussian_mu(leaf: Leaf, relation: Relation) -> float:
@@ -118,6 +126,8 @@ def _elementary(event: dp.DpEvent, count: int) -> Iterator[Leaf]:
         event = _mixture(event)
     elif isinstance(event, PureDpEvent):
         _at_least_zero(event.epsilon, "epsilon")
+    elif isinstance(event, RareDpEvent):
+        _rate(event.delta)
     elif isinstance(event, dp.ZCDpEvent):
         _at_least_zero(event.rho, "rho")
         _at_least_zero(event.xi, "xi")

@@ -13,6 +13,7 @@ from sordino.kernel.relation import Relation
 from sordino.kernel.release import Plan, Release
 from sordino.kernel.sampling import Disjoint, FixedSize, Full, Poisson, Sampling
 from sordino.kernel.selection import GumbelTopK, LaplaceMax, LaplacePeeling
+from sordino.kernel.stable import StableCounts
 
 __all__ = [
     "ClippedSum",
@@ -43,6 +44,7 @@ __all__ = [
     "Release",
     "Sampling",
     "SparseVector",
+    "StableCounts",
     "SymmetricGaussian",
     "TiltedObjective",
     "check_offer",

@@ -173,6 +173,16 @@ class TensorChunks(Protocol):
         """Yield (inputs, targets) of some records at a time."""
 
 
+class ValueColumns(Protocol):
+    """Columns of a table as they are: each record has at most one value in each."""
+
+    def numbers(self, column: int) -> Floats:
+        """Return the numbers of a column, one per record; nan where there is none."""
+
+    def counts(self, column: int) -> dict[str, int]:
+        """Return how many records have each text that occurs in a column."""
+
+
 class ClientUpdates(Protocol):
     """One answer per client; the unit is a client with everything it holds."""
 

@@ -41,6 +41,17 @@ class TiltDpEvent(dp.DpEvent):
     jacobian: float
 
 
+@attrs.define(frozen=True, slots=True, auto_attribs=True)
+class RareDpEvent(dp.DpEvent):
+    """With probability at most ``delta`` anything may be told, and else nothing: (0, delta)-DP.
+
+    It has no Rényi curve. Beside an (epsilon, delta')-DP release, adaptive or not, it makes an
+    (epsilon, delta + delta')-DP one.
+    """
+
+    delta: float
+
+
 def gaussian_event(multiplier: float, relation: Relation) -> dp.DpEvent:
     """Event of Gaussian noise with std ``multiplier * sensitivity(relation)``."""
     if _none(multiplier):
@@ -68,6 +79,11 @@ def pure_event(epsilon: float) -> dp.DpEvent:
 def zcdp_event(rho: float, xi: float = 0.0) -> dp.DpEvent:
     """Event of a (xi, rho)-zCDP mechanism: its Renyi divergence of order a is at most ``xi + rho a``."""
     return dp.NonPrivateDpEvent() if math.isinf(rho) else dp.ZCDpEvent(rho, xi)
+
+
+def rare_event(delta: float, relation: Relation) -> dp.DpEvent:
+    """Event of what is told with probability ``delta`` because of one unit's records."""
+    return RareDpEvent(min(delta * relation.contributions, 1.0))
 
 
 def repeated(event: dp.DpEvent, times: int) -> dp.DpEvent:
@@ -114,6 +130,8 @@ def check_event(event: dp.DpEvent) -> dp.DpEvent:
 def _is_free(event: dp.DpEvent) -> bool:
     if isinstance(event, PureDpEvent):
         return event.epsilon == 0
+    if isinstance(event, RareDpEvent):
+        return event.delta == 0
     if isinstance(event, dp.ZCDpEvent):
         return bool(event.rho == 0 and event.xi == 0)
     return isinstance(event, dp.NoOpDpEvent)

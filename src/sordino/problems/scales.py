@@ -262,6 +262,15 @@ class PairMoments(ClippedSum):
         return pairs.T @ pairs
 
 
+def tree_above(leaves: Floats) -> Floats:
+    """Return the counts of all nodes, level by level from below the root, from those of the cells."""
+    levels = [leaves]
+    while levels[0].shape[1] > 2:
+        below = levels[0]
+        levels.insert(0, below[:, ::2] + below[:, 1::2])
+    return np.concatenate(levels, axis=1)
+
+
 @dataclass(frozen=True)
 class RankTree(ClippedSum, OnLattice):
     r"""For each column the counts in the nodes of a binary tree over ``2**depth`` cells of a public grid.
@@ -307,11 +316,7 @@ class RankTree(ClippedSum, OnLattice):
             for j in range(self.columns):
                 cells = np.searchsorted(edges, block[:, j], side="right")
                 leaves[j] += np.bincount(cells, minlength=leaves.shape[1])
-        levels = [leaves]
-        while levels[0].shape[1] > 2:
-            below = levels[0]
-            levels.insert(0, below[:, ::2] + below[:, 1::2])
-        return np.concatenate(levels, axis=1)
+        return tree_above(leaves)
 
     def evaluate_on_lattice(self, records: DenseRows, params: Any, spacing: float) -> Ints:
         """Return the counts as multiples of ``spacing``, a power of two."""

@@ -14,6 +14,7 @@ from sordino.tables.columns import (
     Text,
 )
 from sordino.tables.encoder import TableEncoder
+from sordino.tables.learning import Learned, learn_schema
 from sordino.tables.schema import Schema
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Date",
     "Flag",
     "Ignored",
+    "Learned",
     "Number",
     "Ordinal",
     "Origin",
@@ -30,4 +32,5 @@ __all__ = [
     "TableEncoder",
     "Target",
     "Text",
+    "learn_schema",
 ]

@@ -1,0 +1,229 @@
+"""Bounds and levels that nobody declared, learned from the records for a price."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sordino.errors import SchemaError
+from sordino.execute.values import ValueExecutor
+from sordino.kernel import Curator, Plan, Relation, Release, StableCounts
+from sordino.kernel.arrays import Floats, Ints
+from sordino.problems.sample import Sample
+from sordino.problems.values import FrequentValues, NumberTree
+from sordino.runs import Ask, PrivacyReport, run_privately
+from sordino.solvers.heavy.intervals import border_variances
+from sordino.solvers.heavy.shares import noise_of
+from sordino.solvers.heavy.trees import quantiles_of
+from sordino.tables.columns import Column, Date, Number, Target
+from sordino.tables.frames import Frame
+from sordino.tables.schema import Schema
+from sordino.tables.values import days_of, factorised, numbers_of
+
+# 2^11 cells, about 6 % wide, on both sides of zero: bounds need no more.
+DEPTH = 11
+# Bounds are the quantiles at this rank and its mirror image, or farther in where noise could reach them.
+OUTSIDE, NOISES = 0.01, 3.0
+# Where noise forces the ranks farther in than this nothing useful is known.
+FARTHEST = 0.25
+DIGITS = 3
+# The part of delta that pays for values being told that one unit alone has.
+RARE = 0.5
+_EPOCH = datetime.date(2000, 1, 1).toordinal()
+
+
+class Learned(NamedTuple):
+    """A schema with what could be learned filled in, and the guarantee of having looked."""
+
+    schema: Schema
+    privacy: PrivacyReport
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Released bounds of a column and the rank they stand for; None where noise hides them."""
+
+    low: float
+    high: float
+    rank: float
+
+
+@dataclass(frozen=True)
+class ColumnLearner:
+    """One noisy tree of counts for the numbers, one release of frequent values for the categories.
+
+    **Privacy.** At most two releases, a Gaussian one and a :class:`StableCounts`. Bounds are read off the
+    tree, so they cost nothing more.
+    """
+
+    numbers: int
+    texts: int
+    rare: float
+
+    def plan(self, problem: Sample) -> Plan:
+        """Declare the releases; no data is touched."""
+        releases = {}
+        if self.numbers:
+            releases["numbers"] = Release(NumberTree(self.numbers, DEPTH), problem.gaussian(), mean=False)
+        if self.texts:
+            stable = StableCounts(delta=self.rare, columns=self.texts)
+            releases["levels"] = Release(FrequentValues(self.texts), stable, mean=False)
+        return problem.planned(**releases)
+
+    def run(self, curator: Curator, problem: Sample) -> Iterator[Any]:
+        """Yield the bounds and the levels."""
+        bounds: list[Bounds | None] = []
+        if self.numbers:
+            edges = NumberTree(self.numbers, DEPTH).edges
+            noise = noise_of(curator, "numbers", None)
+            bounds = [
+                _bounds(nodes, edges, noise, problem.population) for nodes in curator.release("numbers")
+            ]
+        levels = curator.release("levels") if self.texts else []
+        yield bounds, levels
+
+
+def learn_schema(
+    schema: Schema,
+    table: Any,
+    epsilon: float = 0.2,
+    delta: float | None = None,
+    *,
+    relation: str = "add-remove",
+    ledger: Any = None,
+    dataset_id: str | None = None,
+) -> Learned:
+    """Return a schema whose missing bounds and levels are learned from a table.
+
+    Bounds are private quantiles near 1 and 99 %, farther in where the noise is larger; levels are the values
+    whose noisy count exceeds a threshold. What the budget cannot tell stays blank. What is declared is not
+    touched.
+
+    Parameters
+    ----------
+    schema : with blanks: numbers, dates or a numeric target without bounds, categories or a target without
+        levels.
+    table : the records.
+    epsilon, delta : the price, on top of that of every fit; ``delta=None`` means ``min(1e-5, 1/(10 n))``.
+    relation, ledger, dataset_id : as in the estimators.
+
+    **Privacy.** (epsilon, delta)-DP for one record, or for one person where the schema declares them: then
+    the first record of each person is used. Half of delta pays for values that one person alone has.
+    """
+    blank = [column for column in schema.columns if column.unknown is not None]
+    if not blank:
+        raise SchemaError("Every bound and level is declared: nothing to learn, and nothing was spent.")
+    frame = schema.checked(table, target=True, person=True)
+    rows, unit = _rows(schema, frame)
+    n = frame.rows if rows is None else rows.size
+    if n == 0:
+        raise SchemaError("The table has no records: nothing to learn, and nothing was spent.")
+    ask = Ask.checked(epsilon, delta, n, ledger, dataset_id)
+    numeric = [column for column in blank if _is_numeric(column)]
+    texts = [column for column in blank if not _is_numeric(column)]
+    executor = ValueExecutor(
+        n,
+        tuple(_taken(_numbers(column, frame), rows) for column in numeric),
+        tuple(_texts(column, frame, rows, schema.markers) for column in texts),
+    )
+    kind = Relation.parse(relation)
+    learner = ColumnLearner(len(numeric), len(texts), RARE * ask.delta / kind.contributions)
+    fitted = run_privately(
+        learner,
+        Sample(n, len(blank), kind, unit),
+        executor,
+        ask,
+        public=(f"number of {unit}s: {n}", "names of the columns"),
+        notes=tuple(f"column {column.name!r}: {column.unknown} learned" for column in blank),
+        description="learn_schema",
+    )
+    bounds, levels = fitted.result
+    found = {c.name: _with_bounds(c, b) for c, b in zip(numeric, bounds)}
+    found |= {c.name: _with_levels(c, counts) for c, counts in zip(texts, levels)}
+    columns = [found.get(column.name, column) for column in schema.columns]
+    return Learned(
+        Schema(columns, markers=schema.markers, learned=_price(schema, fitted.report)), fitted.report
+    )
+
+
+def _rows(schema: Schema, frame: Frame) -> tuple[Ints | None, str]:
+    """Return the first record of each person, and the unit of privacy."""
+    persons = schema.persons(frame)
+    if persons is None:
+        return None, "record"
+    return np.unique(persons, return_index=True)[1], "person"
+
+
+def _taken(values: Any, rows: Ints | None) -> Any:
+    return values if rows is None else values[rows]
+
+
+def _is_numeric(column: Column) -> bool:
+    return isinstance(column, (Number, Date)) or getattr(column, "kind", "") == "number"
+
+
+def _numbers(column: Column, frame: Frame) -> Floats:
+    series = frame.column(column.name)
+    if isinstance(column, Date):
+        return days_of(column.name, series) - _EPOCH
+    return numbers_of(column.name, series)
+
+
+def _texts(
+    column: Column, frame: Frame, rows: Ints | None, markers: tuple[str, ...]
+) -> tuple[Ints, list[str | None]]:
+    codes, texts = factorised(column.name, frame.column(column.name))
+    return _taken(codes, rows), [None if text in markers else text for text in texts]
+
+
+def _bounds(nodes: Floats, edges: Floats, noise: float, population: int) -> Bounds | None:
+    total = float(np.clip(nodes[:2].sum(), 1.0, population))
+    error = noise * math.sqrt(float(border_variances(DEPTH).max()))
+    rank = max(OUTSIDE, NOISES * error / total)
+    if rank > FARTHEST:
+        return None
+    ranks = np.array([rank, 1.0 - rank]) * total
+    low, high = quantiles_of(nodes, DEPTH, total, ranks, edges, None)
+    return Bounds(_rounded(low), _rounded(high), rank)
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
+
+def _with_bounds(column: Any, bounds: Bounds | None) -> Column:
+    if bounds is None:
+        return replace(column, source="not learned: too few records for this budget")
+    low, high = bounds.low, bounds.high
+    if not high - low > 1e-6 * max(abs(low), abs(high), 1.0):  # one value fills the column
+        low, high = low - max(abs(low), 1.0) / 2, high + max(abs(high), 1.0) / 2
+    source = f"learned: private quantiles at {bounds.rank:.2g} and {1 - bounds.rank:.2g}"
+    if isinstance(column, Date):
+        days = [datetime.date.fromordinal(_ordinal(value)) for value in (low, high)]
+        return replace(column, low=days[0], high=days[1], source=source)
+    return replace(column, low=low, high=high, source=source)
+
+
+def _ordinal(days: float) -> int:
+    first, last = datetime.date.min.toordinal(), datetime.date.max.toordinal()
+    return int(min(max(round(days) + _EPOCH, first), last))
+
+
+def _with_levels(column: Any, counts: dict[str, float]) -> Column:
+    if isinstance(column, Target) and len(counts) < 2:
+        return replace(column, source="not learned: fewer than two labels above the threshold")
+    source = f"learned: {len(counts)} values whose noisy count exceeds a threshold"
+    return replace(column, levels=tuple(counts), source=source)
+
+
+def _price(schema: Schema, report: PrivacyReport) -> str:
+    price = (
+        f"epsilon = {report.epsilon:.4g}, delta = {report.delta:.4g}, {report.relation.value} one "
+        f"{report.unit}; add it to the price of every fit"
+    )
+    return f"{schema.learned}; {price}" if schema.learned else price

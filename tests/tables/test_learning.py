@@ -1,0 +1,153 @@
+"""Bounds and levels learned for a price."""
+
+import datetime
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from sordino import BudgetPolicy, Ledger, LogisticRegression, Schema
+from sordino.errors import BudgetExceededError, InvalidInputError, SchemaError
+from sordino.execute.values import ValueExecutor
+from sordino.kernel import Relation, public_generator
+from sordino.problems.values import FrequentValues, NumberTree
+from sordino.tables import Category, Date, Ignored, Number, Person, Target, learn_schema
+
+BLANK = Schema([Number("age"), Category("town"), Date("day"), Ignored("id"), Target("ill")])
+
+
+def people(n=6000, seed=0):
+    public = public_generator(seed)
+    age = public.uniform(20, 80, n)
+    return pd.DataFrame(
+        {
+            "age": np.where(public.uniform(size=n) < 0.3, np.nan, age),
+            "town": np.array(["Bonn", "Rome", "?"])[public.integers(0, 3, n)],
+            "day": pd.Timestamp("2010-01-01") + pd.to_timedelta(public.integers(0, 3000, n), unit="D"),
+            "id": np.arange(n).astype(str),
+            "ill": np.where(age > 50, "yes", "no"),
+        }
+    )
+
+
+def test_what_was_blank_is_filled_in_and_the_rest_is_kept():
+    table = people()
+    table.loc[7, "town"] = "a secret village"
+    learned = learn_schema(BLANK, table, epsilon=2.0, delta=1e-5)
+    age, town, day, _, ill = learned.schema.columns
+    assert 15 < age.low < 30 < 70 < age.high < 90
+    assert town.levels == ("Bonn", "Rome")
+    assert ill.levels == ("no", "yes")
+    assert datetime.date(2009, 1, 1) < day.low < day.high < datetime.date(2020, 1, 1)
+    assert "learned: private quantiles" in age.source
+    assert learned.schema.learned.startswith("epsilon = ")
+    assert Schema.from_toml(learned.schema.to_toml()) == learned.schema
+    assert not learned.schema.unknown
+
+
+def test_the_report_is_private_and_within_what_was_asked():
+    report = learn_schema(BLANK, people(2000), epsilon=0.7, delta=1e-5).privacy
+    assert report.is_private
+    assert 0.69 < report.epsilon <= 0.7
+    assert [release.name for release in report.releases] == ["numbers", "levels"]
+    assert any("'age': bounds (low and high) learned" in note for note in report.notes)
+    assert "number of records: 2000" in report.public
+
+
+def test_declared_columns_cost_nothing():
+    schema = Schema([Number("age", 0, 100), Category("town"), *(Ignored(c) for c in ("day", "id", "ill"))])
+    learned = learn_schema(schema, people(3000), epsilon=1.0)
+    assert learned.schema.columns[0] == schema.columns[0]
+    assert [release.name for release in learned.privacy.releases] == ["levels"]
+    with pytest.raises(SchemaError, match="nothing to learn"):
+        learn_schema(learned.schema, people(10))
+
+
+def test_what_the_budget_cannot_tell_stays_blank():
+    learned = learn_schema(BLANK, people(60), epsilon=0.1, delta=1e-5).schema
+    assert {column.name for column in learned.unknown} == {"age", "day", "ill"}
+    assert learned.columns[1].levels == ()
+    assert "too few records" in learned.columns[0].source
+
+
+def test_a_column_of_one_value_gets_bounds_around_it():
+    schema = Schema([Number("x")])
+    for value in (0.0, 5.0, -300.0):
+        column = learn_schema(schema, {"x": np.full(3000, value)}, epsilon=1.0).schema.columns[0]
+        assert column.low < value < column.high
+
+
+def test_learning_and_fitting_are_booked_on_the_same_budget(tmp_path):
+    table = people()
+    with Ledger.open(tmp_path / "l.db", create=True) as book:
+        book.create("people", BudgetPolicy(1.0, 1e-5))
+    place = {"ledger": tmp_path / "l.db", "dataset_id": "people"}
+    schema = learn_schema(BLANK, table, epsilon=0.3, delta=5e-6, **place).schema
+    model = LogisticRegression(epsilon=0.7, delta=5e-6, schema=schema, **place).fit(table)
+    assert model.privacy_.is_private
+    assert any("learned from records: epsilon = 0.2" in line for line in model.privacy_.public)
+    with Ledger.open(tmp_path / "l.db") as book:
+        assert book.spent("people").reservations == 2
+    with pytest.raises(BudgetExceededError):
+        learn_schema(BLANK, table, epsilon=0.3, delta=5e-6, **place)
+
+
+def test_persons_are_protected_by_one_record_each():
+    table = people(4000).assign(who=np.arange(4000) // 4)
+    table["town"] = np.where(np.arange(4000) % 4 == 0, "Bonn", "Rome")  # everybody's first record is in Bonn
+    learned = learn_schema(Schema([*BLANK.columns, Person("who")]), table, epsilon=4.0, delta=1e-5)
+    assert learned.privacy.unit == "person"
+    assert "number of persons: 1000" in learned.privacy.public
+    assert learned.schema.columns[1].levels == ("Bonn",)
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        (people(5).drop(columns="ill"), "lacks the column 'ill'"),
+        (people(5).assign(extra=1), "does not declare"),
+        (people(5).iloc[:0], "no records"),
+        (people(5).assign(age=pd.Timestamp("2020-01-01")), "'age': the schema declares numbers"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused_before_anything_is_booked(table, words, tmp_path):
+    with Ledger.open(tmp_path / "l.db", create=True) as book:
+        book.create("people", BudgetPolicy(1.0, 1e-5))
+    with pytest.raises(SchemaError, match=words):
+        learn_schema(BLANK, table, ledger=tmp_path / "l.db", dataset_id="people", epsilon=0.5)
+    with Ledger.open(tmp_path / "l.db") as book:
+        assert book.spent("people").reservations == 0
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
+def test_one_record_moves_both_questions_by_their_sensitivity_at_most(relation):
+    public = public_generator(5)
+    kind = Relation.parse(relation)
+    worst = 0.0
+    for _ in range(40):
+        n = 6
+        numbers = [
+            np.where(public.uniform(size=n) < 0.2, np.nan, public.normal(size=n) * 10.0**e) for e in (3, -9)
+        ]
+        texts = [list("abcabz")] * 3
+        codes = [public.integers(-1, 6, n) for _ in range(3)]
+        full = ValueExecutor(n, tuple(numbers), tuple(zip(codes, texts)))
+        changed = [np.array(column) for column in (*numbers, *codes)]
+        for column, value in zip(changed, (np.nan, 1e300, -1, 5, 2)):
+            column[0] = value if kind is Relation.REPLACE_ONE else (np.nan if column.dtype == float else -1)
+        other = ValueExecutor(n, tuple(changed[:2]), tuple(zip(changed[2:], texts)))
+        tree = NumberTree(2, 5)
+        moved = np.sqrt(np.square(tree.evaluate(full, None) - tree.evaluate(other, None)).sum())
+        assert moved <= tree.sensitivity(kind, None) * (1 + 1e-12)
+        query = FrequentValues(3)
+        squares = 0.0
+        for mine, theirs in zip(query.evaluate(full, None), query.evaluate(other, None)):
+            squares += sum((mine.get(t, 0) - theirs.get(t, 0)) ** 2 for t in {*mine, *theirs})
+        worst = max(worst, math.sqrt(squares) / query.sensitivity(kind, None))
+    assert 0.9 < worst <= 1 + 1e-12
+
+
+def test_columns_of_unequal_length_are_refused():
+    with pytest.raises(InvalidInputError, match="3 records in every column"):
+        ValueExecutor(3, (np.zeros(2),))
