@@ -115,40 +115,54 @@ def learn_schema(
     **Privacy.** (epsilon, delta)-DP for one record, or for one person where the schema declares them: then
     the first record of each person is used. Half of delta pays for values that one person alone has.
     """
-    blank = [column for column in schema.columns if column.unknown is not None]
-    if not blank:
+    if not schema.unknown:
         raise SchemaError("Every bound and level is declared: nothing to learn, and nothing was spent.")
     frame = schema.checked(table, target=True, person=True)
     rows, unit = _rows(schema, frame)
     n = frame.rows if rows is None else rows.size
     if n == 0:
         raise SchemaError("The table has no records: nothing to learn, and nothing was spent.")
-    ask = Ask.checked(epsilon, delta, n, ledger, dataset_id)
-    numeric = [column for column in blank if _is_numeric(column)]
-    texts = [column for column in blank if not _is_numeric(column)]
-    executor = ValueExecutor(
-        n,
-        tuple(_taken(_numbers(column, frame), rows) for column in numeric),
-        tuple(_texts(column, frame, rows, schema.markers) for column in texts),
-    )
-    kind = Relation.parse(relation)
-    learner = ColumnLearner(len(numeric), len(texts), RARE * ask.delta / kind.contributions)
+    ask, kind = Ask.checked(epsilon, delta, n, ledger, dataset_id), Relation.parse(relation)
+    wanted = Wanted.of(schema)
     fitted = run_privately(
-        learner,
-        Sample(n, len(blank), kind, unit),
-        executor,
+        ColumnLearner(len(wanted.numeric), len(wanted.texts), RARE * ask.delta / kind.contributions),
+        Sample(n, len(schema.unknown), kind, unit),
+        wanted.executor(frame, rows, n),
         ask,
         public=(f"number of {unit}s: {n}", "names of the columns"),
-        notes=tuple(f"column {column.name!r}: {column.unknown} learned" for column in blank),
+        notes=tuple(f"column {column.name!r}: {column.unknown} learned" for column in schema.unknown),
         description="learn_schema",
     )
-    bounds, levels = fitted.result
-    found = {c.name: _with_bounds(c, b) for c, b in zip(numeric, bounds)}
-    found |= {c.name: _with_levels(c, counts) for c, counts in zip(texts, levels)}
+    found = wanted.filled(*fitted.result)
     columns = [found.get(column.name, column) for column in schema.columns]
-    return Learned(
-        Schema(columns, markers=schema.markers, learned=_price(schema, fitted.report)), fitted.report
-    )
+    price = _price(schema, fitted.report)
+    return Learned(Schema(columns, markers=schema.markers, learned=price), fitted.report)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The columns with blanks, by what is asked of them."""
+
+    numeric: tuple[Column, ...]
+    texts: tuple[Column, ...]
+    markers: tuple[str, ...]
+
+    @classmethod
+    def of(cls, schema: Schema) -> Wanted:
+        """Sort the blanks of a schema."""
+        numeric = tuple(column for column in schema.unknown if _is_numeric(column))
+        return cls(numeric, tuple(c for c in schema.unknown if c not in numeric), schema.markers)
+
+    def executor(self, frame: Frame, rows: Ints | None, n: int) -> ValueExecutor:
+        """Return the holder of these columns of a table."""
+        numbers = tuple(_taken(_numbers(column, frame), rows) for column in self.numeric)
+        texts = tuple(_texts(column, frame, rows, self.markers) for column in self.texts)
+        return ValueExecutor(n, numbers, texts)
+
+    def filled(self, bounds: list[Bounds | None], levels: list[dict[str, float]]) -> dict[str, Column]:
+        """Return the columns with what was released."""
+        found = {c.name: _with_bounds(c, b) for c, b in zip(self.numeric, bounds)}
+        return found | {c.name: _with_levels(c, counts) for c, counts in zip(self.texts, levels)}
 
 
 def _rows(schema: Schema, frame: Frame) -> tuple[Ints | None, str]:
