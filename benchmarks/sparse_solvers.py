@@ -130,10 +130,13 @@ def draw(curves: dict[str, dict[str, list[float]]], path: str) -> None:
     """Write the curves as a picture."""
     from matplotlib.figure import Figure
 
+    from sordino.report.style import log_axis
+
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     for axis, (name, lines) in zip(figure.subplots(1, len(curves)), curves.items()):
         for kind, values in lines.items():
-            axis.semilogx(PASSES, values, "o-", label=kind)
+            axis.plot(PASSES, values, "o-", label=kind)
+        log_axis(axis, at=PASSES)
         axis.set(title=f"{name}, epsilon {EPSILON:g}", xlabel="data passes", ylabel="objective")
         axis.legend()
     figure.savefig(path, dpi=120)

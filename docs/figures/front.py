@@ -1,12 +1,14 @@
 """The figure of the front page: test accuracy against epsilon on four data sets, defaults only.
 
-Command: python docs/figures/front.py   (splits seeded 0..4; the noise is fresh, so points move a little)
+Command: python docs/figures/front.py   (splits seeded 0..4; the noise is fresh, so points move a little;
+--draw only draws the numbers of docs/images/front.json again)
 Needs the data sets a9a, imdb and rcv1_sample (see docs/datasets.md).
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +18,10 @@ from sklearn.model_selection import train_test_split
 
 from sordino import SparseLogisticRegression
 from sordino.datasets import load, log1p_unit, unit_rows
+from sordino.report.style import dressed, log_axis
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-HERE = Path(__file__).parent
+IMAGES = Path(__file__).resolve().parents[1] / "images"
 
 
 def digits(seed):
@@ -53,21 +56,25 @@ def measure(split, data_norm, repeats):
     return float(np.mean(plain)), [float(np.mean(private[e])) for e in EPSILONS]
 
 
-def main():
-    figure = Figure(figsize=(7.5, 4.2))
-    axes = figure.subplots()
-    results = {}
-    for name, (split, data_norm, repeats) in TASKS.items():
-        plain, private = results[name] = measure(split, data_norm, repeats)
-        (line,) = axes.semilogx(EPSILONS, private, "o-", label=name)
-        axes.axhline(plain, color=line.get_color(), linestyle=":", linewidth=1)
+def draw(results):
+    figure = Figure(figsize=(7.5, 4.2), layout="constrained")
+    axes = dressed(figure.subplots())
+    for name, (plain, private) in results.items():
+        (line,) = axes.plot(EPSILONS, private, "o-", label=name)
+        axes.axhline(plain, color=line.get_color(), linestyle=":", linewidth=1.2)
     axes.set(xlabel="epsilon (delta = 1e-5, one record added or removed)", ylabel="test accuracy")
-    axes.set_title("Default settings; dotted: scikit-learn's LogisticRegression, its defaults, no privacy")
-    axes.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
-    axes.minorticks_off()
+    axes.set_title("Default settings; dotted: scikit-learn's LogisticRegression without privacy", fontsize=11)
+    log_axis(axes, at=EPSILONS)
     axes.legend(loc="lower right")
-    figure.savefig(HERE.parent / "images" / "front.png", dpi=120, bbox_inches="tight")
-    (HERE.parent / "images" / "front.json").write_text(json.dumps(results, indent=1))
+    figure.savefig(IMAGES / "front.png", dpi=120)
+
+
+def main():
+    numbers = IMAGES / "front.json"
+    if "--draw" not in sys.argv:
+        results = {name: measure(*task) for name, task in TASKS.items()}
+        numbers.write_text(json.dumps(results, indent=1))
+    draw(json.loads(numbers.read_text()))
 
 
 if __name__ == "__main__":

@@ -17,10 +17,10 @@ import matplotlib  # noqa: E402
 matplotlib.use("Agg")
 matplotlib.rcParams.update({"svg.hashsalt": "sordino", "svg.fonttype": "none", "font.size": 9})
 
-import matplotlib.pyplot as plt  # noqa: E402
 import numpy as np  # noqa: E402
 from benchmarks.heavy import ORDERS, SIZES, excess_risks, mean_errors, slope  # noqa: E402
 
+from sordino.report.style import log_axis, new_axes  # noqa: E402
 from sordino.testing import seeded_noise_not_private  # noqa: E402
 
 ROWS = (3000, 10_000, 30_000, 100_000, 300_000)
@@ -42,22 +42,24 @@ def measured() -> dict:
 
 def draw(x: tuple, curves: dict, rates: dict, label: str, name: str) -> None:
     """Draw errors as dots and the slopes of the theory as lines through their middles."""
-    figure, axis = plt.subplots(figsize=(5.5, 3.6))
+    axis = new_axes(5.5, 3.6)
     for key, y in curves.items():
         theory = np.exp(np.mean(np.log(y))) * (np.array(x) / np.exp(np.mean(np.log(x)))) ** rates[key]
         text = f"{key}: slope {slope(x, y):.2f}, theory {rates[key]:.2f}"
         dots = axis.loglog(x, y, "o", label=text)[0]
         axis.loglog(x, theory, "-", color=dots.get_color(), linewidth=0.8)
     axis.set(xlabel="records (epsilon = 1)", ylabel=label)
+    log_axis(axis, "x")
+    log_axis(axis, "y")
     axis.legend(fontsize=7)
-    figure.tight_layout()
-    figure.savefig(HERE / name, metadata={"Date": None})
+    axis.figure.savefig(HERE / name, metadata={"Date": None})
 
 
 def main() -> None:
-    """Measure, write the numbers and draw."""
-    found = measured()
-    (HERE / "heavy.json").write_text(json.dumps(found, indent=1) + "\n")
+    """Measure and write the numbers (not with --draw), then draw."""
+    if "--draw" not in sys.argv:
+        (HERE / "heavy.json").write_text(json.dumps(measured(), indent=1) + "\n")
+    found = json.loads((HERE / "heavy.json").read_text("utf-8"))
     means = {f"v = {v}": y for v, y in found["mean"].items()}
     rates = {f"v = {v}": -float(v) / (1 + float(v)) for v in found["mean"]}
     draw(SIZES, means, rates, "mean absolute error", "heavy-mean.svg")

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from sordino.report.style import dressed, log_axis
+
 HERE = Path(__file__).parent
 RESULTS = HERE.parents[1] / "benchmarks" / "results" / "nonconvex.json"
 EPSILON = "0.2"
@@ -52,7 +54,8 @@ def draw(axes, task, methods):
             passes, losses = zip(*methods[method]["path"])
             axes.plot(passes, losses, marker=".", label=label)
     axes.axhline(PUBLISHED[task], color="gray", linestyle=":", label="published DP-SRM, 4 passes")
-    axes.set(xscale="log", xlabel="data passes", ylabel="test loss", ylim=LIMITS[task], title=task)
+    axes.set(xlabel="data passes", ylabel="test loss", ylim=LIMITS[task], title=task)
+    log_axis(dressed(axes))
 
 
 def main():

@@ -15,6 +15,7 @@ from sklearn.preprocessing import normalize
 
 from sordino import PCA
 from sordino.report.pca_plots import scree_plot
+from sordino.report.style import dressed, log_axis
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 SOLVERS = ("gauss", "mod-sulq", "power", "spca", "vrpca")
@@ -40,7 +41,7 @@ def main():
     rows = normalize(load_digits().data)
     best = np.linalg.eigh(np.cov(rows.T))[1][:, -AXES:].T
     figure = Figure(figsize=(11, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    left, right = (dressed(axes) for axes in figure.subplots(1, 2))
     lines = {s: [] for s in ("textbook", *SOLVERS)}
     for epsilon in EPSILONS:
         for name, line in lines.items():
@@ -56,7 +57,8 @@ def main():
     for name, line in lines.items():
         style = {"textbook": "k--", "gauss": "o-"}.get(name, ".-")
         left.plot(EPSILONS, line, style, label=name + (" = auto" if name == "gauss" else ""))
-    left.set(xscale="log", xlabel="epsilon (delta 1e-5)", ylabel="distance of subspaces", ylim=(0, 1))
+    log_axis(left, at=EPSILONS)
+    left.set(xlabel="epsilon (delta 1e-5)", ylabel="distance of subspaces", ylim=(0, 1))
     left.set_title(f"digits 1,797 x 64, centred, k = {AXES}")
     left.legend()
     scree_plot(PCA(20, epsilon=1.0, delta=1e-5).fit(rows), right).set_title("scree plot at epsilon 1")

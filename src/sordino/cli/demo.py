@@ -145,6 +145,7 @@ def _page(results: dict[str, tuple[Task, list[float], Any]]) -> Any:
     from matplotlib.figure import Figure
 
     from sordino.report import Page
+    from sordino.report.style import dressed, log_axis
 
     page = Page("Sordino demonstration", "The same models with and without differential privacy.")
     columns = ["task", "measure", *(f"epsilon {e:g}" for e in EPSILONS), "no privacy"]
@@ -155,11 +156,12 @@ def _page(results: dict[str, tuple[Task, list[float], Any]]) -> Any:
         rows=_rows(results),
     )
     for name, (task, scores, privacy) in results.items():
-        figure = Figure(figsize=(5.5, 3.2))
-        axes = figure.subplots()
-        axes.semilogx(EPSILONS, scores, "o-", label="private")
+        figure = Figure(figsize=(5.5, 3.2), layout="constrained")
+        axes = dressed(figure.subplots())
+        axes.plot(EPSILONS, scores, "o-", label="private")
         axes.axhline(task.plain, color="gray", linestyle="--", label="no privacy")
         axes.set(xlabel="epsilon", ylabel=task.measure, title=name)
+        log_axis(axes, at=EPSILONS)
         axes.legend()
         page.add(name, "The guarantee of the fit at epsilon 1:", figure=figure, privacy=privacy)
     return page

@@ -123,8 +123,8 @@ class LedgerReader:
         for one in self.datasets():
             account = self.account(one)
             policy, spent, left = account.policy, spent_of(account), remaining_of(account)
-            cells = (one, f"{policy.epsilon:g}", f"{policy.delta:g}", policy.unit)
-            cells += (f"{spent.fraction:.1%}", f"{left.epsilon:.4g}")
+            budget = (one, f"{policy.epsilon:g}", f"{policy.delta:g}", policy.unit)
+            cells = (*budget, f"{spent.fraction:.1%}", f"{left.epsilon:.4g}")
             rows.append("".join(f"<td>{escape(cell)}</td>" for cell in cells))
         titles = ("data set", "epsilon", "delta", "per", "spent", "one more plan may cost epsilon")
         head = "".join(f'<th scope="col">{title}</th>' for title in titles)

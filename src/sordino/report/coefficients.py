@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.errors import InvalidInputError
+from sordino.report.style import BAND, BLUE, GREY, new_axes
 
 
 def plot_coefficients(model: Any, top: int = 30, axes: Any = None) -> Any:
@@ -19,7 +20,7 @@ def plot_coefficients(model: Any, top: int = 30, axes: Any = None) -> Any:
     ----------
     model : a fitted sparse estimator with one output.
     top : how many coefficients.
-    axes : a matplotlib axes; None makes a figure.
+    axes : a matplotlib axes; None makes a new figure, which is then the current one.
     """
     check_is_fitted(model)
     coef = np.atleast_2d(model.coef_)
@@ -29,20 +30,15 @@ def plot_coefficients(model: Any, top: int = 30, axes: Any = None) -> Any:
     order = np.argsort(-np.abs(coef), kind="stable")[: min(top, np.count_nonzero(coef))][::-1]
     names = getattr(model, "feature_names_in_", None)
     labels = [f"x{i}" if names is None else str(names[i]) for i in order]
-    axes = _new_axes(len(order)) if axes is None else axes
+    axes = new_axes(6.0, 1.2 + 0.24 * len(order)) if axes is None else axes
     where = np.arange(len(order))
-    axes.plot(coef[order], where, "o", color="tab:blue", label="coefficient")
+    axes.plot(coef[order], where, "o", color=BLUE, label="coefficient")
     noise = getattr(model, "coef_noise_", None)
     if noise is not None:
-        axes.barh(where, 4 * noise[order], left=-2 * noise[order], color="0.88", label="noise, two sigma")
-    axes.axvline(0, color="0.6", linewidth=0.8)
+        noise = np.atleast_2d(noise)[0]
+        axes.barh(where, 4 * noise[order], left=-2 * noise[order], color=BAND, label="noise, two sigma")
+    axes.axvline(0, color=GREY, linewidth=0.8)
     axes.set_yticks(where, labels)
     axes.set_xlabel(f"coefficient (epsilon = {model.privacy_.epsilon:.3g})")
     axes.legend()
     return axes
-
-
-def _new_axes(rows: int) -> Any:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(6, 1.2 + 0.24 * rows)).subplots()

@@ -172,12 +172,10 @@ def _part(low: float, high: float, reach: float) -> tuple[float, float]:
 def _scree(model: Any, out: Contents) -> None:
     if not hasattr(model, "noisy_eigenvalues_"):
         return
-    values = np.asarray(model.noisy_eigenvalues_, dtype=float)[:TOP]
-    noise = np.broadcast_to(
-        np.asarray(model.eigenvalue_noise_, dtype=float), np.shape(model.noisy_eigenvalues_)
-    )
-    edge = float(model.noise_edge_)
-    reach = float(max(np.max(np.abs(values) + 2 * noise[: len(values)], initial=0.0), edge)) or 1.0
+    values = np.asarray(model.explained_variance_, dtype=float)[:TOP]
+    noise = np.broadcast_to(np.asarray(model.eigenvalue_noise_, dtype=float)[: len(values)], values.shape)
+    above = np.asarray(model.noisy_eigenvalues_)[: len(values)] > float(model.noise_edge_)
+    reach = float(np.max(np.abs(values) + 2 * noise, initial=0.0)) or 1.0
     bars = tuple(
         Bar(
             str(number + 1),
@@ -187,13 +185,13 @@ def _scree(model: Any, out: Contents) -> None:
             100.0 * max(value, 0.0) / reach,
             100.0 * max(value - 2 * spread, 0.0) / reach,
             100.0 * min(4 * spread, value + 2 * spread) / reach,
-            faint=bool(value <= edge),
+            faint=not seen,
         )
-        for number, (value, spread) in enumerate(zip(values, noise))
+        for number, (value, spread, seen) in enumerate(zip(values, noise, above))
     )
     caption = (
-        "Released eigenvalues, largest first, each with twice the standard deviation of its noise. A paler "
-        "bar is below what noise alone would show."
+        "The variance that each axis captures, with a band of two standard deviations. A paler bar is no "
+        "larger than what noise alone would show."
     )
     out.charts.append(Chart("Scree", caption, bars))
 
