@@ -19,7 +19,7 @@ from sordino.problems.values import FrequentValues, NumberTree
 from sordino.runs import Ask, PrivacyReport, run_privately
 from sordino.solvers.heavy.intervals import border_variances
 from sordino.solvers.heavy.shares import noise_of
-from sordino.solvers.heavy.trees import quantiles_of
+from sordino.solvers.heavy.trees import counts_below, quantiles_of, support
 from sordino.tables.columns import Column, Date, Number, Target
 from sordino.tables.frames import Frame
 from sordino.tables.schema import Schema
@@ -202,7 +202,8 @@ def _bounds(nodes: Floats, edges: Floats, noise: float, population: int) -> Boun
     if rank > FARTHEST:
         return None
     ranks = np.array([rank, 1.0 - rank]) * total
-    low, high = quantiles_of(nodes, DEPTH, total, ranks, edges, None)
+    below = counts_below(nodes, DEPTH, total)
+    low, high = np.clip(quantiles_of(below, total, ranks, edges, None), *support(below, edges, None, noise))
     return Bounds(_rounded(low), _rounded(high), rank)
 
 
