@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
+from sordino.cli.exits import refused
 from sordino.errors import SordinoError
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def _errors_in_words() -> Iterator[None]:
     try:
         yield
     except SordinoError as error:
-        raise click.ClickException(str(error)) from error
+        raise refused(error) from error
 
 
 @contextmanager

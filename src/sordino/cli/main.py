@@ -4,13 +4,20 @@ from importlib import metadata
 
 import click
 
+from sordino.cli.account import account
+from sordino.cli.answers import evaluate, predict
 from sordino.cli.consortium import consortium
+from sordino.cli.datasets import datasets
+from sordino.cli.exits import Program
+from sordino.cli.fit import fit, tune
 from sordino.cli.ledger import ledger
+from sordino.cli.look import inspect
 from sordino.cli.party import party
+from sordino.cli.pca import pca
 from sordino.cli.reproduce import reproduce
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
     """Learn from sensitive data with privacy guarantees that are true."""
 
@@ -36,6 +43,8 @@ def demo(report: str) -> None:
     run(report)
 
 
+for command in (fit, predict, inspect, evaluate, pca, tune, account, datasets):
+    main.add_command(command)
 main.add_command(ledger)
 main.add_command(party)
 main.add_command(consortium)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from sordino.cli.exits import refused
 from sordino.errors import SordinoError
 
 
@@ -56,6 +57,6 @@ def _run(name: str, folder: Path, quick: bool) -> bool:
         click.echo(f"{name}: {error}", err=True)
         return False
     except SordinoError as error:
-        raise click.ClickException(str(error)) from error
+        raise refused(error) from error
     click.echo(str(page))
     return True

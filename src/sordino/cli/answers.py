@@ -1,0 +1,177 @@
+"""`sordino predict` and `sordino evaluate`: a saved model on other records."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sordino.cli import config, options, show
+from sordino.errors import InvalidInputError
+
+METRICS = ("accuracy", "balanced_accuracy", "log_loss", "auc", "calibration", "mse", "r2")
+
+
+@click.command()
+@options.MODEL
+@options.DATA
+@click.option("--proba", is_flag=True, help="Add the probability of each class.")
+@click.option("--output", type=options.OUTPUT, help="A CSV file; else print.")
+@options.FORCE
+@options.JSON
+@config.config_option
+def predict(
+    model: Path, data: str, proba: bool, output: Path | None, force: bool, as_json: bool, **how: Any
+) -> None:
+    """Write what MODEL predicts for each row of DATA, in order.
+
+    A prediction is a function of its row and of released numbers: it costs nothing, and it tells about its
+    row. Keep predictions for sensitive rows as you keep the rows.
+    """
+    import sordino
+    from sordino.cli.rows import to_predict
+
+    if output is not None:
+        show.require_writable(output, force)
+    fitted = sordino.load(model)
+    if not hasattr(fitted, "predict"):
+        raise InvalidInputError(f"{type(fitted).__name__} predicts nothing. Use a classifier or regressor.")
+    columns = _columns(fitted, to_predict(options.data_file(data, how), fitted), proba)
+    if as_json and output is None:
+        show.document({"predictions": columns})
+        return
+    text = _csv(columns)
+    if output is None:
+        sys.stdout.write(text)
+        return
+    from sordino.saving.files import replace_file
+
+    replace_file(output, text.encode())
+    rows = len(columns["prediction"])
+    if as_json:
+        show.document({"rows": rows, "output": output})
+    else:
+        click.echo(f"{rows} predictions written to {output}")
+
+
+def _columns(model: Any, X: Any, proba: bool) -> dict[str, list[Any]]:
+    columns = {"prediction": model.predict(X).tolist()}
+    if proba:
+        if not hasattr(model, "predict_proba"):
+            raise InvalidInputError(f"{type(model).__name__} has no probabilities. Leave --proba out.")
+        shares = model.predict_proba(X)
+        columns |= {
+            f"probability of {label}": shares[:, i].tolist() for i, label in enumerate(model.classes_)
+        }
+    return columns
+
+
+def _csv(columns: dict[str, list[Any]]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return out.getvalue()
+
+
+@click.command()
+@options.MODEL
+@options.DATA
+@options.TARGET
+@click.option("--metric", type=click.Choice(METRICS), help="Else accuracy of classes, r2 of numbers.")
+@click.option("--public", is_flag=True, help="The rows are public: an exact score, which costs nothing.")
+@click.option("--epsilon", type=float, help="What the score may cost; the rows are sensitive.")
+@click.option("--delta", type=float, help="The probability of a larger loss; else min(1e-5, 1/(10 n)).")
+@options.LEDGER
+@options.JSON
+@config.config_option
+def evaluate(
+    model: Path,
+    data: str,
+    target: str | None,
+    metric: str | None,
+    public: bool,
+    epsilon: float | None,
+    delta: float | None,
+    ledger: str | None,
+    dataset: str | None,
+    as_json: bool,
+    **how: Any,
+) -> None:
+    """Score MODEL on the rows of DATA: with noise and for a price, or exactly on public rows.
+
+    An exact score on sensitive rows tells about them, so one of --epsilon and --public has to be said.
+    """
+    import sordino
+    from sordino.cli.rows import to_judge
+
+    if public == (epsilon is not None):
+        raise click.UsageError("Say either --epsilon (sensitive rows, paid) or --public (exact).")
+    booked = options.check_booking(ledger, dataset)
+    if public and booked[0] is not None and dataset is not None:
+        raise click.UsageError("Public rows are not booked. Leave --dataset out.")
+    fitted = sordino.load(model)
+    rows = to_judge(options.data_file(data, how), fitted, target)
+    if public:
+        _tell(_plain_score(fitted, rows, metric), as_json)
+        return
+    score = sordino.private_score(
+        fitted, rows.X, rows.y, metric=metric, epsilon=epsilon, delta=delta, groups=rows.groups,
+        ledger=booked[0], dataset_id=booked[1],
+    )  # fmt: skip
+    _tell(_private(score, metric or _usual(fitted)), as_json)
+
+
+def _usual(model: Any) -> str:
+    return "accuracy" if hasattr(model, "classes_") else "r2"
+
+
+def _private(score: Any, metric: str) -> dict[str, Any]:
+    if metric == "calibration":
+        curve = {key: value for key, value in vars(score).items() if key != "privacy"}
+        return {"metric": metric, "curve": curve, "privacy": score.privacy}
+    return {
+        "metric": metric,
+        "value": float(score),
+        "interval": list(score.interval),
+        "privacy": score.privacy,
+    }
+
+
+def _plain_score(model: Any, rows: Any, metric: str | None) -> dict[str, Any]:
+    from sklearn import metrics
+
+    labels = hasattr(model, "classes_")
+    name = metric or _usual(model)
+    if name == "calibration" or (name in ("mse", "r2")) == labels:
+        raise InvalidInputError(f"Expected a metric for this model and public rows, got {name!r}.")
+    guesses = {
+        "accuracy": metrics.accuracy_score,
+        "balanced_accuracy": metrics.balanced_accuracy_score,
+        "mse": metrics.mean_squared_error,
+        "r2": metrics.r2_score,
+    }
+    if name in guesses:
+        return {"metric": name, "value": float(guesses[name](rows.y, model.predict(rows.X)))}
+    shares = model.predict_proba(rows.X)
+    if name == "log_loss":
+        return {"metric": name, "value": float(metrics.log_loss(rows.y, shares, labels=model.classes_))}
+    return {"metric": name, "value": float(metrics.roc_auc_score(rows.y == model.classes_[1], shares[:, 1]))}
+
+
+def _tell(found: dict[str, Any], as_json: bool) -> None:
+    report = found.pop("privacy", None)
+    if as_json:
+        show.document({**found, "privacy": None if report is None else report.to_dict()})
+        return
+    if "curve" in found:
+        for key, value in found["curve"].items():
+            click.echo(f"{key}: {show.plain(value)}")
+    else:
+        interval = "{:.4g} to {:.4g}".format(*found["interval"]) if "interval" in found else ""
+        click.echo(f"{found['metric']}: {found['value']:.4g}{interval and f', 95 % interval {interval}'}")
+    click.echo("Exact, for public rows only." if report is None else f"{show.guarantee(report)}.")

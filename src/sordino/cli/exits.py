@@ -1,0 +1,123 @@
+"""How commands end: a status for each kind of error, and a text for a person."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from sordino import errors
+
+OK = 0
+FAILED = 1
+USAGE = 2  # given by click
+BAD_INPUT = 3
+BUDGET = 4
+LEDGER = 5
+MODEL_FILE = 6
+EXTRA = 7
+PARTY = 8
+INTERNAL = 70
+STOPPED = 130
+
+WORDS = {
+    OK: "done",
+    FAILED: "anything else that Sordino refuses, such as a combination without a proof",
+    USAGE: "the command line is wrong: an unknown option, a missing value, a wrong key in a configuration",
+    BAD_INPUT: "a data file, a schema or a parameter is wrong; nothing was spent",
+    BUDGET: "the budget of the data set does not cover it; nothing was released",
+    LEDGER: "the ledger cannot be read or written, or has no such data set",
+    MODEL_FILE: "the model file is damaged, of a newer version, or holds foreign types",
+    EXTRA: "an optional dependency is not installed; the message names it",
+    PARTY: "a joint run failed at a member",
+    INTERNAL: "a mistake in Sordino; the message says where, SORDINO_DEBUG=1 shows the rest",
+    STOPPED: "stopped by Ctrl-C; what was reserved stays booked",
+}
+"""What each status means."""
+
+_CODES: tuple[tuple[type[errors.SordinoError], int], ...] = (
+    (errors.BudgetExceededError, BUDGET),
+    (errors.LedgerError, LEDGER),
+    (errors.ModelFileError, MODEL_FILE),
+    (errors.MissingExtraError, EXTRA),
+    (errors.PartyError, PARTY),
+    (errors.InvalidInputError, BAD_INPUT),
+    (errors.DataNotFoundError, BAD_INPUT),
+)
+
+
+class Refused(click.ClickException):
+    """An error for a person: one text, one status."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.exit_code = code
+
+
+def refused(error: errors.SordinoError) -> Refused:
+    """Return what a person sees of one of our errors."""
+    return Refused(str(error), status_of(error))
+
+
+def status_of(error: errors.SordinoError) -> int:
+    """Return the status of a command that ends with this error."""
+    return next((code for kind, code in _CODES if isinstance(error, kind)), FAILED)
+
+
+class Program(click.Group):
+    """The group of all commands: errors end in words and a status, warnings are notes, Ctrl-C is said."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was typed."""
+        with in_words(), notes():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def in_words() -> Iterator[None]:
+    """Turn errors into a text and a status; what is not ours is named by its class, for it may quote data."""
+    try:
+        yield
+    except errors.SordinoError as error:
+        raise refused(error) from error
+    except KeyboardInterrupt:
+        raise Refused("Stopped. What was reserved on a ledger stays booked.", STOPPED) from None
+    except (click.exceptions.ClickException, click.exceptions.Exit, click.exceptions.Abort):
+        raise
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.EPIPE:
+            raise
+        if os.environ.get("SORDINO_DEBUG"):
+            traceback.print_exc()
+        raise Refused(_mistake(error), INTERNAL) from None
+
+
+def _mistake(error: Exception) -> str:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{os.path.basename(last.filename)}:{last.lineno}"
+    return (
+        f"{type(error).__name__} at {where}: this is a mistake in Sordino. Its text may quote data, so it is "
+        "shown only with SORDINO_DEBUG=1 in the environment."
+    )
+
+
+@contextmanager
+def notes() -> Iterator[None]:
+    """Show our warnings as notes; those of other libraries may quote data, and are not shown."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for name in ("NotPrivate", "Privacy", "UndeclaredBound", "SlowEngine", "Divergence"):
+            warnings.simplefilter("always", getattr(errors, f"{name}Warning"))
+        warnings.showwarning = _note
+        yield
+
+
+def _note(message: Warning | str, *_: Any) -> None:
+    print(f"Note: {message}", file=sys.stderr)

@@ -1,0 +1,180 @@
+"""`sordino fit` and `sordino tune`: from a data file to a model file, on a budget."""
+
+from __future__ import annotations
+
+import datetime
+import getpass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sordino.cli import config, models, options, show
+
+MODEL_NAME = click.option(
+    "--model",
+    "name",
+    type=click.Choice(("auto", *models.MODELS)),
+    default="auto",
+    show_default=True,
+    help="auto: logistic for a target of classes, linear for one of numbers, by the schema.",
+)
+
+
+@click.command()
+@options.DATA
+@options.SCHEMA
+@options.TARGET
+@MODEL_NAME
+@options.BUDGET
+@options.LEDGER
+@click.option("--classes", help="The class labels, with commas between; else those seen, as public.")
+@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Any parameter of the model.")
+@click.option("--output", type=options.OUTPUT, required=True, help="Where the model goes.")
+@options.FORCE
+@options.JSON
+@config.config_option
+@click.pass_context
+def fit(ctx: click.Context, data: str, output: Path, force: bool, as_json: bool, **chosen: Any) -> None:
+    """Fit a private model to DATA (a file, or - for standard input) and save it.
+
+    The budget is reserved before the first release and stays spent, whatever happens then.
+    """
+    settings, started = config.settings(ctx), now()
+    show.require_writable(output, force)
+    rows, model = _prepared(options.data_file(data, chosen), chosen)
+    model.fit(rows.X, rows.y, **({} if rows.groups is None else {"groups": rows.groups}))
+    finish(model, output, as_json, run_facts("fit", settings, started, data, len(rows)))
+
+
+@click.command()
+@options.DATA
+@options.SCHEMA
+@options.TARGET
+@click.option(
+    "--model", "name", type=click.Choice(("auto", *models.MODELS)), default="auto", show_default=True
+)
+@click.option(
+    "--grid",
+    multiple=True,
+    required=True,
+    metavar="NAME=VALUES",
+    help="Values to choose from: alpha=[0.1, 1].",
+)
+@options.BUDGET
+@options.LEDGER
+@click.option("--classes", help="The class labels, with commas between; else those seen, as public.")
+@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Any parameter of the model.")
+@click.option("--trials", type=float, default=10.0, show_default=True, help="How many trials are expected.")
+@click.option("--validation", type=float, default=0.2, show_default=True, help="Share of records that judge.")
+@click.option("--output", type=options.OUTPUT, required=True, help="Where the model goes.")
+@options.FORCE
+@options.JSON
+@config.config_option
+@click.pass_context
+def tune(
+    ctx: click.Context,
+    data: str,
+    output: Path,
+    force: bool,
+    as_json: bool,
+    grid: tuple[str, ...],
+    trials: float,
+    validation: float,
+    **chosen: Any,
+) -> None:
+    """Choose parameters privately: the best of a random number of fits, all for one price."""
+    from sordino import PrivateSearchCV
+
+    settings, started = config.settings(ctx), now()
+    show.require_writable(output, force)
+    budget = {name: chosen[name] for name in ("epsilon", "delta", "relation")}
+    booked = options.check_booking(chosen.pop("ledger"), chosen.pop("dataset"))
+    rows, model = _prepared(options.data_file(data, chosen), {**chosen, "ledger": None, "dataset": None})
+    params = {key: _listed(value) for key, value in options.values(grid, "--grid").items()}
+    options.known_parameters(type(model), params)
+    how = {"mean_trials": trials, "validation": validation, "ledger": booked[0], "dataset_id": booked[1]}
+    search = PrivateSearchCV(model, params, **budget, **how)
+    search.fit(rows.X, rows.y)
+    best = search.best_estimator_
+    run = run_facts("tune", settings, started, data, len(rows))
+    run["chosen"] = show.plain(search.best_params_)
+    run["noisy score"] = float(search.best_score_)
+    finish(best, output, as_json, run)
+
+
+def _prepared(file: Any, chosen: dict[str, Any]) -> tuple[Any, Any]:
+    """Return the rows and a model; what is wrong with its parameters is said before data is read."""
+    from sordino.cli.rows import read_schema, to_fit
+
+    schema = read_schema(chosen["schema"])
+    kind = models.model_class(chosen["name"], schema)
+    ledger, dataset = options.check_booking(chosen["ledger"], chosen["dataset"])
+    params = {
+        "epsilon": chosen["epsilon"],
+        "delta": chosen["delta"],
+        "relation": chosen["relation"],
+        "ledger": ledger,
+        "dataset_id": dataset,
+        "verbose": 1,
+        **options.values(chosen["given"], "--set"),
+    }
+    if schema is not None:
+        params["schema"] = schema
+    if chosen["classes"] is not None:
+        params["classes"] = [label.strip() for label in chosen["classes"].split(",")]
+    options.known_parameters(kind, params)
+    rows = to_fit(file, schema, chosen["target"], models.takes_labels(kind))
+    return rows, kind(**params)
+
+
+def _listed(value: Any) -> list[Any]:
+    if isinstance(value, str) and "," in value:
+        return [options.value_of(part.strip()) for part in value.split(",")]
+    return value if isinstance(value, list) else [value]
+
+
+def now() -> str:
+    """Return the time, in UTC."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+def run_facts(command: str, settings: dict[str, Any], started: str, data: str, rows: int) -> dict[str, Any]:
+    """Return what a report says about who did what when, with which settings."""
+    return {
+        "command": command,
+        "settings": settings,
+        "digest": config.digest(settings),
+        "data": "standard input" if data == "-" else Path(data).name,
+        "rows": rows,
+        "dataset": settings.get("dataset"),
+        "user": _user(),
+        "started": started,
+        "finished": now(),
+    }
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container without a name for its user
+        return "unknown"
+
+
+def finish(model: Any, output: Path, as_json: bool, run: dict[str, Any]) -> None:
+    """Save the model and say what was bought."""
+    model.save(output, about={"run": run})
+    report = model.privacy_
+    if as_json:
+        show.document(
+            {"model": type(model).__name__, "output": output, "run": run, "privacy": report.to_dict()}
+        )
+        return
+    click.echo(f"{type(model).__name__} on {run['rows']} records: {show.guarantee(report)}.")
+    click.echo(report.guarantee)
+    for key in ("chosen", "noisy score"):
+        if key in run:
+            click.echo(f"{key}: {run[key]}")
+    if run["dataset"] is None:
+        click.echo("Note: booked on no ledger, so nobody adds it to what else is released.", err=True)
+    click.echo(f"Saved to {output}")

@@ -1,0 +1,120 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sordino.errors import InvalidInputError
+
+Decorator = Callable[[Any], Any]
+OUTPUT = click.Path(path_type=Path)
+MODEL = click.argument("model", type=click.Path(path_type=Path))
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+FORCE = click.option("--force", is_flag=True, help="Replace an output that exists.")
+
+
+def all_of(*decorators: Decorator) -> Decorator:
+    """Return several decorators as one, in the order in which `--help` shows them."""
+
+    def decorate(command: Any) -> Any:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
+
+
+FILE = all_of(
+    click.option(
+        "--format",
+        "kind",
+        type=click.Choice(("csv", "tsv", "parquet", "arrow", "npz", "libsvm")),
+        help="Of the data; else by the ending of its name, CSV for standard input.",
+    ),
+    click.option("--delimiter", help="Of a CSV file; else the most frequent one in its header."),
+    click.option(
+        "--encoding", default="utf-8", show_default=True, help="Of a CSV file; it is never guessed."
+    ),
+    click.option("--decimal", default=".", show_default=True, help="The decimal point of a CSV file."),
+    click.option(
+        "--no-header", is_flag=True, help="The first row is a record; the schema names the columns."
+    ),
+)
+DATA = all_of(click.argument("data"), FILE)
+SCHEMA = click.option(
+    "--schema", type=click.Path(path_type=Path), help="What the columns mean (TOML), from `sordino schema`."
+)
+TARGET = click.option("--target", help="The column to predict, where there is no schema.")
+EPSILON = click.option("--epsilon", type=float, required=True, help="The privacy loss that may be spent.")
+BUDGET = all_of(
+    EPSILON,
+    click.option("--delta", type=float, help="The probability of a larger loss; else min(1e-5, 1/(10 n))."),
+    click.option(
+        "--relation",
+        default="add-remove",
+        show_default=True,
+        help="What neighbours are: add-remove or replace-one.",
+    ),
+)
+LEDGER = all_of(
+    click.option(
+        "--ledger", envvar="SORDINO_LEDGER", help="Where it is booked: a file or a postgresql:// URL."
+    ),
+    click.option("--dataset", help="The name of the data on the ledger."),
+)
+
+
+def data_file(data: str, options: dict[str, Any]) -> Any:
+    """Take the options of a data file out of ``options`` and return the file."""
+    from sordino.tables.data_file import DataFile
+
+    kind, header = options.pop("kind"), not options.pop("no_header")
+    how = {name: options.pop(name) for name in ("delimiter", "encoding", "decimal")}
+    return DataFile(data, kind, header=header, **how)
+
+
+def check_booking(ledger: str | None, dataset: str | None) -> tuple[str | None, str | None]:
+    """Return the ledger and the data set, of which none or both are given."""
+    if ledger is None and dataset is not None:
+        raise click.UsageError("--dataset needs --ledger (or SORDINO_LEDGER), where the budget is.")
+    if dataset is None and ledger is not None:
+        raise click.UsageError("--ledger needs --dataset, the name of the data on it.")
+    return ledger, dataset
+
+
+def values(pairs: tuple[str, ...], option: str) -> dict[str, Any]:
+    """Return ``NAME=VALUE`` pairs as a dictionary; values are read as TOML, or else are texts."""
+    out = {}
+    for pair in pairs:
+        name, mark, text = pair.partition("=")
+        if not mark or not name.strip().isidentifier():
+            raise click.UsageError(f"{option} wants NAME=VALUE, got {pair!r}.")
+        out[name.strip()] = value_of(text.strip())
+    return out
+
+
+def value_of(text: str) -> Any:
+    """Return a number, a flag or a list as TOML writes them; anything else is a text."""
+    import tomllib
+
+    words = {"none": None, "None": None, "True": True, "False": False}
+    if text in words:
+        return words[text]
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (tomllib.TOMLDecodeError, KeyError):
+        return text
+
+
+def known_parameters(kind: Any, given: dict[str, Any]) -> None:
+    """Refuse parameters that an estimator does not have, before any data is read."""
+    known = set(kind._get_param_names())
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise InvalidInputError(
+            f"{kind.__name__} has no parameter {unknown[0]!r}. It has: {', '.join(sorted(known))}."
+        )

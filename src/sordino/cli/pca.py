@@ -1,0 +1,52 @@
+"""`sordino pca`: private principal components of a data file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sordino.cli import config, options, show
+from sordino.cli.fit import finish, now, run_facts
+
+
+@click.command()
+@options.DATA
+@options.SCHEMA
+@click.option("--components", type=click.IntRange(1), default=2, show_default=True, help="How many axes.")
+@click.option("--data-norm", type=float, help="Rows are clipped to this norm; a schema has one of its own.")
+@options.BUDGET
+@options.LEDGER
+@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Any parameter of PCA.")
+@click.option("--output", type=options.OUTPUT, required=True, help="Where the model goes.")
+@options.FORCE
+@options.JSON
+@config.config_option
+@click.pass_context
+def pca(
+    ctx: click.Context,
+    data: str,
+    components: int,
+    data_norm: float | None,
+    output: Path,
+    force: bool,
+    as_json: bool,
+    **chosen: Any,
+) -> None:
+    """Find the axes along which the rows of DATA vary most, privately, and save them."""
+    from sordino import PCA
+    from sordino.cli.rows import read_schema, to_project
+
+    settings, started = config.settings(ctx), now()
+    show.require_writable(output, force)
+    schema = read_schema(chosen["schema"])
+    ledger, dataset = options.check_booking(chosen["ledger"], chosen["dataset"])
+    params = {name: chosen[name] for name in ("epsilon", "delta", "relation")}
+    params |= {"ledger": ledger, "dataset_id": dataset, "data_norm": data_norm, "verbose": 1}
+    params |= options.values(chosen["given"], "--set")
+    options.known_parameters(PCA, params)
+    rows, norm = to_project(options.data_file(data, chosen), schema)
+    params["data_norm"] = norm if params["data_norm"] is None else params["data_norm"]
+    model = PCA(components, **params).fit(rows)
+    finish(model, output, as_json, run_facts("pca", settings, started, data, rows.shape[0]))

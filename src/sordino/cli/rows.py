@@ -1,0 +1,118 @@
+"""From a data file to what a model takes: a table that a schema declares, or a matrix of numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sordino.errors import InvalidInputError
+from sordino.tables.files import NUMBER, TEXT, DataFile, read_frame, read_matrix
+
+if TYPE_CHECKING:
+    from sordino import Schema
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What a model takes, and what it should answer."""
+
+    X: Any
+    y: Any = None
+    groups: Any = None
+
+    def __len__(self) -> int:
+        return int(self.X.shape[0])
+
+
+def read_schema(path: Path | None) -> Schema | None:
+    """Return the schema of a file."""
+    if path is None:
+        return None
+    from sordino import Schema
+
+    return Schema.read(path)
+
+
+def table(file: DataFile, schema: Schema, *, target: bool, person: bool = True) -> Any:
+    """Return the columns that a schema declares as a frame: features, and target and person where asked."""
+    wanted = [*schema.features]
+    wanted += [schema.target] if target and schema.target is not None else []
+    wanted += [schema.person] if person and schema.person is not None else []
+    if target and schema.target is None:
+        raise InvalidInputError('The schema declares no target. Give one of its columns kind = "target".')
+    kinds = {column.name: NUMBER if _is_number(column) else TEXT for column in wanted}
+    names = [column.name for column in schema.columns]
+    gaps = [*schema.markers, ""]
+    return read_frame(file, kinds, names=None if file.header else names, markers=gaps)
+
+
+def _is_number(column: Any) -> bool:
+    return column.word == "number" or (column.word == "target" and column.kind == "number")
+
+
+def to_fit(file: DataFile, schema: Schema | None, target: str | None, labels: bool) -> Rows:
+    """Return what is fitted: a table with its target in it, or a matrix and its target."""
+    if schema is not None:
+        return Rows(table(file, schema, target=True))
+    found = read_matrix(file, target=target, labels=labels)
+    if found.y is None:
+        raise InvalidInputError(
+            f"{file.name} has no targets. Pass --target COLUMN, or a schema with a target."
+        )
+    return Rows(_named(found), found.y, found.groups)
+
+
+def to_project(file: DataFile, schema: Schema | None) -> tuple[Any, float | None]:
+    """Return rows without a target, and the norm that the schema bounds them by."""
+    if schema is None:
+        return _named(read_matrix(file)), None
+    from sordino import TableEncoder
+
+    encoder = TableEncoder(schema).fit()
+    return encoder.transform(table(file, schema, target=False, person=False)), encoder.data_norm_
+
+
+def to_predict(file: DataFile, model: Any) -> Any:
+    """Return the features that a fitted model takes, by the names it was fitted with."""
+    schema = getattr(model, "schema", None)
+    if schema is not None:
+        return table(file, schema, target=False, person=False)
+    if file.kind in ("npz", "libsvm"):
+        return read_matrix(file, features=model.n_features_in_).X
+    names = getattr(model, "feature_names_in_", None)
+    return _named(read_matrix(file)) if names is None else read_frame(file, dict.fromkeys(names, NUMBER))
+
+
+def to_judge(file: DataFile, model: Any, target: str | None) -> Rows:
+    """Return test records with their targets, for a fitted model."""
+    schema = getattr(model, "schema", None)
+    if schema is not None:
+        frame = table(file, schema, target=True)
+        X, y, groups = schema.split(frame)
+        return Rows(X, y, groups)
+    if file.kind in ("npz", "libsvm"):
+        found = read_matrix(file, features=model.n_features_in_)
+        if found.y is None:
+            raise InvalidInputError(f"{file.name} has no targets y.")
+        return Rows(found.X, found.y, found.groups)
+    if target is None:
+        raise InvalidInputError("Expected --target, the column with the right answers.")
+    labels = hasattr(model, "classes_")
+    names = getattr(model, "feature_names_in_", None)
+    if names is None:
+        found = read_matrix(file, target=target, labels=labels)
+        return Rows(_named(found), found.y)
+    kinds = dict.fromkeys(names, NUMBER) | {target: TEXT if labels else NUMBER}
+    frame = read_frame(file, kinds)
+    y = frame.pop(target).to_numpy()
+    return Rows(frame, y)
+
+
+def _named(found: Any) -> Any:
+    """Return a matrix with the names of its columns, if it has names: the model remembers them."""
+    if found.names is None:
+        return found.X
+    import pandas
+
+    return pandas.DataFrame(found.X, columns=list(found.names))

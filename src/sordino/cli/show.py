@@ -1,0 +1,63 @@
+"""What commands print: tables for people, one JSON document for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sordino.errors import InvalidInputError
+
+
+def document(values: Any) -> None:
+    """Print one JSON document."""
+    click.echo(json.dumps(plain(values), indent=2, allow_nan=False))
+
+
+def plain(value: Any) -> Any:
+    """Return what JSON can hold; numbers that are not finite become texts."""
+    if isinstance(value, dict):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(entry) for entry in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table; without titles, of names and values."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    out = Table(*titles, box=box.SIMPLE_HEAD, show_header=any(titles))
+    for row in rows:
+        out.add_row(*row)
+    Console(markup=False, emoji=False, highlight=False).print(out)
+
+
+def guarantee(report: Any) -> str:
+    """Return a report in one line."""
+    return (
+        f"epsilon {report.epsilon:.4g}, delta {report.delta:.3g} per {report.unit} "
+        f"({report.relation.value}); {report.status}"
+    )
+
+
+def require_writable(path: Path, force: bool) -> None:
+    """Refuse a result's place before anything is paid for the result."""
+    folder = path.parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise InvalidInputError(f"Cannot write {path.name!r}: {str(folder)!r} is no folder one can write to.")
+    if path.is_dir():
+        raise InvalidInputError(f"Cannot write {str(path)!r}: it is a folder.")
+    if path.exists() and not force:
+        raise InvalidInputError(f"{str(path)!r} exists. Choose another --output, or pass --force.")
