@@ -39,14 +39,14 @@ def filled(run, sqlite_path):
 def test_a_budget_is_created_once(run, sqlite_path):
     arguments = "create", sqlite_path, "survey", "--epsilon", 2, "--delta", 1e-6
     assert "epsilon 2, delta 1e-06 per record, add-remove" in run(*arguments)
-    assert "set once" in run(*arguments, code=1)
+    assert "set once" in run(*arguments, code=5)
     assert Ledger.open(sqlite_path).policy("survey").epsilon == 2.0
 
 
 def test_a_bad_budget_makes_no_file(run, sqlite_path):
-    assert "epsilon > 0" in run("create", sqlite_path, "x", "--epsilon", 0, "--delta", 0, code=1)
+    assert "epsilon > 0" in run("create", sqlite_path, "x", "--epsilon", 0, "--delta", 0, code=3)
     assert "relation" in run(
-        "create", sqlite_path, "x", "--epsilon", 1, "--delta", 0, "--relation", "swap", code=1
+        "create", sqlite_path, "x", "--epsilon", 1, "--delta", 0, "--relation", "swap", code=3
     )
     assert not Path(sqlite_path).exists()
 
@@ -87,7 +87,7 @@ def test_an_export_can_be_imported_elsewhere(run, filled, tmp_path):
     assert json.loads(run("export", filled)) == json.loads(document.read_text("utf-8"))
     assert "Imported: survey" in run("import", twin, document)
     assert run("export", twin, "--dataset", "survey") == run("export", filled)
-    assert "already" in run("import", twin, document, code=1)
+    assert "already" in run("import", twin, document, code=5)
 
 
 def test_verify_replays_and_labels_crashed_reservations(run, filled):
@@ -100,7 +100,7 @@ def test_verify_replays_and_labels_crashed_reservations(run, filled):
 @pytest.mark.parametrize("command", ["list", "show", "history", "export", "verify"])
 def test_looking_at_a_ledger_that_is_not_there_is_an_error_in_words(run, sqlite_path, command):
     arguments = ["survey"] if command in ("show", "history") else []
-    assert "There is no ledger at" in run(command, sqlite_path, *arguments, code=1)
+    assert "There is no ledger at" in run(command, sqlite_path, *arguments, code=5)
     assert not Path(sqlite_path).exists()
 
 

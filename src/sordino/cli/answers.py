@@ -87,6 +87,8 @@ def _csv(columns: dict[str, list[Any]]) -> str:
 @click.option("--epsilon", type=float, help="What the score may cost; the rows are sensitive.")
 @click.option("--delta", type=float, help="The probability of a larger loss; else min(1e-5, 1/(10 n)).")
 @options.LEDGER
+@click.option("--output", type=options.OUTPUT, help="A JSON file for `sordino report --scores`.")
+@options.FORCE
 @options.JSON
 @config.config_option
 def evaluate(
@@ -99,6 +101,8 @@ def evaluate(
     delta: float | None,
     ledger: str | None,
     dataset: str | None,
+    output: Path | None,
+    force: bool,
     as_json: bool,
     **how: Any,
 ) -> None:
@@ -111,19 +115,23 @@ def evaluate(
 
     if public == (epsilon is not None):
         raise click.UsageError("Say either --epsilon (sensitive rows, paid) or --public (exact).")
-    booked = options.check_booking(ledger, dataset)
-    if public and booked[0] is not None and dataset is not None:
+    if public and dataset is not None:
         raise click.UsageError("Public rows are not booked. Leave --dataset out.")
+    booked = (None, None) if public else options.check_booking(ledger, dataset)
+    if output is not None:
+        show.require_writable(output, force)
     fitted = sordino.load(model)
     rows = to_judge(options.data_file(data, how), fitted, target)
     if public:
-        _tell(_plain_score(fitted, rows, metric), as_json)
+        _tell(_plain_score(fitted, rows, metric), output, as_json)
         return
     score = sordino.private_score(
         fitted, rows.X, rows.y, metric=metric, epsilon=epsilon, delta=delta, groups=rows.groups,
         ledger=booked[0], dataset_id=booked[1],
     )  # fmt: skip
-    _tell(_private(score, metric or _usual(fitted)), as_json)
+    if booked[0] is None:
+        click.echo(options.UNBOOKED, err=True)
+    _tell(_private(score, metric or _usual(fitted)), output, as_json)
 
 
 def _usual(model: Any) -> str:
@@ -163,10 +171,14 @@ def _plain_score(model: Any, rows: Any, metric: str | None) -> dict[str, Any]:
     return {"metric": name, "value": float(metrics.roc_auc_score(rows.y == model.classes_[1], shares[:, 1]))}
 
 
-def _tell(found: dict[str, Any], as_json: bool) -> None:
+def _tell(found: dict[str, Any], output: Path | None, as_json: bool) -> None:
     report = found.pop("privacy", None)
+    if output is not None:
+        from sordino.saving.files import replace_file
+
+        replace_file(output, show.text(_with_report(found, report)).encode())
     if as_json:
-        show.document({**found, "privacy": None if report is None else report.to_dict()})
+        show.document(_with_report(found, report))
         return
     if "curve" in found:
         for key, value in found["curve"].items():
@@ -175,3 +187,7 @@ def _tell(found: dict[str, Any], as_json: bool) -> None:
         interval = "{:.4g} to {:.4g}".format(*found["interval"]) if "interval" in found else ""
         click.echo(f"{found['metric']}: {found['value']:.4g}{interval and f', 95 % interval {interval}'}")
     click.echo("Exact, for public rows only." if report is None else f"{show.guarantee(report)}.")
+
+
+def _with_report(found: dict[str, Any], report: Any) -> dict[str, Any]:
+    return {**found, "privacy": None if report is None else report.to_dict()}

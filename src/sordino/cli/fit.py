@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import getpass
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +40,7 @@ def fit(ctx: click.Context, data: str, output: Path, force: bool, as_json: bool,
     The budget is reserved before the first release and stays spent, whatever happens then.
     """
     settings, started = config.settings(ctx), now()
-    show.require_writable(output, force)
+    show.require_model_place(output, force)
     rows, model = _prepared(options.data_file(data, chosen), chosen)
     model.fit(rows.X, rows.y, **({} if rows.groups is None else {"groups": rows.groups}))
     finish(model, output, as_json, run_facts("fit", settings, started, data, len(rows)))
@@ -87,7 +86,7 @@ def tune(
     from sordino import PrivateSearchCV
 
     settings, started = config.settings(ctx), now()
-    show.require_writable(output, force)
+    show.require_model_place(output, force)
     budget = {name: chosen[name] for name in ("epsilon", "delta", "relation")}
     booked = options.check_booking(chosen.pop("ledger"), chosen.pop("dataset"))
     rows, model = _prepared(options.data_file(data, chosen), {**chosen, "ledger": None, "dataset": None})
@@ -141,24 +140,19 @@ def now() -> str:
 
 def run_facts(command: str, settings: dict[str, Any], started: str, data: str, rows: int) -> dict[str, Any]:
     """Return what a report says about who did what when, with which settings."""
+    from sordino.ledger.owner import person
+
     return {
         "command": command,
-        "settings": settings,
+        "settings": show.plain(settings),
         "digest": config.digest(settings),
         "data": "standard input" if data == "-" else Path(data).name,
         "rows": rows,
         "dataset": settings.get("dataset"),
-        "user": _user(),
+        "person": person(),
         "started": started,
         "finished": now(),
     }
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):  # a container without a name for its user
-        return "unknown"
 
 
 def finish(model: Any, output: Path, as_json: bool, run: dict[str, Any]) -> None:
@@ -176,5 +170,5 @@ def finish(model: Any, output: Path, as_json: bool, run: dict[str, Any]) -> None
         if key in run:
             click.echo(f"{key}: {run[key]}")
     if run["dataset"] is None:
-        click.echo("Note: booked on no ledger, so nobody adds it to what else is released.", err=True)
+        click.echo(options.UNBOOKED, err=True)
     click.echo(f"Saved to {output}")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from pathlib import Path
 from typing import Any
 
 import click
 
-from sordino.cli import options, show
+from sordino.cli import config, options, show
+from sordino.errors import InvalidInputError
 
 
 @click.command()
@@ -35,6 +38,84 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
         show.table(("", "value", "noise, two sigma", ""), [_row(entry) for entry in rows[:top]])
         if len(rows) > top:
             click.echo(f"{len(rows) - top} smaller ones are not shown (--top).")
+
+
+@click.command()
+@options.MODEL
+@click.option("--output", type=options.OUTPUT, required=True, help="The page.")
+@options.LEDGER
+@click.option("--scores", type=click.Path(path_type=Path), multiple=True, help="From evaluate --output.")
+@click.option("--author", help="Who ran it; else whoever fitted the model.")
+@click.option("--title", help="Of the page.")
+@options.FORCE
+@options.JSON
+@config.config_option
+def report(
+    model: Path,
+    output: Path,
+    ledger: str | None,
+    dataset: str | None,
+    scores: tuple[Path, ...],
+    author: str | None,
+    title: str | None,
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Write the page on MODEL that a review board signs: one file, no scripts, nothing loaded from elsewhere.
+
+    With --ledger it shows the budget before and after.
+    """
+    import sordino
+    from sordino.report import write_report
+    from sordino.saving import about
+
+    show.require_writable(output, force)
+    fitted, run = sordino.load(model), about(model)["about"].get("run", {})
+    write_report(
+        fitted,
+        output,
+        dataset_id=dataset or run.get("dataset"),
+        author=author or run.get("person"),
+        config=run.get("settings"),
+        command=command_line(run),
+        title=title,
+        ledger=ledger,
+        scores=dict(_score(path) for path in scores),
+    )
+    if as_json:
+        show.document({"output": output, "privacy": fitted.privacy_.to_dict()})
+    else:
+        click.echo(f"Report written to {output}")
+
+
+def command_line(run: dict[str, Any]) -> str | None:
+    """Return the command that made a model, from the settings in its file; None where none did."""
+    if not run.get("settings"):
+        return None
+    settings = dict(run["settings"])
+    words = ["sordino", run["command"], settings.pop("data", "-")]
+    for name, value in settings.items():
+        for entry in value if isinstance(value, list) else [value]:
+            words += [f"--{name}"] if entry is True else [f"--{name}", str(entry)]
+    return shlex.join(words)
+
+
+def _score(path: Path) -> tuple[str, Any]:
+    """Return the name and the score in a file of `sordino evaluate --output`."""
+    from sordino.estimators.results import PrivateFloat
+    from sordino.runs import PrivacyReport
+
+    try:
+        text = json.loads(path.read_text("utf-8"))
+        name, value, privacy = str(text["metric"]), float(text["value"]), text["privacy"]
+        interval = tuple(float(end) for end in text.get("interval", ()))
+    except (OSError, KeyError, TypeError, ValueError):
+        raise InvalidInputError(
+            f"Expected the file of `sordino evaluate --output`, got {path.name!r}."
+        ) from None
+    if privacy is None:
+        return name, value
+    return name, PrivateFloat(value, PrivacyReport.from_dict(privacy), interval)
 
 
 def _contents(model: Any) -> list[dict[str, Any]]:

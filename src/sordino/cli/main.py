@@ -11,7 +11,7 @@ from sordino.cli.datasets import datasets
 from sordino.cli.exits import Program
 from sordino.cli.fit import fit, tune
 from sordino.cli.ledger import ledger
-from sordino.cli.look import inspect
+from sordino.cli.look import inspect, report
 from sordino.cli.party import party
 from sordino.cli.pca import pca
 from sordino.cli.reproduce import reproduce
@@ -43,7 +43,7 @@ def demo(report: str) -> None:
     run(report)
 
 
-for command in (fit, predict, inspect, evaluate, pca, tune, account, datasets):
+for command in (fit, predict, inspect, evaluate, pca, tune, account, report, datasets):
     main.add_command(command)
 main.add_command(ledger)
 main.add_command(party)

@@ -14,6 +14,7 @@ Decorator = Callable[[Any], Any]
 OUTPUT = click.Path(path_type=Path)
 MODEL = click.argument("model", type=click.Path(path_type=Path))
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+UNBOOKED = "Note: booked on no ledger, so nobody adds it to what else is released."
 FORCE = click.option("--force", is_flag=True, help="Replace an output that exists.")
 
 

@@ -39,7 +39,7 @@ def pca(
     from sordino.cli.rows import read_schema, to_project
 
     settings, started = config.settings(ctx), now()
-    show.require_writable(output, force)
+    show.require_model_place(output, force)
     schema = read_schema(chosen["schema"])
     ledger, dataset = options.check_booking(chosen["ledger"], chosen["dataset"])
     params = {name: chosen[name] for name in ("epsilon", "delta", "relation")}

@@ -16,7 +16,12 @@ from sordino.errors import InvalidInputError
 
 def document(values: Any) -> None:
     """Print one JSON document."""
-    click.echo(json.dumps(plain(values), indent=2, allow_nan=False))
+    click.echo(text(values))
+
+
+def text(values: Any) -> str:
+    """Return values as one JSON document."""
+    return json.dumps(plain(values), indent=2, allow_nan=False)
 
 
 def plain(value: Any) -> Any:
@@ -50,6 +55,14 @@ def guarantee(report: Any) -> str:
         f"epsilon {report.epsilon:.4g}, delta {report.delta:.3g} per {report.unit} "
         f"({report.relation.value}); {report.status}"
     )
+
+
+def require_model_place(path: Path, force: bool) -> None:
+    """Refuse where a model could not be saved, before it is paid for."""
+    from sordino.saving.files import require_saving
+
+    require_saving()
+    require_writable(path, force)
 
 
 def require_writable(path: Path, force: bool) -> None:

@@ -96,6 +96,11 @@ def about(path: str | os.PathLike[str]) -> dict[str, Any]:
     return _facts_of(_bytes(source), source)
 
 
+def require_saving() -> None:
+    """Refuse where models cannot be saved, before anything is paid for one."""
+    _skops()
+
+
 def replace_file(path: Path, content: bytes) -> None:
     """Write a file under another name and rename it when it is whole."""
     try:

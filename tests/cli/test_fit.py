@@ -1,0 +1,308 @@
+"""From a file to a model file and on: fit, predict, evaluate, inspect, report, tune, pca."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas
+import pytest
+from tests.cli.helpers import SECRET, WIDE, table, typed, typed_json, write_csv
+
+import sordino
+from sordino.saving import about
+
+FIT = ("--model", "logistic", "--target", "y", "--set", "data_norm=3", "--epsilon", 2)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SORDINO_LEDGER", raising=False)
+    write_csv(tmp_path / "people.csv", *table())
+    return tmp_path
+
+
+@pytest.fixture
+def booked(folder):
+    typed("ledger", "create", "budget.db", "people", "--epsilon", 6, "--delta", 1e-3)
+    return "--ledger", "budget.db", "--dataset", "people"
+
+
+@pytest.fixture
+def model(folder, booked):
+    typed("fit", "people.csv", *FIT, "--classes", "no,yes", *booked, "--output", "m.sordino")
+    return folder / "m.sordino"
+
+
+def named(X):
+    return pandas.DataFrame(X, columns=list("abcd"))
+
+
+def test_a_model_is_fitted_booked_and_saved(model, folder):
+    saved = sordino.load(model)
+    X, y = table()
+    assert np.mean(saved.predict(named(X)) == y) > 0.9
+    assert list(saved.feature_names_in_) == list("abcd")
+    with sordino.Ledger.open(folder / "budget.db") as ledger:
+        (entry,) = ledger.history("people")
+    assert entry.status.value == "settled"
+    run = about(model)["about"]["run"]
+    assert run["settings"]["epsilon"] == 2.0
+    assert run["settings"]["set"] == ["data_norm=3"]
+    assert "ledger" not in run["settings"]
+    assert (run["rows"], run["dataset"]) == (800, "people")
+
+
+def test_json_has_the_same_numbers(folder):
+    found = typed_json("fit", "people.csv", *FIT, "--output", "m.sordino")
+    assert found["privacy"]["epsilon"] == sordino.load("m.sordino").privacy_.epsilon
+    assert found["model"] == "LogisticRegression"
+
+
+def test_a_fit_without_a_ledger_says_so(folder):
+    assert "booked on no ledger" in typed("fit", "people.csv", *FIT, "--output", "m.sordino")
+
+
+def test_standard_input_and_other_formats_are_read(folder):
+    X, y = table()
+    text = (folder / "people.csv").read_text()
+    typed("fit", "-", *FIT, "--output", "a.sordino", stdin=text)
+    np.savez("people.npz", X=X, y=y)
+    npz = ("fit", "people.npz", "--model", "logistic", "--set", "data_norm=3", "--epsilon", 2)
+    typed(*npz, "--output", "b.sordino")
+    assert sordino.load("b.sordino").n_features_in_ == 4
+    lines = [
+        f"{int(label == 'yes')} " + " ".join(f"{j + 1}:{v}" for j, v in enumerate(row))
+        for row, label in zip(X, y)
+    ]
+    (folder / "people.svm").write_text("\n".join(lines))
+    typed("fit", "people.svm", *npz[2:], "--output", "c.sordino")
+    assert np.mean(sordino.load("c.sordino").predict(X) == (y == "yes")) > 0.9
+
+
+def test_predictions_are_a_csv_in_the_order_of_the_rows(model, folder):
+    X, _ = table(40, seed=6)
+    write_csv(folder / "new.csv", X)
+    fitted = sordino.load(model)
+    lines = typed("predict", model, "new.csv", "--proba").splitlines()
+    assert lines[0] == "prediction,probability of no,probability of yes"
+    assert [line.split(",")[0] for line in lines[1:]] == list(fitted.predict(named(X)))
+    assert float(lines[1].split(",")[2]) == pytest.approx(fitted.predict_proba(named(X))[0, 1])
+    typed("predict", model, "new.csv", "--output", "out.csv")
+    assert (folder / "out.csv").read_text().splitlines()[1:] == list(fitted.predict(named(X)))
+    assert typed_json("predict", model, "new.csv")["predictions"]["prediction"] == list(
+        fitted.predict(named(X))
+    )
+
+
+def test_columns_go_by_their_names_whatever_their_order(model, folder):
+    X, _ = table(40, seed=6)
+    (folder / "mixed.csv").write_text(
+        "\n".join(["d,extra,b,a,c", *(f"{d},9,{b},{a},{c}" for a, b, c, d in X), ""])
+    )
+    assert typed("predict", model, "mixed.csv").split()[1:] == list(sordino.load(model).predict(named(X)))
+
+
+def test_a_private_score_is_paid_and_an_exact_one_is_for_public_rows(model, booked, folder):
+    found = typed_json("evaluate", model, "people.csv", "--target", "y", "--epsilon", 1, *booked)
+    assert found["interval"][0] <= found["value"] <= found["interval"][1]
+    assert found["value"] > 0.85
+    with sordino.Ledger.open(folder / "budget.db") as ledger:
+        assert len(ledger.history("people")) == 2
+    exact = typed_json("evaluate", model, "people.csv", "--target", "y", "--public", "--metric", "auc")
+    assert exact["privacy"] is None
+    assert exact["value"] > 0.95
+    assert "--public" in typed("evaluate", model, "people.csv", "--target", "y", code=2)
+    both = ("--public", "--epsilon", 1)
+    assert "--public" in typed("evaluate", model, "people.csv", "--target", "y", *both, code=2)
+
+
+@pytest.mark.parametrize("metric", ["log_loss", "balanced_accuracy", "accuracy"])
+def test_exact_scores_are_those_of_scikit_learn(model, metric):
+    from sklearn import metrics
+
+    X, y = table()
+    fitted = sordino.load(model)
+    found = typed_json("evaluate", model, "people.csv", "--target", "y", "--public", "--metric", metric)
+    answers = fitted.predict_proba(named(X)) if metric == "log_loss" else fitted.predict(named(X))
+    expected = getattr(metrics, metric if metric == "log_loss" else f"{metric}_score")(y, answers)
+    assert found["value"] == pytest.approx(expected)
+
+
+def test_inspect_shows_the_guarantee_and_what_could_be_noise(model):
+    text = typed("inspect", model)
+    assert "any output is as likely" in text
+    assert text.count("could be noise") in (1, 2, 3)
+    found = typed_json("inspect", model)
+    assert [entry["name"] for entry in found["coefficients"]][:2] in (["a", "b"], ["b", "a"])
+    assert all(entry["two sigma"] > 0 for entry in found["coefficients"])
+
+
+def test_the_report_shows_score_settings_command_and_booking(model, booked, folder):
+    typed("evaluate", model, "people.csv", "--target", "y", "--epsilon", 1, *booked, "--output", "score.json")
+    typed("report", model, "--scores", "score.json", *booked, "--output", "page.html")
+    page = (folder / "page.html").read_text("utf-8")
+    for words in ("reservation 1", "accuracy", "data_norm=3", "sordino fit people.csv", "people"):
+        assert words in page
+    assert "exists" in typed("report", model, "--output", "page.html", code=3)
+    (folder / "no-score.json").write_text("{}")
+    assert "evaluate" in typed("report", model, "--scores", "no-score.json", "--output", "p2.html", code=3)
+
+
+def test_tune_chooses_for_one_price(folder, booked):
+    words = ("tune", "people.csv", *FIT[:-2], "--epsilon", 3, *booked, "--grid", "alpha=[0.001, 10.0]")
+    found = typed_json(*words, "--trials", 3, "--output", "t.sordino")
+    assert found["run"]["chosen"]["alpha"] in (0.001, 10.0)
+    assert 2.9 < found["privacy"]["epsilon"] <= 3
+    with sordino.Ledger.open("budget.db") as ledger:
+        assert len(ledger.history("people")) == 1
+
+
+def test_pca_saves_axes(folder):
+    write_csv(folder / "rows.csv", table()[0])
+    typed("pca", "rows.csv", "--components", 2, "--data-norm", 3, "--epsilon", 2, "--output", "p.sordino")
+    assert sordino.load("p.sordino").components_.shape == (2, 4)
+    assert "component 1" in typed("inspect", "p.sordino")
+
+
+# ------------------------------------------------------------------------------------- one configuration file
+
+
+def test_a_configuration_holds_the_whole_run_and_what_is_typed_wins(folder, booked):
+    (folder / "run.toml").write_text(
+        'ledger = "budget.db"\ndataset = "people"\ntarget = "y"\n'
+        '[fit]\ndata = "people.csv"\nmodel = "logistic"\nepsilon = 1.0\nset = ["data_norm=3"]\n'
+        'classes = "no,yes"\noutput = "m.sordino"\n[evaluate]\nepsilon = 1.0\n'
+    )
+    typed("fit", "--config", "run.toml", "--epsilon", 2)
+    assert sordino.load("m.sordino").epsilon == 2.0
+    found = typed_json("evaluate", "m.sordino", "people.csv", "--config", "run.toml")
+    assert found["privacy"]["epsilon"] <= 1
+    with sordino.Ledger.open("budget.db") as ledger:
+        assert len(ledger.history("people")) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[fit]\nepsilom = 1\n", "'epsilom' is no option"),
+        ("colour = 1\n", "'colour' is no option"),
+        ("[fit\n", "no TOML"),
+        ('[fit]\nepsilon = "much"\n', "epsilon"),
+    ],
+)
+def test_a_wrong_configuration_is_refused(folder, text, words):
+    (folder / "run.toml").write_text(text)
+    assert words in typed("fit", "people.csv", "--config", "run.toml", "--output", "m.sordino", code=2)
+
+
+# ------------------------------------------------------------------------------------------ how commands end
+
+
+def test_a_budget_that_does_not_cover_it_ends_with_4_and_no_model(folder, booked):
+    words = ("fit", "people.csv", *FIT[:-2], "--epsilon", 50, *booked, "--output", "m.sordino")
+    assert "Nothing was reserved" in typed(*words, code=4)
+    assert not (folder / "m.sordino").exists()
+
+
+def test_trouble_with_a_ledger_ends_with_5(folder, booked):
+    words = ("fit", "people.csv", *FIT, "--ledger", "budget.db", "--output", "m.sordino")
+    assert "nobody" in typed(*words, "--dataset", "nobody", code=5)
+    assert "--dataset" in typed(*words, code=2)
+
+
+def test_a_model_file_that_is_none_ends_with_6(folder):
+    (folder / "bad.sordino").write_bytes(b"PK nothing")
+    for words in (("inspect", "bad.sordino"), ("predict", "bad.sordino", "people.csv")):
+        assert "damaged" in typed(*words, code=6)
+    assert "Cannot read" in typed("inspect", "none.sordino", code=6)
+
+
+BAD = {
+    "not numbers": (f"a,b,c,d,y\n1,2,3,x{SECRET},yes\n", "column 'd'"),
+    "a gap": ("a,b,c,d,y\n1,2,3,,yes\n1,2,3,4,no\n", "NaN"),
+    "a label that is missing": ("a,b,c,d,y\n1,2,3,4,\n1,2,3,4,no\n", "gaps"),
+    "no target": ("a,b\n1,2\n", "no column 'y'"),
+    "empty": ("", "empty"),
+    "one class": ("a,b,c,d,y\n1,2,3,4,yes\n", "2 classes"),
+    "infinite": (f"a,b,c,d,y\n1,2,3,1e999,yes\n1,2,3,{SECRET},no\n", "NaN or inf"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_data_ends_with_3_and_costs_nothing(folder, booked, case):
+    content, words = BAD[case]
+    (folder / "bad.csv").write_text(content)
+    assert words in typed("fit", "bad.csv", *FIT, *booked, "--output", "m.sordino", code=3)
+    with sordino.Ledger.open(folder / "budget.db") as ledger:
+        assert ledger.history("people") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--epsilon", "-1"), "epsilon > 0"),
+        (("--set", "data_nrm=3"), "no parameter 'data_nrm'"),
+        (("--delta", "2"), "delta in"),
+        (("--relation", "swap"), "relation"),
+        (("--output", "nowhere/m.sordino"), "no folder"),
+        (("--output", "people.csv"), "exists"),
+        (("--classes", "no,maybe"), "declared classes"),
+        (("--encoding", "klingon"), "encoding"),
+    ],
+)
+def test_wrong_parameters_end_with_3_and_cost_nothing(folder, booked, words, said):
+    common = ("fit", "people.csv", *FIT, *booked, "--output", "m.sordino")
+    assert said in typed(*common, *words, code=3)
+    with sordino.Ledger.open(folder / "budget.db") as ledger:
+        assert ledger.history("people") == []
+
+
+def test_a_mistake_of_ours_shows_no_values(folder, monkeypatch):
+    def broken(*args, **kwargs):
+        raise KeyError(f"{SECRET}")
+
+    monkeypatch.setattr(sordino.LogisticRegression, "fit", broken)
+    assert "KeyError at test_fit.py" in typed("fit", "people.csv", *FIT, "--output", "m.sordino", code=70)
+
+
+def test_warnings_are_notes_and_those_of_others_are_silent(folder, monkeypatch):
+    import warnings
+
+    honest = sordino.LogisticRegression.fit
+
+    def loud(self, *args, **kwargs):
+        warnings.warn(f"a value: {SECRET}", RuntimeWarning, stacklevel=1)
+        return honest(self, *args, **kwargs)
+
+    monkeypatch.setattr(sordino.LogisticRegression, "fit", loud)
+    said = typed("fit", "people.csv", *FIT, "--delta", 0.5, "--output", "m.sordino")
+    assert "Note: delta = 0.5 is at least 1/n" in said
+
+
+def test_ctrl_c_leaves_the_ledger_true(folder, booked):
+    words = ["fit", "people.csv", *FIT, *booked, "--output", "m.sordino"]
+    words += ["--set", "solver=gd", "--set", "max_iter=2000000"]
+    command = [sys.executable, "-m", "sordino", *map(str, words)]
+    run = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, env={**os.environ, **WIDE})
+    with sordino.Ledger.open(folder / "budget.db") as ledger:
+        started = time.monotonic()
+        while not ledger.history("people") and run.poll() is None and time.monotonic() - started < 60:
+            time.sleep(0.1)
+        run.send_signal(signal.SIGINT)
+        said = run.communicate(timeout=60)[1]
+        (entry,) = ledger.history("people")
+    assert run.returncode == 130, said
+    assert "stays booked" in said
+    assert (entry.status.value, entry.reason) == ("failed", "KeyboardInterrupt")
+    assert not (folder / "m.sordino").exists()
+
+
+def test_documents_are_json_without_values_that_json_does_not_know(folder):
+    found = typed_json("fit", "people.csv", *FIT[:-1], "inf", "--output", "m.sordino")
+    assert found["privacy"]["epsilon"] == "inf"
+    json.dumps(found, allow_nan=False)
