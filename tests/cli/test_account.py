@@ -1,5 +1,7 @@
 """Prices of trainings and of models, and the list of public data sets."""
 
+from pathlib import Path
+
 import pytest
 from tests.cli.helpers import table, typed, typed_json
 
@@ -65,3 +67,22 @@ def test_the_shell_can_complete_commands_and_options():
     assert {"fit", "inspect"} <= {item.value for item in complete.get_completions([], "")}
     assert {item.value for item in complete.get_completions(["fit"], "--mo")} == {"--model"}
     assert "logistic" in {item.value for item in complete.get_completions(["fit", "--model"], "")}
+
+
+def test_the_page_on_the_command_line_has_the_statuses_word_for_word():
+    page = (Path(__file__).resolve().parents[2] / "docs" / "cli.md").read_text("utf-8")
+    for code, words in exits.WORDS.items():
+        assert f"| {code} | {words} |" in page
+
+
+def test_ledgers_answer_in_json(tmp_path):
+    book = tmp_path / "budget.db"
+    typed("ledger", "create", book, "people", "--epsilon", 2, "--delta", 1e-5)
+    X, y = table()
+    sordino.LogisticRegression(1.0, data_norm=3.0, ledger=book, dataset_id="people").fit(X, y)
+    (found,) = typed_json("ledger", "list", book)
+    assert found == typed_json("ledger", "show", book, "people")
+    assert found["reservations"] == 1
+    assert found["budget"] == {"epsilon": 2.0, "delta": 1e-5}
+    (entry,) = typed_json("ledger", "history", book, "people")
+    assert entry["status"] == "settled"

@@ -122,7 +122,7 @@ def evaluate(
         show.require_writable(output, force)
     fitted = sordino.load(model)
     rows = to_judge(options.data_file(data, how), fitted, target)
-    if public:
+    if epsilon is None:
         _tell(_plain_score(fitted, rows, metric), output, as_json)
         return
     score = sordino.private_score(

@@ -9,7 +9,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -58,7 +58,7 @@ class Refused(click.ClickException):
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
-        self.exit_code = code
+        self.__dict__["exit_code"] = code  # click says that it belongs to the class, and reads it from here
 
 
 def refused(error: errors.SordinoError) -> Refused:
@@ -115,9 +115,9 @@ def notes() -> Iterator[None]:
         warnings.simplefilter("ignore")
         for name in ("NotPrivate", "Privacy", "UndeclaredBound", "SlowEngine", "Divergence"):
             warnings.simplefilter("always", getattr(errors, f"{name}Warning"))
-        warnings.showwarning = _note
+        warnings.showwarning = cast(Any, _note)
         yield
 
 
-def _note(message: Warning | str, *_: Any) -> None:
+def _note(message: Warning | str, *_: Any, **__: Any) -> None:
     print(f"Note: {message}", file=sys.stderr)

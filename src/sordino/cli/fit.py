@@ -33,13 +33,12 @@ MODEL_NAME = click.option(
 @options.FORCE
 @options.JSON
 @config.config_option
-@click.pass_context
-def fit(ctx: click.Context, data: str, output: Path, force: bool, as_json: bool, **chosen: Any) -> None:
+def fit(data: str, output: Path, force: bool, as_json: bool, **chosen: Any) -> None:
     """Fit a private model to DATA (a file, or - for standard input) and save it.
 
     The budget is reserved before the first release and stays spent, whatever happens then.
     """
-    settings, started = config.settings(ctx), now()
+    settings, started = config.settings(click.get_current_context()), now()
     show.require_model_place(output, force)
     rows, model = _prepared(options.data_file(data, chosen), chosen)
     model.fit(rows.X, rows.y, **({} if rows.groups is None else {"groups": rows.groups}))
@@ -70,9 +69,7 @@ def fit(ctx: click.Context, data: str, output: Path, force: bool, as_json: bool,
 @options.FORCE
 @options.JSON
 @config.config_option
-@click.pass_context
 def tune(
-    ctx: click.Context,
     data: str,
     output: Path,
     force: bool,
@@ -85,14 +82,19 @@ def tune(
     """Choose parameters privately: the best of a random number of fits, all for one price."""
     from sordino import PrivateSearchCV
 
-    settings, started = config.settings(ctx), now()
+    settings, started = config.settings(click.get_current_context()), now()
     show.require_model_place(output, force)
-    budget = {name: chosen[name] for name in ("epsilon", "delta", "relation")}
+    budget: dict[str, Any] = {name: chosen[name] for name in ("epsilon", "delta", "relation")}
     booked = options.check_booking(chosen.pop("ledger"), chosen.pop("dataset"))
     rows, model = _prepared(options.data_file(data, chosen), {**chosen, "ledger": None, "dataset": None})
     params = {key: _listed(value) for key, value in options.values(grid, "--grid").items()}
     options.known_parameters(type(model), params)
-    how = {"mean_trials": trials, "validation": validation, "ledger": booked[0], "dataset_id": booked[1]}
+    how: dict[str, Any] = {
+        "mean_trials": trials,
+        "validation": validation,
+        "ledger": booked[0],
+        "dataset_id": booked[1],
+    }
     search = PrivateSearchCV(model, params, **budget, **how)
     search.fit(rows.X, rows.y)
     best = search.best_estimator_

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from sordino.cli.exits import refused
+from sordino.cli.options import JSON
+from sordino.cli.show import document as show_json
 from sordino.errors import SordinoError
 
 if TYPE_CHECKING:
@@ -50,9 +52,13 @@ def create(ledger: str, dataset: str, epsilon: float, delta: float, relation: st
 
 @ledger.command(name="list")
 @PLACE
-def list_datasets(ledger: str) -> None:
+@JSON
+def list_datasets(ledger: str, as_json: bool) -> None:
     """List the data sets with what is spent and left."""
     with _opened(ledger) as book:
+        if as_json:
+            show_json([_summary(book, name) for name in book.datasets()])
+            return
         table = _table("data set", "epsilon", "delta", "relation", "unit", "spent", "reservations")
         for name in book.datasets():
             policy, spent = book.policy(name), book.spent(name)
@@ -66,9 +72,13 @@ def list_datasets(ledger: str) -> None:
 @PLACE
 @DATASET
 @click.option("--tight/--no-tight", default=True, show_default=True, help="Also compute the PLD figure.")
-def show(ledger: str, dataset: str, tight: bool) -> None:
+@JSON
+def show(ledger: str, dataset: str, tight: bool, as_json: bool) -> None:
     """Show what is spent and left of DATASET's budget."""
     with _opened(ledger) as book:
+        if as_json:
+            show_json(_summary(book, dataset))
+            return
         policy, spent, left = book.policy(dataset), book.spent(dataset), book.remaining(dataset)
         lines = {
             "budget": f"epsilon {policy.epsilon:g}, delta {policy.delta:g}",
@@ -91,10 +101,15 @@ def show(ledger: str, dataset: str, tight: bool) -> None:
 @ledger.command()
 @PLACE
 @DATASET
-def history(ledger: str, dataset: str) -> None:
+@JSON
+def history(ledger: str, dataset: str, as_json: bool) -> None:
     """Show every reservation of DATASET, oldest first."""
     with _opened(ledger) as book:
         entries = book.history(dataset)
+    if as_json:
+        titles = ("number", "reserved at", "status", "epsilon", "delta", "description")
+        show_json([dict(zip(titles, _entry(entry), strict=True)) for entry in entries])
+        return
     table = _table("#", "reserved at (UTC)", "status", "epsilon", "delta", "description")
     for entry in entries:
         table.add_row(*_entry(entry))
@@ -175,6 +190,19 @@ def _opened(address: str, *, create: bool = False) -> Iterator[Ledger]:
 
     with _errors_in_words(), Ledger.open(address, create=create) as book:
         yield book
+
+
+def _summary(book: Ledger, dataset: str) -> dict[str, Any]:
+    policy, spent, left = book.policy(dataset), book.spent(dataset), book.remaining(dataset)
+    return {
+        "dataset": dataset,
+        "budget": {"epsilon": policy.epsilon, "delta": policy.delta},
+        "relation": policy.relation.value,
+        "unit": policy.unit,
+        "spent": {"share": spent.fraction, "epsilon": spent.epsilon, "delta": spent.delta},
+        "reservations": spent.reservations,
+        "left": {"share": left.fraction, "epsilon": left.epsilon, "delta": left.delta},
+    }
 
 
 def _nonadaptive(book: Ledger, dataset: str) -> str:

@@ -108,14 +108,14 @@ def _score(path: Path) -> tuple[str, Any]:
     try:
         text = json.loads(path.read_text("utf-8"))
         name, value, privacy = str(text["metric"]), float(text["value"]), text["privacy"]
-        interval = tuple(float(end) for end in text.get("interval", ()))
+        low, high = (value, value) if privacy is None else map(float, text["interval"])
     except (OSError, KeyError, TypeError, ValueError):
         raise InvalidInputError(
             f"Expected the file of `sordino evaluate --output`, got {path.name!r}."
         ) from None
     if privacy is None:
         return name, value
-    return name, PrivateFloat(value, PrivacyReport.from_dict(privacy), interval)
+    return name, PrivateFloat(value, PrivacyReport.from_dict(privacy), (low, high))
 
 
 def _contents(model: Any) -> list[dict[str, Any]]:

@@ -23,9 +23,7 @@ from sordino.cli.fit import finish, now, run_facts
 @options.FORCE
 @options.JSON
 @config.config_option
-@click.pass_context
 def pca(
-    ctx: click.Context,
     data: str,
     components: int,
     data_norm: float | None,
@@ -38,7 +36,7 @@ def pca(
     from sordino import PCA
     from sordino.cli.rows import read_schema, to_project
 
-    settings, started = config.settings(ctx), now()
+    settings, started = config.settings(click.get_current_context()), now()
     show.require_model_place(output, force)
     schema = read_schema(chosen["schema"])
     ledger, dataset = options.check_booking(chosen["ledger"], chosen["dataset"])
