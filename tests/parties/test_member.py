@@ -100,7 +100,7 @@ def test_a_plan_that_the_settings_refuse_cannot_be_approved(tmp_path):
     three.write_config(0, max_epsilon=0.5)
     config = str(tmp_path / "north" / "party.toml")
     result = CliRunner().invoke(main, ["party", "approve", "--yes", "--config", config, str(three.plan_path)])
-    assert result.exit_code == 8
+    assert result.exit_code == 1
     assert "max_epsilon" in result.output
     assert not (tmp_path / "north" / "state").exists()
 

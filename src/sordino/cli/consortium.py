@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from sordino.cli.exits import refused
 from sordino.errors import SordinoError
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -27,7 +26,7 @@ def plan(config: Path, output: Path) -> None:
     try:
         made = plan_from(config)
     except SordinoError as error:
-        raise refused(error) from error
+        raise click.ClickException(str(error)) from error
     made.save(output)
     found = made.certificate
     click.echo(
@@ -48,7 +47,7 @@ def run(plan: Path, config: Path, timeout: float) -> None:
         for line in run_everywhere(plan, config, timeout):
             click.echo(line)
     except SordinoError as error:
-        raise refused(error) from error
+        raise click.ClickException(str(error)) from error
 
 
 @consortium.command()
@@ -62,7 +61,7 @@ def status(plan: Path, config: Path) -> None:
         for line in status_everywhere(plan, config):
             click.echo(line)
     except SordinoError as error:
-        raise refused(error) from error
+        raise click.ClickException(str(error)) from error
 
 
 @consortium.command()
@@ -75,7 +74,7 @@ def fingerprint(certificates: tuple[Path, ...]) -> None:
         for path in certificates:
             click.echo(f"{fingerprint_of(path)}  {path}")
     except SordinoError as error:
-        raise refused(error) from error
+        raise click.ClickException(str(error)) from error
 
 
 @consortium.command()
@@ -88,7 +87,7 @@ def verify(transcripts: tuple[Path, ...]) -> None:
         stories = [read_transcript(path) for path in transcripts]
         releases = compare(stories)
     except SordinoError as error:
-        raise refused(error) from error
+        raise click.ClickException(str(error)) from error
     for path, story in zip(transcripts, stories):
         click.echo(f"{path}: {story.status}, {story.releases} release(s)")
     click.echo(f"Sound: {len(stories)} transcript(s) agree on {releases} release(s).")

@@ -23,20 +23,18 @@ BUDGET = 4
 LEDGER = 5
 MODEL_FILE = 6
 EXTRA = 7
-PARTY = 8
 INTERNAL = 70
 STOPPED = 130
 
 WORDS = {
     OK: "done",
-    FAILED: "anything else that Sordino refuses, such as a combination without a proof",
+    FAILED: "anything else that Sordino refuses: no proof, no plan; and every failure of a joint run",
     USAGE: "the command line is wrong: an unknown option, a missing value, a wrong key in a configuration",
     BAD_INPUT: "a data file, a schema or a parameter is wrong; nothing was spent",
     BUDGET: "the budget of the data set does not cover it; nothing was released",
     LEDGER: "the ledger cannot be read or written, or has no such data set",
     MODEL_FILE: "the model file is damaged, of a newer version, or holds foreign types",
     EXTRA: "an optional dependency is not installed; the message names it",
-    PARTY: "a joint run failed at a member",
     INTERNAL: "a mistake in Sordino; the message says where, SORDINO_DEBUG=1 shows the rest",
     STOPPED: "stopped by Ctrl-C; what was reserved stays booked",
 }
@@ -47,7 +45,6 @@ _CODES: tuple[tuple[type[errors.SordinoError], int], ...] = (
     (errors.LedgerError, LEDGER),
     (errors.ModelFileError, MODEL_FILE),
     (errors.MissingExtraError, EXTRA),
-    (errors.PartyError, PARTY),
     (errors.InvalidInputError, BAD_INPUT),
     (errors.DataNotFoundError, BAD_INPUT),
 )

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sordino.cli.exits import refused
 from sordino.errors import SordinoError
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ def approve(config: Path, plan: Path, yes: bool) -> None:
         settings, text = _read(config, plan)
         _approve(settings, text, ask=not yes)
     except SordinoError as error:
-        raise refused(error) from error
+        raise click.ClickException(str(error)) from error
     click.echo(f"Approved {text.digest[:12]} at {settings.name}.")
 
 
@@ -51,7 +50,7 @@ def run(config: Path, plan: Path, approve: bool) -> None:
             _approve(settings, text, ask=False)
         outcome = PartyRun(settings, text, click.echo).run()
     except SordinoError as error:
-        raise refused(error) from error
+        raise click.ClickException(str(error)) from error
     found = outcome.certificate
     click.echo(f"Done: epsilon {found.epsilon:.4g}, delta {found.delta:.3g} ({found.relation.value}).")
     click.echo(f"Sent {outcome.bytes_sent} bytes. Result and transcript: {outcome.transcript.parent}")
@@ -67,7 +66,7 @@ def serve(config: Path) -> None:
     try:
         wait(PartyConfig.load(config), config)
     except SordinoError as error:
-        raise refused(error) from error
+        raise click.ClickException(str(error)) from error
 
 
 def _read(config: Path, plan: Path) -> tuple[PartyConfig, JointPlan]:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from sordino.cli.exits import refused
 from sordino.errors import SordinoError
 
 
@@ -57,6 +56,6 @@ def _run(name: str, folder: Path, quick: bool) -> bool:
         click.echo(f"{name}: {error}", err=True)
         return False
     except SordinoError as error:
-        raise refused(error) from error
+        raise click.ClickException(str(error)) from error
     click.echo(str(page))
     return True
