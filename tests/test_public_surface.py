@@ -53,6 +53,9 @@ SUBJECTS = (
     "path",
     "columns",
     "schema",
+    "rows",
+    "edges",
+    "keys",
 )
 MAY_STAND_ALONE = ("self", "epsilon", "delta", *SUBJECTS)
 

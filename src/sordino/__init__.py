@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # what type checkers see; a test compares it with the table below
     from sordino.estimators.evaluation import private_score as private_score
+    from sordino.estimators.group_statistics import count as count
+    from sordino.estimators.group_statistics import crosstab as crosstab
+    from sordino.estimators.group_statistics import group_by as group_by
+    from sordino.estimators.group_statistics import histogram as histogram
     from sordino.estimators.heavy import HeavyTailedClassifier as HeavyTailedClassifier
     from sordino.estimators.heavy import HeavyTailedRegressor as HeavyTailedRegressor
     from sordino.estimators.linear import LinearClassifier as LinearClassifier
@@ -60,6 +64,10 @@ _EXPORTS = {
     "variance": "sordino.estimators.statistics",
     "covariance": "sordino.estimators.statistics",
     "quantiles": "sordino.estimators.statistics",
+    "count": "sordino.estimators.group_statistics",
+    "histogram": "sordino.estimators.group_statistics",
+    "crosstab": "sordino.estimators.group_statistics",
+    "group_by": "sordino.estimators.group_statistics",
     # tables
     "Schema": "sordino.tables",
     "TableEncoder": "sordino.tables",

@@ -8,6 +8,7 @@ from tests.hostile.contributions import MATRICES, Case, D
 
 from sordino.kernel import Norm
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeCounts
+from sordino.problems.cells import CellMoments, CellTrees
 from sordino.problems.covariance import (
     Ball,
     GramMatrix,
@@ -49,6 +50,7 @@ TRUNCATIONS = {
     "norm zero": Truncation(by="norm", zero=True),
     "norm in general": Truncation(by="norm", joint=9.0),
 }
+CELL_POWERS = ((0, 0.7), (1, 1.0), (2, 0.35))
 POWERS = ((2, 1.0), (1, 0.35), (4, 0.35))
 BASIS = np.linalg.qr(np.arange(16.0).reshape(4, 4) ** 2 + np.eye(4))[0][:, :3]
 CENTRE = np.array([0.3, -0.2, 0.0, 0.5])
@@ -110,6 +112,11 @@ COUNTS = [
     Case("counts below", CountsBelow(D), CENTRE, kinds=DENSE, exact=False),
     Case("pair products", PairMoments(D), SCALES, kinds=DENSE, beside=PAIR, exact=False),
     Case("ranks", RankTree(D, 4), None, kinds=DENSE, exact=False),
+    Case("ranks around a centre", RankTree(D, 4), CENTRE, kinds=DENSE, exact=False),
+    Case("counts by cell", CellMoments(3), None, kinds=DENSE, exact=False),
+    Case("moments by cell", CellMoments(3, CELL_POWERS, 0.4, 2.5), None, kinds=DENSE, exact=False),
+    Case("sums by cell", CellMoments(3, ((1, 1.0),), 0.0, 1e-3), None, kinds=DENSE, exact=False),
+    Case("trees by cell", CellTrees(3, 4, (-2.0, 7.0)), None, kinds=DENSE, exact=False),
 ]
 GRAMS = [
     Case("moments", RowMoments(1.3), None, 1.3, exact=False),

@@ -18,7 +18,7 @@ from sordino.checks import (
     check_positive,
 )
 from sordino.errors import InvalidInputError
-from sordino.estimators.statistics import joint_clip_of, moment_bound_of, moment_order_of
+from sordino.estimators.statistics_input import joint_clip_of, moment_bound_of, moment_order_of
 from sordino.execute import executor_of
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats

@@ -10,11 +10,19 @@ import numpy as np
 from sordino.checks import among, check_count, check_flag, check_positive
 from sordino.errors import InvalidInputError
 from sordino.estimators.results import PrivateArray, PrivateFloat
-from sordino.execute import executor_of, held_numbers
+from sordino.estimators.statistics_input import (
+    checked_bounds,
+    checked_numbers,
+    checked_probabilities,
+    checked_share,
+    joint_clip_of,
+    moment_bound_of,
+    moment_order_of,
+)
+from sordino.execute import executor_of
 from sordino.kernel import Relation, public_generator
 from sordino.problems.robust import Truncation
 from sordino.problems.sample import Sample
-from sordino.refusals import refusing
 from sordino.runs import Ask, run_privately
 from sordino.solvers.heavy import RobustCovariance, RobustEstimate, RobustMean, RobustVariance
 from sordino.solvers.heavy.ranks import RankQuantiles
@@ -75,8 +83,8 @@ def mean(
     >>> bool(low < x.mean() < high)
     True
     """
-    data, flat = _numbers(x)
-    xi = _between("failure_probability", failure_probability)
+    data, flat = checked_numbers(x)
+    xi = checked_share("failure_probability", failure_probability)
     among("truncation", truncation, ("clip", "zero"))
     solver = RobustMean(
         moment_order_of(moment_order),
@@ -86,7 +94,7 @@ def mean(
         _blocks(estimator, data.shape, xi),
         None if threshold is None else check_positive("threshold", threshold, _PUBLIC),
         xi,
-        _between("confidence", confidence),
+        checked_share("confidence", confidence),
     )
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     return _estimate(solver, _sample(data, relation, secure_noise), data, budget, flat, "mean")
@@ -111,8 +119,8 @@ def variance(
 
     **Privacy.** (epsilon, delta)-DP for one record.
     """
-    data, flat = _numbers(x, least=2)
-    solver = RobustVariance(moment_order_of(moment_order), _between("confidence", confidence))
+    data, flat = checked_numbers(x, least=2)
+    solver = RobustVariance(moment_order_of(moment_order), checked_share("confidence", confidence))
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     return _estimate(solver, _sample(data, relation, False), data, budget, flat, "variance")
 
@@ -137,10 +145,11 @@ def covariance(
 
     **Privacy.** (epsilon, delta)-DP for one record. A record is in one pair, whatever the data.
     """
-    data, _ = _numbers(x, least=2)
+    data, _ = checked_numbers(x, least=2)
     public = public_generator(random_state)
-    data = data[public.permutation(len(data))]
-    solver = RobustCovariance(moment_order_of(moment_order), _between("confidence", confidence))
+    if isinstance(data, np.ndarray):  # what is held elsewhere has no pairs, and the plan is refused
+        data = data[public.permutation(len(data))]
+    solver = RobustCovariance(moment_order_of(moment_order), checked_share("confidence", confidence))
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     return _estimate(solver, _sample(data, relation, False), data, budget, False, "covariance")
 
@@ -178,11 +187,11 @@ def quantiles(
 
     **Privacy.** (epsilon, delta)-DP for one record: one Gaussian release, and counts for the median.
     """
-    data, flat = _numbers(x)
-    wanted = _probabilities(q)
+    data, flat = checked_numbers(x)
+    wanted = checked_probabilities(q)
     depth = check_count("resolution", resolution, 2, 20, "It is the depth of the tree.")
     solver = RankQuantiles(
-        tuple(wanted.tolist()), _limits(bounds), depth or 14, _between("confidence", confidence)
+        tuple(wanted.tolist()), checked_bounds(bounds), depth or 14, checked_share("confidence", confidence)
     )
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     fitted = _run(solver, _sample(data, relation, False), data, budget, "quantiles")
@@ -230,92 +239,6 @@ def _sample(data: np.ndarray, relation: str, secure: bool) -> Sample:
     rows, columns = data.shape
     flag = check_flag("secure_noise", secure)
     return Sample(rows, columns, Relation.parse(relation), secure_noise=flag)
-
-
-def _numbers(x: Any, least: int = 1) -> tuple[np.ndarray, bool]:
-    """Return the rows as doubles, and whether they were plain numbers."""
-    elsewhere = held_numbers(x)
-    if elsewhere is not None:
-        return _enough(*elsewhere, least)
-    data = refusing(lambda: _doubles(x), x)
-    if data.ndim not in (1, 2) or data.shape[0] < least or data.size == 0:
-        raise InvalidInputError(
-            f"Expected {least} or more numbers or rows of numbers, got shape {data.shape}."
-        )
-    if not np.isfinite(data).all():
-        raise InvalidInputError(
-            "Expected finite numbers, got NaN or inf. Drop or replace them by a public rule."
-        )
-    return (data[:, None], True) if data.ndim == 1 else (data, False)
-
-
-def _enough(data: Any, flat: bool, least: int) -> tuple[Any, bool]:
-    if len(data) < least:
-        raise InvalidInputError(f"Expected {least} or more records, got {len(data)}.")
-    return data, flat
-
-
-def _doubles(x: Any) -> np.ndarray:
-    """Return real numbers as doubles; the caller refuses what raises."""
-    raw = np.asarray(x)
-    if raw.dtype.kind == "c":
-        raise ValueError("complex data")
-    if raw.dtype.kind in "SUMmV":
-        raise TypeError("could not convert")
-    with np.errstate(all="ignore"):
-        return raw.astype(float)
-
-
-def moment_order_of(value: Any) -> float:
-    """Return v, checked."""
-    number = check_positive("moment_order", value, "It is v: a moment of order 1 + v exists.")
-    if number > 1:
-        raise InvalidInputError(
-            f"Expected moment_order in (0, 1], got {number:g}. Use 1 where the variance is finite."
-        )
-    return number
-
-
-def moment_bound_of(value: Any) -> float | None:
-    """Return u, checked; None for "auto"."""
-    if isinstance(value, str):
-        among("moment_bound", value, ("auto",))
-        return None
-    return check_positive("moment_bound", value, "Pass 'auto' to learn the scale privately.")
-
-
-def joint_clip_of(value: Any) -> float | None:
-    """Return the joint clip, checked; None clips coordinates only."""
-    return None if value is None else check_positive("joint_clip", value, "It is in units of the threshold.")
-
-
-def _between(name: str, value: Any) -> float:
-    number = check_positive(name, value, "Pass a probability.")
-    if not number < 1:
-        raise InvalidInputError(f"Expected {name} in (0, 1), got {number:g}.")
-    return number
-
-
-def _probabilities(q: Any) -> np.ndarray:
-    try:
-        wanted = np.atleast_1d(np.asarray(q, dtype=float))
-    except (TypeError, ValueError, OverflowError):
-        wanted = np.empty(0)
-    if wanted.ndim != 1 or wanted.size == 0 or not ((wanted >= 0) & (wanted <= 1)).all():
-        raise InvalidInputError("Expected q in [0, 1], one number or a list, got others.")
-    return wanted
-
-
-def _limits(bounds: Any) -> tuple[float, float] | None:
-    if bounds is None:
-        return None
-    try:
-        low, high = (float(b) for b in bounds)
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidInputError("Expected bounds as two numbers low < high, got something else.") from None
-    if not -np.inf < low < high < np.inf:
-        raise InvalidInputError(f"Expected finite bounds low < high, got {low:g} and {high:g}.")
-    return low, high
 
 
 def _center(center: Any, shape: tuple[int, ...], learns: bool) -> np.ndarray | None:

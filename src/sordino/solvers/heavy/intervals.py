@@ -43,10 +43,14 @@ class RankMargins:
     depth: int
     confidence: float
 
-    def at(self, noise: float, sampling: Floats) -> Floats:
-        """Return the margins, shape (probabilities, cells), for the two standard deviations."""
+    def at(self, noise: float, sampling: Floats, total: float = 0.0) -> Floats:
+        """Return the margins, shape (probabilities, cells), for the two standard deviations.
+
+        ``total`` is that of a noisy number of records: it moves a count before a cell and the wanted rank by
+        at most its own error apart.
+        """
         miss = 1.0 - self.confidence
-        std = noise * np.sqrt(border_variances(self.depth))
+        std = np.hypot(noise * np.sqrt(border_variances(self.depth)), total)
         joint = -special.ndtri(miss / self.depth) * np.hypot(std, sampling[:, None])
         of_noise = -special.ndtri((1.0 - SAMPLING) * miss / self.depth) * std
         apart = -special.ndtri(SAMPLING * miss / 2.0) * sampling[:, None] + of_noise

@@ -1,0 +1,312 @@
+"""Private counts, histograms, cross tables, and statistics by declared groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from sordino.checks import check_count, check_flag, check_mapping
+from sordino.errors import InvalidInputError
+from sordino.estimators.group_columns import Keys, Levels
+from sordino.estimators.group_results import PrivateTable
+from sordino.estimators.results import PrivateFloat
+from sordino.estimators.statistics_input import (
+    checked_bounds,
+    checked_numbers,
+    checked_probabilities,
+    checked_share,
+)
+from sordino.execute import LocalExecutor
+from sordino.kernel import Relation
+from sordino.problems.sample import Sample
+from sordino.runs import Ask, run_privately
+from sordino.solvers.heavy.groups import CellCounts, CellMeans, CellQuantiles, Cells, CellSums
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What all statistics of this module share: budget, confidence, relation, ledger."""
+
+    epsilon: float = 1.0
+    delta: float | None = None
+    confidence: float = 0.95
+    relation: str = "add-remove"
+    secure_noise: bool = False
+    ledger: Any = None
+    dataset_id: str | None = None
+
+
+def count(
+    x: Any,
+    epsilon: float = 1.0,
+    delta: float | None = None,
+    *,
+    levels: Any = None,
+    groups: Any = None,
+    confidence: float = 0.95,
+    relation: str = "add-remove",
+    secure_noise: bool = False,
+    ledger: Any = None,
+    dataset_id: str | None = None,
+) -> PrivateFloat | PrivateTable:
+    r"""Return how many records are true, or how many have each declared level.
+
+    Parameters
+    ----------
+    x : one column: of yes or no (True, False, 1, 0), or of anything with ``levels``.
+    epsilon, delta : the budget; ``delta=None`` means ``min(1e-5, 1 / (10 n))``.
+    levels : the public levels to count; what has another one is not counted. None counts what is true.
+    groups : the person who owns each record; then the *first* record of each person counts, and the guarantee
+        is for persons.
+    confidence : of the intervals, which hold the number in these data; each holds by itself.
+    relation, secure_noise, ledger, dataset_id : as in :func:`sordino.mean`.
+
+    Returns
+    -------
+    PrivateFloat or PrivateTable
+        A whole number with ``privacy`` and ``interval``, or a table of them. The noisy counts are rounded to
+        whole numbers from 0 to n: post-processing, which costs nothing.
+
+    **Privacy.** (epsilon, delta)-DP for one record (one person with ``groups``): one Gaussian release of
+    sensitivity 1 (sqrt 2 where a record is replaced). The number of records (persons) is public.
+
+    Examples
+    --------
+    >>> import numpy as np, sordino
+    >>> found = sordino.count(np.arange(1000) < 300, epsilon=1.0)
+    >>> found.interval[0] <= found <= found.interval[1]
+    True
+    """
+    terms = Terms(epsilon, delta, confidence, relation, secure_noise, ledger, dataset_id)
+    if levels is not None:
+        return group_by(x, levels=levels, groups=groups)._counted(terms)
+    table = group_by(_flags(x), levels=[True], groups=groups)._counted(terms)
+    return PrivateFloat(float(table.value[0]), table.privacy, (float(table.low[0]), float(table.high[0])))
+
+
+def histogram(
+    x: Any,
+    edges: Any,
+    epsilon: float = 1.0,
+    delta: float | None = None,
+    *,
+    groups: Any = None,
+    confidence: float = 0.95,
+    relation: str = "add-remove",
+    secure_noise: bool = False,
+    ledger: Any = None,
+    dataset_id: str | None = None,
+) -> PrivateTable:
+    """Return how many numbers lie between public ``edges``: ``[e0, e1), ..., [ek-1, ek]``, as NumPy has it.
+
+    What lies outside is not counted. Parameters, result and **Privacy** as in :func:`count`.
+    """
+    terms = Terms(epsilon, delta, confidence, relation, secure_noise, ledger, dataset_id)
+    return group_by(x, edges=edges, groups=groups)._counted(terms)
+
+
+def crosstab(
+    rows: Any,
+    columns: Any,
+    epsilon: float = 1.0,
+    delta: float | None = None,
+    *,
+    levels: Any,
+    groups: Any = None,
+    confidence: float = 0.95,
+    relation: str = "add-remove",
+    secure_noise: bool = False,
+    ledger: Any = None,
+    dataset_id: str | None = None,
+) -> PrivateTable:
+    """Return how many records have each pair of declared levels; ``levels`` are two lists of them.
+
+    ``np.asarray(table)`` has one row per level of ``rows``. Parameters, result and **Privacy** as in
+    :func:`count`.
+    """
+    terms = Terms(epsilon, delta, confidence, relation, secure_noise, ledger, dataset_id)
+    try:
+        first, second = levels
+    except (TypeError, ValueError):
+        raise InvalidInputError("Expected levels as two lists, of the rows and of the columns.") from None
+    keys = {"rows": rows, "columns": columns}
+    return group_by(keys, levels={"rows": first, "columns": second}, groups=groups)._counted(terms)
+
+
+def group_by(keys: Any, *, levels: Any = None, edges: Any = None, groups: Any = None) -> GroupBy:
+    """Return declared groups of records, whose counts, sums, means and quantiles can be asked.
+
+    Parameters
+    ----------
+    keys : one column, or several by name (a dict or a DataFrame); cells are all combinations of their levels.
+    levels : the public levels of the column, or of each by name.
+    edges : public edges instead, for numbers: intervals as in :func:`histogram`. By name for several keys.
+    groups : the person who owns each record, as in :func:`count`.
+
+    **Privacy.** Free: nothing is read from the data but which declared level a record has. A record with
+    another one is in no group. Each statistic that is asked is paid for by itself.
+
+    Examples
+    --------
+    >>> import sordino
+    >>> wards = sordino.group_by(["a", "b", "a", "a"] * 500, levels=["a", "b"])
+    >>> table = wards.mean([20.0, 30.0, 22.0, 24.0] * 500, epsilon=1.0, bounds=(0, 100))
+    >>> [row[0] for row in table.rows]
+    ['a', 'b']
+    """
+    if isinstance(keys, Mapping) or hasattr(keys, "columns"):
+        columns = {str(name): keys[name] for name in getattr(keys, "columns", keys)}
+        names = list(columns)
+        labels = {} if levels is None else check_mapping("levels", levels)
+        borders = {} if edges is None else check_mapping("edges", edges)
+    else:
+        names, columns = ["group"], {"group": keys}
+        labels, borders = ({} if d is None else {"group": d} for d in (levels, edges))
+    if not names or sorted([*labels, *borders]) != sorted(names):
+        raise InvalidInputError(
+            "Expected levels or edges for every key, and for no other column. Declare them; reading them "
+            "from the data would leak."
+        )
+    known = tuple(Levels.of(n, labels[n]) if n in labels else Levels.between(n, borders[n]) for n in names)
+    return GroupBy(Keys.of(columns, known, groups))
+
+
+@dataclass(frozen=True, eq=False)
+class GroupBy:
+    """Records in declared groups; made by :func:`group_by`.
+
+    Every method takes the budget and the options of :func:`count` and returns a :class:`PrivateTable` with
+    one row per group. One record is in one group at most, so all groups together cost what one does.
+    """
+
+    keys: Keys
+
+    def count(self, epsilon: float = 1.0, delta: float | None = None, **options: Any) -> PrivateTable:
+        """Return how many records each group has."""
+        return self._counted(_terms(epsilon, delta, options))
+
+    def sum(
+        self, x: Any, epsilon: float = 1.0, delta: float | None = None, *, bounds: Any, **options: Any
+    ) -> PrivateTable:
+        """Return the sum of the numbers of each group, clipped to public ``bounds``; intervals hold the sum.
+
+        **Privacy.** One Gaussian release of sensitivity ``max(|low|, |high|)``.
+        """
+        terms, limits = _terms(epsilon, delta, options), _declared(bounds)
+        solver = CellSums(self.keys.size, limits, checked_share("confidence", terms.confidence))
+        return self._asked("sum", solver, terms, self._values(x), (_said(limits),))
+
+    def mean(
+        self, x: Any, epsilon: float = 1.0, delta: float | None = None, *, bounds: Any, **options: Any
+    ) -> PrivateTable:
+        """Return the mean of the numbers of each group, clipped to public ``bounds``.
+
+        An interval holds the mean of the law behind the group (after the clip): noise and sampling error. A
+        group that hardly stands out of the noise gets an answer near the middle and an interval from bound
+        to bound.
+
+        **Privacy.** One Gaussian release of counts, sums and sums of squares.
+        """
+        terms, limits = _terms(epsilon, delta, options), _declared(bounds)
+        solver = CellMeans(self.keys.size, limits, checked_share("confidence", terms.confidence))
+        return self._asked("mean", solver, terms, self._values(x), (_said(limits),))
+
+    def quantile(
+        self,
+        x: Any,
+        q: Any,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        *,
+        bounds: Any,
+        resolution: int = 12,
+        **options: Any,
+    ) -> PrivateTable:
+        """Return quantiles of the numbers of each group between public ``bounds``, any number for one price.
+
+        With several probabilities the table has one row per group and probability. Intervals hold all sample
+        quantiles and the law's, as those of :func:`sordino.quantiles`.
+
+        **Privacy.** One Gaussian release of counts and one of a tree of counts per group.
+        """
+        terms, limits, wanted = _terms(epsilon, delta, options), _declared(bounds), checked_probabilities(q)
+        depth = check_count("resolution", resolution, 2, 20, "It is the depth of the tree.") or 12
+        confidence = checked_share("confidence", terms.confidence)
+        solver = CellQuantiles(self.keys.size, tuple(wanted.tolist()), limits, depth, confidence)
+        table = self._asked("quantile", solver, terms, self._values(x), (_said(limits),))
+        return _spread(table, wanted, np.ndim(q) == 0)
+
+    def _counted(self, terms: Terms) -> PrivateTable:
+        solver = CellCounts(self.keys.size, checked_share("confidence", terms.confidence))
+        return self._asked("count", solver, terms, np.zeros(len(self.keys.cell)), ())
+
+    def _values(self, x: Any) -> np.ndarray:
+        data, flat = checked_numbers(x)
+        if not isinstance(data, np.ndarray) or not flat or len(data) != len(self.keys.cell):
+            raise InvalidInputError(f"Expected one number per record, {len(self.keys.cell)} of them.")
+        return data[:, 0]
+
+    def _asked(
+        self, name: str, solver: Any, terms: Terms, values: np.ndarray, public: tuple[str, ...]
+    ) -> PrivateTable:
+        kept, persons = self.keys.kept(), self.keys.owners is not None
+        rows = np.stack([self.keys.cell[kept].astype(float), values[kept]], axis=1)
+        unit = "person" if persons else "record"
+        secure = check_flag("secure_noise", terms.secure_noise)
+        sample = Sample(len(rows), 1, Relation.parse(terms.relation), unit, secure)
+        ask = Ask.checked(terms.epsilon, terms.delta, len(rows), terms.ledger, terms.dataset_id)
+        said = [f"number of {unit}s: {len(rows)}"]
+        said += [f"levels of {k.name}: {len(k.labels)} declared" for k in self.keys.levels]
+        executor = LocalExecutor(rows, np.zeros(len(rows)), data_norm=None)
+        fitted = run_privately(solver, sample, executor, ask, public=(*said, *public), description=name)
+        found: Cells = fitted.result
+        names = tuple(level.name for level in self.keys.levels)
+        numbers = (found.value, found.low, found.high)
+        shape = self.keys.shape
+        return PrivateTable(name, names, self.keys.rows(), *numbers, shape, solver.confidence, fitted.report)
+
+
+def _spread(table: PrivateTable, wanted: np.ndarray, single: bool) -> PrivateTable:
+    """Return the table of (cells, probabilities) as one with a row for each of both."""
+    value, low, high = (a.reshape(-1) for a in (table.value, table.low, table.high))
+    if single:
+        return replace(table, value=value, low=low, high=high)
+    rows = tuple((*row, float(q)) for row in table.rows for q in wanted)
+    keys, shape = (*table.keys, "q"), (*table.shape, len(wanted))
+    return replace(table, keys=keys, rows=rows, value=value, low=low, high=high, shape=shape)
+
+
+def _terms(epsilon: float, delta: float | None, options: dict[str, Any]) -> Terms:
+    try:
+        return Terms(epsilon, delta, **options)
+    except TypeError:
+        raise InvalidInputError(
+            "Expected options among confidence, relation, secure_noise, ledger and dataset_id, got another."
+        ) from None
+
+
+def _declared(bounds: Any) -> tuple[float, float]:
+    limits = checked_bounds(bounds)
+    if limits is None:
+        raise InvalidInputError("Expected bounds as two public numbers; numbers are clipped to them.")
+    return limits
+
+
+def _said(limits: tuple[float, float]) -> str:
+    return f"bounds = [{limits[0]:g}, {limits[1]:g}] (numbers are clipped to them)"
+
+
+def _flags(x: Any) -> np.ndarray:
+    """Return yes or no as booleans; refuse what is neither, without showing it."""
+    values = np.asarray(x)
+    try:
+        flags = values.astype(float)
+        good = bool(np.isin(flags, (0.0, 1.0)).all())
+    except (TypeError, ValueError):
+        good = False
+    if not good or values.ndim != 1:
+        raise InvalidInputError("Expected one column of True and False, or declared levels, got others.")
+    return flags == 1.0
