@@ -13,6 +13,7 @@ from sordino.tables.columns import (
     Target,
     Text,
 )
+from sordino.tables.draft import draft_schema
 from sordino.tables.encoder import TableEncoder
 from sordino.tables.learning import Learned, learn_schema
 from sordino.tables.schema import Schema
@@ -32,5 +33,6 @@ __all__ = [
     "TableEncoder",
     "Target",
     "Text",
+    "draft_schema",
     "learn_schema",
 ]

@@ -95,7 +95,11 @@ class Block:
             return Entries(np.zeros((positions.size, 1), dtype=np.int32), positions.astype(float)[:, None])
         cell = np.minimum(positions.astype(np.int32), len(self.labels) - 2)
         weight = positions - cell
-        return Entries(np.stack([cell, cell + 1], axis=1), np.stack([1.0 - weight, weight], axis=1))
+        places, values = np.empty((cell.size, 2), dtype=np.int32), np.empty((cell.size, 2))
+        places[:, 0], values[:, 1] = cell, weight
+        np.add(cell, 1, out=places[:, 1])
+        np.subtract(1.0, weight, out=values[:, 0])
+        return Entries(places, values)
 
     def _special(self, out: Entries, rows: Any, place: int | None) -> None:
         """Write rows that have no position: one at their place, or nothing at all."""

@@ -18,6 +18,7 @@ from sordino.tables.schema import Schema
 # A stored entry of a sparse row takes 12 bytes, one of a dense row 8.
 SPARSE_PAYS = 1.5
 MOST_FEATURES = 10_000_000
+ROWS = 1 << 15
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -144,15 +145,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         width, n = sum(block.width for block in blocks), frame.rows
         index = np.int32 if n * width < 2**31 else np.int64
         places, values = np.empty((n, width), dtype=index), np.empty((n, width), dtype=self.dtype)
-        at = offset = 0
-        for block in blocks:
-            entries = block.entries(frame.column(block.name))
-            here = slice(at, at + block.width)
-            np.add(entries.places, offset, out=places[:, here], casting="unsafe")
-            values[:, here] = entries.values
-            at, offset = at + block.width, offset + len(block.origins)
+        # Some rows at a time: a block of them stays in the cache while column after column is written.
+        for start in range(0, n, ROWS):
+            rows = slice(start, min(start + ROWS, n))
+            _fill(places[rows], values[rows], frame, blocks, rows)
+        columns = sum(len(block.origins) for block in blocks)
         ends = np.arange(0, n * width + 1, width, dtype=index)
-        out = sparse.csr_matrix((values.reshape(-1), places.reshape(-1), ends), shape=(n, offset), copy=False)
+        parts = (values.reshape(-1), places.reshape(-1), ends)
+        out = sparse.csr_matrix(parts, shape=(n, columns), copy=False)
         out.has_sorted_indices = out.has_canonical_format = True
         return out
 
@@ -165,3 +165,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 out[rows, places + offset] = values
             offset += len(block.origins)
         return out
+
+
+def _fill(places: NDArray[Any], values: NDArray[Any], frame: Frame, blocks: list[Block], rows: slice) -> None:
+    """Write the entries of some rows, column after column."""
+    at = offset = 0
+    for block in blocks:
+        entries = block.entries(frame.part(block.name, rows.start, rows.stop))
+        here = slice(at, at + block.width)
+        np.add(entries.places, offset, out=places[:, here], casting="unsafe")
+        values[:, here] = entries.values
+        at, offset = at + block.width, offset + len(block.origins)

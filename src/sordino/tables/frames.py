@@ -26,11 +26,15 @@ def require_pandas() -> Any:
 
 @dataclass(frozen=True)
 class Frame:
-    """A table: its names, its length, and a function from a name to a pandas Series."""
+    """A table: its names, its length, and a function from a name and two row numbers to a pandas Series."""
 
     names: tuple[str, ...]
     rows: int
-    column: Callable[[str], Any]
+    part: Callable[[str, int, int], Any]
+
+    def column(self, name: str) -> Any:
+        """Return a whole column."""
+        return self.part(name, 0, self.rows)
 
 
 def framed(table: Any) -> Frame:
@@ -39,14 +43,23 @@ def framed(table: Any) -> Frame:
     if isinstance(table, Mapping) or _is_records(table):
         table = _built(table)
     if isinstance(table, pandas.DataFrame):
-        return Frame(_names(list(table.columns)), len(table), lambda name: table[name])
+        names = _names(list(table.columns))
+        return Frame(names, len(table), lambda name, start, stop: table[name].iloc[start:stop])
     home = type(table).__module__.partition(".")[0]
     if home == "polars" and hasattr(table, "get_column"):
-        return Frame(_names(table.columns), table.height, lambda name: table.get_column(name).to_pandas())
+        return Frame(
+            _names(table.columns),
+            table.height,
+            lambda name, start, stop: table.get_column(name).slice(start, stop - start).to_pandas(),
+        )
     if home == "polars" and hasattr(table, "collect"):
         raise InvalidTypeError("Expected a table in memory, got a lazy polars frame. Call collect() on it.")
     if home == "pyarrow" and hasattr(table, "column_names"):
-        return Frame(_names(table.column_names), table.num_rows, lambda name: table.column(name).to_pandas())
+        return Frame(
+            _names(table.column_names),
+            table.num_rows,
+            lambda name, start, stop: table.column(name).slice(start, stop - start).to_pandas(),
+        )
     raise InvalidTypeError(f"{_WANTED}, got {type(table).__name__}.")
 
 
