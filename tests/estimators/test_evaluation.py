@@ -9,6 +9,7 @@ import sordino
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.estimators import evaluation
 from sordino.estimators.metrics import Judged
+from sordino.tables import Number, Person, Target
 from sordino.testing import seeded_noise_not_private
 
 EXACT = {"epsilon": float("inf"), "delta": 1e-6}
@@ -238,6 +239,21 @@ def test_bounds_of_targets_have_to_be_declared():
             sordino.private_score(First(), X, y, bounds=bounds)
     fitted = sordino.LinearRegression(1.0, 1e-6, data_norm=1.0, target_bound=4.0).fit(X, y)
     assert np.isfinite(sordino.private_score(fitted, X, y, delta=1e-6))
+
+
+def test_a_model_with_a_schema_takes_targets_bounds_and_persons_from_the_table():
+    pandas = pytest.importorskip("pandas")
+    X, y = numbers(1000)
+    table = pandas.DataFrame({"x": X[:, 0], "y": y, "who": np.arange(1000) // 2})
+    columns = [Number("x", low=-3.0, high=3.0), Target("y", kind="number", low=-4.0, high=4.0)]
+    model = sordino.LinearRegression(4.0, 1e-6, schema=sordino.Schema(columns)).fit(table[["x", "y"]])
+    score = sordino.private_score(model, table[["x", "y"]], delta=1e-6)
+    assert 0 < score <= 1
+    persons = sordino.LinearRegression(4.0, 1e-6, schema=sordino.Schema([*columns, Person("who")])).fit(table)
+    score = sordino.private_score(persons, table, delta=1e-6)
+    assert (score.privacy.unit, score.privacy.public[0]) == ("person", "number of persons: 500")
+    with pytest.raises(InvalidInputError, match="Expected y"):
+        sordino.private_score(model, table[["x"]], delta=1e-6)
 
 
 def test_targets_of_another_type_or_length_are_refused_without_their_values():

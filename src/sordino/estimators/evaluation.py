@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logit
 from sklearn.base import is_classifier
+from sklearn.pipeline import Pipeline
 
 from sordino.checks import among, check_count, check_flag, check_positive
 from sordino.errors import InvalidInputError, UnsupportedError
@@ -22,6 +23,7 @@ from sordino.problems.sample import Sample
 from sordino.refusals import refusing
 from sordino.runs import Ask, run_privately
 from sordino.solvers.row_means import RowMeans
+from sordino.tables import Schema
 
 METRICS = ("accuracy", "balanced_accuracy", "log_loss", "auc", "calibration", "mse", "r2")
 _REGRESSION = ("mse", "r2")
@@ -32,7 +34,7 @@ _BY_ROW = "the model, which predicts each row by itself"
 def private_score(
     model: Any,
     X: Any,
-    y: Any,
+    y: Any = None,
     *,
     metric: str | None = None,
     epsilon: float = 1.0,
@@ -49,12 +51,10 @@ def private_score(
 ) -> PrivateFloat | CalibrationCurve:
     r"""Return the private score of a fitted model on sensitive records, with ``privacy`` and ``interval``.
 
-    The score of scikit-learn on test records is an exact number, which tells about them; this one pays.
-
     Parameters
     ----------
     model : a fitted classifier or regressor; its predictions must treat each row by itself.
-    X, y : the records, one target per row. A label that the model does not know counts as wrong.
+    X, y : the records; a model with a schema takes y from a table. Labels it does not know count as wrong.
     metric : "accuracy" (None: of classifiers), "balanced_accuracy", "log_loss", "auc" and "calibration" (two
         classes), "mse", "r2" (None: of regressors).
     epsilon, delta : the budget; ``delta=None`` means ``min(1e-5, 1 / (10 n))``.
@@ -82,6 +82,7 @@ def private_score(
     name = _metric_name(metric, model)
     chosen = _metric(name, model, loss_bound, bounds, bins)
     level = _level(confidence)
+    X, y, groups = _from_table(model, X, y, groups)
     rows = chosen.rows(_judged(model, X, y, chosen.asks))
     unit, rows = ("record", rows) if groups is None else ("person", _by_person(rows, groups))
     n = len(rows)
@@ -99,6 +100,23 @@ def private_score(
         return chosen.curve(fitted.result, n, level, fitted.report)
     value, low, high = chosen.estimate(fitted.result, n, level)
     return PrivateFloat(value, fitted.report, (low, high))
+
+
+def _from_table(model: Any, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
+    """Return rows, targets and persons, those that the model's schema declares where they were not passed."""
+    schema = _schema(model)
+    if y is not None or schema is None:
+        return X, y, groups
+    features, targets, persons = schema.split(X)
+    if targets is None:
+        raise InvalidInputError("Expected y, or a table with the target that the model's schema declares.")
+    return features, targets, persons if groups is None else groups
+
+
+def _schema(model: Any) -> Schema | None:
+    first = model.steps[0][1] if isinstance(model, Pipeline) else getattr(model, "best_estimator_", model)
+    found = getattr(first, "schema", None)
+    return found if isinstance(found, Schema) else None
 
 
 def _level(confidence: Any) -> float:
@@ -193,6 +211,9 @@ def _squares(judged: Judged, low: float, high: float, bound: float) -> Floats:
 
 
 def _target_bounds(model: Any, bounds: Any) -> tuple[float, float]:
+    schema = _schema(model)
+    if bounds is None and schema is not None and schema.target is not None:
+        bounds = (schema.target.low, schema.target.high)
     if bounds is None:
         declared = getattr(model, "target_bound", None)
         if declared is None:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
-from sklearn.base import MetaEstimatorMixin, clone, is_classifier
+from sklearn.base import MetaEstimatorMixin, is_classifier
 from sklearn.model_selection import ParameterGrid
+from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.bounds import declared_bound
-from sordino.checks import DECLARED_LABELS, SEEN_LABELS, check_data, check_positive
-from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.checks import DECLARED_LABELS, SEEN_LABELS, among, check_data, check_positive
+from sordino.errors import InvalidInputError
+from sordino.estimators.candidates import OWN, Candidates, paid_steps
+from sordino.estimators.search_scores import CLASSIFYING, REGRESSING, Scorer, rows_of
 from sordino.kernel import Relation, public_generator
 from sordino.private_estimator import PrivateEstimator
+from sordino.refusals import refusing
 from sordino.runs import Ask, BestOf
 from sordino.runs.search import Trial
-
-_OWN = ("epsilon", "delta", "relation", "ledger", "dataset_id", "verbose")
 
 
 def _has(name: str) -> Any:
@@ -36,14 +39,20 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
 
     Parameters
     ----------
-    estimator : a Sordino estimator whose releases are all Gaussian on all records (``auto``, ``ight``, ...).
+    estimator : a Sordino estimator whose releases are all Gaussian on all records (``auto``, ``ight``, ...),
+        with a ``schema`` or without, or a pipeline of such steps and steps that keep nothing of the data. The
+        epsilons of the steps of a pipeline say how they share the budget of a trial.
     param_grid : as in scikit-learn; ``epsilon`` and ``delta`` belong to the search, not to the grid.
     epsilon, delta : the guarantee of the whole search.
     mean_trials : the expected number of trials.
     distribution : of that number: ``"geometric"``, ``"poisson"`` or ``"truncated-negative-binomial"``.
     validation : the share of records, drawn by a public permutation, that scores the candidates.
-    target_bound : scores of regressors are ``1 - min(1, (y - prediction)^2 / target_bound^2)``; None is
-        1, and says so once.
+    scoring : "accuracy", "neg_log_loss" (losses clipped at 4), "neg_mean_squared_error" or
+        "neg_mean_absolute_error" (errors clipped at the target bound). None is the accuracy of classifiers,
+        and of regressors ``1 - min(1, (y - prediction)^2 / target_bound^2)``.
+    target_bound : the largest error of a regressor that counts; None is half of the range that a schema
+        declares, or 1, and says so once.
+    assume_public : names of steps that you declare to use public data only.
     ledger, dataset_id : where the whole search is booked, once.
     random_state : seeds the public permutation, never noise.
 
@@ -71,7 +80,9 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         mean_trials: float = 10.0,
         distribution: str = "geometric",
         validation: float = 0.2,
+        scoring: str | None = None,
         target_bound: float | None = None,
+        assume_public: Sequence[str] = (),
         relation: str = "add-remove",
         ledger: Any = None,
         dataset_id: str | None = None,
@@ -84,7 +95,9 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         self.mean_trials = mean_trials
         self.distribution = distribution
         self.validation = validation
+        self.scoring = scoring
         self.target_bound = target_bound
+        self.assume_public = assume_public
         self.relation = relation
         self.ledger = ledger
         self.dataset_id = dataset_id
@@ -97,83 +110,91 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         tags.input_tags, tags.non_deterministic = inner.input_tags, True
         return tags
 
-    def fit(self, X: Any, y: Any) -> PrivateSearchCV:
-        """Search; the whole budget is spent here."""
-        self._check_estimator()
+    def fit(self, X: Any, y: Any = None) -> PrivateSearchCV:
+        """Search; the whole budget is spent here. With a schema, y comes from the table."""
+        candidates = Candidates(self.estimator, tuple(self.assume_public))
+        candidates.check()
         classifier = is_classifier(self.estimator)
-        X, y = check_data(self, X, y, y_numeric=not classifier)
-        n, grid = X.shape[0], self._grid()
-        cut = n - self._validation_size(n)
-        public = public_generator(self.random_state)
-        order = public.permutation(n)
-        train, test = order[:cut], order[cut:]
-        unused = classifier and self.target_bound is None
-        bound = 1.0 if unused else declared_bound(self, "target_bound")
+        X, y = self._records(candidates, X, y, classifier)
+        n, grid = len(y), self._grid()
+        score = self._scorer(candidates, classifier)
+        train, test = self._split(n)
         mean = check_positive("mean_trials", self.mean_trials, "It is the expected number of trials.")
         ask = Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
         search = BestOf.made(ask, Relation.parse(self.relation), self.distribution, mean)
-
         labels = y if classifier else None
+        past, future = rows_of(X, train), rows_of(X, test)
         # Each candidate up to its first release, the drawn ones or not: what fails is not paid for, and what
         # warns (a bound that was not declared) is seen, for inside of a trial it is not.
         for params in grid:
-            model = self._candidate(params, search.trial, labels)
-            search.trial.rehearsed(partial(model.fit, X[train], y[train]))
+            model = candidates.made(params, search.trial, labels)
+            search.trial.rehearsed(partial(model.fit, past, y[train]))
+            candidates.tried(params, search.trial, X, labels)
 
         def trial(budget: Trial) -> tuple[float, Any]:
             params = grid[search.draw(len(grid))]
-            model = self._candidate(params, budget, labels)
-            model = budget.fitted(lambda: model.fit(X[train], y[train]))
-            predicted = model.predict(X[test])
-            scores = predicted == y[test] if classifier else 1.0 - ((predicted - y[test]) / bound) ** 2
-            return budget.score(scores.astype(float)), (params, model)
+            model = candidates.made(params, budget, labels)
+            model = budget.fitted(lambda: model.fit(past, y[train]), candidates.report)
+            return budget.score(score.of(model, future, y[test])), (params, model)
 
-        self.best_score_, (self.best_params_, self.best_estimator_) = search.run(trial, "PrivateSearchCV")
-        share = f"validation share {self.validation:g}, by a public permutation"
-        # The trials were told the labels of all records; that is no declaration.
-        seen = classifier and self._open_classes(self.best_params_)
-        facts = (f"number of records: {n}", "the grid", share, *((SEEN_LABELS,) if seen else ()))
-        told = (DECLARED_LABELS,) if seen else ()
-        self.privacy_ = search.report(self.best_estimator_.privacy_, facts, instead_of=told)
-        # A chosen model costs the whole search: its own, smaller epsilon would be a false claim.
-        self.best_estimator_.privacy_ = self.privacy_
+        found, (self.best_params_, self.best_estimator_) = search.run(trial, "PrivateSearchCV")
+        self.best_score_ = score.natural(found)
+        self._report(candidates, search, n, classifier)
         if classifier:
             self.classes_ = self.best_estimator_.classes_
+        if hasattr(self.best_estimator_, "n_features_in_"):  # texts and tables have no such number
+            self.n_features_in_ = self.best_estimator_.n_features_in_
         return self
 
-    def _check_estimator(self) -> None:
-        known: dict[str, Any] = getattr(self.estimator, "get_params", dict)()
-        if "epsilon" not in known or not hasattr(self.estimator, "predict"):
-            raise UnsupportedError(
-                "PrivateSearchCV needs one private classifier or regressor, with an epsilon that it can set, "
-                f"got a {type(self.estimator).__name__}. Search over the model, fit steps before it apart."
-            )
+    def _report(self, candidates: Candidates, search: BestOf, n: int, classifier: bool) -> None:
+        share = f"validation share {self.validation:g}, by a public permutation"
+        # The trials were told the labels of all records; that is no declaration.
+        seen = classifier and candidates.open_classes(self.best_params_)
+        facts = (f"number of records: {n}", "the grid", share, *((SEEN_LABELS,) if seen else ()))
+        told = (DECLARED_LABELS,) if seen else ()
+        self.privacy_ = search.report(candidates.report(self.best_estimator_), facts, instead_of=told)
+        # A chosen model costs the whole search: its own, smaller epsilon would be a false claim.
+        for _, step in paid_steps("", self.best_estimator_):
+            step.privacy_ = self.privacy_
 
-    def _candidate(self, params: dict[str, Any], budget: Trial, labels: Any) -> Any:
-        """Return a fresh model with the budget of a trial, for the labels of all records."""
-        try:
-            model = clone(self.estimator).set_params(**params)
-        except (TypeError, ValueError) as error:
-            raise InvalidInputError(
-                f"Expected an estimator and a grid of its own parameters; scikit-learn says: {error}"
-            ) from None
-        own: dict[str, Any] = {
-            "epsilon": budget.epsilon,
-            "delta": budget.delta,
-            "relation": budget.relation.value,
-        }
-        own |= {"ledger": None, "dataset_id": None, "verbose": 0}  # both would tell the number of trials
-        known = model.get_params(deep=False)
-        if labels is not None and "classes" in known and known["classes"] is None:
-            own["classes"] = np.unique(labels)
-        return model.set_params(**{name: value for name, value in own.items() if name in known})
+    def _records(self, candidates: Candidates, X: Any, y: Any, classifier: bool) -> tuple[Any, Any]:
+        """Return rows that can be split, and one target for each."""
+        if candidates.schema is not None:
+            features, target, _ = candidates.schema.split(X)
+            return features, target if y is None else self._targets(y, len(features))
+        if not isinstance(self.estimator, Pipeline):
+            return check_data(self, X, y, y_numeric=not classifier)
+        if y is None:
+            raise InvalidInputError("This estimator requires y to be passed, but the target y is None.")
+        X = np.asarray(X) if isinstance(X, (list, tuple)) else X
+        return X, self._targets(y, X.shape[0])
 
-    def _open_classes(self, params: dict[str, Any]) -> bool:
-        return {**self.estimator.get_params(deep=False), **params}.get("classes") is None
+    @staticmethod
+    def _targets(y: Any, n: int) -> Any:
+        targets = refusing(lambda: np.asarray(y), None, y)
+        if targets.shape != (n,):
+            raise InvalidInputError(f"Expected one target per row, {n} of them, got shape {targets.shape}.")
+        return targets
+
+    def _split(self, n: int) -> tuple[Any, Any]:
+        """Return the rows to train on and those to score on, whatever the order of the records."""
+        cut = n - self._validation_size(n)
+        public = public_generator(self.random_state)
+        order = public.permutation(n)
+        return order[:cut], order[cut:]
+
+    def _scorer(self, candidates: Candidates, classifier: bool) -> Scorer:
+        among("scoring", self.scoring, (None, *(CLASSIFYING if classifier else REGRESSING)))
+        if classifier:
+            return Scorer(self.scoring or "accuracy", 1.0)
+        target = None if candidates.schema is None else candidates.schema.target
+        if self.target_bound is None and target is not None and None not in (target.low, target.high):
+            return Scorer(self.scoring, (float(target.high) - float(target.low)) / 2.0)  # type: ignore[arg-type]
+        return Scorer(self.scoring, declared_bound(self, "target_bound"))
 
     def _grid(self) -> list[dict[str, Any]]:
         grid = list(ParameterGrid(self.param_grid))
-        taken = set(_OWN) & {k for c in grid for k in c}
+        taken = {k for c in grid for k in c if k.rpartition("__")[2] in OWN}
         if taken:
             raise InvalidInputError(f"Expected a grid without {sorted(taken)}: they belong to the search.")
         return grid

@@ -28,7 +28,7 @@ def plot_coefficients(model: Any, top: int = 30, axes: Any = None) -> Any:
         raise InvalidInputError(f"Expected a model with one row of coefficients, got {len(coef)}.")
     coef = coef[0]
     order = np.argsort(-np.abs(coef), kind="stable")[: min(top, np.count_nonzero(coef))][::-1]
-    names = getattr(model, "feature_names_in_", None)
+    names = getattr(model, "coef_names_", getattr(model, "feature_names_in_", None))
     labels = [f"x{i}" if names is None else str(names[i]) for i in order]
     axes = new_axes(6.0, 1.2 + 0.24 * len(order)) if axes is None else axes
     where = np.arange(len(order))

@@ -106,7 +106,7 @@ def _innermost(model: Any, out: Contents) -> tuple[Any, Any]:
     if isinstance(model, Pipeline):
         out.facts.append(("steps", ", ".join(type(step).__name__ for _, step in model.steps)))
         return model.steps[-1][1], None
-    return model, getattr(model, "feature_names_in_", None)
+    return model, getattr(model, "coef_names_", getattr(model, "feature_names_in_", None))
 
 
 def _shape(model: Any, out: Contents) -> None:

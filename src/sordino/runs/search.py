@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -62,13 +62,20 @@ class Trial:
     relation: Relation
     noise: NoiseSource = field(repr=False)
 
-    def fitted(self, fit: Callable[[], Any]) -> Any:
-        """Return what ``fit`` returns: a model with a report, and nothing released but what was admitted."""
+    def part(self, share: float) -> float:
+        """Return the epsilon of a run that may reach this share of the trial's squared distance."""
+        return gaussian_epsilon(math.sqrt(min(share, 1.0)) * (1 - 1e-9) / self.scale, self.delta)
+
+    def fitted(self, fit: Callable[[], Any], report_of: Callable[[Any], Any] | None = None) -> Any:
+        """Return what ``fit`` returns: a model with a report, and nothing released but what was admitted.
+
+        ``report_of`` finds the report of a model that consists of several; everything in it must have paid.
+        """
         around = Enclosure(1.0 / self.scale, self.relation)
         with around.entered():
             model = fit()
-        report = getattr(model, "privacy_", None)
-        if not isinstance(report, PrivacyReport) or not around.covers(report.event):
+        report = getattr(model, "privacy_", None) if report_of is None else report_of(model)
+        if not isinstance(report, PrivacyReport) or report.unpaid or not around.covers(report.event):
             raise _foreign()
         return model
 
@@ -149,8 +156,8 @@ class BestOf:
     @property
     def trial(self) -> Trial:
         """What each trial may spend."""
-        epsilon = gaussian_epsilon((1 - 1e-9) / self.scale, self.ask.delta)  # rounding stays below the scale
-        return Trial(epsilon, self.ask.delta, self.scale, self.relation, self.noise)
+        whole = Trial(0.0, self.ask.delta, self.scale, self.relation, self.noise)
+        return replace(whole, epsilon=whole.part(1.0))
 
     def run(self, trial: Callable[[Trial], tuple[float, Any]], description: str) -> tuple[float, Any]:
         """Book the search, then call ``trial`` a secret number of times and return the best result."""
