@@ -43,6 +43,7 @@ SUBJECTS = (
     "X",
     "y",
     "cluster",
+    "source",
     "q",
     "pipeline",
     "n_components",

@@ -31,6 +31,8 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the table b
     from sordino.estimators.statistics import quantiles as quantiles
     from sordino.estimators.statistics import variance as variance
     from sordino.execute.cluster import on_cluster as on_cluster
+    from sordino.execute.disk import on_disk as on_disk
+    from sordino.execute.disk_files import to_disk as to_disk
     from sordino.kernel import Relation as Relation
     from sordino.ledger import BudgetPolicy as BudgetPolicy
     from sordino.ledger import Ledger as Ledger
@@ -86,6 +88,8 @@ _EXPORTS = {
     "progress": "sordino.runs.progress",
     # where the rows lie
     "on_cluster": "sordino.execute.cluster",
+    "on_disk": "sordino.execute.disk",
+    "to_disk": "sordino.execute.disk_files",
     # guarantees and budgets
     "PrivacyReport": "sordino.runs",
     "Relation": "sordino.kernel",

@@ -265,7 +265,7 @@ def class_weights(declared: Any, classes: np.ndarray) -> np.ndarray | None:
 
 def record_weights(declared: Any, X: Any, bound: float) -> np.ndarray:
     """Return each record's weight as a share of the declared bound, at which it is clipped."""
-    if isinstance(X, Held):
+    if isinstance(X, Held) and isinstance(declared := X.column(declared), HeldColumn):
         return _held_weights(declared, X, bound)
     refuse_masked(declared)
     weights = np.empty(0)
@@ -283,7 +283,7 @@ def record_weights(declared: Any, X: Any, bound: float) -> np.ndarray:
 
 
 def _held_weights(declared: Any, X: Held, bound: float) -> Any:
-    column: Any = _numeric(X.column(declared))
+    column: Any = _numeric(declared)
     if (column.least() or 0.0) < 0:
         raise InvalidInputError(
             f"Expected sample_weight as one finite number >= 0 for each of the {X.shape[0]} rows."

@@ -102,7 +102,7 @@ def _entries(codes: Any, table: Floats) -> Floats:
 def held(X: Any, y: Any = None) -> tuple[Held, Any] | None:
     """Return rows and targets that lie elsewhere, their facts read; None for what is in this process."""
     if isinstance(X, Held):
-        return X, y
+        return X, None if y is None else X.column(y)
     first = X[0] if isinstance(X, (list, tuple)) and X else X
     if _package(first) not in ("dask", "distributed"):
         return None

@@ -1,0 +1,213 @@
+"""Rows in a folder: arrays as they are in memory, and a page that says what they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
+
+import numpy as np
+from scipy import sparse
+
+from sordino.errors import DataNotFoundError, InvalidInputError, require_extra
+from sordino.execute.csr import as_rows, sound
+
+PAGE = "rows.json"
+_CHUNK = 1 << 26  # bytes of a text file, or about the bytes of a batch, that are converted at a time
+Blocks: TypeAlias = Iterable[tuple[Any, Any]]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What the files of a folder hold; ``entries`` counts stored numbers, ``targets`` may be empty."""
+
+    rows: int
+    columns: int
+    entries: int
+    sparse: bool
+    values: str
+    indices: str = ""
+    targets: str = ""
+    version: int = 1
+
+    @property
+    def row_bytes(self) -> float:
+        """The bytes of a row, on average."""
+        width = np.dtype(self.values).itemsize + (np.dtype(self.indices).itemsize if self.sparse else 0)
+        return 8 + width * self.entries / max(1, self.rows)
+
+    @classmethod
+    def read(cls, folder: Path) -> Layout:
+        """Read the page of a folder and compare it with the sizes of the files."""
+        try:
+            layout = cls(**json.loads((folder / PAGE).read_text("utf-8")))
+            expected = layout.sizes()
+        except FileNotFoundError:
+            raise DataNotFoundError(
+                f"{folder} holds no {PAGE}. Make it with sordino.to_disk(path, source)."
+            ) from None
+        except (TypeError, ValueError, OSError):
+            raise InvalidInputError(
+                f"Expected the {PAGE} of sordino.to_disk in {folder}, got another."
+            ) from None
+        found = {name: (folder / name).stat().st_size for name in expected if (folder / name).exists()}
+        filled = layout.sparse or layout.entries == layout.rows * layout.columns
+        if layout.version != 1 or found != expected or not filled or min(layout.rows, layout.columns) < 0:
+            raise InvalidInputError(
+                f"Expected files in {folder} of the sizes that {PAGE} says, got others. Convert them again."
+            )
+        return layout
+
+    def sizes(self) -> dict[str, int]:
+        """Return the bytes of each file."""
+        out = {"values.bin": self.entries * np.dtype(self.values).itemsize}
+        if self.sparse:
+            out |= {"indices.bin": self.entries * np.dtype(self.indices).itemsize}
+            out |= {"pointers.bin": 8 * (self.rows + 1)}
+        return out | ({"targets.bin": self.rows * np.dtype(self.targets).itemsize} if self.targets else {})
+
+
+def to_disk(
+    path: str | os.PathLike[str],
+    source: Any,
+    *,
+    target: str | None = None,
+    n_features: int | None = None,
+    verbose: bool = False,
+) -> Path:
+    """Write rows to a folder that :func:`on_disk` opens; memory holds one block at a time.
+
+    Parameters
+    ----------
+    path : the folder; it must not be there yet.
+    source : a Parquet file (extra ``dask``), a file in libsvm format (``.svm``, ``.libsvm``, ``.txt``), or
+        pairs (rows, targets) of arrays or sparse matrices, all of one kind.
+    target : the column of a Parquet file that holds the targets; the others are the features.
+    n_features : the number of columns of a libsvm file, declared public.
+    verbose : say how far it is.
+
+    Nothing is left behind where writing fails.
+    """
+    folder = Path(path)
+    if folder.exists():
+        raise InvalidInputError(f"Expected a folder that is not there yet, got {folder}.")
+    part = folder.with_name(folder.name + ".part")
+    part.mkdir(parents=True)
+    try:
+        _write(part, _blocks(source, target, n_features), verbose)
+        part.rename(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return folder
+
+
+def _blocks(source: Any, target: str | None, n_features: int | None) -> Blocks:
+    if not isinstance(source, (str, os.PathLike)):
+        return source
+    file = Path(source)
+    if not file.is_file():
+        raise DataNotFoundError(f"{file} is not a file.")
+    if file.suffix == ".parquet":
+        return parquet_blocks(file, target)
+    if n_features is None:
+        raise InvalidInputError(
+            "Expected n_features for a libsvm file: how many columns there are is public."
+        )
+    return libsvm_blocks(file, n_features)
+
+
+def parquet_blocks(file: Path, target: str | None) -> Iterator[tuple[Any, Any]]:
+    """Yield the rows and targets of a Parquet file, some thousand at a time."""
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise require_extra("pyarrow", "dask") from None
+    with parquet.ParquetFile(file) as table:
+        names = table.schema_arrow.names
+        if target is not None and target not in names:
+            raise InvalidInputError(f"Expected target among the columns of {file.name}, got {target!r}.")
+        features = [name for name in names if name != target]
+        for batch in table.iter_batches(batch_size=max(1, _CHUNK // (8 * max(1, len(names))))):
+            columns = [_doubles(batch.column(name), name) for name in features]
+            y = None if target is None else batch.column(target).to_numpy(zero_copy_only=False)
+            yield np.stack(columns, axis=1), y
+
+
+def _doubles(column: Any, name: str) -> Any:
+    values = column.to_numpy(zero_copy_only=False)
+    if values.dtype.kind not in "fiub":
+        raise InvalidInputError(f"Expected numbers in column {name!r}, got others. Encode them first.")
+    return values.astype(np.float64)
+
+
+def libsvm_blocks(file: Path, n_features: int) -> Iterator[tuple[Any, Any]]:
+    """Yield the rows and targets of a libsvm file (columns from 1 on), some megabytes at a time."""
+    from sklearn.datasets import load_svmlight_file
+
+    size = file.stat().st_size
+    for start in range(0, size, _CHUNK):
+        with file.open("rb") as opened:
+            yield load_svmlight_file(
+                opened, n_features=n_features, zero_based=False, offset=start, length=_CHUNK
+            )
+
+
+def _write(folder: Path, blocks: Blocks, verbose: bool) -> None:
+    first: Layout | None = None
+    rows = entries = 0
+    with ExitStack() as stack:
+        files: dict[str, BinaryIO] = {}
+        for x, y in blocks:
+            block = as_rows(sound(x if sparse.issparse(x) else np.asarray(x)))
+            made = _layout_of(block, y)
+            if first is None:
+                first = made
+                files = {name: stack.enter_context((folder / name).open("wb")) for name in made.sizes()}
+                if made.sparse:
+                    files["pointers.bin"].write(np.zeros(1, dtype=np.int64).tobytes())
+            _check_kind(first, made)
+            _append(files, block, y, entries)
+            rows, entries = rows + made.rows, entries + made.entries
+            if verbose:
+                print(f"{rows:,} rows written", flush=True)
+    if first is None:
+        raise InvalidInputError("Expected at least one block of rows, got none.")
+    page = {**asdict(first), "rows": rows, "entries": entries}
+    (folder / PAGE).write_text(json.dumps(page), "utf-8")
+
+
+def _layout_of(block: Any, y: Any) -> Layout:
+    if block.ndim != 2 or block.dtype.kind not in "fiub":
+        raise InvalidInputError("Expected blocks of numbers with one row per record, got others.")
+    rows, columns = block.shape
+    targets = "" if y is None else np.asarray(y).dtype.str
+    if y is not None and np.asarray(y).shape != block.shape[:1]:
+        raise InvalidInputError("Expected one target per row in each block, got others.")
+    if np.dtype(targets or "f8").kind not in "fiub":
+        raise InvalidInputError("Expected targets that are numbers, got others. Number the classes first.")
+    if not sparse.issparse(block):
+        kind = block.dtype.str if block.dtype.kind == "f" else "<f8"
+        return Layout(rows, columns, block.size, False, kind, "", targets)
+    return Layout(rows, columns, int(block.nnz), True, block.dtype.str, "<i8", targets)
+
+
+def _check_kind(first: Layout, made: Layout) -> None:
+    kinds = [(layout.columns, layout.sparse, layout.values, bool(layout.targets)) for layout in (first, made)]
+    if kinds[0] != kinds[1]:
+        raise InvalidInputError("Expected blocks of one width and kind, got others behind the first.")
+
+
+def _append(files: dict[str, BinaryIO], block: Any, y: Any, entries: int) -> None:
+    if sparse.issparse(block):
+        files["values.bin"].write(block.data.tobytes())
+        files["indices.bin"].write(block.indices.astype(np.int64).tobytes())
+        files["pointers.bin"].write((block.indptr[1:].astype(np.int64) + entries).tobytes())
+    else:
+        files["values.bin"].write(np.ascontiguousarray(block).tobytes())
+    if y is not None:
+        files["targets.bin"].write(np.asarray(y).tobytes())
