@@ -15,6 +15,7 @@ from sordino.cli.look import inspect, report
 from sordino.cli.party import party
 from sordino.cli.pca import pca
 from sordino.cli.reproduce import reproduce
+from sordino.cli.schema import schema
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
@@ -49,3 +50,4 @@ main.add_command(ledger)
 main.add_command(party)
 main.add_command(consortium)
 main.add_command(reproduce)
+main.add_command(schema)

@@ -1,0 +1,176 @@
+"""`sordino schema`: draft what the columns of a table mean, check it, and pay for what nobody knows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sordino.cli import options, show
+
+if TYPE_CHECKING:
+    from sordino import Schema
+
+PLACE = click.argument("schema", type=click.Path(path_type=Path))
+
+
+@click.group()
+def schema() -> None:
+    """Say what the columns of a table mean, before any record is read."""
+
+
+def _kind(option: str, kind: str, words: str) -> Any:
+    return click.option(f"--{option}", kind, multiple=True, metavar="COLUMN", help=words)
+
+
+@schema.command()
+@options.DATA
+@_kind("number", "number", "A column of numbers; may be given often.")
+@_kind("category", "category", "A column of categories.")
+@_kind("flag", "flag", "A column of yes and no.")
+@_kind("date", "date", "A column of dates.")
+@_kind("text", "text", "A column of words.")
+@click.option("--target", metavar="COLUMN", help="The column to predict.")
+@click.option("--person", metavar="COLUMN", help="The column that says whose record it is.")
+@_kind("ignore", "ignored", "A column to leave out.")
+@click.option("--rest", default="", help="The kind of all other columns; blank by default.")
+@click.option("--output", type=options.OUTPUT, help="A TOML file; else print.")
+@options.FORCE
+def draft(
+    data: str, target: str | None, person: str | None, rest: str, output: Path | None, force: bool, **how: Any
+) -> None:
+    """Write the names of the columns of DATA, with blanks to fill in.
+
+    Of a CSV file only the first row is read, of Parquet and Arrow files the stored types as well: no record.
+    """
+    from sordino.saving.files import replace_file
+    from sordino.tables import draft_schema
+
+    if output is not None:
+        show.require_writable(output, force)
+    file = options.data_file(data, how)
+    kinds = {column: kind for kind, columns in how.items() for column in columns}
+    kinds |= {name: kind for name, kind in ((target, "target"), (person, "person")) if name is not None}
+    text = draft_schema(file, kinds=kinds, rest=rest)
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    replace_file(output, text.encode())
+    click.echo(
+        f"{output} drafted; no record was read. Fill in the blanks, then: sordino schema check {output}"
+    )
+
+
+@schema.command(name="show")
+@PLACE
+@options.JSON
+def show_schema(schema: Path, as_json: bool) -> None:
+    """Show what SCHEMA declares."""
+    from sordino import Schema
+
+    found = Schema.read(schema)
+    if as_json:
+        show.document(_summary(found))
+        return
+    _print(found)
+
+
+@schema.command()
+@PLACE
+@click.argument("data", required=False)
+@options.FILE
+@options.JSON
+def check(schema: Path, data: str | None, as_json: bool, **how: Any) -> None:
+    """Check SCHEMA for blanks and mistakes, and the names of the columns of DATA against it.
+
+    No record is read: whether values fit is not told, for that would tell about them.
+    """
+    from sordino import Schema
+    from sordino.tables.files import read_names
+    from sordino.tables.frames import check_names
+
+    found = Schema.read(schema)
+    file = None if data is None else options.data_file(data, how)
+    if file is not None and file.header:
+        needed = tuple(column.name for column in found.features)
+        check_names(tuple(read_names(file)), needed, frozenset(column.name for column in found.columns))
+    if as_json:
+        show.document(_summary(found))
+    elif found.unknown:
+        blank = ", ".join(f"{column.name} ({column.unknown})" for column in found.unknown)
+        click.echo(f"Not declared yet: {blank}. Fill in, or pay for it: sordino schema learn.")
+    else:
+        click.echo(f"{len(found.columns)} columns declared, nothing is blank. Digest {found.digest[:12]}.")
+
+
+@schema.command()
+@PLACE
+@options.DATA
+@options.BUDGET
+@options.LEDGER
+@click.option("--output", type=options.OUTPUT, required=True, help="Where the completed schema is written.")
+@options.FORCE
+@options.JSON
+def learn(
+    schema: Path,
+    data: str,
+    epsilon: float,
+    delta: float | None,
+    relation: str,
+    ledger: str | None,
+    dataset: str | None,
+    output: Path,
+    force: bool,
+    as_json: bool,
+    **how: Any,
+) -> None:
+    """Pay EPSILON for the bounds and levels that SCHEMA leaves blank, and write the completed schema.
+
+    Bounds are private quantiles, levels are values whose noisy count exceeds a threshold. It is the first
+    thing to do on a data set: part of it has no Rényi curve, so a ledger admits it first or by plain sums.
+    """
+    from sordino import Schema
+    from sordino.cli.rows import table
+    from sordino.saving.files import replace_file
+    from sordino.tables import learn_schema
+
+    show.require_writable(output, force)
+    booked = options.check_booking(ledger, dataset)
+    blank = Schema.read(schema)
+    records = table(options.data_file(data, how), blank, target=blank.target is not None)
+    found, report = learn_schema(
+        blank, records, epsilon, delta, relation=relation, ledger=booked[0], dataset_id=booked[1]
+    )
+    replace_file(output, found.to_toml().encode())
+    if as_json:
+        show.document({**_summary(found), "privacy": report.to_dict(), "output": output})
+        return
+    _print(found)
+    click.echo(f"{output}: {show.guarantee(report)}. Add it to the price of every fit.")
+    if booked[0] is None:
+        click.echo(options.UNBOOKED, err=True)
+
+
+def _summary(found: Schema) -> dict[str, Any]:
+    from sordino.tables.words import described
+
+    columns = [
+        {"name": column.name, "kind": column.word, "declares": described(column), "blank": column.unknown}
+        for column in found.columns
+    ]
+    return {
+        "digest": found.digest,
+        "data_norm": found.data_norm,
+        "learned": found.learned,
+        "columns": columns,
+    }
+
+
+def _print(found: Schema) -> None:
+    from sordino.tables.words import described
+
+    rows = [(c.name, c.word, described(c), getattr(c, "source", "")) for c in found.columns]
+    show.table(("column", "kind", "declares", "source"), rows)
+    if found.learned:
+        click.echo(f"Learned from records: {found.learned}.")
