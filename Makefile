@@ -18,7 +18,7 @@ export MPLBACKEND ?= Agg
 
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 
-.PHONY: help install demo test test-long mutate lint format bench docs clean
+.PHONY: help install demo test test-long mutate lint format bench bench-full bench-check peers docs clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -61,8 +61,19 @@ format: $(FULL)  ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(FULL)  ## speed, memory and scaling, with the machine and the floor printed
+bench: $(FULL)  ## the guard's measures and the peers, in a quarter of an hour
+	$(BIN)/python -m benchmarks guard
+	$(BIN)/python -m benchmarks.peers --quick
+
+bench-full: $(FULL)  ## every benchmark: speed, memory, scaling, accuracy, peers; hours
 	$(BIN)/python -m benchmarks
+
+bench-check: $(FULL)  ## compare with the committed results; fails on a slowdown or a loss of accuracy
+	$(BIN)/python -m benchmarks.guard
+
+peers: $(BIN)/python  ## the environment of the peers that `make bench` runs beside us
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install -r benchmarks/peers.txt
 
 docs: $(FULL)  ## HTML in docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html

@@ -1,0 +1,130 @@
+"""Runs one peer on one task in the peers' own environment; prints a line of JSON. Knows nothing of Sordino.
+
+Command: .venv-peers/bin/python benchmarks/peer_worker.py TASK.npz PEER EPSILON SEED
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import resource
+import sys
+import time
+import warnings
+
+import numpy as np
+
+DELTA = 1e-5
+
+
+def diffprivlib(task, epsilon, seed):
+    """Its logistic regression; pure epsilon, rows of norm at most 1."""
+    from diffprivlib.models import LogisticRegression
+
+    return LogisticRegression(epsilon=epsilon, data_norm=1.0, max_iter=300, random_state=seed).fit(
+        task["x"], task["y"]
+    )
+
+
+def dp_ebm(task, epsilon, seed):
+    """InterpretML's private boosting, bounds of the columns declared."""
+    from interpret.privacy import DPExplainableBoostingClassifier
+
+    low, high = task["low"], task["high"]
+    bounds = {j: (float(a), float(b)) for j, (a, b) in enumerate(zip(low, high)) if a < b}
+    return DPExplainableBoostingClassifier(
+        epsilon=epsilon,
+        delta=DELTA,
+        privacy_bounds=bounds,
+        feature_types=["nominal" if c else "continuous" for c in task["categories"]],
+        random_state=seed,
+        n_jobs=1,
+    ).fit(task["raw"], task["y"])
+
+
+class opacus:
+    """DP-SGD by Opacus, a linear model: 20 epochs of n / 20 records, the best of three rates in hindsight."""
+
+    def __init__(self, task, epsilon, seed):
+        runs = [self._run(task, epsilon, rate, seed) for rate in (1.0, 4.0, 16.0)]
+        score = [np.mean(self._margins(task["test_x"], w) * np.sign(task["test_y"] - 0.5) > 0) for w in runs]
+        self.w = runs[int(np.argmax(score))]
+
+    def _run(self, task, epsilon, rate, seed):
+        import torch
+        from opacus import GradSampleModule
+        from opacus.accountants.utils import get_noise_multiplier
+        from opacus.optimizers import DPOptimizer
+
+        torch.manual_seed(seed)
+        x, y = task["x"], task["y"]
+        sample, steps = 1 / 20, 400
+        sigma = get_noise_multiplier(
+            target_epsilon=epsilon, target_delta=DELTA, sample_rate=sample, steps=steps, accountant="prv"
+        )
+        model = GradSampleModule(torch.nn.Linear(x.shape[1], 1))
+        torch.nn.init.zeros_(model._module.weight)
+        optimizer = DPOptimizer(
+            torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9),
+            noise_multiplier=sigma,
+            max_grad_norm=0.5,
+            expected_batch_size=max(1, round(sample * len(y))),
+        )
+        public = np.random.default_rng(seed)
+        for _ in range(steps):
+            rows = np.flatnonzero(public.random(len(y)) < sample)
+            if not len(rows):
+                continue
+            batch = torch.from_numpy(x[rows].astype(np.float32))
+            optimizer.zero_grad()
+            labels = torch.from_numpy(y[rows].astype(np.float32))
+            torch.nn.functional.binary_cross_entropy_with_logits(model(batch)[:, 0], labels).backward()
+            optimizer.step()
+        return np.append(
+            model._module.weight.detach().numpy()[0].astype(float), float(model._module.bias.detach()[0])
+        )
+
+    @staticmethod
+    def _margins(x, w):
+        return x @ w[:-1] + w[-1]
+
+    def predict(self, x):
+        return (self._margins(x, self.w) > 0).astype(int)
+
+
+def opendp(task, epsilon, seed):
+    """Its mean of a column with declared bounds and a known size, Laplace noise."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    bounds = (float(task["low"]), float(task["high"]))
+    size = len(task["values"])
+    space = dp.vector_domain(dp.atom_domain(bounds=bounds, nan=False), size=size), dp.symmetric_distance()
+    mean = space >> dp.t.then_mean()
+    release = dp.binary_search_chain(lambda s: mean >> dp.m.then_laplace(s), d_in=2, d_out=epsilon)
+    return release(np.clip(task["values"], *bounds).tolist())
+
+
+PEERS = {"diffprivlib": diffprivlib, "dp-ebm": dp_ebm, "opacus": opacus, "opendp": opendp}
+
+
+def main() -> None:
+    """Run and print."""
+    warnings.simplefilter("ignore")
+    path, peer, epsilon, seed = sys.argv[1:]
+    task = dict(np.load(path, allow_pickle=False))
+    start = time.process_time()
+    model = PEERS[peer](task, float(epsilon), int(seed))
+    seconds = time.process_time() - start
+    if peer == "opendp":
+        value = float(model)
+    else:
+        value = float(
+            np.mean(model.predict(task["test_raw" if peer == "dp-ebm" else "test_x"]) == task["test_y"])
+        )
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps({"value": value if math.isfinite(value) else None, "cpu": seconds, "peak_mb": peak}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,243 @@
+"""Sordino beside its peers in one run: accuracy per epsilon, CPU seconds, peak memory.
+
+Command: python -m benchmarks.peers [--quick] [--save benchmarks/results/peers.json]
+The peers live in an environment of their own, made by `make peers`; without it they are left out. (epsilon,
+1e-5), one record added or removed; diffprivlib is pure epsilon, DP-EBM has its own neighbours, Opacus gets
+the best of three learning rates in hindsight. Intervals are 95 % of the mean over the runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+from sklearn.linear_model import LinearRegression as LeastSquares
+from sklearn.linear_model import LogisticRegression as Plain
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
+
+from benchmarks.adassp import adassp
+from benchmarks.machine import describe
+from sordino import LinearRegression, LogisticRegression, mean
+from sordino.datasets import load, unit_rows
+from sordino.errors import DataNotFoundError
+
+ROOT = Path(__file__).resolve().parents[1]
+PYTHON = ROOT / ".venv-peers" / "bin" / "python"
+WORKER = Path(__file__).with_name("peer_worker.py")
+DELTA = 1e-5
+
+
+def digits(seed: int) -> dict[str, Any]:
+    """Digits below five against the others."""
+    X, y = load("digits", return_X_y=True)
+    return _parts(unit_rows(X), (y >= 5).astype(int), seed)
+
+
+def breast_cancer(seed: int) -> dict[str, Any]:
+    """Breast cancer, standardised (not private by itself), rows of unit norm."""
+    X, y = load("breast_cancer", return_X_y=True)
+    return _parts(unit_rows(StandardScaler().fit_transform(X)), np.asarray(y), seed)
+
+
+def adult(seed: int) -> dict[str, Any]:
+    """Adult: encoded by declared bounds for linear models, raw numbers and codes for trees."""
+    data = load("adult", transform="unit")
+    raw = load("adult", encoding="raw")
+    codes, tests, low, high, nominal = [], [], [], [], []
+    for name in raw.data.columns:
+        column, test = raw.data[name], raw.test_data[name]
+        number = column.dtype.kind in "if"
+        if number:
+            a, b = np.asarray(column, dtype=float), np.asarray(test, dtype=float)
+            bounds = (0.0, 10.0 ** math.ceil(math.log10(1 + np.abs(a).max())))  # round and public enough
+        else:
+            levels = {level: k for k, level in enumerate(sorted(set(column.astype(str))))}
+            a = np.array([levels[v] for v in column.astype(str)], dtype=float)
+            b = np.array([levels.get(v, 0) for v in test.astype(str)], dtype=float)
+            bounds = (0.0, 0.0)
+        (
+            codes.append(a),
+            tests.append(b),
+            low.append(bounds[0]),
+            high.append(bounds[1]),
+            nominal.append(not number),
+        )
+    return {
+        "x": data.data.toarray(), "y": np.asarray(data.target), "test_x": data.test_data.toarray(),
+        "test_y": np.asarray(data.test_target), "raw": np.stack(codes, 1)[: data.data.shape[0]],
+        "test_raw": np.stack(tests, 1)[: data.test_data.shape[0]],
+        "low": np.array(low), "high": np.array(high), "categories": np.array(nominal),
+    }  # fmt: skip
+
+
+def _parts(X: np.ndarray, y: np.ndarray, seed: int) -> dict[str, Any]:
+    x, test_x, y, test_y = train_test_split(X, y, test_size=0.3, random_state=seed)
+    return {"x": x, "y": y, "test_x": test_x, "test_y": test_y}
+
+
+CLASSIFICATION: dict[str, tuple[Callable[[int], dict[str, Any]], tuple[str, ...]]] = {
+    "digits": (digits, ("diffprivlib", "opacus")),
+    "breast cancer": (breast_cancer, ("diffprivlib", "opacus")),
+    "adult": (adult, ("diffprivlib", "opacus", "dp-ebm")),
+}
+
+
+def ours(task: dict[str, Any], epsilon: float) -> dict[str, float]:
+    """Fit the default classifier."""
+    start = time.process_time()
+    model = LogisticRegression(epsilon, DELTA, data_norm=1.0).fit(task["x"], task["y"])
+    seconds = time.process_time() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"value": model.score(task["test_x"], task["test_y"]), "cpu": seconds, "peak_mb": peak}
+
+
+def plain(task: dict[str, Any]) -> dict[str, float]:
+    """Fit scikit-learn's, without privacy."""
+    start = time.process_time()
+    model = Plain(max_iter=1000).fit(task["x"], task["y"])
+    seconds = time.process_time() - start
+    return {"value": float(model.score(task["test_x"], task["test_y"])), "cpu": seconds, "peak_mb": math.nan}
+
+
+def peer(name: str, task: dict[str, Any], epsilon: float, seed: int) -> dict[str, float] | None:
+    """Run a peer in its own environment; None where it fails, with its last words."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "task.npz"
+        np.savez(path, **task)
+        command = [str(PYTHON), str(WORKER), str(path), name, str(epsilon), str(seed)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env=_environment())
+    if done.returncode:
+        print(f"  {name}: {done.stderr.strip().splitlines()[-1:]}", flush=True)
+        return None
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    return found if found["value"] is not None else None
+
+
+def _environment() -> dict[str, str]:
+    return {**{k: v for k, v in os.environ.items() if k != "PYTHONPATH"}, "OMP_NUM_THREADS": "1"}
+
+
+def classification(runs: int, epsilons: tuple[float, ...]) -> Iterator[dict[str, Any]]:
+    """Yield a row per task, method and epsilon."""
+    for name, (make, peers) in CLASSIFICATION.items():
+        try:
+            tasks = [make(seed) for seed in range(1 if name == "adult" else runs)]
+        except DataNotFoundError:
+            print(f"{name}: absent")
+            continue
+        if name == "adult":
+            tasks = tasks * runs
+        yield _row(name, "not private", math.inf, [plain(task) for task in tasks])
+        for epsilon in epsilons:
+            yield _row(name, "sordino", epsilon, [ours(task, epsilon) for task in tasks])
+            for rival in peers if PYTHON.exists() else ():
+                found = [
+                    peer(rival, task, epsilon, seed) for seed, task in enumerate(tasks[: max(2, runs // 3)])
+                ]
+                yield _row(name, rival, epsilon, [f for f in found if f is not None])
+
+
+def regression(runs: int, epsilons: tuple[float, ...]) -> Iterator[dict[str, Any]]:
+    """Yield R^2 of a dense regression beside AdaSSP, for two shapes."""
+    for n, d in ((5000, 10), (2000, 50)):
+        name = f"regression {n} x {d}"
+        for epsilon in epsilons:
+            found: dict[str, list[dict[str, float]]] = {"sordino": [], "adassp": [], "not private": []}
+            for seed in range(runs):
+                rng = np.random.default_rng(seed)
+                x = unit_rows(rng.normal(size=(2 * n, d)))
+                y = np.clip(x @ rng.normal(size=d) / 2 + 0.25 * rng.normal(size=2 * n), -2, 2)
+                models = {
+                    "sordino": LinearRegression(
+                        epsilon, DELTA, data_norm=1.0, target_bound=2.0, fit_intercept=False
+                    ).fit(x[:n], y[:n]).coef_,
+                    "adassp": adassp(x[:n], y[:n], epsilon, DELTA, 1.0, 2.0, seed),
+                    "not private": LeastSquares(fit_intercept=False).fit(x[:n], y[:n]).coef_,
+                }  # fmt: skip
+                for way, w in models.items():
+                    error = np.mean((x[n:] @ w - y[n:]) ** 2) / y[n:].var()
+                    found[way].append({"value": 1 - error, "cpu": math.nan, "peak_mb": math.nan})
+            for way, rows in found.items():
+                yield _row(name, way, epsilon, rows)
+
+
+def means(runs: int, epsilons: tuple[float, ...]) -> Iterator[dict[str, Any]]:
+    """Yield errors of the mean of 2,000 lognormal numbers; OpenDP is told bounds of 0 and 100."""
+    truth = math.exp(0.5)
+    for epsilon in epsilons:
+        found: dict[str, list[dict[str, float]]] = {"sordino": [], "opendp": []}
+        for seed in range(runs):
+            values = np.random.default_rng(seed).lognormal(size=2000)
+            answers = {"sordino": {"value": float(mean(values, epsilon, DELTA)), "cpu": math.nan}}
+            if PYTHON.exists():
+                task = {"values": values, "low": np.array(0.0), "high": np.array(100.0)}
+                answers["opendp"] = peer("opendp", task, epsilon, seed) or {
+                    "value": math.nan,
+                    "cpu": math.nan,
+                }
+            for way, answer in answers.items():
+                found[way].append({**answer, "value": abs(answer["value"] - truth), "peak_mb": math.nan})
+        for way, rows in found.items():
+            yield _row("mean, absolute error", way, epsilon, rows)
+
+
+def _row(task: str, way: str, epsilon: float, found: list[dict[str, float]]) -> dict[str, Any]:
+    values = [f["value"] for f in found]
+    half = math.nan
+    if len(values) > 1:
+        half = float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values)))
+    row = {
+        "task": task,
+        "method": way,
+        "epsilon": epsilon,
+        "mean": float(np.mean(values)) if values else math.nan,
+        "half": half,
+        "runs": len(values),
+        "cpu": float(np.median([f["cpu"] for f in found])) if values else math.nan,
+        "peak_mb": float(np.max([f["peak_mb"] for f in found])) if values else math.nan,
+    }
+    print(
+        "{task:22} {method:12} eps {epsilon:<5g} {mean:.4f} ± {half:.4f} ({runs} runs, {cpu:.2f} s)".format(
+            **row
+        )
+    )
+    sys.stdout.flush()
+    return row
+
+
+def main() -> None:
+    """Run all, print, save."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="three runs, two epsilons")
+    parser.add_argument("--save", type=Path)
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore")
+    describe()
+    if not PYTHON.exists():
+        print("No peers: run `make peers` first.")
+    runs, epsilons = (3, (1.0, 4.0)) if asked.quick else (10, (0.5, 1.0, 2.0, 4.0))
+    rows = [*classification(runs, epsilons), *regression(runs, epsilons), *means(runs, epsilons)]
+    if asked.save:
+        about = {
+            "command": "python -m benchmarks.peers" + (" --quick" if asked.quick else ""),
+            "date": time.strftime("%Y-%m-%d"),
+        }
+        asked.save.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
