@@ -32,8 +32,12 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
         return
     click.echo(f"{type(fitted).__name__}, saved by Sordino {facts['version']}")
     if report is not None:
-        click.echo(report.guarantee)
-        click.echo(repr(report))
+        click.echo(f"{show.guarantee(report)}\n{report.guarantee}")
+        show.table(("release", "times", "mechanism", "noise multiplier", "sensitivity"), _releases(report))
+        click.echo("\n  ".join(["Assumed public:", *report.public]))
+        said = [("Note", report.notes), ("Paid nothing", report.unpaid), ("Not proven", report.unproven)]
+        for title, line in ((title, line) for title, lines in said for line in lines):
+            click.echo(f"{title}: {line}")
     if rows:
         show.table(("", "value", "noise, two sigma", ""), [_row(entry) for entry in rows[:top]])
         if len(rows) > top:
@@ -116,6 +120,13 @@ def _score(path: Path) -> tuple[str, Any]:
     if privacy is None:
         return name, value
     return name, PrivateFloat(value, PrivacyReport.from_dict(privacy), (low, high))
+
+
+def _releases(report: Any) -> list[tuple[str, ...]]:
+    return [
+        (r.name, str(r.times), f"{r.mechanism}, {r.sampling}", f"{r.noise_multiplier:.4g}", r.sensitivity)
+        for r in report.releases
+    ]
 
 
 def _contents(model: Any) -> list[dict[str, Any]]:

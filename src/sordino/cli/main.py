@@ -16,6 +16,7 @@ from sordino.cli.party import party
 from sordino.cli.pca import pca
 from sordino.cli.reproduce import reproduce
 from sordino.cli.schema import schema
+from sordino.cli.stats import stats
 
 
 @click.group(cls=Program, context_settings={"help_option_names": ["-h", "--help"]})
@@ -44,7 +45,7 @@ def demo(report: str) -> None:
     run(report)
 
 
-for command in (fit, predict, inspect, evaluate, pca, tune, account, report, datasets):
+for command in (fit, predict, inspect, evaluate, stats, pca, tune, account, report, datasets):
     main.add_command(command)
 main.add_command(ledger)
 main.add_command(party)

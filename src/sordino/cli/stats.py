@@ -1,0 +1,185 @@
+"""`sordino stats`: counts, histograms, sums, means and quantiles of columns, by declared groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from sordino.cli import config, options, show
+from sordino.errors import InvalidInputError
+
+STATISTICS = ("count", "histogram", "sum", "mean", "quantile")
+_ALL = "all records"
+
+
+@click.command()
+@click.argument("statistic", type=click.Choice(STATISTICS))
+@options.DATA
+@options.SCHEMA
+@click.option("--column", help="The column of numbers; of count, one whose levels are counted.")
+@click.option("--by", multiple=True, help="A column whose declared levels are the groups.")
+@click.option("--levels", multiple=True, metavar="COLUMN=[LEVELS]", help="Where no schema declares them.")
+@click.option("--edges", help="Of the bars of a histogram: 0,18,65,100.")
+@click.option("--bounds", help="Of the numbers, which are clipped to them: 0,100. Else those of the schema.")
+@click.option("--q", multiple=True, type=float, help="Probabilities of quantiles; else .25, .5 and .75.")
+@options.BUDGET
+@options.LEDGER
+@options.JSON
+@config.config_option
+def stats(statistic: str, data: str, as_json: bool, **chosen: Any) -> None:
+    """Release a STATISTIC (count, histogram, sum, mean, quantile) of DATA, with intervals, for a price.
+
+    Groups, bounds and edges are declared, by a schema or here: taken from the data they would leak. All
+    groups together cost what one does.
+    """
+    from sordino.cli.rows import read_schema
+
+    file, schema = options.data_file(data, chosen), read_schema(chosen.pop("schema"))
+    ledger, dataset = options.check_booking(chosen.pop("ledger"), chosen.pop("dataset"))
+    wanted = _Wanted.checked(statistic, schema, chosen)
+    budget = {name: chosen[name] for name in ("epsilon", "delta", "relation")}
+    table = wanted.asked(wanted.read(file), {**budget, "ledger": ledger, "dataset_id": dataset})
+    if ledger is None:
+        click.echo(options.UNBOOKED, err=True)
+    _tell(table, as_json)
+
+
+class _Wanted:
+    """What is asked: the column of numbers, its bounds, and the keys with their levels or edges."""
+
+    def __init__(self, statistic: str, schema: Any) -> None:
+        self.statistic, self.schema = statistic, schema
+        self.column: str | None = None
+        self.bounds: tuple[float, float] | None = None
+        self.q: list[float] = []
+        self.levels: dict[str, Any] = {}
+        self.edges: dict[str, Any] = {}
+
+    @classmethod
+    def checked(cls, statistic: str, schema: Any, chosen: Mapping[str, Any]) -> _Wanted:
+        """Complete what was typed from the schema; refuse what nobody declared, before data is read."""
+        out, column = cls(statistic, schema), chosen["column"]
+        typed = options.values(chosen["levels"], "--levels")
+        keys = list(chosen["by"])
+        if statistic in ("count", "histogram"):
+            keys += [] if column is None else [column]
+        elif column is None:
+            raise click.UsageError(f"A {statistic} needs --column, a column of numbers.")
+        else:
+            out.column, out.bounds = column, _pair(chosen["bounds"]) or _bounds(schema, column)
+        for key in keys:
+            if statistic == "histogram" and key == column:
+                out.edges[key] = _numbers("--edges", chosen["edges"])
+            else:
+                out.levels[key] = typed.get(key) or _levels(schema, key)
+        if statistic == "histogram" and not out.edges:
+            raise click.UsageError("A histogram needs --column and --edges.")
+        out.q = list(chosen["q"]) or [0.25, 0.5, 0.75]
+        return out
+
+    def read(self, file: Any) -> Any:
+        """Return the columns that are needed, as a frame."""
+        from sordino.tables.files import NUMBER, TEXT, read_frame
+
+        kinds = dict.fromkeys(self.levels, TEXT) | dict.fromkeys(self.edges, NUMBER)
+        kinds |= {} if self.column is None else {self.column: NUMBER}
+        person = getattr(self.schema, "person", None)
+        kinds |= {} if person is None else {person.name: TEXT}
+        if not kinds:
+            raise click.UsageError("Say what to count: --column or --by, or both.")
+        names = None if file.header or self.schema is None else [c.name for c in self.schema.columns]
+        return read_frame(file, kinds, names=names)
+
+    def asked(self, frame: Any, terms: dict[str, Any]) -> Any:
+        """Ask the question; one plan, one reservation."""
+        import numpy as np
+
+        import sordino
+
+        keys, levels = {name: frame[name] for name in (*self.levels, *self.edges)}, dict(self.levels)
+        values = None
+        if self.column is not None:
+            values, gaps = self._values(frame[self.column])
+            if not keys:
+                keys, levels = {"group": np.full(len(frame), _ALL, dtype=object)}, {"group": [_ALL]}
+            first = next(iter(keys))  # a record without the number is in no group
+            keys[first] = np.where(gaps, None, np.asarray(keys[first], dtype=object))
+        person = getattr(self.schema, "person", None)
+        owners = None if person is None else frame[person.name].to_numpy()
+        grouped = sordino.group_by(keys, levels=levels, edges=self.edges or None, groups=owners)
+        if self.statistic in ("count", "histogram"):
+            return grouped.count(**terms)
+        if self.statistic == "quantile":
+            return grouped.quantile(values, self.q, bounds=self.bounds, **terms)
+        return getattr(grouped, self.statistic)(values, bounds=self.bounds, **terms)
+
+    def _values(self, series: Any) -> tuple[Any, Any]:
+        import numpy as np
+
+        assert self.bounds is not None
+        numbers = series.to_numpy(dtype=float)
+        gaps = np.isnan(numbers)
+        return np.clip(np.where(gaps, self.bounds[0], numbers), *self.bounds), gaps
+
+
+def _column(schema: Any, name: str, rule: str) -> Any:
+    found = [] if schema is None else [column for column in schema.columns if column.name == name]
+    if not found:
+        where = "no schema was given" if schema is None else "the schema has no such column"
+        raise InvalidInputError(f"Column {name!r}: {rule} are not declared, {where}. Declare them.")
+    return found[0]
+
+
+def _levels(schema: Any, name: str) -> list[str]:
+    levels = getattr(_column(schema, name, "levels"), "levels", None)
+    if not levels:
+        raise InvalidInputError(f"Column {name!r}: it has no declared levels. Pass --levels {name}=[...].")
+    return list(levels)
+
+
+def _bounds(schema: Any, name: str) -> tuple[float, float]:
+    column = _column(schema, name, "bounds")
+    low, high = getattr(column, "low", None), getattr(column, "high", None)
+    if not isinstance(low, float) or not isinstance(high, float):
+        raise InvalidInputError(f"Column {name!r}: it has no declared bounds of numbers. Pass --bounds.")
+    return low, high
+
+
+def _pair(text: str | None) -> tuple[float, float] | None:
+    if text is None:
+        return None
+    numbers = _numbers("--bounds", text)
+    if len(numbers) != 2:
+        raise click.UsageError("--bounds wants two numbers: 0,100.")
+    return numbers[0], numbers[1]
+
+
+def _numbers(option: str, text: str | None) -> list[float]:
+    try:
+        return [float(part) for part in (text or "").strip("[]").split(",")]
+    except ValueError:
+        raise click.UsageError(f"{option} wants numbers with commas between: 0,18,65.") from None
+
+
+def _tell(table: Any, as_json: bool) -> None:
+    records = table.records()
+    if as_json:
+        show.document(
+            {
+                "statistic": table.statistic,
+                "confidence": table.confidence,
+                "rows": records,
+                "privacy": table.privacy.to_dict(),
+            }
+        )
+        return
+    titles = (*table.keys, table.statistic, f"{table.confidence:.0%} interval")
+    rows = [
+        (*(str(record[key]) for key in table.keys), f"{record[table.statistic]:.6g}",
+         f"{record['low']:.6g} to {record['high']:.6g}")
+        for record in records
+    ]  # fmt: skip
+    show.table(titles, rows)
+    click.echo(f"{show.guarantee(table.privacy)}.")

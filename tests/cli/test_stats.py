@@ -1,0 +1,87 @@
+"""`sordino stats`: declared groups, bounds and edges in, numbers with intervals out."""
+
+import pytest
+from tests.cli.helpers import SECRET, typed, typed_json
+
+import sordino
+from sordino.tables import Category, Number, Person
+
+ROWS = [("north", 20 + i % 30, i) for i in range(600)] + [("south", 60 + i % 10, 600 + i) for i in range(300)]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SORDINO_LEDGER", raising=False)
+    lines = [
+        "ward,age,id",
+        *(f"{ward},{age},{person}" for ward, age, person in ROWS),
+        f"west,{SECRET},1",
+        "north,,7",
+    ]
+    (tmp_path / "wards.csv").write_text("\n".join([*lines, ""]))
+    sordino.Schema([Category("ward", ["north", "south"]), Number("age", 0, 100)]).write("wards.toml")
+    return tmp_path
+
+
+SCHEMA = ("wards.csv", "--schema", "wards.toml", "--epsilon", 4)
+
+
+def test_levels_are_counted():
+    found = typed_json("stats", "count", *SCHEMA, "--by", "ward")
+    counts = {row["ward"]: row for row in found["rows"]}
+    assert counts["north"]["low"] <= 601 <= counts["north"]["high"]
+    assert counts["south"]["count"] == pytest.approx(300, abs=12)
+    assert set(counts) == {"north", "south"}, "a level that nobody declared is in no group"
+    assert found["privacy"]["epsilon"] <= 4
+    assert "south" in typed("stats", "count", *SCHEMA, "--column", "ward")
+
+
+def test_means_and_quantiles_by_group_leave_records_without_the_number_out():
+    found = typed_json("stats", "mean", *SCHEMA, "--column", "age", "--by", "ward")
+    means = {row["ward"]: row["mean"] for row in found["rows"]}
+    assert means["north"] == pytest.approx(34.5, abs=2)
+    assert means["south"] == pytest.approx(64.5, abs=2)
+    found = typed_json("stats", "quantile", *SCHEMA, "--column", "age", "--by", "ward", "--q", 0.5)
+    assert [row["quantile"] for row in found["rows"]] == pytest.approx([34.5, 64.5], abs=4)
+    whole = typed_json("stats", "sum", *SCHEMA, "--column", "age")
+    assert whole["rows"][0]["sum"] == pytest.approx(sum(age for _, age, _ in ROWS) + 100, abs=600)
+
+
+def test_histograms_have_declared_edges():
+    words = ("stats", "histogram", "wards.csv", "--column", "age", "--edges", "0,50,100", "--epsilon", 4)
+    found = typed_json(*words)
+    assert [row["count"] for row in found["rows"]] == pytest.approx([600, 300], abs=15)
+
+
+def test_what_nobody_declared_is_asked_for_before_data_is_read():
+    plain = ("wards.csv", "--epsilon", 1)
+    assert "not declared" in typed("stats", "mean", *plain, "--column", "age", code=3)
+    assert "not declared" in typed("stats", "count", *plain, "--by", "ward", code=3)
+    assert "--edges" in typed("stats", "histogram", *plain, "--column", "age", code=2)
+    assert "--column" in typed("stats", "mean", *SCHEMA, code=2)
+    assert "--column or --by" in typed("stats", "count", *SCHEMA, code=2)
+    assert "no such column" in typed("stats", "count", *SCHEMA, "--by", "town", code=3)
+    assert "levels" in typed("stats", "count", *SCHEMA, "--by", "age", code=3)
+    assert "two numbers" in typed("stats", "mean", *plain, "--column", "age", "--bounds", "3", code=2)
+    typed("stats", "count", *plain, "--by", "ward", "--levels", 'ward=["north"]')
+
+
+def test_a_person_with_many_records_counts_once():
+    sordino.Schema([Category("ward", ["north", "south"]), Person("id")]).write("persons.toml")
+    lines = ["ward,id", *(["north,1"] * 500), *(f"south,{i}" for i in range(2, 302))]
+    with open("wards.csv", "w") as file:
+        file.write("\n".join([*lines, ""]))
+    found = typed_json(
+        "stats", "count", "wards.csv", "--schema", "persons.toml", "--by", "ward", "--epsilon", 4
+    )
+    assert found["rows"][0]["count"] < 20
+    assert found["privacy"]["unit"] == "person"
+
+
+def test_a_statistic_is_booked():
+    typed("ledger", "create", "b.db", "wards", "--epsilon", 5, "--delta", 1e-3)
+    typed("stats", "count", *SCHEMA, "--by", "ward", "--ledger", "b.db", "--dataset", "wards")
+    assert len(typed_json("ledger", "history", "b.db", "wards")) == 1
+    refused = ("stats", "count", *SCHEMA, "--by", "ward", "--ledger", "b.db", "--dataset", "wards")
+    assert "Nothing was reserved" in typed(*refused, code=4)
