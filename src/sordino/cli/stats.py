@@ -105,7 +105,8 @@ class _Wanted:
             if not keys:
                 keys, levels = {"group": np.full(len(frame), _ALL, dtype=object)}, {"group": [_ALL]}
             first = next(iter(keys))  # a record without the number is in no group
-            keys[first] = np.where(gaps, None, np.asarray(keys[first], dtype=object))
+            keys[first] = np.array(keys[first], dtype=object)
+            keys[first][gaps] = None
         person = getattr(self.schema, "person", None)
         owners = None if person is None else frame[person.name].to_numpy()
         grouped = sordino.group_by(keys, levels=levels, edges=self.edges or None, groups=owners)
