@@ -19,6 +19,7 @@ def _yaml(path):
 
 
 MODULES = {  # where a package is imported by another name than it is installed by
+    "PIL": "pillow",
     "dp_accounting": "dp-accounting",
     "jinja2": "Jinja2",
     "sklearn": "scikit-learn",
