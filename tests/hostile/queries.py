@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 from hypothesis import strategies as st
-from tests.hostile.contributions import MATRICES, Case, D
+from tests.hostile.contributions import MATRICES, Case, D, numbers
 
 from sordino.kernel import Norm
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeCounts
@@ -19,6 +19,7 @@ from sordino.problems.covariance import (
 )
 from sordino.problems.glm import GlmDifference, GlmGradient
 from sordino.problems.losses import LOSSES, Huber
+from sordino.problems.margins import MarginFit, OwnPart
 from sordino.problems.recursive import RecursiveGradient
 from sordino.problems.robust import GradientPoint, RobustGradient, RobustSum, Truncation
 from sordino.problems.scales import (
@@ -31,6 +32,7 @@ from sordino.problems.scales import (
     RankTree,
 )
 from sordino.problems.scores import CoordinateScores, MovedScores, RestrictedGradient, VertexScores
+from sordino.problems.targets import TargetCounts
 from sordino.solvers.heavy.sparse import GradientStep, Step
 
 SQUARED = LOSSES["squared"]
@@ -58,6 +60,16 @@ AFFINE = Affine(np.array([0.5, 0.0, -1.0, 0.1]), np.array([3.0, 1.0, 0.2, 1e3]),
 PLAIN = Affine(np.zeros(D), np.array([3.0, 1.0, 0.2, 1e-3]), 0.0)
 BARE = Affine(CENTRE, np.ones(D), 0.0)
 
+OWN = OwnPart(AFFINE, 2.0, 0.0, 0.3, 0.35, True)
+BIG = OwnPart(BARE, 1e9, 1e5, -3.0, 0.7, False)
+MARGINS = [
+    ("signs", LOSSES["logistic"], True, W, 1.0, OWN, signs),
+    ("signs without offset", LOSSES["logistic"], False, W, 1.0, BIG, signs),
+    ("numbers", SQUARED, True, W, 3.0, BIG, numbers),
+    ("huber", Huber(0.7), False, W, 1e-3, OWN, numbers),
+    ("labels", LOSSES["multinomial"], False, np.stack([W, -W, W[::-1]]), 1.0, OWN, labels),
+]
+
 GLM = [
     Case("squared, rows clipped", GlmGradient(SQUARED, 0.7), W, 1.3, 0.9, kinds=ALL),
     Case("squared, rows as they are", GlmGradient(SQUARED, 0.7), W[:D], kinds=ALL),
@@ -81,7 +93,15 @@ AFFINES = [
     Case("column moments", ColumnMoments(1.3), None, 1.3, exact=False),
     Case("column squares", ColumnMoments(1.3, square=True), None, 1.3, exact=False),
     Case("sizes of rows", SizeCounts("rows", 3), AFFINE, 1.3, exact=False),
-    Case("sizes of targets", SizeCounts("targets"), None, 1.3, exact=False),
+    Case("sizes of targets", SizeCounts("targets"), 0.3, 1.3, exact=False),
+    Case("places of targets", TargetCounts(), (-2.0, 1.0), 1.3, exact=False),
+    Case(
+        "fair affine", AffineGradient(LOSSES["logistic"], 0.3, True), (W, AFFINE, None, 1.0), 1.3, 0.9, signs
+    ),
+    *[
+        Case(f"margins, {name}", MarginFit(loss, 0.4, one), (w, 0.1, 0.8, unit, own), 1.3, 0.9, targets)
+        for name, loss, one, w, unit, own, targets in MARGINS
+    ],
 ]
 ROBUST = [
     *[Case(f"sum, {n}", RobustSum(D, t), (CENTRE, SCALES), kinds=DENSE) for n, t in TRUNCATIONS.items()],

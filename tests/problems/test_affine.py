@@ -17,7 +17,7 @@ from sordino.problems.losses import LOSSES, Huber
 def counted(targets, cells=4):
     query = SizeCounts("targets", cells)
     records = LocalExecutor(np.ones((len(targets), 1)), np.asarray(targets, dtype=float)).records(None)
-    return query, query.evaluate(records, None)
+    return query, query.evaluate(records, 0.0)
 
 
 @pytest.mark.parametrize("cells", [1, 2, 4])
@@ -25,24 +25,38 @@ def counted(targets, cells=4):
 def test_the_quantile_of_equal_sizes_is_that_size_up_to_a_cell(cells, size):
     query, counts = counted(np.array([size, -size] * 20), cells)
     assert counts.sum() == 40
-    assert size <= query.quantile(counts, 0.6, 0.7) < size * 2 ** (1.001 / cells)
+    assert size <= query.quantile(counts, 0.6, 0.7, 64.0) < size * 2 ** (1.001 / cells)
 
 
 @pytest.mark.parametrize(("share", "wanted"), [(0.2, 1.0), (0.7, 4.0), (0.95, 16.0)])
 def test_the_quantile_is_the_size_of_its_share(share, wanted):
     query, counts = counted(np.repeat([1.0, 4.0, 16.0], [50, 30, 20]))
-    assert query.quantile(counts, share, 0.7) == pytest.approx(wanted, rel=0.2)
+    assert query.quantile(counts, share, 0.7, 64.0) == pytest.approx(wanted, rel=0.2)
 
 
 def test_zeros_have_no_size_and_rare_sizes_are_noise():
     query, counts = counted(np.repeat([0.0, 2.0, 1000.0], [900, 97, 3]))
-    assert query.quantile(counts, 0.6, 1.3) == pytest.approx(2.0, rel=0.2)
-    assert query.quantile(counts, 0.99, 1.3) == pytest.approx(2.0, rel=0.2)  # 3 < 3 * 1.3
+    assert query.quantile(counts, 0.6, 1.3, 2e3) == pytest.approx(2.0, rel=0.2)
+    assert query.quantile(counts, 0.99, 1.3, 2e3) == pytest.approx(2.0, rel=0.2)  # 3 is less than noise
 
 
-def test_where_everything_drowns_the_largest_count_decides():
+def test_where_everything_drowns_there_is_no_answer_whatever_the_noise():
     query, counts = counted([0.0, 3.0, 3.0, 90.0])
-    assert query.quantile(counts, 0.6, 50.0) == pytest.approx(3.0, rel=0.2)
+    noises = np.random.default_rng(0).normal(scale=50.0, size=(500, counts.size))
+    assert sum(query.quantile(counts + noise, 0.6, 50.0, 100.0) is not None for noise in noises) <= 2
+
+
+def test_sizes_beyond_the_bound_are_noise_and_the_answer_never_exceeds_it():
+    query, counts = counted([3.0] * 50)
+    counts[-8] = 1e6
+    assert query.quantile(counts, 0.6, 1.0, 3.3) == pytest.approx(3.3, rel=0.1)
+    assert query.quantile(counts, 0.6, 1.0, 3.3) <= 3.3
+
+
+def test_counts_that_drown_one_by_one_are_seen_together():
+    query, counts = counted(np.geomspace(0.5, 8.0, 200))
+    assert counts.max() < 5 * 4.0
+    assert query.quantile(counts, 0.6, 4.0, 16.0) == pytest.approx(2.6, rel=0.6)
 
 
 def test_a_record_that_moves_changes_two_counts_by_one():

@@ -242,6 +242,7 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
     loss: str
     huber_threshold: float
     target_bound: float | None
+    target_range_: tuple[float, float]
     intercept_: float
 
     def __sklearn_tags__(self) -> Any:
@@ -262,12 +263,14 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
         w = self._fit(X, np.clip(y, low, bound), loss, 1, public, rows, groups)
         self.coef_ = w[: X.shape[1]].copy()
         self.intercept_ = float(w[-1]) + offset if self.fit_intercept else 0.0
+        self.target_range_ = (offset + low, offset + bound)
         return self
 
     def predict(self, X: Any) -> Floats:
-        """Return the predicted targets of rows clipped to ``data_norm``, as in fit."""
+        """Return the predicted targets of rows clipped to ``data_norm``, in the range that targets have."""
         margins = self._decision(X)[:, 0]
-        return np.exp(np.minimum(margins, _LARGEST_LOG)) if self.loss == "poisson" else margins
+        predicted = np.exp(np.minimum(margins, _LARGEST_LOG)) if self.loss == "poisson" else margins
+        return np.clip(predicted, *self.target_range_)
 
     def _loss(self) -> Loss:
         among("loss", self.loss, _REGRESSION_LOSSES)

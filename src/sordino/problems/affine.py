@@ -14,7 +14,8 @@ from sordino.kernel.clip import clip_scalars
 from sordino.kernel.contracts import AffineViews, ColumnSums
 from sordino.kernel.lengths import public_norm
 from sordino.problems.glm import check_clip, weighted
-from sordino.problems.losses import Loss
+from sordino.problems.losses import LabelModel, Loss
+from sordino.problems.targets import sure
 
 # Sizes are counted on a logarithmic grid from 2^-30 to 2^10.
 _LOWEST, _HIGHEST = -30, 10
@@ -44,6 +45,10 @@ class Affine:
     def resized(self, factor: float) -> Affine:
         """Return the map with all scales multiplied."""
         return Affine(self.shift, self.scale * factor, self.intercept)
+
+    def longest(self, radius: float) -> float:
+        """Return a bound on the size of a mapped row that had at most this norm."""
+        return float(np.max(np.abs(self.scale), initial=0.0)) * radius + self.offset
 
     def restricted(self, columns: Bools) -> Affine:
         """Return the map that drops the other columns."""
@@ -103,8 +108,8 @@ class ColumnMoments(ClippedSum):
 class SizeCounts(ClippedSum):
     """How many records have their size in each cell of a logarithmic grid: a record adds one to one count.
 
-    ``of="rows"`` measures rows through the map ``params``, ``of="targets"`` the targets. An octave has
-    ``cells`` cells.
+    ``of="rows"`` measures rows through the map ``params``, ``of="targets"`` the distances of the targets to
+    the public number ``params``. An octave has ``cells`` cells.
     """
 
     needs: ClassVar[tuple[type, ...]] = (AffineViews,)
@@ -122,25 +127,37 @@ class SizeCounts(ClippedSum):
 
     def evaluate(self, records: AffineViews, params: Any) -> Floats:
         """Return the counts."""
-        sizes = np.abs(records.targets) if self.of == "targets" else records.through(params).sizes
+        sizes = np.abs(records.targets - params) if self.of == "targets" else records.through(params).sizes
         with np.errstate(divide="ignore", invalid="ignore"):
             cell = np.ceil(self.cells * (np.clip(np.log2(sizes), _LOWEST, _HIGHEST) - _LOWEST))
         return np.bincount(
             cell[np.isfinite(sizes)].astype(int), minlength=self.cells * (_HIGHEST - _LOWEST) + 1
         ).astype(float)
 
-    def quantile(self, counts: Floats, share: float, noise: float) -> float:
-        """Return the size below which about ``share`` of the noisy counts lie.
+    def quantile(self, counts: Floats, share: float, noise: float, most: float) -> float | None:
+        """Return the size below which about ``share`` of the noisy counts lie, at most ``most``.
 
         The lowest count is of zeros, which have no size: where most targets are zero, the others set the
-        unit. Counts within three noise levels of zero are noise. Free: it reads released counts only.
+        unit. Cells beyond ``most``, the largest possible size, hold noise only. Counts that noise alone
+        would reach are left out; where none is left, wider cells are tried, and then there is no answer.
+        Free: it reads released counts and public bounds only.
         """
-        sized = counts[1:]
-        kept = np.where(sized > 3 * noise, sized, 0.0)
-        if not kept.any():
-            kept = np.where(sized == sized.max(), 1.0, 0.0)
-        first = 1 + int(np.argmax(np.cumsum(kept) >= share * kept.sum()))
-        return float(2.0 ** (first / self.cells + _LOWEST))
+        last = math.ceil(self.cells * (min(max(math.log2(most), _LOWEST), _HIGHEST) - _LOWEST))
+        for width in (1, 2, 4, 8):
+            ends = np.arange(max(last, 1), 0, -width)[::-1]
+            sized = np.array([counts[max(end - width, 0) + 1 : end + 1].sum() for end in ends])
+            kept = np.where(sized > sure(ends.size) * math.sqrt(width) * noise, sized, 0.0)
+            if kept.any():
+                end = ends[int(np.argmax(np.cumsum(kept) >= share * kept.sum()))]
+                return float(min(2.0 ** (end / self.cells + _LOWEST), most))
+        return None
+
+
+def fair_weights(loss: Loss, margins: Floats, norms: Floats, clip: float) -> Floats | None:
+    """Return the weights at which no label would be clipped; None for a loss that has no law of labels."""
+    if not isinstance(loss, LabelModel):
+        return None
+    return np.minimum(1.0, clip / (norms * loss.largest_residual(margins)))
 
 
 @dataclass(frozen=True)
@@ -149,12 +166,17 @@ class AffineGradient(ClippedSum):
 
     ``params = (w, affine, mask, unit)``; a mask of None means every coordinate. The residual is in units of
     the targets, and so are margins that predict them without a link: counts have their logarithm predicted.
+
+    A clip that looks at the label makes log odds too long: unlikely labels are clipped, likely ones not. With
+    ``fair`` a record is first weighed so that no label it might have would be clipped. That weight is a
+    function of its row alone, so the gradient keeps its mean zero at the true log odds.
     """
 
     needs: ClassVar[tuple[type, ...]] = (AffineViews,)
 
     loss: Loss
     clip: float
+    fair: bool = False
 
     def __post_init__(self) -> None:
         check_clip(self.clip)
@@ -181,5 +203,7 @@ class AffineGradient(ClippedSum):
         with np.errstate(over="ignore", invalid="ignore"):  # the clip deals with what is not a number
             margins = view.margins(w) * (unit if self.loss.targets == "numbers" else 1.0)
             residual = weighted(self.loss.residual(margins, view.targets) / unit, view.weights)
+            if self.fair:
+                residual = weighted(residual, fair_weights(self.loss, margins, view.norms, self.clip))
         value = view.weighted_sum(clip_scalars(residual, view.norms, self.clip))
         return value if mask is None else value[mask]

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from scipy.special import expit, log_softmax, softmax
 
 from sordino.kernel.arrays import Bools, Floats, Ints
+from sordino.kernel.clip import row_norms
 
 Targets = Literal["signs", "labels", "numbers", "counts"]
 
@@ -43,6 +44,14 @@ class Loss(Protocol):
         """Return the derivative of the loss in the margin of each record."""
 
 
+@runtime_checkable
+class LabelModel(Protocol):
+    """A loss whose margins are log odds: its residual has a bound that does not look at the label."""
+
+    def largest_residual(self, margins: Floats) -> Floats:
+        """Return the norm of the largest residual that any label would have."""
+
+
 @dataclass(frozen=True)
 class Logistic:
     r"""``log(1 + exp(-y m))``."""
@@ -59,6 +68,10 @@ class Logistic:
     def residual(self, margins: Floats, y: Floats) -> Floats:
         """Return ``-y sigmoid(-y m)``."""
         return -y * expit(-y * margins)
+
+    def largest_residual(self, margins: Floats) -> Floats:
+        """Return the probability of the likelier label."""
+        return np.asarray(expit(np.abs(margins)))
 
 
 @dataclass(frozen=True)
@@ -86,6 +99,11 @@ class Multinomial:
         out[np.arange(len(y)), label] -= 1.0
         out[~known] = np.nan
         return out
+
+    def largest_residual(self, margins: Floats) -> Floats:
+        """Return the distance of the softmax to the one-hot label that is farthest away."""
+        p: Floats = softmax(margins, axis=1)
+        return np.sqrt(np.maximum(1.0 + row_norms(p) ** 2 - 2.0 * p.min(axis=1), 0.0))
 
 
 def _labels(y: Floats, classes: int) -> tuple[Bools, Ints]:

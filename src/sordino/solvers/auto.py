@@ -12,25 +12,51 @@ import numpy as np
 from sordino.kernel import Curator, Full, Plan, Release
 from sordino.kernel.arrays import Bools, Floats
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeCounts
+from sordino.problems.losses import LabelModel
 from sordino.problems.problem import Problem
+from sordino.problems.targets import TargetCounts
 from sordino.solvers.base import NoisyCoefficients, Options, Solver
 from sordino.solvers.capabilities import STEPS, Capabilities
 from sordino.solvers.descent import Noise, NoisyDescent, masked, noise_limited_step
+from sordino.solvers.legs import Leg, coefficient_noise
+from sordino.solvers.length import (
+    LENGTH_STEPS,
+    Descended,
+    constant_weights,
+    has_length,
+    length_query,
+    lengthened,
+)
 from sordino.solvers.sparse.ight import Ight
+from sordino.solvers.units import (
+    grid_cells,
+    noise_std,
+    row_size,
+    shrunk,
+    target_unit,
+    top_mask,
+)
 
 # Shares of the budget (of rho); what is left goes to the gradients on all columns.
 MOMENTS, SIZES, SIZES_AGAIN = 0.05, 0.02, 0.01
 NARROW, POLISH, POLISH_ALONE = 0.12, 0.20, 0.30
-# Margin noise that the last iterate may carry: dense models of two and of more classes, models still to be
-# thresholded on all columns and on some, polishing.
-DENSE, MANY, SELECTING, NARROWING, POLISHING = 1.2, 1.6, 0.3, 0.5, 1.0
+# Margin noise that the last iterate may carry: dense models of two and of more classes and of numbers, models
+# still to be thresholded on all columns and on some, polishing.
+DENSE, MANY, NUMBERS = 1.2, 1.6, 0.5
+SELECTING, NARROWING, POLISHING = 0.3, 0.5, 1.0
 # The support is found in stages that keep so many times as many coefficients as the last one.
 WIDTHS = (24, 6)
 INTERCEPT = 0.25
 COLUMN_POWER = 0.4
 CLIP = 0.35
-# Rows larger than this share of the records are clipped.
-TYPICAL = 0.6
+# So many records times epsilon for a coefficient leave room to clip all labels alike.
+ROOM = 20.0
+# Share of the last question, about slope and offset.
+LENGTH = 0.02
+# Share of the counts that find the centre of the targets, and how often the interval is narrowed.
+CENTER, CENTER_STEPS = 0.02, 3
+# Fewer records times epsilon need a larger share for the size of the targets.
+FEW, SIZES_OF_FEW = 1000.0, 0.08
 
 
 @dataclass(frozen=True)
@@ -70,13 +96,14 @@ class Auto:
     3. With a sparsity k, the largest 24 k, then 6 k, then k coefficients are kept. After each cut the sizes
        of the restricted rows are released (they are smaller, and so is the noise), and a share of the
        budget descends on the columns that are left: many can be told apart that drowned before.
+    4. The slope and the offset of the model's own margins are released, and the model gets its length.
 
     **Privacy.** Gaussian releases of clipped sums over all records; everything else is post-processing
     of released numbers or a function of n, d, k, epsilon and delta.
     """
 
     capabilities: ClassVar[Capabilities] = Capabilities(
-        asks="column moments, row sizes, gradients",
+        asks="column moments, row sizes, gradients, margins",
         reads=("n_nonzero_coefs", *STEPS),
         sparse=True,
         dense=True,
@@ -106,18 +133,23 @@ class Auto:
 
     def plan(self, problem: Problem) -> Plan:
         """Declare the moments, the sizes, the gradients and the polishing."""
-        gradient = AffineGradient(problem.loss, self.clip)
         cells = grid_cells(problem)
         queries: dict[str, tuple[Any, int, float]] = {
             "moments": (ColumnMoments(problem.data_norm), 1, MOMENTS),
             "sizes": (SizeCounts("rows", cells), 1, SIZES),
         }
         if problem.loss.targets in ("numbers", "counts"):
-            queries["targets"] = (SizeCounts("targets", cells), 1, SIZES)
+            few = problem.population * problem.epsilon < FEW
+            queries["targets"] = (SizeCounts("targets", cells), 1, SIZES_OF_FEW if few else SIZES)
+        if problem.loss.targets == "numbers" and problem.intercept:
+            queries["center"] = (TargetCounts(), CENTER_STEPS, CENTER)
+        if has_length(problem):
+            queries["length"] = (length_query(problem), LENGTH_STEPS, LENGTH)
         for name, stage in self.stages.items():
             queries[f"{name}-sizes"] = (SizeCounts("rows", cells), 1, SIZES_AGAIN)
-            queries[name] = (gradient, stage.steps, stage.share)
-        queries["gradient"] = (gradient, self.steps, 1.0 - sum(share for _, _, share in queries.values()))
+            queries[name] = (self._gradient(problem, stage.count), stage.steps, stage.share)
+        rest = 1.0 - sum(share for _, _, share in queries.values())
+        queries["gradient"] = (self._gradient(problem, problem.features * problem.outputs), self.steps, rest)
         return problem.planned(
             **{
                 name: Release(query, problem.gaussian(math.sqrt(times / share)), Full(), times, mean=False)
@@ -125,25 +157,30 @@ class Auto:
             }
         )
 
+    def _gradient(self, problem: Problem, coefficients: int) -> AffineGradient:
+        """Return the gradient; where coefficients drown in noise, unfair clips keep them long enough."""
+        fair = problem.population * problem.epsilon >= ROOM * coefficients
+        return AffineGradient(problem.loss, self.clip, fair and isinstance(problem.loss, LabelModel))
+
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
         """Yield the iterates; the last one is on the original columns."""
-        affine = self._mapped(curator, problem)
-        view = MappedProblem(affine, None, self._target_unit(curator, problem))
-        w = start = np.zeros(problem.shape)
-        descent = self._descent(curator, problem, "gradient", view)
-        for w in descent.path(start, self.steps):
-            yield w
-        noise = descent.noise_std * affine.scale
-        for name, stage in self.stages.items():
-            view, start = self._narrowed(curator, problem, view, w, name)
-            descent = self._descent(curator, problem, name, view)
-            for w in descent.path(start, stage.steps):
+        affine, targets = self._mapped(curator, problem), target_unit(curator, problem)
+        view = MappedProblem(affine, None, targets.size)
+        w = start = constant_weights(problem, affine, targets)
+        legs: list[Leg] = []
+        for name, steps in {"gradient": self.steps, **{n: s.steps for n, s in self.stages.items()}}.items():
+            if legs:
+                view, start = self._narrowed(curator, problem, view, w, name)
+            legs.append(Leg(self._descent(curator, problem, name, view), view.affine.scale, view.mask))
+            for w in legs[-1].descent.path(start, steps):
                 yield w
-            scale = view.affine.scale
-            noise = np.where(scale > 0, np.hypot(noise, descent.noise_std * scale), 0.0)
-        coefficients = view.affine.coefficients(w, problem.intercept)
-        size = _margin_unit(problem, view.target_unit)
-        yield NoisyCoefficients(coefficients * size, noise * size)
+        query = curator.plan.releases[next(reversed(self.stages), "gradient")].query
+        found = lengthened(curator, problem, Descended(w, view.affine, targets, tuple(legs), query))
+        unit = _margin_unit(problem, view.target_unit)
+        coefficients = view.affine.coefficients(found.w, problem.intercept) * unit
+        noise = coefficient_noise(legs, found.bend, (*problem.shape[:-1], problem.features))
+        along = coefficients[..., : problem.features] * found.slope_noise / max(found.slope, 1e-300)
+        yield NoisyCoefficients(coefficients, np.sqrt((noise * found.slope * unit) ** 2 + along**2))
 
     def _narrowed(
         self, curator: Curator, problem: Problem, view: MappedProblem, w: Floats, name: str
@@ -152,7 +189,7 @@ class Auto:
         mask = top_mask(w, self.stages[name].count, problem.n_intercepts)
         columns: Bools = np.any(np.atleast_2d(mask), axis=0)
         affine = view.affine.restricted(columns[: problem.features])
-        size = self._size(curator, f"{name}-sizes", affine)
+        size = row_size(curator, f"{name}-sizes", affine, problem.data_norm)
         w = np.where(mask, w, 0.0)
         w[..., : problem.features] *= size
         return MappedProblem(affine.resized(1.0 / size), mask, view.target_unit), w
@@ -177,6 +214,8 @@ class Auto:
             return self.stages[name].margin_noise
         if self.stages:
             return SELECTING
+        if problem.loss.targets == "numbers":
+            return NUMBERS
         return DENSE if problem.outputs == 1 else MANY
 
     def _mapped(self, curator: Curator, problem: Problem) -> Affine:
@@ -186,17 +225,7 @@ class Auto:
         mean = shrunk(released[:d], floor / 2) * radius if self.center else np.zeros(d)
         scale = np.maximum(released[d:], max(floor, 1e-12)) ** -COLUMN_POWER
         affine = Affine(mean, scale / (scale.max() * radius), INTERCEPT if problem.intercept else 0.0)
-        return affine.resized(1.0 / self._size(curator, "sizes", affine))
-
-    def _size(self, curator: Curator, name: str, affine: Affine | None) -> float:
-        counts = curator.release(name, affine)
-        query: Any = curator.plan.releases[name].query
-        return float(query.quantile(counts, TYPICAL, noise_std(curator, name)))
-
-    def _target_unit(self, curator: Curator, problem: Problem) -> float:
-        if "targets" not in curator.plan.releases:
-            return 1.0
-        return min(self._size(curator, "targets", None), problem.target_bound)
+        return affine.resized(1.0 / row_size(curator, "sizes", affine, radius))
 
 
 def narrowing(sparsity: int, coefficients: int) -> dict[str, Stage]:
@@ -229,34 +258,3 @@ def penalty_through(view: MappedProblem, problem: Problem) -> Callable[[Floats],
 def _margin_unit(problem: Problem, unit: float) -> float:
     """Return the unit of margins: that of the targets, but for counts, whose logarithm they predict."""
     return unit if problem.loss.targets == "numbers" else 1.0
-
-
-def grid_cells(problem: Problem) -> int:
-    """Return how finely sizes are counted: as finely as the noise of the counts allows."""
-    signal = problem.population * min(problem.epsilon, 4.0)
-    return 4 if signal > 4000 else 2 if signal > 1000 else 1
-
-
-def noise_std(curator: Curator, name: str) -> float:
-    """Return the standard deviation of a planned Gaussian sum: public, it is in the plan."""
-    release = curator.plan.releases[name]
-    return float(release.mechanism.multiplier or 0.0) * release.sensitivity(curator.plan.relation)
-
-
-def shrunk(values: Floats, noise: float) -> Floats:
-    """Shrink noisy means towards zero, those below about the noise level to zero."""
-    if noise == 0:
-        return values
-    return values * np.maximum(0.0, 1.0 - 2.0 * (noise / np.maximum(np.abs(values), 1e-300)) ** 2)
-
-
-def top_mask(w: Floats, count: int, kept: int) -> Bools:
-    """Mark the ``count`` largest magnitudes and the last ``kept`` columns."""
-    mask = np.zeros(w.shape, dtype=bool)
-    free = np.abs(w[..., : w.shape[-1] - kept])
-    best = np.argpartition(free.reshape(-1), free.size - count)[free.size - count :]
-    inner = np.zeros(free.size, dtype=bool)
-    inner[best] = True
-    mask[..., : w.shape[-1] - kept] = inner.reshape(free.shape)
-    mask[..., w.shape[-1] - kept :] = True
-    return mask

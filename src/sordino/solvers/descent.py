@@ -63,12 +63,27 @@ class NoisyDescent:
             w = w + velocity
             yield w
 
+    def spread(self, curvature: Floats, before: Floats) -> Floats:
+        """Return the standard deviation of the noise in coordinates of the last point.
+
+        ``before`` is that of the first point. Each step adds noise and, where there is curvature, takes some
+        of the earlier noise back: the covariance of point and velocity follows.
+        """
+        point, velocity, both = np.square(before), np.zeros_like(before), np.zeros_like(before)
+        for h in self.taken:
+            bent = np.minimum(h * curvature, 1.0)
+            kept, pull = MOMENTUM * (1.0 - bent), -bent
+            new_velocity = kept**2 * velocity + 2 * kept * pull * both + pull**2 * point
+            new_velocity = new_velocity + (h * self.noise.std) ** 2
+            crossed = kept * both + pull * point  # of the old point with the new velocity
+            point, velocity, both = point + 2 * crossed + new_velocity, new_velocity, crossed + new_velocity
+        return np.sqrt(np.maximum(point, 0.0))
+
     @property
-    def noise_std(self) -> float:
-        """The noise that the taken steps put into a coordinate, but for what curvature took away again."""
+    def travel(self) -> float:
+        """How far a constant gradient of norm one would have been followed."""
         left = len(self.taken) - np.arange(len(self.taken))
-        weights = np.array(self.taken) * (1 - MOMENTUM**left) / (1 - MOMENTUM)
-        return self.noise.std * float(np.sqrt(np.square(weights).sum()))
+        return float((np.array(self.taken) * (1 - MOMENTUM**left)).sum() / (1 - MOMENTUM))
 
 
 def _curvature(moved: Floats, changed: Floats, step: float, noise: Noise) -> float:

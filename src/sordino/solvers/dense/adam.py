@@ -12,11 +12,11 @@ from sordino.kernel import Curator, Plan, Release, Sampling
 from sordino.kernel.arrays import Floats
 from sordino.problems.glm import GlmGradient
 from sordino.problems.problem import Problem
-from sordino.solvers.auto import noise_std
 from sordino.solvers.base import Options, among, positive
 from sordino.solvers.capabilities import BATCHES, Capabilities
 from sordino.solvers.dense.column_smoothing import checked_strength, smoothed
 from sordino.solvers.dense.sgd import epochs_of
+from sordino.solvers.units import noise_std
 
 EPOCHS = 20
 STEP = 0.02

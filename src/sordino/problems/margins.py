@@ -1,0 +1,138 @@
+"""The last question of a linear model: by how much are its margins too long, and how far are they off?"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.special import expit, softmax
+
+from sordino.kernel import ClippedSum
+from sordino.kernel.arrays import Floats
+from sordino.kernel.clip import clip_scalars, factors_of, joint_norms, row_norms
+from sordino.kernel.contracts import AffineViews, RecordSums
+from sordino.problems.affine import Affine, fair_weights
+from sordino.problems.glm import check_clip, weighted
+from sordino.problems.losses import LabelModel, Loss
+
+# Margins of this size count twice as much as the constant; curvatures are made as large as gradients.
+_MARGIN = {"signs": 1.5, "labels": 1.5, "numbers": 1.0}
+_BEND = {"signs": 4.0, "labels": 2.0, "numbers": 0.5}
+_CONSTANT = 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class OwnPart:
+    """How a record got into the margins: how far its share of a gradient was followed, through which map.
+
+    ``start`` and ``end`` are the offsets before and after the descent, ``clip`` and ``fair`` those of its
+    gradient. All of it is public.
+    """
+
+    affine: Affine
+    travel: float
+    start: Any
+    end: Any
+    clip: float
+    fair: bool
+
+
+@dataclass(frozen=True)
+class MarginFit(ClippedSum):
+    r"""The sum of clipped gradients and curvatures of the loss in a slope and an offset of given margins.
+
+    ``params = (w, offset, slope, unit, own)``: the margins are ``slope s_i + offset`` in the unit of the
+    targets, with ``s_i = x_i . w`` less the part that the record itself put into it when w was fitted: a
+    model is too sure of the records it has seen. Records are weighed by what does not depend on their labels,
+    so that no label would be clipped: the root of the gradient is the right slope, however small the clip.
+
+    **Privacy.** A record adds one vector, clipped to the norm ``clip``.
+
+    Parameters
+    ----------
+    loss : of log odds or of numbers.
+    clip : the norm of a record's vector.
+    offset : whether the offset is asked for too; of one margin only.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (AffineViews, RecordSums)
+
+    loss: Loss
+    clip: float
+    offset: bool
+
+    def __post_init__(self) -> None:
+        check_clip(self.clip)
+
+    @property
+    def size(self) -> int:
+        """How many numbers are released."""
+        return 5 if self.offset else 2
+
+    def contribution(self, params: Any) -> float:
+        """Return the clip norm."""
+        return self.clip
+
+    def evaluate(self, records: Any, params: Any) -> Floats:
+        """Return the sum over records: gradients, then curvatures."""
+        w, offset, slope, unit, own = params
+        with np.errstate(all="ignore"):  # the clip deals with what is not a number
+            s = records.margins(w)
+            s = s - self._own_part(records.through(own.affine), s, own, unit)
+            z = s / _MARGIN[self.loss.targets]
+            of = self._of_classes if s.ndim == 2 else self._of_one
+            parts = weighted(of(z, slope * s + offset, records.targets, unit), records.weights)
+            factors = factors_of(row_norms(parts), self.clip)
+        kept = factors > 0.0
+        return np.asarray(factors[kept] @ parts[kept])
+
+    def unpacked(self, answer: Floats) -> tuple[Floats, Floats]:
+        """Return gradient and curvature in the slope (and the offset) from an answer."""
+        bend, units = _BEND[self.loss.targets], np.array([1.0 / _MARGIN[self.loss.targets], 1.0 / _CONSTANT])
+        if not self.offset:
+            return answer[:1] * units[:1], answer[1:, None] * units[:1] ** 2 / bend
+        cross = answer[3] / math.sqrt(2.0)
+        curvature = np.array([[answer[2], cross], [cross, answer[4]]])
+        return answer[:2] * units, curvature * np.outer(units, units) / bend
+
+    def _own_part(self, view: Any, s: Floats, own: OwnPart, unit: float) -> Floats:
+        """Return what the record itself put into its margin, by its residuals at the start and at the end."""
+        reach = own.travel * np.minimum(view.sizes, 1.0) * view.sizes
+        followed = np.zeros_like(s)
+        for margins in (np.zeros_like(s) + own.start, s + own.end):
+            residual = weighted(self._residual(margins, view.targets, unit), view.weights)
+            if own.fair:
+                residual = weighted(residual, fair_weights(self.loss, margins, view.norms, own.clip))
+            followed -= 0.5 * clip_scalars(residual, view.norms, own.clip)
+        return weighted(followed, reach)
+
+    def _residual(self, margins: Floats, y: Floats, unit: float) -> Floats:
+        return self.loss.residual(margins * (unit if self.loss.targets == "numbers" else 1.0), y) / unit
+
+    def _of_one(self, z: Floats, margins: Floats, y: Floats, unit: float) -> Floats:
+        constant = np.full_like(z, _CONSTANT if self.offset else 0.0)
+        length = joint_norms([np.abs(z), constant])
+        residual = self._residual(margins, y, unit)
+        label = isinstance(self.loss, LabelModel)
+        bend = _BEND[self.loss.targets] * (expit(margins) * expit(-margins) if label else np.ones_like(z))
+        parts = [residual * z, bend * z * z]
+        if self.offset:
+            parts = [residual * z, residual * constant, bend * z * z]
+            parts += [bend * math.sqrt(2.0) * z * constant, bend * constant**2]
+        out = np.stack(parts, axis=1)
+        if not isinstance(self.loss, LabelModel):
+            return out
+        return weighted(out, self._fair(self.loss.largest_residual(margins) * length, bend * length**2))
+
+    def _of_classes(self, z: Floats, margins: Floats, y: Floats, unit: float) -> Floats:
+        p: Floats = softmax(margins, axis=1)
+        away = z - (p * z).sum(axis=1, keepdims=True)
+        bend = _BEND["labels"] * (p * np.square(away)).sum(axis=1)
+        gradient = (self._residual(margins, y, unit) * z).sum(axis=1)
+        return weighted(np.stack([gradient, bend], axis=1), self._fair(np.abs(away).max(axis=1), bend))
+
+    def _fair(self, gradient: Floats, curvature: Floats) -> Floats:
+        """Return the weight at which no label would be clipped."""
+        return np.minimum(1.0, self.clip / joint_norms([gradient, curvature]))

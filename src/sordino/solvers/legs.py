@@ -1,0 +1,57 @@
+"""What descents leave in coefficients: how far gradients were followed, and how much noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from sordino.kernel.arrays import Bools, Floats
+from sordino.solvers.descent import NoisyDescent
+
+# Mapped rows have about this mean squared norm. A coordinate that others resemble is bent less than its own
+# column says: its curvature counts by this share.
+_ENERGY, _ALONE = 0.8, 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class Leg:
+    """A finished descent: the scales of its columns, and the coordinates that were open."""
+
+    descent: NoisyDescent
+    scale: Floats
+    mask: Bools | None
+
+    def open(self, shape: tuple[int, ...]) -> Bools:
+        """Return which coefficients, intercepts left out, were open."""
+        return np.ones(shape, dtype=bool) if self.mask is None else self.mask[..., : shape[-1]]
+
+    def resized(self, later: Leg) -> float:
+        """Return by how much weights grew when the columns of a later leg were scaled anew."""
+        kept = later.scale > 0
+        return float(self.scale[kept][0] / later.scale[kept][0])
+
+
+def travelled(legs: Sequence[Leg]) -> float:
+    """Return how far a constant gradient would have been followed, in units of the last leg."""
+    total = legs[0].descent.travel
+    for before, leg in pairwise(legs):
+        total = total * before.resized(leg) ** 2 + leg.descent.travel
+    return total
+
+
+def coefficient_noise(legs: Sequence[Leg], bend: float, shape: tuple[int, ...]) -> Floats:
+    """Return the standard deviation of the noise in each coefficient, on the original columns.
+
+    ``bend`` is the mean second derivative of the loss. Columns share the curvature by the size that their
+    scales give away: divided by a power of their mean absolute value, they keep the rest of it.
+    """
+    noise = np.zeros(shape)
+    for i, leg in enumerate(legs):
+        opened, share = leg.open(shape), np.where(leg.scale > 0, np.maximum(leg.scale, 1e-300) ** -0.5, 0.0)
+        curvature = np.broadcast_to(_ALONE * bend * _ENERGY * share / max(share.sum(), 1e-300), shape)
+        before = noise * legs[i - 1].resized(leg) if i else noise
+        noise = np.where(opened, leg.descent.spread(curvature, before), 0.0)
+    return noise * legs[-1].scale

@@ -1,0 +1,207 @@
+"""The right length of a model: slope and offset of its own margins, from a few released numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sordino.kernel import Curator
+from sordino.kernel.arrays import Floats
+from sordino.problems.affine import Affine
+from sordino.problems.losses import LabelModel
+from sordino.problems.margins import MarginFit, OwnPart
+from sordino.problems.problem import Problem
+from sordino.solvers.legs import Leg, travelled
+from sordino.solvers.units import TargetUnit, noise_std
+
+LENGTH_STEPS, CLIP = 3, 0.4
+# The norm of a mean gradient that data with something to learn are expected to show.
+_SIGNAL = 0.12
+# How far slope and offset are from what is expected of them: standard deviations before any release.
+_SPREAD = (0.5, 0.3)
+# The mean second derivative of clipped log odds and clipped numbers, and what choosing columns adds to the
+# part that a record has in its own margin.
+_LABELS_BEND, _NUMBERS_BEND, _CHOSEN = 0.04, 0.5, 1.5
+# How uncertain that part is, in units of the gradient.
+_OWN_ERROR = 0.0075
+
+
+@dataclass(frozen=True, eq=False)
+class Descended:
+    """A model before its last question: mapped weights, the map, the unit of the targets, how it came about.
+
+    ``gradient`` is the query of the last descent.
+    """
+
+    w: Floats
+    affine: Affine
+    targets: TargetUnit
+    legs: tuple[Leg, ...]
+    gradient: Any
+
+    @property
+    def home(self) -> float:
+        """The margin that predicts the centre of the targets."""
+        return self.targets.center / self.targets.size if self.affine.intercept else 0.0
+
+    @property
+    def offset(self) -> Any:
+        """The margin of the centre of the data."""
+        return self.affine.intercept * self.w[..., -1] if self.affine.intercept else 0.0
+
+    @property
+    def ratio(self) -> float:
+        """The signal that is expected in a coordinate, over its noise."""
+        last = self.legs[-1].descent
+        return _SIGNAL * math.sqrt(len(last.taken)) / max(last.noise.std, 1e-12)
+
+    @property
+    def coordinates(self) -> int:
+        """How many coordinates were open last."""
+        return self.legs[-1].descent.noise.coordinates
+
+
+def has_length(problem: Problem) -> bool:
+    """Return whether margins have a right length: log odds and numbers do."""
+    return problem.loss.targets == "numbers" or isinstance(problem.loss, LabelModel)
+
+
+def length_query(problem: Problem) -> MarginFit:
+    """Return the last question."""
+    return MarginFit(problem.loss, CLIP, bool(problem.intercept) and problem.outputs == 1)
+
+
+def constant_weights(problem: Problem, affine: Affine, targets: TargetUnit) -> Floats:
+    """Return the mapped weights of the model that predicts the centre of the targets."""
+    w = np.zeros(problem.shape)
+    if affine.intercept:
+        w[..., -1] = targets.center / (targets.size * affine.intercept)
+    return w
+
+
+@dataclass(frozen=True, eq=False)
+class Lengthened:
+    """The weights at the released slope and offset, the slope, its noise, the mean bend of the loss."""
+
+    w: Floats
+    slope: float
+    slope_noise: float
+    bend: float
+
+
+def lengthened(curator: Curator, problem: Problem, model: Descended) -> Lengthened:
+    """Return the model at the released slope and offset.
+
+    Before anything is released, slope and offset are expected to be those of the best linear shrinkage: a
+    model of noise has the slope 0. Where not even the size of the targets stood out of its noise, the
+    constant is the model.
+
+    **Privacy.** Post-processing of the release ``"length"``.
+    """
+    if not has_length(problem):
+        return Lengthened(model.w, 1.0, 0.0, 0.0)
+    if not model.targets.seen:
+        return Lengthened(constant_weights(problem, model.affine, model.targets), 0.0, 0.0, 0.0)
+    offset = model.home + _wiener(model.ratio) * (model.offset - model.home)
+    slope = _wiener(model.ratio / math.sqrt(model.coordinates))
+    point, curvature, noise = _found(curator, problem, model, offset, slope)
+    w = model.w * point[0]
+    if model.affine.intercept:
+        w[..., -1] = (offset + (point[1] if len(point) == 2 else 0.0)) / model.affine.intercept
+    bend = curvature[1, 1] if len(point) == 2 else mean_bend(problem)
+    return Lengthened(w, float(point[0]), slope_noise(curvature, noise), min(max(float(bend), 0.0), 1.0))
+
+
+def _found(
+    curator: Curator, problem: Problem, model: Descended, offset: Any, slope: float
+) -> tuple[Floats, Floats, Floats]:
+    query: Any = curator.plan.releases["length"].query
+    n, own, plain = problem.population, own_part(problem, model), np.array(model.w)
+    if model.affine.intercept:
+        plain[..., -1] = 0.0
+    plain = model.affine.coefficients(plain, problem.intercept)
+
+    def ask(point: Floats) -> tuple[Floats, Floats]:
+        moved = offset + point[1] if query.offset else offset
+        params = (plain, moved, float(point[0]), model.targets.size, own)
+        return query.unpacked(curator.release("length", params) / n)
+
+    noise = query.unpacked(np.full(query.size, noise_std(curator, "length") / n))[0]
+    start = np.array([slope, 0.0])[: len(noise)]
+    errors = np.sqrt(noise**2 + (_OWN_ERROR * own.travel) ** 2)
+    return *recalibrated(ask, start, errors, LENGTH_STEPS), noise
+
+
+def mean_bend(problem: Problem) -> float:
+    """Return the mean second derivative of a clipped loss that is expected before any is released."""
+    return _LABELS_BEND if isinstance(problem.loss, LabelModel) else _NUMBERS_BEND
+
+
+def own_part(problem: Problem, model: Descended) -> OwnPart:
+    """Return how a record got into the margins that it is asked about.
+
+    A mean gradient was followed for ``travel``, a record's share of it is 1 / n; but all shares together
+    fit no more than there are coefficients.
+    """
+    free = mean_bend(problem) * problem.outputs / model.coordinates
+    chosen = _CHOSEN if len(model.legs) > 1 else 1.0
+    travel = chosen / (problem.population * (1.0 / travelled(model.legs) + free))
+    gradient = model.gradient
+    return OwnPart(model.affine, travel, model.home, model.offset, gradient.clip, gradient.fair)
+
+
+def recalibrated(
+    ask: Callable[[Floats], tuple[Floats, Floats]], expected: Floats, noise: Floats, times: int
+) -> tuple[Floats, Floats]:
+    r"""Return the slope (and offset) after Newton steps from what is ``expected``, and the curvature.
+
+    ``ask`` releases gradient and curvature at a point; ``noise`` is the standard deviation of each entry of a
+    gradient. The point is the mean of its posterior under a normal law around ``expected`` and normal noise:
+    where nothing can be learned, ``expected`` is the answer.
+
+    **Privacy.** Post-processing of what ``ask`` released.
+    """
+    point, points, gradients, curvatures = expected, [], [], []
+    for _ in range(times):
+        gradient, curvature = ask(point)
+        points.append(point)
+        gradients.append(gradient)
+        curvatures.append(curvature)
+        known = _positive(np.mean(curvatures, axis=0))
+        rights = [known @ p - g for p, g in zip(points, gradients, strict=True)]
+        moved = _posterior(known, rights, expected, noise) - point
+        point = point + np.clip(moved, -1.0, 1.0)
+        point[0] = max(point[0], 0.0)
+    return point, known
+
+
+def _posterior(curvature: Floats, rights: list[Floats], expected: Floats, noise: Floats) -> Floats:
+    """Return the mean of x where ``curvature x`` was seen as each of ``rights``, with noise."""
+    prior = 1.0 / np.array(_SPREAD[: len(expected)])
+    sure = 1.0 / np.maximum(noise, 1e-9)  # without noise the prior is nothing beside the data
+    rows = [np.diag(prior), *[sure[:, None] * curvature] * len(rights)]
+    values = [prior * expected, *[sure * right for right in rights]]
+    found: Floats = np.linalg.lstsq(np.concatenate(rows), np.concatenate(values), rcond=None)[0]
+    return found
+
+
+def slope_noise(curvature: Floats, noise: Floats) -> float:
+    """Return the standard deviation that the noise of the gradients gives the slope."""
+    prior = np.array(_SPREAD[: len(noise)]) ** -2.0
+    precise = LENGTH_STEPS * np.square(curvature / np.maximum(noise, 1e-9)[:, None]).sum(axis=0)
+    return float(1.0 / math.sqrt(prior[0] + precise[0])) if noise.any() else 0.0
+
+
+def _positive(matrix: Floats) -> Floats:
+    """Return the nearest matrix without negative eigenvalues."""
+    values, vectors = np.linalg.eigh(matrix)
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T)
+
+
+def _wiener(ratio: float) -> float:
+    """Return the factor that a noisy number of this ratio of signal to noise is best shrunk by."""
+    return ratio**2 / (1.0 + ratio**2)
