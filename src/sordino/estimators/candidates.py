@@ -15,7 +15,8 @@ from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from sordino.errors import InvalidInputError, UndeclaredBoundWarning, UnsupportedError
-from sordino.estimators.pipeline import _keeps_nothing, _mixes_rows, _reason, pipeline_privacy
+from sordino.estimators.neighbours import keeps_nothing, reason
+from sordino.estimators.pipeline import _mixes_rows, pipeline_privacy
 from sordino.kernel import public_generator
 from sordino.runs.search import Trial
 from sordino.tables import Schema
@@ -137,8 +138,8 @@ def unpaid_steps(name: str, step: Any, assumed: frozenset[str]) -> Iterator[str]
             yield from unpaid_steps(f"{name}__{inner}" if name else inner, child, assumed)
     elif "epsilon" not in getattr(step, "get_params", dict)(deep=False):
         function = type(step) is FunctionTransformer and not _mixes_rows(step)
-        if not (function or _keeps_nothing(step)):
-            yield _reason(name or type(step).__name__, step)
+        if not (function or keeps_nothing(step)):
+            yield reason(name or type(step).__name__, step)
 
 
 def _parts(step: Any) -> Iterator[tuple[str, Any]]:

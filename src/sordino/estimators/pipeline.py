@@ -10,56 +10,16 @@ import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
-from sklearn.feature_extraction import FeatureHasher
-from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
-from sklearn.impute import SimpleImputer
 from sklearn.pipeline import FeatureUnion, Pipeline
-from sklearn.preprocessing import (
-    Binarizer,
-    FunctionTransformer,
-    Normalizer,
-    OneHotEncoder,
-    OrdinalEncoder,
-    PolynomialFeatures,
-)
+from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.errors import InvalidInputError
-from sordino.estimators.preprocessing import RowClipper
+from sordino.estimators.neighbours import REPEATS, is_template, keeps_nothing, reason
 from sordino.kernel import public_generator
 from sordino.runs import PrivacyReport, composed
-from sordino.tables import TableEncoder
 
 _CONTAINERS = (Pipeline, FeatureUnion, ColumnTransformer)
-_STATELESS = (
-    Binarizer,
-    FeatureHasher,
-    HashingVectorizer,
-    Normalizer,
-    PolynomialFeatures,
-    RowClipper,
-    TableEncoder,
-)
-# What to use instead of a step that reads all records; by the name of its class.
-_INSTEAD = {
-    "StandardScaler": "PrivateStandardScaler",
-    "MinMaxScaler": "a FunctionTransformer with declared bounds",
-    "MaxAbsScaler": "RowClipper, or a FunctionTransformer with declared bounds",
-    "RobustScaler": "PrivateStandardScaler",
-    "SimpleImputer": "SimpleImputer(strategy='constant', keep_empty_features=True) without an indicator",
-    "OneHotEncoder": "OneHotEncoder(categories=[...]) with declared levels, rare ones kept",
-    "OrdinalEncoder": "OrdinalEncoder(categories=[...]) with declared levels, rare ones kept",
-    "FunctionTransformer": "a function that changes each row by itself, with declared constants",
-    "CountVectorizer": "HashingVectorizer, or a declared vocabulary",
-    "TfidfVectorizer": "HashingVectorizer and PrivateColumnWeights",
-    "TfidfTransformer": "PrivateColumnWeights",
-    "PCA": "sordino.PCA",
-    "TruncatedSVD": "sordino.PCA",
-    "GridSearchCV": "sordino.PrivateSearchCV",
-    "RandomizedSearchCV": "sordino.PrivateSearchCV",
-    "LogisticRegression": "sordino.LogisticRegression",
-    "LinearRegression": "sordino.LinearRegression",
-}
 _BY_ITSELF = "its function must change each row by itself, with constants that are not from the data"
 
 
@@ -131,16 +91,23 @@ def _judge(name: str, step: Any, assumed: frozenset[str], found: _Found) -> None
     if isinstance(report, PrivacyReport):
         found.paid.append((title, report))
         return
+    if is_template(step):
+        return
+    if title in assumed and type(step).__name__ in REPEATS:
+        raise InvalidInputError(
+            f"The step {title!r} ({type(step).__name__}) gives private steps the same record several times, "
+            "so what they guarantee for one record does not hold. It cannot be declared public."
+        )
     if type(step) in _CONTAINERS:
         pass  # it learns nothing; a class made from it may
     elif title in assumed:
         found.assumed.append(title)
     elif type(step) is FunctionTransformer and step.func is not None and not _mixes_rows(step):
         found.functions.append(title)
-    elif _keeps_nothing(step):
+    elif keeps_nothing(step):
         found.free.append(title)
     else:
-        found.unpaid.append(_reason(title, step))
+        found.unpaid.append(reason(title, step))
     inside = _Found(above=found.above)
     for inner, child in _steps(step) if isinstance(step, _CONTAINERS) else _children(step):
         _walk(f"{name}__{inner}" if name else inner, child, assumed, inside)
@@ -164,23 +131,12 @@ def _children(step: Any) -> Iterator[tuple[str, Any]]:
         held = list(value.values()) if isinstance(value, dict) else value
         held = list(held) if isinstance(held, (list, tuple)) else [held]
         for number, child in enumerate(held):
+            title = f"{name}{number}" if len(held) > 1 else name
             if isinstance(child, BaseEstimator):
-                yield f"{name}{number}" if len(held) > 1 else name, child
-
-
-def _keeps_nothing(step: Any) -> bool:
-    """Tell whether a step is known to learn nothing from the records."""
-    kind = type(step)
-    if kind in (OneHotEncoder, OrdinalEncoder):
-        # Levels that are put together because they are rare are counted in the records.
-        declared = not (isinstance(step.categories, str) and step.categories == "auto")
-        return declared and step.min_frequency is None and step.max_categories is None
-    if kind is CountVectorizer:
-        return step.vocabulary is not None
-    if kind is SimpleImputer:
-        # A column that is dropped, or gets an indicator, tells where values are missing.
-        return step.strategy == "constant" and step.keep_empty_features and not step.add_indicator
-    return kind in _STATELESS or (kind is FunctionTransformer and step.func is None)
+                yield title, child
+            elif type(child).__module__.startswith("sklearn."):  # a pair of a model and its calibration
+                inside = vars(child) if hasattr(child, "__dict__") else {}
+                yield from ((title, part) for part in inside.values() if isinstance(part, BaseEstimator))
 
 
 def _mixes_rows(step: Any) -> bool:
@@ -197,10 +153,3 @@ def _mixes_rows(step: Any) -> bool:
 
 def _plain(values: Any) -> np.ndarray:
     return np.asarray(values.toarray() if sparse.issparse(values) else values, dtype=float)
-
-
-def _reason(name: str, step: Any) -> str:
-    kind = type(step).__name__
-    instead = _INSTEAD.get(kind)
-    remedy = f"use {instead}" if instead else f"if it reads public data only, pass assume_public=[{name!r}]"
-    return f"step {name!r} ({kind}): it may have learnt from the records; {remedy}"
