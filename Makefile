@@ -79,6 +79,6 @@ docs: $(FULL)  ## HTML in docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 
 clean:  ## remove what the targets made, the environment excepted
-	rm -rf build dist docs/_build docs/api/generated .pytest_cache .mypy_cache .ruff_cache \
+	rm -rf build dist docs/_build docs/api/generated docs/gallery docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache \
 	  .import_linter_cache .hypothesis demo-report.html
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +

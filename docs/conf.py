@@ -14,8 +14,18 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
+    "sphinx_gallery.gen_gallery",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "gallery/*.ipynb", "gallery/*.py"]
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples/gallery",
+    "gallery_dirs": "gallery",  # written by the build
+    "filename_pattern": r"plot_",
+    "download_all_examples": False,
+    "remove_config_comments": True,
+    "min_reported_time": 60,
+}
+suppress_warnings = ["config.cache"]  # the sorting key of the gallery cannot be pickled
 myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 3
 

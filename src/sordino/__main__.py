@@ -2,4 +2,5 @@
 
 from sordino.cli import main
 
-main(prog_name="sordino")
+if __name__ == "__main__":  # the documentation imports every module
+    main(prog_name="sordino")
