@@ -61,8 +61,8 @@ def test_a_record_moves_the_sum_of_a_batch_by_at_most_its_clip(name):
 
 
 def fixed(length, inputs):
-    """The slack of before: the same for every length."""
-    return 2.0**-22
+    """A slack like that of before: the same for every length."""
+    return 2.0**-24
 
 
 def plain(values):

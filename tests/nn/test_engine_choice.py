@@ -89,30 +89,40 @@ def test_mixing_is_found_in_a_bfloat16_forward_pass():
 
 
 class Scaled(nn.Module):
-    """Holds a parameter beside a layer: there is no rule for it."""
+    """Holds a parameter that enters by an operation without a rule: distances to centres."""
 
-    def __init__(self):
+    def __init__(self, head=True):
         super().__init__()
-        self.scale, self.head = nn.Parameter(torch.ones(48)), nn.Linear(48, 3)
+        self.centres = nn.Parameter(torch.randn(3, 48))
+        self.head = nn.Linear(3, 3) if head else nn.Identity()
 
     def forward(self, x):
-        return self.head(x * self.scale)
+        return self.head(torch.cdist(x, self.centres))
 
 
 class Stacked(nn.Module):
-    def __init__(self):
+    def __init__(self, head=True):
         super().__init__()
-        self.part = Scaled()
+        self.part = Scaled(head)
 
     def forward(self, x):
         return self.part(x)
 
 
-def test_a_fall_back_to_vmap_names_the_layer_and_stands_in_the_report():
-    trainer = Trainer(Stacked(), LOSS, epsilon=3.0, delta=1e-5, steps=2, batch_size=4)
-    with pytest.warns(SlowEngineWarning, match=r"'part' \(Scaled\).*engine='vmap' if it is meant"):
+def test_a_fall_back_to_vmap_names_the_parameter_and_stands_in_the_report():
+    trainer = Trainer(Stacked(False), LOSS, epsilon=3.0, delta=1e-5, steps=2, batch_size=4)
+    with pytest.warns(SlowEngineWarning, match=r"'part\.centres' by .*[Cc]dist.*engine='vmap' if"):
         trained = trainer.fit(torch.randn(40, 48), torch.zeros(40, dtype=torch.long))
-    assert any("not by ghost norms" in note and "'part' (Scaled)" in note for note in trained.privacy.notes)
+    assert any("not by ghost norms" in note and "'part.centres'" in note for note in trained.privacy.notes)
+
+
+def test_one_parameter_without_a_rule_is_differentiated_alone_and_named():
+    network = Network(Stacked(), LOSS)
+    with pytest.warns(SlowEngineWarning, match=r"'part\.centres' by .*[Cc]dist.*only theirs"):
+        engine = make_engine(network, torch.zeros(5, 48), Y)
+    assert engine.method == "ghost"
+    assert list(engine.unknown()) == ["part.centres"]
+    assert "'part.centres'" in engine_notes(engine)[0]
 
 
 def test_an_engine_that_was_asked_for_is_no_fall_back():

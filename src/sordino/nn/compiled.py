@@ -68,7 +68,12 @@ class CompiledEngine:
         def whole(v: Tensor, a: Tensor, b: Tensor, p: Tensor) -> Tensor:
             return self.inner.clipped_sum(v, a, b, clip, p)
 
-        graph = make_fx(whole)(vector, x, y, present)
+        whole(vector, x, y, present)  # what the engine finds out about the model, it finds out before
+        try:
+            graph = make_fx(whole)(vector, x, y, present)
+        except RuntimeError:  # operations fall apart otherwise when they are traced: find out about those too
+            make_fx(whole, _error_on_data_dependent_ops=False)(vector, x, y, present)
+            graph = make_fx(whole)(vector, x, y, present)
         return torch.compile(graph, backend=self.backend, mode=self.mode, dynamic=False)
 
 

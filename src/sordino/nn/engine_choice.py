@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sordino.errors import InvalidInputError, SlowEngineWarning, UnsupportedError
-from sordino.kernel import public_generator
 from sordino.nn.compatibility import check_model
 from sordino.nn.compiled import CompiledEngine
 from sordino.nn.engines import Engine, GhostEngine, VmapEngine
-from sordino.nn.network import Network, quiet_dropout
+from sordino.nn.made_up import made_up, points
+from sordino.nn.network import Network, quiet_dropout, same_draws
 from sordino.nn.precision import forward_inputs
 from sordino.nn.state import check_stateless
 
@@ -23,7 +21,6 @@ _BATCHES = ((2, 1.0), (3, 30.0), (7, 0.1))  # how many records, and how large th
 _TOLERANCE = 1e-3  # an error of the rules is far larger, the rounding of float32 far smaller
 _ROUNDINGS = 25  # of the inputs of products, that a network may add up: 1.2 % with TF32, 10 % with bfloat16
 _REMEDY = " Use engine='vmap'."
-_SEED = 8191  # public: what is drawn here has nothing to do with the data
 
 
 def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto", chunk: int = 64) -> Engine:
@@ -52,7 +49,26 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto", ch
         if method == "ghost":
             raise
         return _instead(VmapEngine(network, str(error).removesuffix(_REMEDY)), x, y)
+    _said_of(engine)
     return engine
+
+
+def _said_of(engine: GhostEngine) -> None:
+    """Say which parameters have no rule: they alone are differentiated by the slow way."""
+    unknown = engine.unknown()
+    if unknown:
+        warnings.warn(
+            f"{_slow_ones(unknown)} Their gradients, and only theirs, are computed by vmap, which runs the "
+            "model a second time. Use operations that have a rule (products, convolutions, tables, norms, "
+            "sums), or freeze them.",
+            SlowEngineWarning,
+            stacklevel=4,
+        )
+
+
+def _slow_ones(unknown: dict[str, str]) -> str:
+    ways = "; ".join(f"{name!r} by {kind.removesuffix('Backward0')}" for name, kind in unknown.items())
+    return f"Some parameters enter the model by an operation without a rule of its own: {ways}."
 
 
 def _instead(engine: VmapEngine, x: Tensor, y: Tensor) -> VmapEngine:
@@ -71,6 +87,8 @@ def engine_notes(engine: Engine) -> tuple[str, ...]:
     """Return what a report says about how gradients were computed."""
     used = f"gradients by {engine.method}"
     inner = engine.inner if isinstance(engine, CompiledEngine) else engine
+    if isinstance(inner, GhostEngine) and inner.unknown():
+        return (f"{used}; {_slow_ones(inner.unknown())} Theirs are computed by vmap.",)
     reason = inner.reason if isinstance(inner, VmapEngine) else ""
     return (f"{used}, not by ghost norms: {reason}",) if reason else (used,)
 
@@ -80,8 +98,34 @@ def _check(engine: GhostEngine, x: Tensor, y: Tensor) -> None:
     network = engine.network
     for count, size in _BATCHES:
         records = made_up(network, x, y, count, size)
-        for vector in _points(network):
+        for vector in points(network):
             _compare(engine, vector, *records)
+    if not set(network.names) - set(engine.unknown()):
+        raise UnsupportedError(f"{_slow_ones(engine.unknown())}{_REMEDY}")
+    _check_sum(engine, *made_up(network, x, y, 3, 1.0))
+
+
+def _check_sum(engine: GhostEngine, x: Tensor, y: Tensor) -> None:
+    """Compare in the mode of the model, with its dropout: gradients of records add up to that of all."""
+    network, vector, draws = engine.network, points(engine.network)[1], same_draws()
+    engine.clipped_sum(vector, x, y, 1.0)  # what it needs to know of this mode is found now
+    with draws:
+        rows = engine.per_record(vector, x, y)
+    leaf = vector.clone().requires_grad_()
+    params = network.unflatten(leaf)
+    with draws:
+        whole = network.holding(params, lambda: _whole(network, params, leaf, x, y))
+    known = [name not in engine.unknown() for name in network.names]
+    parts = [shape.numel() for shape in network.shapes]
+    mask = torch.repeat_interleave(torch.tensor(known), torch.tensor(parts)).to(vector)
+    apart = float(((rows.sum(dim=0) - whole) * mask).norm() / rows.norm().clamp_min(1e-30))
+    if not apart <= _reach(network) * len(x):
+        raise UnsupportedError(_disagreement(network, (rows.sum(dim=0) - whole)[None] * mask))
+
+
+def _whole(network: Network, params: dict[str, Tensor], leaf: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    (gradient,) = torch.autograd.grad(network.losses(network.outputs(params, x), y).sum(), leaf)
+    return gradient
 
 
 def _check_outputs(network: Network, x: Tensor) -> None:
@@ -110,34 +154,6 @@ def _tried(engine: VmapEngine, x: Tensor, y: Tensor) -> VmapEngine:
             f"({', '.join(kinds)}) is one without a batching rule. torch says: {str(error)[:200]}"
         ) from None
     return engine
-
-
-def made_up(network: Network, x: Tensor, y: Tensor, count: int, size: float) -> tuple[Tensor, Tensor]:
-    """Return public random records of this shape and type; no two are alike."""
-    public = public_generator(_SEED + count)
-    words = min((m.num_embeddings for m in network.model.modules() if isinstance(m, nn.Embedding)), default=2)
-    return (
-        _drawn(x, count, size, max(2, words), public).to(network.device),
-        _drawn(y, count, 1.0, 2, public).to(network.device),
-    )
-
-
-def _drawn(like: Tensor, count: int, size: float, words: int, public: Any) -> Tensor:
-    uniform = torch.from_numpy(np.asarray(public.uniform(-1, 1, (count, *like.shape[1:]))))
-    if like.is_floating_point():
-        return (2 * size * uniform).to(like.dtype)
-    # the smallest numbers exist in any vocabulary; the first two records always differ
-    drawn = (0.5 * (uniform + 1) * words).floor().long()
-    drawn[0], drawn[1] = drawn[1].clone(), (drawn[1] + 1) % words
-    return drawn.to(like.dtype)
-
-
-def _points(network: Network) -> tuple[Tensor, Tensor]:
-    """Return the initial parameters and public random ones near them: zeros at the start hide much."""
-    start = network.flat()
-    public = public_generator(_SEED)
-    drawn = torch.from_numpy(public.uniform(-1, 1, len(start))).to(start)
-    return start, start + drawn * (0.2 * start.square().mean().sqrt() + 0.05)
 
 
 def _compare(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> None:
@@ -177,12 +193,15 @@ def _disagreement(network: Network, difference: Tensor) -> str:
     )
     return (
         "Ghost clipping does not agree with one backward pass per record for this model, least of all at the "
-        f"parameter {worst[1]!r}: it mixes records, or uses a parameter outside of its layer"
+        f"parameter {worst[1]!r}: it mixes records"
         f"{setting if coarse else ''}.{_REMEDY}"
     )
 
 
 def _alone(network: Network, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
     leaf = vector.clone().requires_grad_()
-    (gradient,) = torch.autograd.grad(network.loss_of_one(leaf, x, y), leaf)
-    return gradient
+
+    def backward() -> Tensor:
+        return torch.autograd.grad(network.loss_of_one(leaf, x, y), leaf)[0]
+
+    return network.holding(network.unflatten(leaf), backward)

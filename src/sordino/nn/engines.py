@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+from torch.autograd.graph import GradientEdge
 from torch.func import grad, vmap
 
 from sordino.errors import UnsupportedError
 from sordino.kernel.clip_tensors import Contributions, clipped_rows
-from sordino.nn.layer_rules import rule_of
-from sordino.nn.layers import Call, Ghost
+from sordino.nn.ghosts import Ghost, pieces
+from sordino.nn.graph import Graph, Routes, Use, find_layouts, find_routes, pulled_back, read_graph
+from sordino.nn.made_up import made_up, points
 from sordino.nn.network import Network
+from sordino.nn.operations import Found, found_at, is_known, kept_at
 from sordino.nn.precision import product_inputs, without_autocast
 
+_PROBE = 5  # made-up records, to find the axis that holds them
 _SMALL = 4096  # entries of a gradient that is cheaper to copy than to treat on its own
 
 
@@ -65,76 +68,156 @@ class VmapEngine:
 
 @dataclass(frozen=True, eq=False)
 class GhostEngine:
-    """One forward and one backward pass for the whole batch; norms and sums layer by layer.
+    """One forward and one backward pass for the whole batch; norms and sums operation by operation.
 
-    The backward pass stops at the outputs of the layers (no gradient of a parameter is formed), the
-    inputs are kept, and each layer turns both into norms, then into the weighted sum. Norm and sum come
-    from the same two arrays, so the clip holds for what is summed.
+    The backward pass stops at the operations that parameters enter (no gradient of a parameter is formed),
+    what went into them is kept, and both give norms, then the weighted sum. Norm and sum come from the same
+    two arrays, so the clip holds for what is summed. Parameters that enter by an operation without a rule are
+    differentiated by vmap, they alone.
     """
 
     network: Network
     method: str = field(default="ghost", init=False)
-
-    def __post_init__(self) -> None:
-        unfit = _unfit(self.network)
-        if unfit:
-            raise UnsupportedError(f"Ghost clipping has no rule for the layer {unfit}. Use engine='vmap'.")
+    _routes: dict[tuple[str, ...], Routes] = field(default_factory=dict, init=False, repr=False)
 
     def per_record(self, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """Return the gradients, one row per record."""
-        rows = _Rows(self.network, len(x))
-        for call in self._calls(vector, x, y):
-            rule: Any = rule_of(call.layer)
-            rows.add(call, rule.gradients(call))
-        return rows.all()
+        try:
+            return self._sorted_out(vector, x, y, form=True)[1].all()
+        except _OneRecord:
+            return self.per_record(vector, *_two(x, y))[:1]
 
     def clipped_sum(
         self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor | None = None
     ) -> Tensor:
         """Return the clipped sum."""
-        calls = self._calls(vector, x, y)
-        with without_autocast(vector.device):
-            return self.network.flatten(self._clipped(calls, vector.new_empty(len(x)), clip, present))
+        try:
+            ghosts, rows = self._sorted_out(vector, x, y, form=False)
+        except _OneRecord:
+            alone = torch.tensor([1.0, 0.0], device=vector.device)
+            filled = alone if present is None else alone * present
+            return self.clipped_sum(vector, *_two(x, y), clip, filled)
+        with without_autocast(vector.device), torch.no_grad():
+            return self.network.flatten(_clipped(ghosts, rows, vector.new_empty(len(x)), clip, present))
 
-    def _clipped(
-        self, calls: list[Call], batch: Tensor, clip: float, present: Tensor | None
-    ) -> dict[str, Tensor]:
-        ghosts, rows = self._sorted_out(calls, len(batch))
-        contributions = Contributions(batch, product_inputs(batch.device), torch.cat)
-        rows.add_to(contributions)
-        for _, ghost in ghosts:
-            ghost.add_to(contributions)
-        factors = contributions.factors(clip, present)
-        total = rows.weighted_sum(factors)
-        for call, ghost in ghosts:
-            sums = ghost.weighted_sum(factors, call.parameters["weight"].shape)
-            total |= {f"{call.name}{key}": value for key, value in sums.items()}
-        return total
+    def unknown(self) -> dict[str, str]:
+        """Return the parameters that are differentiated by vmap, and the operations they enter by."""
+        return {name: why for routes in self._routes.values() for name, why in routes.unknown.items()}
 
-    def _sorted_out(self, calls: list[Call], batch: int) -> tuple[list[tuple[Call, Ghost]], Any]:
-        """Split the calls into those with ghost norms and those whose gradients are formed."""
-        uses = Counter(call.name for call in calls)
-        ghosts, rows = [], _Rows(self.network, batch)
-        for call in calls:
-            rule: Any = rule_of(call.layer)
-            # A layer used twice adds up its gradients before the norm is taken.
-            alone = uses[call.name] == 1 and _all_trained(self, call)
-            found = rule.cheapest(call) if alone else rule.gradients(call)
-            if isinstance(found, Ghost):
-                ghosts.append((call, found))
-            else:
-                rows.add(call, found)
+    def _sorted_out(
+        self, vector: Tensor, x: Tensor, y: Tensor, form: bool
+    ) -> tuple[list[tuple[Graph, Ghost]], _Rows]:
+        """Split the parameters into those with ghost norms and those whose gradients are formed."""
+        ghosts, rows = list[tuple[Graph, Ghost]](), _Rows(self.network, len(x))
+        back: _Backward = self._found(vector, x, y)
+        with without_autocast(vector.device), torch.no_grad():
+            for name, uses in back.found.items():
+                for piece in pieces(back.graph, name, uses, form):
+                    if isinstance(piece, Ghost):
+                        ghosts.append((back.graph, piece))
+                    else:
+                        rows.add(name, piece.values)
+        if back.unknown:
+            for name, values in _by_vmap(self.network, back.unknown, vector, x, y).items():
+                rows.add(name, values)
         return ghosts, rows
 
-    def _calls(self, vector: Tensor, x: Tensor, y: Tensor) -> list[Call]:
-        anchor = torch.zeros((), device=vector.device, requires_grad=True)
-        params = self.network.unflatten(vector.detach())
-        taps = _Taps(self.network, anchor, len(x), params)
-        with taps, torch.enable_grad():
-            outputs = self.network.outputs(params, x)
-            total = self.network.losses(outputs, y).sum()
-            torch.autograd.grad(total, anchor, allow_unused=True)
-        return [call for call in taps.calls if call.gradient is not None]
+    def _found(self, vector: Tensor, x: Tensor, y: Tensor) -> _Backward:
+        params = self._leaves(vector)
+        return self.network.holding(params, lambda: self._slopes(params, x, y))
+
+    def _slopes(self, params: dict[str, Tensor], x: Tensor, y: Tensor) -> _Backward:
+        graph, losses = self._forward(params, x, y)
+        routes = self._routes_of(graph, x, y)
+        kept = [kept_at(graph, use) for use in routes.uses]
+        at = list(dict.fromkeys(use.node for use in routes.uses))
+        edges = [GradientEdge(graph.nodes[node], 0) for node in at]
+        grads = torch.autograd.grad(losses.sum(), edges, allow_unused=True) if edges else ()
+        slopes = dict(zip(at, grads, strict=True))
+        found: dict[str, list[tuple[Use, Found]]] = {}
+        with without_autocast(x.device), torch.no_grad():
+            for use, saved in zip(routes.uses, kept, strict=True):
+                if slopes[use.node] is not None:
+                    part = found_at(graph, use, saved, slopes[use.node], len(x))
+                    found.setdefault(use.name, []).append((use, part))
+        return _Backward(graph, found, list(routes.unknown))
+
+    def _leaves(self, vector: Tensor) -> dict[str, Tensor]:
+        parts = self.network.unflatten(vector.detach())
+        return {name: part.detach().requires_grad_() for name, part in parts.items()}
+
+    def _forward(self, params: dict[str, Tensor], x: Tensor, y: Tensor) -> tuple[Graph, Tensor]:
+        with torch.enable_grad():
+            losses = self.network.losses(self.network.outputs(params, x), y)
+        return read_graph(losses.grad_fn, params), losses
+
+    def _routes_of(self, graph: Graph, x: Tensor, y: Tensor) -> Routes:
+        """Return the uses of parameters in a graph of this form, found on made-up records."""
+        for count in {_PROBE, len(x)} - {1}:
+            if graph.signature not in self._routes:
+                self._probe(*made_up(self.network, x, y, count, 1.0))
+        if graph.signature not in self._routes and len(x) == 1:
+            raise _OneRecord
+        if graph.signature not in self._routes:
+            raise UnsupportedError(
+                "The operations of this model depend on the values of its inputs, so no rule can be chosen "
+                "beforehand. Use engine='vmap'."
+            )
+        return self._routes[graph.signature]
+
+    def _probe(self, x: Tensor, y: Tensor) -> None:
+        params = self._leaves(points(self.network)[1])
+
+        def tried() -> tuple[Graph, Routes]:
+            graph, losses = self._forward(params, x, y)
+            return graph, find_routes(graph, find_layouts(graph, losses), is_known)
+
+        graph, routes = self.network.holding(params, tried)
+        self._routes[graph.signature] = routes
+
+
+@dataclass
+class _Backward:
+    """What a backward pass has found: the uses of each parameter, and the parameters without a rule."""
+
+    graph: Graph
+    found: dict[str, list[tuple[Use, Found]]]
+    unknown: list[str]
+
+
+class _OneRecord(Exception):
+    """One record alone takes other operations than several, and no axis can be told from another."""
+
+
+def _two(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.cat([x, x]), torch.cat([y, y])
+
+
+def _clipped(
+    ghosts: list[tuple[Graph, Ghost]], rows: _Rows, batch: Tensor, clip: float, present: Tensor | None
+) -> dict[str, Tensor]:
+    contributions = Contributions(batch, product_inputs(batch.device), torch.cat)
+    rows.add_to(contributions)
+    for _, ghost in ghosts:
+        ghost.add_to(contributions)
+    factors = contributions.factors(clip, present)
+    total = rows.weighted_sum(factors)
+    for graph, ghost in ghosts:
+        value = pulled_back(graph, ghost.path, ghost.weighted_sum(factors)).reshape(-1)
+        total[ghost.name] = total[ghost.name] + value if ghost.name in total else value
+    return total
+
+
+def _by_vmap(network: Network, names: list[str], vector: Tensor, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+    """Return the gradients of some parameters, one row for each record."""
+    params = network.unflatten(vector.detach())
+    chosen = {name: params[name] for name in names}
+
+    def loss(some: dict[str, Tensor], a: Tensor, b: Tensor) -> Tensor:
+        return network.loss(network.outputs(params | some, a[None]), b[None]).sum()
+
+    found = vmap(grad(loss), (None, 0, 0), randomness="different")(chosen, x, y)
+    return {name: value.reshape(len(x), -1) for name, value in found.items()}
 
 
 class _Rows:
@@ -145,12 +228,8 @@ class _Rows:
         self._parts: dict[str, Tensor] = {}
         self._blocks: list[tuple[list[str], Tensor]] = []
 
-    def add(self, call: Call, gradients: dict[str, Tensor]) -> None:
-        for key, value in gradients.items():
-            name = f"{call.name}{key}"
-            if name in self._network.names:
-                value = value.reshape(self._batch, -1)
-                self._parts[name] = self._parts[name] + value if name in self._parts else value
+    def add(self, name: str, values: Tensor) -> None:
+        self._parts[name] = self._parts[name] + values if name in self._parts else values
 
     def add_to(self, contributions: Contributions) -> None:
         self._blocks = [([name], value) for name, value in self._parts.items() if value.shape[1] > _SMALL]
@@ -176,80 +255,3 @@ class _Rows:
             if name not in self._parts
         }
         return torch.cat([(blank | self._parts)[name] for name in network.names], dim=1)
-
-
-class _Tap(torch.autograd.Function):
-    """The identity; on the way back it notes the gradient of a layer's output."""
-
-    @staticmethod
-    def forward(ctx: Any, value: Tensor, anchor: Tensor, call: Call) -> Tensor:
-        ctx.call = call
-        ctx.mark_dirty(value)  # no copy, and a later in-place activation is allowed
-        return value
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        ctx.call.gradient = grads[0]
-        return grads[0], None, None
-
-
-class _Taps:
-    """Forward hooks on the layers with trained parameters, for the length of a block."""
-
-    def __init__(self, network: Network, anchor: Tensor, batch: int, params: dict[str, Tensor]) -> None:
-        self._network, self._anchor, self._batch, self._params = network, anchor, batch, params
-        self.calls: list[Any] = []
-
-    def __enter__(self) -> None:
-        self._handles = [
-            layer.register_forward_hook(self._hook(f"{name}." if name else ""))
-            for name, layer in _trained_layers(self._network)
-        ]
-
-    def __exit__(self, *exc: Any) -> None:
-        for handle in self._handles:
-            handle.remove()
-
-    def _hook(self, name: str) -> Any:
-        def note(layer: nn.Module, inputs: tuple[Any, ...], output: Any) -> Tensor:
-            plain = len(inputs) == 1 and isinstance(output, Tensor)
-            if not plain or len(inputs[0]) != self._batch or len(output) != self._batch:
-                raise UnsupportedError(
-                    f"The layer {name.rstrip('.')!r} ({type(layer).__name__}) keeps not one row a record. "
-                    "Use engine='vmap'."
-                )
-            own = self._own(name, layer)
-            call: Any = Call(name, layer, inputs[0].detach(), None, own)
-            self.calls.append(call)
-            return _Tap.apply(output, self._anchor, call)
-
-        return note
-
-    def _own(self, name: str, layer: nn.Module) -> dict[str, Tensor]:
-        own = layer.named_parameters(recurse=False)
-        return {key: self._params.get(f"{name}{key}", p.detach()) for key, p in own}
-
-
-def _trained_layers(network: Network) -> list[tuple[str, nn.Module]]:
-    found = []
-    for name, layer in network.model.named_modules():
-        own = [key for key, _ in layer.named_parameters(recurse=False)]
-        if any((f"{name}.{key}" if name else key) in network.names for key in own):
-            found.append((name, layer))
-    return found
-
-
-def _unfit(network: Network) -> str:
-    """Return the first layer that has to be differentiated with the whole model, or nothing."""
-    for name, layer in _trained_layers(network):
-        if rule_of(layer) is None:
-            return f"{name or 'model'!r} ({type(layer).__name__})"
-    names = [n for n, _ in network.model.named_parameters(remove_duplicate=False)]
-    once = {n for n, _ in network.model.named_parameters()}
-    tied = [n for n in names if n not in once]
-    return f"that holds the tied parameter {tied[0]!r}" if tied else ""
-
-
-def _all_trained(engine: GhostEngine, call: Call) -> bool:
-    own = [f"{call.name}{key}" for key, _ in call.layer.named_parameters(recurse=False)]
-    return all(name in engine.network.names for name in own)

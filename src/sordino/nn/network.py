@@ -83,6 +83,15 @@ class Network:
         with torch.autocast(inputs.device.type, dtype=self.precision):
             return functional_call(self.model, params, (inputs,)).float()
 
+    def holding(self, params: dict[str, Tensor], action: Callable[[], Any]) -> Any:
+        """Return what the action returns while the module holds these parameters.
+
+        A backward pass may run parts of the model again (checkpoints): it needs the parameters of the
+        forward pass.
+        """
+        held = {f"model.{name}": value for name, value in params.items()}
+        return functional_call(_Holder(self.model), held, (action,))
+
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of each record: a criterion with mean reduction may be passed as it is."""
         return vmap(lambda o, t: self.loss(o[None], t[None]).sum())(outputs, targets)
@@ -102,20 +111,44 @@ class Network:
         return torch.zeros(shape.numel(), device=self.device)
 
 
+class _Holder(nn.Module):
+    """A module around another one: it calls whatever it is given."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, action: Callable[[], Any]) -> Any:
+        return action()
+
+
 class quiet_dropout:
-    """Switch dropout off in a block, so that two evaluations can be compared."""
+    """Switch dropout off in a block, so that two evaluations can be compared.
+
+    Dropout is a layer, or a number that a layer passes on (attention, recurrent layers, ``transformers``).
+    """
 
     def __init__(self, model: nn.Module) -> None:
         kinds = (nn.modules.dropout._DropoutNd,)
         self._layers = [m for m in model.modules() if isinstance(m, kinds) and m.training]
+        self._shares = [
+            (m, key, value)
+            for m in model.modules()
+            for key, value in vars(m).items()
+            if isinstance(value, float) and ("drop" in key or (key == "p" and isinstance(m, kinds)))
+        ]
 
     def __enter__(self) -> None:
         for layer in self._layers:
             layer.training = False
+        for layer, key, _ in self._shares:
+            setattr(layer, key, 0.0)
 
     def __exit__(self, *exc: Any) -> None:
         for layer in self._layers:
             layer.training = True
+        for layer, key, value in self._shares:
+            setattr(layer, key, value)
 
 
 class same_draws:

@@ -1,0 +1,190 @@
+r"""Norms and weighted sums of gradients that are not formed, and the choice between them and formed ones.
+
+The norm of ``sum_t g_t a_t^T`` needs no gradient: ``sum_{t,s} (a_t . a_s) (g_t . g_s)``. Positions are cheap
+when few, the gradient is cheap when small; ``_direct_pays`` chooses. A parameter that is used twice has more
+positions. The norms themselves, and what rounding may hide in them, are the business of
+:mod:`sordino.kernel.clip_tensors`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.func import vmap
+
+from sordino.kernel.clip_tensors import Contributions
+from sordino.nn.graph import Graph, Step, Use, pulled_back
+from sordino.nn.operations import Found, Product, Table
+
+# Writing and reading one entry of a gradient costs about as much as this many products.
+_ENTRY_COST = {"cpu": 16, "cuda": 64}
+_CASTS = ("ToCopyBackward0", "AliasBackward0")
+_SWAPS = ("TBackward0", "TransposeBackward0", "PermuteBackward0")
+_CUTS = ("SplitBackward0", "SplitWithSizesBackward0", "UnbindBackward0", "ChunkBackward0")
+# each entry of what goes in stands once in what comes out, or is cut off: norms stay
+_KEEPING = (
+    *_CASTS, *_SWAPS, *_CUTS, "ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0",
+    "UnsqueezeBackward0", "SqueezeBackward0", "SqueezeBackward1", "SelectBackward0", "SliceBackward0",
+    "CloneBackward0",
+)  # fmt: skip
+
+
+@dataclass
+class Ghost:
+    """Gradients of one parameter that are not formed: norms and sum come from the same two arrays."""
+
+    name: str
+    path: tuple[Step, ...]
+    found: Product | Table
+    shape: torch.Size
+
+    def add_to(self, contributions: Contributions) -> None:
+        """Tell the clip what each record adds: a word that stands twice has one row, so none cancel."""
+        if isinstance(self.found, Table):
+            contributions.add_rows(self.found.slopes.flatten(1))
+        else:
+            contributions.add_products(*_wide_and_narrow(self.found), False)
+
+    def weighted_sum(self, factors: Tensor) -> Tensor:
+        """Return ``sum_i factors_i gradient_i`` without forming a gradient of one record."""
+        if isinstance(self.found, Table):
+            slopes = (self.found.slopes * factors[:, None, None]).flatten(0, 1)
+            table = torch.zeros(self.shape, device=slopes.device, dtype=slopes.dtype)
+            return table.index_add(0, self.found.words.reshape(-1), slopes.reshape(-1, *self.shape[1:]))
+        wide, narrow = _wide_and_narrow(self.found)
+        weighted = narrow * factors[:, None, None, None]
+        pair = (weighted, wide) if narrow is self.found.left else (wide, weighted)
+        return torch.einsum("bgtr,bgtc->grc", *pair).reshape(self.shape)
+
+
+def _wide_and_narrow(product: Product) -> tuple[Tensor, Tensor]:
+    """Return what the clip calls positions and slopes; the latter are multiplied, so they are the smaller."""
+    left, right = product.left, product.right
+    return (right, left) if left.shape[3] <= right.shape[3] else (left, right)
+
+
+def _touched(table: Table) -> Table:
+    """Return the rows of the table that a record touches, each at the first place of its word."""
+    words, slopes = table.words, table.slopes
+    first = (words[:, :, None] == words[:, None, :]).byte().argmax(dim=2)
+    index = first[:, :, None].expand_as(slopes)
+    return Table(words, torch.zeros_like(slopes).scatter_add_(1, index, slopes))
+
+
+@dataclass
+class Rows:
+    """Formed gradients of one parameter: (records, entries)."""
+
+    name: str
+    values: Tensor
+
+
+def pieces(graph: Graph, name: str, found: list[tuple[Use, Found]], form: bool) -> Iterator[Ghost | Rows]:
+    """Yield what the clip needs about one parameter; with ``form`` all gradients are formed."""
+    groups = _by_end(graph, found)
+    merged = {path: _merged(parts, graph, name) for path, parts in groups.items()}
+    apart = not form and _apart(graph, list(merged)) and None not in merged.values()
+    total: Any = None
+    for path, parts in groups.items():
+        whole, shape = merged[path], _end_shape(graph, path, name)
+        if apart and isinstance(whole, (Product, Table)) and not _direct_pays(whole):
+            yield Ghost(name, path, _touched(whole) if isinstance(whole, Table) else whole, shape)
+            continue
+        each = [whole] if whole is not None else parts
+        values = sum((_formed(part, shape) for part in each[1:]), start=_formed(each[0], shape))
+        values = vmap(lambda v, way=path: pulled_back(graph, way, v))(values) if path else values
+        total = values if total is None else total + values
+    if total is not None:
+        yield Rows(name, total.reshape(len(total), -1))
+
+
+def _by_end(graph: Graph, found: list[tuple[Use, Found]]) -> dict[tuple[Step, ...], list[Found]]:
+    """Group the uses by what they use: the parameter itself, however transposed, or something made of it."""
+    groups: dict[tuple[Step, ...], list[Found]] = {}
+    for use, part in found:
+        path = use.path
+        while path and (turned := _turned(graph, path[0], part)) is not None:
+            part, path = turned, path[1:]
+        groups.setdefault(path, []).append(part)
+    return groups
+
+
+def _turned(graph: Graph, step: Step, part: Found) -> Found | None:
+    """Return the gradient one step closer to the parameter, if that costs nothing."""
+    kind = graph.signature[step.node]
+    if kind in _CASTS:
+        return part
+    matrix = isinstance(part, Product) and len(graph.shape(step.node, step.slot)) == 2
+    if kind in _SWAPS and matrix and isinstance(part, Product) and part.left.shape[1] == 1:
+        return Product(part.right, part.left)
+    return None
+
+
+def _end_shape(graph: Graph, path: tuple[Step, ...], name: str) -> torch.Size:
+    if not path:
+        return torch.Size(graph.nodes[graph.leaves[name]].variable.shape)
+    return torch.Size(graph.nodes[path[0].node]._input_metadata[path[0].output].shape)
+
+
+def _apart(graph: Graph, paths: list[tuple[Step, ...]]) -> bool:
+    """Tell whether the norms of the groups add up: nothing between changes them, and none overlap."""
+    if not all(graph.signature[step.node] in _KEEPING for path in paths for step in path):
+        return False
+    if len(paths) == 1:
+        return True
+    cuts = {(path[-1].node, path[-1].output) for path in paths if path}
+    nodes = {node for node, _ in cuts}
+    same = len(cuts) == len(paths) and len(nodes) == 1
+    return same and graph.signature[next(iter(nodes))] in _CUTS
+
+
+def _merged(parts: list[Found], graph: Graph, name: str) -> Product | Table | None:
+    """Return several uses of one matrix as one; None if they have to be formed first."""
+    if len(parts) == 1:
+        return parts[0] if not isinstance(parts[0], Tensor) else None
+    if all(isinstance(part, Table) for part in parts):
+        tables: Any = parts
+        words = torch.cat([t.words for t in tables], dim=1)
+        return Table(words, torch.cat([t.slopes for t in tables], dim=1))
+    if any(isinstance(part, Tensor) for part in parts):
+        return None
+    rows = graph.nodes[graph.leaves[name]].variable.shape[0]
+    products: Any = [_as_product(part, rows) for part in parts]
+    if len({p.left.shape[1:2] + p.left.shape[3:] + p.right.shape[3:] for p in products}) > 1:
+        return None
+    left = torch.cat([p.left for p in products], dim=2)
+    return Product(left, torch.cat([p.right for p in products], dim=2))
+
+
+def _as_product(part: Any, rows: int) -> Product:
+    """Return a table as a product: its words are rows of the unit matrix."""
+    if isinstance(part, Product):
+        return part
+    return Product(F.one_hot(part.words, rows).float()[:, None], part.slopes[:, None])
+
+
+def _formed(part: Found, shape: torch.Size) -> Tensor:
+    """Return one gradient for each record."""
+    if isinstance(part, Product):
+        values = part.left.transpose(2, 3) @ part.right
+    elif isinstance(part, Table):
+        table = torch.zeros(len(part.words), *shape, device=part.slopes.device)
+        values = table.flatten(2).scatter_add_(1, part.words[:, :, None].expand_as(part.slopes), part.slopes)
+    else:
+        values = part
+    return values.reshape(len(values), *shape)
+
+
+def _direct_pays(found: Product | Table) -> bool:
+    """Tell whether gradients are cheap: no larger than what is held anyway, or fewer products."""
+    if isinstance(found, Table):
+        return False
+    count, rows, columns = found.left.shape[2], found.left.shape[3], found.right.shape[3]
+    cost = _ENTRY_COST.get(found.left.device.type, 64)
+    small = rows * columns <= count * (rows + columns)
+    return count > 1 and (small or cost * rows * columns < count * count * (rows + columns))

@@ -1,0 +1,167 @@
+"""Where parameters enter a model: read off the graph that autograd keeps, operation by operation.
+
+No list of layers is needed: whatever a model calls (layers, functions, attention, adapters), autograd notes
+one node for each operation, with an edge to each parameter that goes in. From a parameter the edges are
+followed up to the first operation whose output holds the records apart. What lies between is a function of
+parameters alone (a transpose, a slice, a cast, an exponential).
+
+Which axis of an output holds the records is found once, on made-up records: the loss of one record has a
+gradient only in that record's part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.graph import GradientEdge
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The axis of a tensor that holds the records; ``major`` and ``minor`` if they share it with places."""
+
+    axis: int
+    part: str = ""
+
+    def records(self, values: Tensor, batch: int) -> Tensor:
+        """Return the tensor with the records in front."""
+        if not self.part:
+            return values.movedim(self.axis, 0) if self.axis else values
+        major = self.part == "major"
+        apart = values.unflatten(self.axis, (batch, -1) if major else (-1, batch))
+        return apart.movedim(self.axis + (not major), 0)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A node that holds no records, between a parameter and its use: its output, and the input followed."""
+
+    node: int
+    output: int
+    slot: int
+
+
+@dataclass(frozen=True)
+class Use:
+    """A parameter entering an operation on records; ``path`` leads from there down to the parameter."""
+
+    name: str
+    path: tuple[Step, ...]
+    node: int
+    slot: int
+    layout: Layout
+
+
+@dataclass(frozen=True)
+class Routes:
+    """All uses of the parameters, and why some have none that is known."""
+
+    uses: tuple[Use, ...]
+    unknown: dict[str, str]
+
+
+@dataclass(eq=False)
+class Graph:
+    """The nodes of one forward pass, in a fixed order, and who consumes them."""
+
+    nodes: list[Any]
+    consumers: dict[int, list[tuple[int, int, int]]]  # node -> (consumer, its input, the node's output)
+    leaves: dict[str, int]
+    signature: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.signature = tuple(type(node).__name__ for node in self.nodes)
+
+    def shape(self, node: int, slot: int) -> torch.Size:
+        """Return the shape of an input of a node."""
+        child, output = self.nodes[node].next_functions[slot]
+        if hasattr(child, "variable"):
+            return torch.Size(child.variable.shape)
+        return torch.Size(child._input_metadata[output].shape)
+
+
+def read_graph(root: Any, params: dict[str, Tensor]) -> Graph:
+    """Walk from the loss to the parameters."""
+    owners = {id(value): name for name, value in params.items()}
+    nodes, numbers, leaves = [root], {root: 0}, dict[str, int]()
+    consumers: dict[int, list[tuple[int, int, int]]] = {}
+    for at, node in enumerate(nodes):  # grows while it is read
+        if hasattr(node, "variable"):
+            leaves[owners.get(id(node.variable), "")] = at
+        for slot, (child, output) in enumerate(node.next_functions):
+            if child is None:
+                continue
+            if child not in numbers:
+                numbers[child] = len(nodes)
+                nodes.append(child)
+            consumers.setdefault(numbers[child], []).append((at, slot, output))
+    leaves.pop("", None)
+    return Graph(nodes, consumers, leaves)
+
+
+def find_layouts(graph: Graph, losses: Tensor) -> list[Layout | None]:
+    """Return where each node's output holds the records; None if it does not hold them apart."""
+    batch, edges = len(losses), [GradientEdge(node, 0) for node in graph.nodes]
+    possible: list[list[Layout] | None] = [None] * len(edges)
+    for j in range(batch):
+        slopes = torch.autograd.grad(losses[j], edges, retain_graph=True, allow_unused=True)
+        for at, slope in enumerate(slopes):
+            if slope is None or not bool((slope != 0).any()):
+                continue
+            before = possible[at]
+            start = _candidates(slope.shape, batch) if before is None else before
+            possible[at] = [one for one in start if _alone(one.records(slope != 0, batch), j)]
+    return [found[0] if found else None for found in possible]
+
+
+def _candidates(shape: torch.Size, batch: int) -> list[Layout]:
+    whole = [Layout(axis) for axis, size in enumerate(shape) if size == batch]
+    parts = [axis for axis, size in enumerate(shape) if size > batch and size % batch == 0]
+    return whole + [Layout(axis, part) for axis in parts for part in ("major", "minor")]
+
+
+def _alone(nonzero: Tensor, record: int) -> bool:
+    return int(nonzero.sum()) == int(nonzero[record].sum())
+
+
+def find_routes(graph: Graph, layouts: list[Layout | None], known: Any) -> Routes:
+    """Follow each parameter up to the operations that use it on records."""
+    uses, unknown = list[Use](), dict[str, str]()
+    for name, leaf in graph.leaves.items():
+        found = list(_followed(graph, layouts, name, leaf, None, ()))
+        odd = [use for use in found if use is None or not known(graph, use)]
+        if not odd and found:
+            uses += [use for use in found if use is not None]
+        else:
+            first = odd[0] if odd else None
+            unknown[name] = "mixing records" if first is None else graph.signature[first.node]
+    return Routes(tuple(uses), unknown)
+
+
+def _followed(
+    graph: Graph, layouts: list[Layout | None], name: str, at: int, slot: int | None, below: tuple[Step, ...]
+) -> Iterator[Use | None]:
+    for consumer, its_slot, output in graph.consumers.get(at, []):
+        path = below if slot is None else (Step(at, output, slot), *below)
+        layout = layouts[consumer]
+        if layout is not None:
+            yield Use(name, path, consumer, its_slot, layout)
+        elif consumer == 0:  # the loss itself: nowhere were the records apart
+            yield None
+        else:
+            yield from _followed(graph, layouts, name, consumer, its_slot, path)
+
+
+def pulled_back(graph: Graph, path: tuple[Step, ...], value: Tensor) -> Tensor:
+    """Return the gradient at the parameter from that at the end of its path."""
+    for step in path:
+        node = graph.nodes[step.node]
+        outputs: list[Any] = [None] * len(node._input_metadata)
+        outputs[step.output] = value
+        inputs = node(*outputs)
+        value = inputs[step.slot] if isinstance(inputs, tuple) else inputs
+    return value

@@ -1,0 +1,239 @@
+"""Every way a parameter enters a model agrees with one backward pass per record in float64."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from sordino.nn import ghosts, operations
+from sordino.nn.compiled import CompiledEngine
+from sordino.nn.engines import GhostEngine
+from sordino.nn.network import Network, quiet_dropout
+
+torch.set_num_threads(1)
+CLASSES = 3
+
+
+class Encoder(nn.Module):
+    """The encoder of torch, batch first or not, with a learned place and a mask of padding."""
+
+    def __init__(self, first=True):
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(8, 2, 12, dropout=0.1, batch_first=first)
+        self.words, self.places = nn.Embedding(20, 8), nn.Parameter(torch.randn(1, 6, 8))
+        self.body = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head, self.first = nn.Linear(8, CLASSES), first
+
+    def forward(self, x):
+        h = self.words(x) + self.places
+        h = h if self.first else h.transpose(0, 1)
+        h = self.body(h, src_key_padding_mask=x == 0)
+        return self.head(h.mean(dim=1 if self.first else 0))
+
+
+class Cross(nn.Module):
+    """Attention of learned queries: the packed weights enter in three slices."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.attend = nn.Embedding(20, 8), nn.MultiheadAttention(8, 2, batch_first=True)
+        self.queries, self.start = nn.Parameter(torch.randn(1, 3, 8)), nn.Parameter(torch.randn(1, 1, 8))
+        self.head = nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        h = torch.cat([self.start.expand(len(x), -1, -1), self.words(x)], dim=1)
+        return self.head(self.attend(self.queries.expand(len(x), -1, -1), h, h)[0].mean(dim=1))
+
+
+class Tied(nn.Module):
+    """A table that is looked up, and multiplied again at the end."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.inner = nn.Embedding(20, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        return (torch.tanh(self.inner(self.words(x))) @ self.words.weight.T).mean(dim=1)[:, :CLASSES]
+
+
+class Functions(nn.Module):
+    """Parameters in functions, slices, sums, quotients, reused, and as products the other way round."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight, self.scale = nn.Parameter(torch.randn(6, 6)), nn.Parameter(torch.rand(6))
+        self.matrix, self.shift = nn.Parameter(torch.randn(6, 2 * CLASSES)), nn.Parameter(torch.randn(6))
+
+    def forward(self, x):
+        h = F.linear(x, self.weight, self.shift) / (1 + self.scale) - self.shift
+        h = torch.tanh(F.linear(h, self.weight) * self.scale.exp())
+        h = torch.addmm(self.shift[:CLASSES].repeat(2), h, self.matrix)
+        left, right = self.matrix.chunk(2, dim=1)
+        return h[:, :CLASSES] + x @ left + torch.einsum("bi,io->bo", x, right)
+
+
+class Checkpointed(nn.Module):
+    """A block that runs again on the way back: it must see the parameters of the way there."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.first, self.second = nn.LayerNorm(6), nn.Linear(6, 9), nn.Linear(9, CLASSES)
+
+    def forward(self, x):
+        def block(h):
+            return self.second(torch.relu(self.first(self.norm(h))))
+
+        return checkpoint(block, x, use_reentrant=False).mean(dim=1)
+
+
+class Norms(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two, self.three = nn.InstanceNorm1d(4, affine=True), nn.GroupNorm(2, 4), nn.RMSNorm(7)
+        self.head = nn.Linear(28, CLASSES)
+
+    def forward(self, x):
+        return self.head(self.three(self.two(self.one(x))).flatten(1))
+
+
+class Video(nn.Module):
+    """Images of one record share the first axis with the records."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(2, 4, 3, groups=2), nn.GroupNorm(2, 4)
+        self.back, self.head = nn.ConvTranspose2d(4, 2, 2, stride=2, output_padding=1), nn.Linear(50, CLASSES)
+
+    def forward(self, x):
+        h = self.back(self.norm(self.conv(x.flatten(0, 1))))
+        return self.head(h.flatten(1)).unflatten(0, (len(x), -1)).mean(dim=1)
+
+
+WORDS = "words"
+MODELS = {
+    "encoder": (Encoder, WORDS),
+    "encoder, time first": (lambda: Encoder(False), WORDS),
+    "cross attention": (Cross, WORDS),
+    "tied": (Tied, WORDS),
+    "functions": (Functions, (6,)),
+    "checkpointed": (Checkpointed, (5, 6)),
+    "norms": (Norms, (4, 7)),
+    "video": (Video, (3, 2, 4, 4)),
+}
+
+
+def made(name, batch=4, precision=torch.float32):
+    torch.manual_seed(0)
+    build, shape = MODELS[name]
+    network = Network(build(), nn.CrossEntropyLoss(), precision)
+    vector = network.flat() + 0.05 * torch.randn(network.size)  # not where it started: stale ones show
+    x = torch.randint(0, 20, (batch, 6)) if shape == WORDS else torch.randn(batch, *shape)
+    return network, vector, x, torch.randint(0, CLASSES, (batch,))
+
+
+def loop(network, vector, x, y):
+    """One backward pass per record, in float64."""
+    double = Network(copy.deepcopy(network.model).double(), network.loss)
+    for p in double.model.parameters():
+        p.requires_grad_(False)
+    object.__setattr__(double, "names", network.names)
+    x = x.double() if x.is_floating_point() else x
+    rows = []
+    with quiet_dropout(double.model):
+        for a, b in zip(x, y, strict=True):
+            leaf = vector.double().requires_grad_()
+            params = network.unflatten(leaf)
+
+            def backward(leaf=leaf, a=a, b=b):
+                return torch.autograd.grad(double.loss_of_one(leaf, a, b), leaf)[0]
+
+            rows.append(double.holding(params, backward))
+    return torch.stack(rows)
+
+
+def apart(engine, vector, x, y, share=0.7):
+    """How far the engine is from the loop, in clips; and whether it exceeds the clip for one record."""
+    with quiet_dropout(engine.network.model):
+        rows = loop(engine.network, vector, x, y)
+        clip = share * float(rows.norm(dim=1).median())
+        want = (rows * (clip / rows.norm(dim=1)).clamp(max=1)[:, None]).sum(dim=0)
+        got = engine.clipped_sum(vector, x, y, clip)
+        alone = engine.clipped_sum(vector, x[:1], y[:1], clip / 100)
+    return float((got - want).norm()) / clip, float(alone.double().norm()) / (clip / 100)
+
+
+def trainable(network):
+    for name in network.names:
+        network.model.get_parameter(name).requires_grad_(True)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("cost", [1e9, 0.0], ids=["norms", "formed"])
+def test_every_operation_agrees_with_float64(name, cost, monkeypatch):
+    monkeypatch.setattr(
+        ghosts, "_direct_pays", lambda found: cost == 0.0 and not isinstance(found, ghosts.Table)
+    )
+    network, vector, x, y = made(name)
+    trainable(network)
+    engine = GhostEngine(network)
+    error, share = apart(engine, vector, x, y)
+    assert error <= 1e-4
+    assert 0.999 <= share <= 1.0
+    assert engine.unknown() == {}
+
+
+@pytest.mark.parametrize("name", ["encoder", "tied", "functions", "norms"])
+def test_a_coarse_forward_pass_is_clipped_all_the_same(name):
+    network, vector, x, y = made(name, precision=torch.bfloat16)
+    with quiet_dropout(network.model):
+        total = GhostEngine(network).clipped_sum(vector, x[:1], y[:1], 1e-3)
+    assert 0.999e-3 <= float(total.double().norm()) <= 1e-3
+
+
+@pytest.mark.parametrize("name", ["cross attention", pytest.param("functions", marks=pytest.mark.long)])
+def test_a_compiled_step_reads_the_records_of_its_own_batch(name):
+    network, vector, x, y = made(name, 8)
+    with quiet_dropout(network.model):
+        plain, traced = GhostEngine(network), CompiledEngine(GhostEngine(network), 4, backend="eager")
+        traced.clipped_sum(vector, x[:4], y[:4], 0.1)
+        moved = vector + 0.1
+        want = plain.clipped_sum(moved, x[4:7], y[4:7], 0.1)
+        assert float((traced.clipped_sum(moved, x[4:7], y[4:7], 0.1) - want).norm()) <= 1e-6
+        assert len(traced._graphs) == 1
+
+
+# ------------------------------------------------------------------------------- broken twins
+
+
+def _no_cross_terms(parts, graph, name):
+    return parts[0] if not isinstance(parts[0], torch.Tensor) else None
+
+
+WINDOWS = operations._windows
+
+
+@pytest.mark.parametrize(
+    ("where", "what", "twin", "name"),
+    [
+        (ghosts, "_merged", _no_cross_terms, "tied"),
+        (ghosts, "_apart", lambda graph, paths: True, "functions"),
+        (operations, "_windows", lambda a, k, d, s: WINDOWS(a.flip(2), k, d, s), "video"),
+    ],
+)
+def test_a_broken_twin_is_caught(monkeypatch, where, what, twin, name):
+    monkeypatch.setattr(where, what, twin)
+    network, vector, x, y = made(name)
+    trainable(network)
+    error, share = apart(GhostEngine(network), vector, x, y)
+    assert error > 1e-2 or share > 1.0
+
+
+def test_stale_parameters_are_caught(monkeypatch):
+    """The twin lets a checkpointed block run again with the parameters the module was made with."""
+    monkeypatch.setattr(Network, "holding", lambda self, params, action: action())
+    network, vector, x, y = made("checkpointed")
+    with pytest.raises(Exception, match=r"saved during recomputation"):
+        GhostEngine(network).clipped_sum(vector, x, y, 1.0)
