@@ -129,6 +129,25 @@ def test_a_step_gets_the_share_of_its_epsilon_in_the_squared_distances():
     assert model.steps[0][1].epsilon < trial.epsilon
 
 
+@pytest.mark.parametrize("fault", ["a row", "a target", "a label", "no target", "lengths"])
+def test_records_that_a_later_step_would_refuse_are_refused_before_anything_is_spent(fault, tmp_path):
+    ledger = sordino.Ledger.open(tmp_path / "ledger.db")
+    ledger.create("ward", sordino.BudgetPolicy(epsilon=5.0, delta=1e-5))
+    X, y = data()
+    model = sordino.LogisticRegression(data_norm=1.0, classes=[0, 1]) if fault == "a label" else MODEL
+    labels = np.arange(len(y)) % 3 if fault == "a label" else y
+    if fault == "a row":
+        X[5, 1] = np.nan
+    if fault == "a target":
+        labels[5] = np.nan
+    given = {"no target": None, "lengths": labels[:-1]}.get(fault, labels)
+    booked = {"ledger": ledger, "dataset_id": "ward", "delta": 1e-6}
+    made = sordino.PrivateSearchCV(make_pipeline(SCALER, model), {}, 3.0, **booked)
+    with pytest.raises(InvalidInputError):
+        made.fit(X, given)
+    assert not ledger.history("ward")
+
+
 def test_texts_and_lists_can_be_searched():
     X, y = classes(800)
     texts = ["good fine" if label == "a" else "bad awful" for label in y]

@@ -12,6 +12,8 @@ from sordino.cli import main
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.transcript import TranscriptError, compare, read_transcript
+from sordino.report import report_html
+from sordino.runs import PrivacyReport
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +30,13 @@ def test_all_members_have_the_same_model_and_it_has_learned(done):
     assert np.array_equal(found[0], found[2])
     with np.load(done.folder / "north" / "data.npz") as data:
         assert np.mean(np.sign(data["X"] @ found[0]) == data["y"]) > 0.8
+
+
+def test_a_joint_run_has_a_report_for_the_board(done):
+    report = PrivacyReport.from_json((done.state(0) / "report.json").read_text("utf-8"))
+    assert report.epsilon <= 2.0
+    assert any("joint run of 3 parties" in note for note in report.notes)
+    assert "number of records of" in report_html(report)
 
 
 def test_every_ledger_is_settled_with_the_plan_it_paid_for(done):

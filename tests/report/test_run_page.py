@@ -127,6 +127,16 @@ def test_several_classes_have_a_chart_each():
     assert all(f"Coefficients of class {k}" in page for k in range(3))
 
 
+def test_a_notebook_shows_the_guarantee_below_the_diagram_of_a_fitted_model():
+    X, y = rows()
+    model = sordino.LogisticRegression(1.0, 1e-6, data_norm=1.0, classes=["ill", "well"])
+    assert "Privacy report" not in model._repr_html_()
+    model.fit(X, y)
+    for shown in (model._repr_html_(), model._repr_mimebundle_()["text/html"]):
+        assert "Privacy report" in shown
+        assert "73.1 %" in shown
+
+
 # ------------------------------------------------------------------------------- words and odds
 
 

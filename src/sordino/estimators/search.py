@@ -15,10 +15,10 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.bounds import declared_bound
-from sordino.checks import DECLARED_LABELS, SEEN_LABELS, among, check_data, check_positive
-from sordino.errors import InvalidInputError
+from sordino.checks import DECLARED_LABELS, SEEN_LABELS, among, check_data, check_positive, encode_labels
+from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.estimators.candidates import OWN, Candidates, paid_steps
-from sordino.estimators.search_scores import CLASSIFYING, REGRESSING, Scorer, rows_of
+from sordino.estimators.search_scores import CLASSIFYING, REGRESSING, Scorer, as_numbers, rows_of
 from sordino.kernel import Relation, public_generator
 from sordino.private_estimator import PrivateEstimator
 from sordino.refusals import refusing
@@ -161,20 +161,26 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         """Return rows that can be split, and one target for each."""
         if candidates.schema is not None:
             features, target, _ = candidates.schema.split(X)
-            return features, target if y is None else self._targets(y, len(features))
+            return features, self._targets(candidates, target if y is None else y, len(features), classifier)
         if not isinstance(self.estimator, Pipeline):
             return check_data(self, X, y, y_numeric=not classifier)
-        if y is None:
-            raise InvalidInputError("This estimator requires y to be passed, but the target y is None.")
         X = np.asarray(X) if isinstance(X, (list, tuple)) else X
-        return X, self._targets(y, X.shape[0])
+        if hasattr(X, "dtype") and X.dtype.kind in "biuf":  # else texts or tables: the first step judges
+            X = check_data(self, X)
+        return X, self._targets(candidates, y, X.shape[0], classifier)
 
     @staticmethod
-    def _targets(y: Any, n: int) -> Any:
+    def _targets(candidates: Candidates, y: Any, n: int, classifier: bool) -> Any:
+        """Return targets that every candidate can use: a wrong one is found before the search pays."""
+        if y is None:
+            raise InvalidInputError("This estimator requires y to be passed, but the target y is None.")
         targets = refusing(lambda: np.asarray(y), None, y)
         if targets.shape != (n,):
             raise InvalidInputError(f"Expected one target per row, {n} of them, got shape {targets.shape}.")
-        return targets
+        if classifier:
+            encode_labels(targets, getattr(candidates.final, "classes", None))
+            return targets
+        return refusing(lambda: as_numbers(targets), None, targets)
 
     def _split(self, n: int) -> tuple[Any, Any]:
         """Return the rows to train on and those to score on, whatever the order of the records."""
@@ -185,6 +191,8 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
 
     def _scorer(self, candidates: Candidates, classifier: bool) -> Scorer:
         among("scoring", self.scoring, (None, *(CLASSIFYING if classifier else REGRESSING)))
+        if self.scoring == "neg_log_loss" and not hasattr(self.estimator, "predict_proba"):
+            raise UnsupportedError("scoring='neg_log_loss' needs an estimator with predict_proba.")
         if classifier:
             return Scorer(self.scoring or "accuracy", 1.0)
         target = None if candidates.schema is None else candidates.schema.target

@@ -54,3 +54,13 @@ class Scorer:
 def rows_of(X: Any, rows: Any) -> Any:
     """Return some rows of an array, a sparse matrix or a data frame."""
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
+
+
+def as_numbers(y: Any) -> Floats:
+    """Return targets as finite doubles; the caller refuses what raises."""
+    if y.dtype.kind not in "biufO":
+        raise TypeError("could not convert")
+    out = y.astype(float)
+    if not np.isfinite(out).all():
+        raise ValueError("y contains infinity")
+    return out

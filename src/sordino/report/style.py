@@ -21,7 +21,6 @@ def new_axes(width: float = 6.0, height: float = 3.5) -> Any:
 
 def dressed(axes: Any) -> Any:
     """Give axes the colours and lines of the house, and return them."""
-
     axes.set_prop_cycle(color=COLOURS)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(True, color="0.92", linewidth=0.8)

@@ -30,17 +30,18 @@ from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.policy import PlanRefusedError, check_budget, check_fresh, check_plan
 from sordino.parties.mpc.transcript import Transcript, commitment, digest_of, read_transcript
 from sordino.problems.covariance import Ball
-from sordino.runs import Promise, Run
+from sordino.runs import PrivacyReport, Promise, Run
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The released arrays and where the transcript is."""
+    """The released arrays, what they guarantee, and where the transcript is."""
 
     result: dict[str, Any]
     certificate: Certificate
     transcript: Path
     bytes_sent: int
+    privacy: PrivacyReport
 
 
 @dataclass
@@ -130,7 +131,28 @@ class PartyRun:
         transcript.write("settled", durable=True, slack=self.plan.slack)
         with open_private(transcript.path.parent / "result.npz", "wb") as file:
             np.savez(file, **result)
-        return Outcome(result, checked.promise.certificate, transcript.path, engine.bytes_sent)
+        report = checked.promise.report(self._public(), (self._noise_words(),))
+        with open_private(transcript.path.parent / "report.json", "wb") as file:
+            file.write(report.to_json().encode())
+        return Outcome(result, checked.promise.certificate, transcript.path, engine.bytes_sent, report)
+
+    def _public(self) -> tuple[str, ...]:
+        """Return what everybody in the plan knows."""
+        task = self.plan.text["task"]
+        counts = zip(self.plan.members, self.plan.records)
+        return (
+            *(f"number of records of {member.name}: {count}" for member, count in counts),
+            f"number of features: {task['features']}",
+            f"data_norm = {float(task.get('data_norm', 1.0)):g} (rows are clipped to it)",
+            f"the joint plan {self.plan.digest}",
+        )
+
+    def _noise_words(self) -> str:
+        share = self.plan.share
+        return (
+            f"a joint run of {len(self.plan.members)} parties, {share.mode.value}; it holds as long as at "
+            f"most {share.threshold} of them put together what they see"
+        )
 
     def _session(self, engine: MpycEngine, transcript: Transcript, verdict: str, committed: str) -> None:
         """Hear everybody's verdict on the plan; one refusal ends it before anything is reserved."""
