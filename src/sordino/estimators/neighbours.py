@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from sklearn.base import is_classifier, is_regressor
@@ -125,14 +126,14 @@ def keeps_nothing(step: Any) -> bool:
         return step.strategy == "constant" and step.keep_empty_features and not step.add_indicator
     if kind in (GaussianRandomProjection, SparseRandomProjection):
         return not isinstance(step.n_components, str)  # drawn for declared dimensions
-    free = {
+    free: dict[type, Callable[[], bool]] = {
         CountVectorizer: lambda: step.vocabulary is not None,
         MissingIndicator: lambda: step.features == "all",
         RBFSampler: lambda: not isinstance(step.gamma, str),  # "scale" is the variance of the records
         SplineTransformer: lambda: not isinstance(step.knots, str),
         FunctionTransformer: lambda: step.func is None,
     }
-    return kind in STATELESS or (kind in free and bool(free[kind]()))
+    return kind in STATELESS or (kind in free and free[kind]())
 
 
 def is_template(step: Any) -> bool:
