@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from scipy import sparse
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from tests.tables.helpers import SCHEMA, WORDY, hospital
 
 from sordino import Schema, TableEncoder
@@ -195,8 +196,7 @@ def test_no_record_is_longer_than_the_schema_says_and_none_is_refused(records):
         (Number("x", 0, 1), pd.to_datetime(["2020-01-01"]), "'x': the schema declares numbers"),
         (Number("x", 0, 1), pd.Series([1 + 2j]), "'x': the schema declares numbers"),
         (Date("x", "2020-01-01", "2021-01-01"), pd.Series([3.5]), "'x': the schema declares dates"),
-        (Text("x"), pd.Series([3.5]), "'x': the schema declares texts"),
-        (Category("x", ["a"]), [["secret"]], "'x': the schema declares texts, numbers or flags"),
+        (Date("x", "2020-01-01", "2021-01-01"), pd.Series([20200101]), "'x': the schema declares dates"),
     ],
 )
 def test_a_type_that_does_not_fit_is_refused_by_name_and_without_values(column, values, words):
@@ -232,6 +232,51 @@ def test_the_encoder_refuses_what_is_no_schema_or_has_blanks():
         TableEncoder(SCHEMA, sparse_output="yes").fit()
     with pytest.raises(InvalidInputError, match="dtype"):
         TableEncoder(SCHEMA, dtype=int).fit()
+
+
+ODD = [
+    None,
+    np.nan,
+    "",
+    "?",
+    "x" * 10_000,
+    "-1e999",
+    10**400,
+    [1],
+    {"a": 1},
+    b"\xff",
+    1 + 2j,
+    True,
+    object(),
+    pd.NaT,
+]
+
+
+@pytest.mark.parametrize("value", ODD, ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("column", [c.name for c in WORDY.features])
+def test_a_record_with_an_odd_value_does_not_change_how_the_others_are_read(column, value):
+    table = hospital(12).assign(complaint="back pain").astype(object)
+    encoder = TableEncoder(WORDY, sparse_output=False).fit()
+    before = encoder.transform(table)
+    table.at[3, column] = value
+    after = encoder.transform(table)
+    others = np.arange(12) != 3
+    np.testing.assert_array_equal(after[others], before[others])
+    assert np.isfinite(after).all()
+    assert np.square(after[3]).sum() <= encoder.data_norm_**2 * (1 + 1e-12)
+
+
+def test_an_encoder_that_was_not_fitted_says_so():
+    with pytest.raises(NotFittedError):
+        TableEncoder(SCHEMA).transform(hospital(3))
+
+
+def test_a_column_without_a_single_value_is_missing_throughout():
+    for column in WORDY.features:
+        out = TableEncoder(Schema([column]), sparse_output=False).fit()
+        rows = out.transform(pd.DataFrame({column.name: [np.nan, np.nan]}))
+        assert (rows[0] == rows[1]).all()
+        assert rows[0].sum() == (1.0 if column.missing == "column" else 0.0)
 
 
 def test_an_encoder_can_be_cloned_and_pickled():

@@ -214,6 +214,25 @@ def test_a_record_without_a_person_is_refused():
         schema.split({"f": [1, 0], "who": ["a", None]})
 
 
+def test_one_person_under_several_spellings_is_one_person():
+    schema = Schema([Flag("f"), Person("who")])
+    table = {"f": [1] * 6, "who": ["7", " 7", 7, 7.0, "8", "seven"]}
+    assert len(set(schema.split(table)[2].tolist())) == 3
+
+
+def test_a_schema_is_written_as_a_whole_or_not_at_all(tmp_path):
+    (tmp_path / "s.toml").mkdir()
+    with pytest.raises(InvalidInputError, match=r"Cannot write the schema 's\.toml'"):
+        SCHEMA.write(tmp_path / "s.toml")
+    assert [path.name for path in tmp_path.iterdir()] == ["s.toml"]
+
+
+def test_the_report_of_a_wide_table_stays_readable():
+    schema = Schema([Flag(f"f{i}") for i in range(1000)])
+    assert len(schema.facts) == 202
+    assert schema.facts[-1] == "and 800 more columns, see the schema"
+
+
 def test_the_report_gets_a_line_for_each_column_with_its_source():
     lines = SCHEMA.facts
     assert len(lines) == 1 + len(SCHEMA.columns)

@@ -133,7 +133,7 @@ class WordBlock:
         hashing = HashingVectorizer(
             n_features=self.column.buckets, norm=None, binary=True, token_pattern=r"(?u)\w+", dtype=dtype
         )
-        return clipped_matrix(hashing.transform(words_of(self.column.name, series)), 1.0)
+        return clipped_matrix(hashing.transform(words_of(series)), 1.0)
 
 
 def block_of(column: Column, markers: frozenset[str]) -> Block | WordBlock:
@@ -142,7 +142,7 @@ def block_of(column: Column, markers: frozenset[str]) -> Block | WordBlock:
     if isinstance(column, Text):
         return WordBlock(column)
     if isinstance(column, Flag):
-        return Block(name, ("",), lambda s: flags_of(name, s), missing=column.missing)
+        return Block(name, ("",), flags_of, missing=column.missing)
     if isinstance(column, Number):
         return _number_block(column)
     if isinstance(column, Date):
@@ -151,12 +151,12 @@ def block_of(column: Column, markers: frozenset[str]) -> Block | WordBlock:
     levels = column.levels or ()
     if isinstance(column, Ordinal):
         return _ordinal_block(column, levels, markers)
-    read = _codes_reader(name, levels, markers)
+    read = _codes_reader(levels, markers)
     return Block(name, levels, read, levels=True, other=True, missing=column.missing)
 
 
-def _codes_reader(name: str, levels: tuple[str, ...], markers: frozenset[str]) -> Callable[[Any], Ints]:
-    return lambda series: codes_of(name, series, levels, markers)
+def _codes_reader(levels: tuple[str, ...], markers: frozenset[str]) -> Callable[[Any], Ints]:
+    return lambda series: codes_of(series, levels, markers)
 
 
 def knots_of(column: Number) -> Floats:
@@ -197,7 +197,7 @@ def _date_block(column: Date) -> Block:
 
 def _ordinal_block(column: Ordinal, levels: tuple[str, ...], markers: frozenset[str]) -> Block:
     places = np.linspace(0, len(levels) - 1, min(KNOTS, len(levels))).round()
-    read = _codes_reader(column.name, levels, markers)
+    read = _codes_reader(levels, markers)
 
     def positions(series: Any) -> Floats:
         codes = read(series)

@@ -70,7 +70,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.string = tags.input_tags.categorical = True
         tags.input_tags.allow_nan = True
-        tags.requires_fit = False
         return tags
 
     def fit(self, X: Any = None, y: Any = None) -> TableEncoder:

@@ -191,7 +191,7 @@ def _numbers(column: Column, frame: Frame) -> Floats:
 def _texts(
     column: Column, frame: Frame, rows: Ints | None, markers: tuple[str, ...]
 ) -> tuple[Ints, list[str | None]]:
-    codes, texts = factorised(column.name, frame.column(column.name))
+    codes, texts = factorised(frame.column(column.name))
     return _taken(codes, rows), [None if text in markers else text for text in texts]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from sordino.tables.values import codes_of, factorised, numbers_of
 
 MARKERS = ("", "?", "NA", "N/A", "nan", "NaN", "null", "NULL", "None")
 MOST_COLUMNS = 100_000
+MOST_FACTS = 200
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,7 +112,9 @@ class Schema:
 
         lines = [f"schema {self.digest[:12]}: {len(self.columns)} columns, declared before the fit"]
         lines += [f"the schema was learned from records: {self.learned}"] if self.learned else []
-        return (*lines, *(column_fact(column) for column in self.columns))
+        lines += [column_fact(column) for column in self.columns[:MOST_FACTS]]
+        more = len(self.columns) - MOST_FACTS
+        return (*lines, f"and {more} more columns, see the schema") if more > 0 else tuple(lines)
 
     def require_known(self) -> None:
         """Refuse a schema with blanks."""
@@ -163,7 +167,7 @@ class Schema:
         series = frame.column(target.name)
         if target.kind == "category":
             levels = np.array(target.levels)
-            codes = codes_of(target.name, series, target.levels or (), frozenset(self.markers))
+            codes = codes_of(series, target.levels or (), frozenset(self.markers))
             good, out = codes >= 0, levels[np.maximum(codes, 0)]
         else:
             values = numbers_of(target.name, series)
@@ -181,10 +185,12 @@ class Schema:
         return None if self.person is None else self._persons(self.person, frame)
 
     def _persons(self, person: Person, frame: Frame) -> np.ndarray:
-        codes, _ = factorised(person.name, frame.column(person.name))
+        codes, texts = factorised(frame.column(person.name))
         if (codes < 0).any():
             raise rules.refuse(person.name, "a record has no person", "Leave out such records.")
-        return codes
+        # 7, 7.0 and " 7" are one person: taken for several, each would be protected less.
+        first: dict[str | None, int] = {}
+        return np.array([first.setdefault(text, number) for number, text in enumerate(texts)])[codes]
 
     def to_toml(self) -> str:
         """Return the schema as TOML text."""
@@ -200,8 +206,16 @@ class Schema:
         return parsed(text)
 
     def write(self, path: str | Path) -> None:
-        """Write a TOML file."""
-        Path(path).write_text(self.to_toml(), encoding="utf-8")
+        """Write a TOML file, as a whole or not at all."""
+        path = Path(path)
+        draft = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            draft.write_text(self.to_toml(), encoding="utf-8")
+            draft.replace(path)
+        except OSError as error:
+            draft.unlink(missing_ok=True)
+            reason = error.strerror or type(error).__name__
+            raise InvalidInputError(f"Cannot write the schema {path.name!r}: {reason}.") from None
 
     @classmethod
     def read(cls, path: str | Path) -> Schema:

@@ -53,34 +53,34 @@ def _number(value: Any) -> float:
         return np.nan
 
 
-def codes_of(name: str, series: Any, levels: tuple[str, ...], markers: frozenset[str]) -> Ints:
+def codes_of(series: Any, levels: tuple[str, ...], markers: frozenset[str]) -> Ints:
     """Return the number of each value's level; OTHER for a value without one, MISSING for none."""
     places = {level: number for number, level in enumerate(levels)}
 
     def code(text: str | None) -> int:
         return OTHER if text is None else places.get(text, MISSING if text in markers else OTHER)
 
-    return _by_value(name, series, code)
+    return _by_value(series, code)
 
 
-def flags_of(name: str, series: Any) -> Ints:
+def flags_of(series: Any) -> Ints:
     """Return 1 for yes, 0 for no, MISSING for what is neither."""
 
     def code(text: str | None) -> int:
         word = "" if text is None else text.lower()
         return 1 if word in _YES else 0 if word in _NO else MISSING
 
-    return _by_value(name, series, code)
+    return _by_value(series, code)
 
 
-def _by_value(name: str, series: Any, code: Callable[[str | None], int]) -> Ints:
+def _by_value(series: Any, code: Callable[[str | None], int]) -> Ints:
     """Map each distinct value once."""
-    codes, distinct = factorised(name, series)
+    codes, distinct = factorised(series)
     table = np.array([*(code(text) for text in distinct), MISSING], dtype=np.int64)
     return table[codes]  # the code of a missing value is -1, the last entry
 
 
-def factorised(name: str, series: Any) -> tuple[Ints, list[str | None]]:
+def factorised(series: Any) -> tuple[Ints, list[str | None]]:
     """Return for each record the number of its value (-1 for none) and the texts of the distinct values."""
     pandas = require_pandas()
     kind = _kind(series)
@@ -90,10 +90,8 @@ def factorised(name: str, series: Any) -> tuple[Ints, list[str | None]]:
         series = series.astype(str).where(series.notna())
     try:
         codes, distinct = pandas.factorize(series)
-    except TypeError:  # lists and such
-        distinct = None
-    if distinct is None:
-        raise _unfit(name, "texts, numbers or flags", "lists or other structures")
+    except TypeError:  # a list or another structure: one record must not stop the others
+        codes, distinct = pandas.factorize(pandas.Series(map(_hashable, series), dtype=object))
     return np.asarray(codes, dtype=np.int64), [level_text(_plain(value)) for value in distinct]
 
 
@@ -104,7 +102,7 @@ def days_of(name: str, series: Any) -> Floats:
     if kind in ("category", "O"):
         dated = [v if isinstance(v, (str, datetime.date)) else None for v in series.astype(object)]
         series, kind = pandas.Series(dated, dtype=object), "O"
-    if kind in "biufmc":
+    if kind in "biumc" or (kind == "f" and series.notna().any()):
         raise _unfit(name, "dates", "numbers, flags or durations")
     try:
         if kind != "M":
@@ -118,10 +116,8 @@ def days_of(name: str, series: Any) -> Floats:
     return np.where(np.isnat(stamps), np.nan, days)
 
 
-def words_of(name: str, series: Any) -> list[str]:
+def words_of(series: Any) -> list[str]:
     """Return texts; what is none is empty."""
-    if _kind(series) not in ("O", "T", "category"):
-        raise _unfit(name, "texts", "numbers, flags or dates")
     return [value if isinstance(value, str) else "" for value in series.astype(object)]
 
 
@@ -134,6 +130,14 @@ def _kind(series: Any) -> str:
         return "T"
     kind = getattr(dtype, "kind", "O")
     return str(kind) if kind in "biufcmMO" else "O"
+
+
+def _hashable(value: Any) -> Any:
+    try:
+        hash(value)
+    except TypeError:
+        return ()  # no text stands for it
+    return value
 
 
 def _plain(value: Any) -> Any:
