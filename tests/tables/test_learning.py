@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from dp_accounting import dp_event as dp
 
 from sordino import BudgetPolicy, Ledger, LogisticRegression, Schema
 from sordino.errors import BudgetExceededError, InvalidInputError, SchemaError
@@ -91,6 +92,24 @@ def test_learning_and_fitting_are_booked_on_the_same_budget(tmp_path):
         assert book.spent("people").reservations == 2
     with pytest.raises(BudgetExceededError):
         learn_schema(BLANK, table, epsilon=0.3, delta=5e-6, **place)
+
+
+def test_learning_after_something_else_is_refused_with_the_reason(tmp_path):
+    with Ledger.open(tmp_path / "l.db", create=True) as book:
+        book.create("people", BudgetPolicy(3.0, 1e-5))
+        book.reserve(
+            "people",
+            dp.GaussianDpEvent(50.0),
+            relation=Relation.ADD_REMOVE,
+            unit="record",
+            certificate=(0.5, 1e-6),
+            description="earlier",
+            plan_digest="0" * 64,
+        ).settle()
+    with pytest.raises(
+        BudgetExceededError, match="has to be the first on its data set: learn a schema first"
+    ):
+        learn_schema(BLANK, people(500), 0.3, 5e-6, ledger=tmp_path / "l.db", dataset_id="people")
 
 
 def test_persons_are_protected_by_one_record_each():

@@ -138,7 +138,12 @@ class Account:
             "Nothing was reserved. Plan with a smaller epsilon (`remaining` says how much is left), "
             "or ask whoever owns the data."
         )
-        if self.mode is FilterMode.BASIC:
+        if self.mode is FilterMode.RENYI and all(math.isinf(cost) for cost in charge.renyi):
+            left = "it has no Rényi curve, and this data set is guarded by the RDP filter"
+            remedy = (
+                "Nothing was reserved. Such a plan has to be the first on its data set: learn a schema first."
+            )
+        elif self.mode is FilterMode.BASIC:
             left = f"{self.epsilon:.4g} and {self.delta:.4g} are booked of {whole} (added up)"
         else:
             left = f"{self.fraction:.1%} of {whole} is spent (RDP filter)"
