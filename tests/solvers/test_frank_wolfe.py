@@ -90,10 +90,10 @@ def test_replacing_a_record_costs_twice_the_scale():
     assert release.sensitivity(Relation.REPLACE_ONE, w) == 0.8
 
 
-def test_the_default_bound_is_that_of_the_largest_entry():
+def test_the_default_bound_on_an_entry_is_a_quarter_of_that_on_the_norm():
     problem = made_problem(intercept=0.5, data_norm=1.5)
     solver = make_solver("frank-wolfe", problem, Options(7))
-    assert solver.clip == pytest.approx(1.5)
+    assert solver.clip == pytest.approx(0.25 * np.hypot(1.5, 0.5))
     assert solver.steps == 7
 
 

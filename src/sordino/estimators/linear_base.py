@@ -39,6 +39,8 @@ _SAMPLINGS = ("poisson", "fixed")
 _REGRESSION_LOSSES = ("squared", "huber", "poisson")
 # exp of more is not a number; a prediction so large is wrong anyway.
 _LARGEST_LOG = 700.0
+# The intercept column, in units of the row bound.
+_INTERCEPT = 0.25
 
 
 class LinearModel(Tabular, PrivateEstimator):
@@ -98,7 +100,7 @@ class LinearModel(Tabular, PrivateEstimator):
         groups: Any = None,
     ) -> Floats:
         bound = declared_bound(self, "data_norm")
-        executor: Any = executor_of(X, targets, bound, self._intercept(), weights)
+        executor: Any = executor_of(X, targets, bound, self._intercept(bound), weights)
         if groups is not None:
             executor = GroupedExecutor(executor, groups)
         n = executor.population
@@ -128,7 +130,7 @@ class LinearModel(Tabular, PrivateEstimator):
         self.coef_noise_ = noise
         w = w.to_dense() if isinstance(w, SparseVector) else w
         self._warn_if_diverged(w, "lower step_size")
-        return w
+        return _on_ones(w, problem)
 
     def _problem(
         self, shape: tuple[int, int], loss: Loss, outputs: int, budget: Ask, bound: float
@@ -144,7 +146,7 @@ class LinearModel(Tabular, PrivateEstimator):
             budget.delta,
             outputs=outputs,
             data_norm=bound,
-            intercept=self._intercept(),
+            intercept=self._intercept(bound),
             **self._penalties(),
             target_bound=self._target_bound(),
             secure_noise=check_flag("secure_noise", self.secure_noise),
@@ -207,8 +209,12 @@ class LinearModel(Tabular, PrivateEstimator):
     def _at_least_zero(self, name: str) -> float:
         return check_not_negative(name, getattr(self, name), "It is a public constant.")
 
-    def _intercept(self) -> float:
-        return 1.0 if check_flag("fit_intercept", self.fit_intercept) else 0.0
+    def _intercept(self, bound: float) -> float:
+        """Return the constant of the intercept column: in units of the rows, so that no unit matters.
+
+        A record's gradient is clipped with its intercept entry, so a large one would drown the others.
+        """
+        return _INTERCEPT * bound if check_flag("fit_intercept", self.fit_intercept) else 0.0
 
 
 class ClassifierBase(MarginClassifier, LinearModel):
@@ -290,6 +296,14 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
         if self.target_bound is not None:
             raise InvalidInputError("Expected target_bound=None: the schema declares low and high.")
         return (target.high - target.low) / 2 if self._centres() else max(abs(target.low), abs(target.high))
+
+
+def _on_ones(w: Floats, problem: Problem) -> Floats:
+    """Return the weights with that of the intercept column as if the column held ones."""
+    if problem.intercept:
+        w = w.copy()
+        w[..., -1] *= problem.intercept
+    return w
 
 
 def _public_facts(problem: Problem, declared: Any) -> tuple[str, ...]:

@@ -10,6 +10,8 @@ from sordino.errors import InvalidInputError
 from sordino.kernel import Curator, FixedSize, Full, Plan, Poisson, Sampling
 from sordino.problems.problem import Problem
 
+PEAK = 0.25  # the largest entry of a gradient, in units of the bound on its norm
+
 
 class Solver(Protocol):
     """An algorithm of the library."""
@@ -59,14 +61,11 @@ class Options:
         return problem.gradient_bound if self.clip_norm is None else self.clip_norm
 
     def peak(self, problem: Problem) -> float:
-        """Return the bound on the largest entry of a record's gradient: the clip norm, or a public bound.
+        """Return the bound on the largest entry of a gradient: the clip norm, or a share of the norm bound.
 
-        No entry exceeds the norm, and no entry of a row the larger of its norm bound and the intercept.
+        A row of many entries has none near its norm; the few records that do are shortened.
         """
-        if self.clip_norm is not None:
-            return self.clip_norm
-        scale = max(problem.data_norm, problem.intercept) / problem.row_bound
-        return problem.gradient_bound * scale
+        return PEAK * problem.gradient_bound if self.clip_norm is None else self.clip_norm
 
     def step(self, problem: Problem) -> float:
         """Return the step size: the asked one, or one over the largest curvature."""
@@ -90,6 +89,16 @@ class Options:
         return Poisson(size / problem.population)
 
 
+def distinguishable(problem: Problem, wanted: int) -> int:
+    """Return how many coordinates a private choice can tell from the others: ``wanted``, or fewer.
+
+    The noise of a choice of m grows with sqrt m, so that one of too many is a choice at random: at most one
+    for every 500 records and unit of epsilon, and five at least.
+    """
+    told = problem.population * min(problem.epsilon, 1e6) / 500
+    return max(1, min(wanted, max(5, int(told))))
+
+
 def among(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
     """Return ``value`` if it is one of ``allowed``."""
     if value not in allowed:
@@ -102,6 +111,14 @@ def positive(name: str, value: Any, most: float = float("inf")) -> float:
     number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else float("nan")
     if not (0 < number <= most and number < float("inf")):
         raise InvalidInputError(f"Expected {name} in (0, {most:g}], got {value!r}. It is a public constant.")
+    return number
+
+
+def share(name: str, value: Any) -> float:
+    """Return ``value`` as a number in [0, 1)."""
+    number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else float("nan")
+    if not 0 <= number < 1:
+        raise InvalidInputError(f"Expected {name} in [0, 1), got {value!r}. It is a share of the steps.")
     return number
 
 

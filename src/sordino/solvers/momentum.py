@@ -47,7 +47,7 @@ class Momentum:
         return vector_sum((1.0 + self.beta) * w, -self.beta * previous)
 
 
-def chosen_momentum(options: Options, **defaults: Any) -> tuple[Momentum, dict[str, Any]]:
-    """Return the momentum that was asked for, and the solver's other options."""
-    extra = options.chosen(momentum="none", momentum_weight=0.9, **defaults)
+def chosen_momentum(options: Options, kind: str = "none", **defaults: Any) -> tuple[Momentum, dict[str, Any]]:
+    """Return the momentum that was asked for, ``kind`` by default, and the solver's other options."""
+    extra = options.chosen(momentum=kind, momentum_weight=0.9, **defaults)
     return Momentum(extra.pop("momentum"), extra.pop("momentum_weight")), extra

@@ -16,16 +16,17 @@ from sordino.solvers.base import Options, among, positive
 from sordino.solvers.capabilities import BATCHES, Capabilities
 from sordino.solvers.dense.column_smoothing import checked_strength, smoothed
 from sordino.solvers.dense.sgd import epochs_of
+from sordino.solvers.pace import in_units
 from sordino.solvers.units import noise_std
 
 EPOCHS = 20
-STEP = 0.02
-TINY = 1e-8
+STEP = 0.03  # of a coefficient that moves a margin by its unit
+TINY = 1e-8  # of the clip norm
 
 
 @dataclass(frozen=True)
 class Adam:
-    r"""``w <- w - step m / (sqrt s + 1e-8)`` with running means of noisy gradients and of their squares.
+    r"""``w <- w - step m / (sqrt s + 1e-8 clip)`` with running means of noisy gradients and of their squares.
 
     ``subtract_noise`` takes the known variance of the noise out of ``s``: without it s is mostly noise, and
     Adam is momentum with a constant step. Smoothing acts on the gradient, before the means.
@@ -61,7 +62,7 @@ class Adam:
         )
         return cls(
             epochs_of(extra["epochs"], problem, options),
-            STEP if options.step_size is None else options.step_size,
+            STEP * in_units(problem) if options.step_size is None else options.step_size,
             options.clip(problem),
             options.minibatches(problem),
             checked_strength(extra["smoothing"]),
@@ -90,7 +91,7 @@ class Adam:
             m = self.beta1 * m + (1 - self.beta1) * g
             s = self.beta2 * s + (1 - self.beta2) * np.square(g)
             level = np.maximum(s / (1 - self.beta2**t) - known, known * 1e-2)
-            w = w - self.step * m / (1 - self.beta1**t) / (np.sqrt(level) + TINY)
+            w = w - self.step * m / (1 - self.beta1**t) / (np.sqrt(level) + TINY * self.clip)
             yield w
 
     def _noise_variance(self, curator: Curator, problem: Problem) -> Any:

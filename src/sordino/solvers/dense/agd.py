@@ -69,7 +69,7 @@ class Agd:
         return cls(
             portions,
             count("searches", searches),
-            _grid(64 * options.step(problem), count("step_count", extra["step_count"])),
+            _grid(32 * options.step(problem), count("step_count", extra["step_count"])),
             options.clip(problem),
             _typical_loss(problem) if wanted is None else positive("objective_clip", wanted),
             positive("growth", extra["growth"]),

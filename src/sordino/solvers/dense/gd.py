@@ -12,11 +12,13 @@ from sordino.solvers.capabilities import Capabilities
 from sordino.solvers.dense.sgd import Sgd, update_of
 from sordino.solvers.momentum import chosen_momentum
 
-STEPS = 20
+STEPS = 50
 
 
 class Gd(Sgd):
     r"""``w <- w - step A^{-1}(mean clipped gradient + noise + penalty'(w))`` over all records.
+
+    A step size that is left open follows :class:`sordino.solvers.pace.Pace`, with Nesterov's momentum.
 
     **Privacy.** ``steps`` Gaussian releases of a clipped sum: exactly one Gaussian release of the same sum
     with ``sqrt(steps)`` less noise.
@@ -35,7 +37,12 @@ class Gd(Sgd):
     @classmethod
     def configured(cls, problem: Problem, options: Options, smoothing: float = 0.0) -> Gd:
         """Fill what the user left open from public facts."""
-        momentum, extra = chosen_momentum(options, smoothing=smoothing, schedule="constant", output="last")
+        paced = options.step_size is None and "schedule" not in options.extra
+        momentum, extra = chosen_momentum(
+            options, "nesterov" if paced else "none", smoothing=smoothing, schedule="constant", output="last"
+        )
         steps = STEPS if options.max_iter is None else options.max_iter
         update = {**update_of(problem, options, extra), "sampling": Full()}
+        if paced:
+            update["step"] = None
         return cls(steps, **update, momentum=momentum)

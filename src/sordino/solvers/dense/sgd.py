@@ -16,6 +16,7 @@ from sordino.solvers.base import Options, among, count
 from sordino.solvers.capabilities import BATCHES, Capabilities
 from sordino.solvers.dense.column_smoothing import checked_strength, smoothed
 from sordino.solvers.momentum import Momentum, chosen_momentum
+from sordino.solvers.pace import DENSE, Pace
 from sordino.solvers.vectors import dense
 
 EPOCHS = 20
@@ -48,7 +49,7 @@ class Sgd:
     )
 
     steps: int
-    step: float
+    step: float | None
     clip: float
     sampling: Sampling
     momentum: Momentum = field(default_factory=Momentum)
@@ -78,14 +79,17 @@ class Sgd:
     def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
         """Yield the iterates, or their running averages."""
         w = previous = mean = np.zeros(problem.shape)
+        pace = Pace.of(curator, "gradient", problem, DENSE) if self.step is None else None
         for t in range(1, self.steps + 1):
             asked, start = self.momentum.asked_at(w, previous), self.momentum.moved_from(w, previous)
             g = curator.release("gradient", asked) + problem.penalty_gradient(dense(asked))
-            w, previous = start - self._step(t) * smoothed(g, self.smoothing, problem.n_intercepts), w
+            h = self._step(t) if pace is None else pace.after(dense(asked), g)
+            w, previous = start - h * smoothed(g, self.smoothing, problem.n_intercepts), w
             mean = mean + (w - mean) / t
             yield w if self.output == "last" else mean
 
     def _step(self, t: int) -> float:
+        assert self.step is not None
         return self.step / {"constant": 1.0, "inverse": float(t), "inverse-root": t**0.5}[self.schedule]
 
 

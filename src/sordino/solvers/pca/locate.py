@@ -47,7 +47,7 @@ class Location:
         if self.total is None or self.ball.radius >= self.bound(problem):
             return 1.0, 0.0
         wanted = self.total - (0.0 if problem.center else float(self.mean @ self.mean))
-        known = 1.0 / (1.0 + (std / (USUAL * max(wanted, 1e-300))) ** 2)
+        known = 1.0 / (1.0 + min(std / (USUAL * max(wanted, 1e-300)), 1e9) ** 2)
         factor = min(max(wanted / trace, 1.0), 2.0) if trace > 0 else 2.0
         factor = known * factor + (1 - known) * (1 + USUAL)
         return factor, math.hypot(UNEVEN * (factor - 1) + (1 - known) * USUAL, self.heard / self.total)

@@ -22,9 +22,13 @@ from sordino.problems.scores import (
 from sordino.solvers.base import Options, count
 from sordino.solvers.capabilities import STEPS as STEP_OPTIONS
 from sordino.solvers.capabilities import Capabilities
+from sordino.solvers.pace import target_unit
 from sordino.solvers.vectors import added_at, starting_point
 
-STEPS = 50
+STEPS = 20
+# The noise that a margin may carry, in units of the targets; how many times one over the curvature of a row a
+# coordinate may step.
+MARGIN_NOISE, LONGEST = 0.5, 20.0
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class Coordinate:
 
     sparsity: int | None
     steps: int
-    step: float
+    step: float | None
     clip: float
     norm_clip: float
     block: int = 1
@@ -66,7 +70,7 @@ class Coordinate:
         return cls(
             options.n_nonzero_coefs,
             STEPS if options.max_iter is None else options.max_iter,
-            options.step(problem),
+            options.step_size,
             options.peak(problem),
             problem.gradient_bound,
             count("block", extra["block"], min(free, options.n_nonzero_coefs or free)),
@@ -91,13 +95,30 @@ class Coordinate:
         w = starting_point(problem.shape, problem.n_intercepts, lazy)
         always = intercept_coordinates(problem.shape, problem.n_intercepts)
         support = np.empty(0, dtype=np.int64)
+        step = self.step_for(curator, problem) if self.step is None else (self.step, self.step)
         for _ in range(self.steps):
             chosen = self._choose(curator, problem, w, support)
             support = np.union1d(support, chosen)
             at = np.concatenate([chosen, always])
             slope = curator.release("derivative", (w, at)) + problem.ridge * pick(w, at)
-            w = added_at(w, at, -self.step * slope)
+            w = added_at(w, at, -np.repeat(step, (chosen.size, always.size)) * slope)
             yield w
+
+    def step_for(self, curator: Curator, problem: Problem) -> tuple[float, float]:
+        r"""Return the steps of a coordinate and of an intercept: functions of public numbers.
+
+        A coordinate is rarely chosen twice, and its curvature is a small part of a row's: its step is where
+        the noise of a margin is ``MARGIN_NOISE``, at most ``LONGEST`` over the curvature of a row. An
+        intercept moves in every step.
+        """
+        release = curator.plan.releases["derivative"]
+        asked = range(self.block + problem.n_intercepts * problem.outputs)
+        noise = float(release.mechanism.multiplier or 0.0)
+        noise *= release.sensitivity(curator.plan.relation, (None, asked))
+        noise *= problem.row_bound / (problem.population * MARGIN_NOISE * target_unit(problem))
+        curvature = problem.curvature * problem.row_bound**2 + problem.penalty_curvature
+        often = 1.0 / max(curvature, math.sqrt(self.steps) * noise)
+        return 1.0 / max(curvature / LONGEST, noise), often
 
     def _choose(self, curator: Curator, problem: Problem, w: Any, support: Any) -> Any:
         full = self.sparsity is not None and support.size + self.block > self.sparsity

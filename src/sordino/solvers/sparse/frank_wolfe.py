@@ -15,9 +15,10 @@ from sordino.problems.problem import Problem
 from sordino.problems.scores import VertexScores
 from sordino.solvers.base import Options, among, count, positive
 from sordino.solvers.capabilities import Capabilities
+from sordino.solvers.pace import target_unit
 from sordino.solvers.vectors import hard_threshold, starting_point, vector_sum
 
-STEPS = 50
+STEPS = 20
 RADIUS = 10.0
 
 
@@ -56,9 +57,13 @@ class FrankWolfe:
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> FrankWolfe:
         """Fill what the user left open from public facts."""
-        extra = options.chosen(radius=RADIUS / problem.data_norm, selection="gumbel")
+        extra = options.chosen(radius=RADIUS * target_unit(problem) / problem.data_norm, selection="gumbel")
         free = math.prod(problem.shape)
-        steps = min(options.n_nonzero_coefs or STEPS, free) if options.max_iter is None else options.max_iter
+        steps = (
+            min(options.n_nonzero_coefs or STEPS, STEPS, free)
+            if options.max_iter is None
+            else options.max_iter
+        )
         return cls(
             options.n_nonzero_coefs,
             count("max_iter", steps),

@@ -31,12 +31,13 @@ from sordino.problems.scores import (
     intercept_coordinates,
     pick,
 )
-from sordino.solvers.base import Options, among
+from sordino.solvers.base import Options, among, distinguishable
 from sordino.solvers.capabilities import STEPS as STEP_OPTIONS
 from sordino.solvers.capabilities import Capabilities
 from sordino.solvers.vectors import starting_point
 
-STEPS = 20
+STEPS = 5
+LONGER = 5.0  # times one over the curvature of a row: a few columns have a small part of it
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,9 @@ class Peeled:
                 f"Expected max_iter <= the {problem.population} records with split=True, got {steps}."
             )
         return cls(
-            min(free, 50) if options.n_nonzero_coefs is None else options.n_nonzero_coefs,
+            distinguishable(problem, min(free, options.n_nonzero_coefs or 50)),
             steps,
-            options.step(problem),
+            LONGER * options.step(problem) if options.step_size is None else options.step_size,
             options.peak(problem),
             problem.gradient_bound,
             among("selection", extra["selection"], ("gumbel", "laplace")),

@@ -7,16 +7,31 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from sordino.kernel import Curator, FixedSize, Full, Plan, Poisson, Release, Sampling, public_generator
+from sordino.kernel import (
+    Curator,
+    FixedSize,
+    Full,
+    Plan,
+    Poisson,
+    Release,
+    Sampling,
+    SparseVector,
+    public_generator,
+)
 from sordino.kernel.contracts import Point
 from sordino.problems.glm import GlmDifference, GlmGradient
 from sordino.problems.problem import Problem
-from sordino.solvers.base import Options, among, count, positive
+from sordino.solvers.base import Options, among, count, positive, share
 from sordino.solvers.capabilities import BATCHES, Capabilities
-from sordino.solvers.vectors import as_sparse, hard_threshold, starting_point, vector_sum
+from sordino.solvers.momentum import Momentum
+from sordino.solvers.pace import DENSE, MOMENTUM, SPARSE, Pace
+from sordino.solvers.vectors import as_sparse, dense, hard_threshold, starting_point, vector_sum
 
-EPOCHS = 10
+STEPS = 50
 SHARE = 50  # corrections of small batches are unstable: their noise grows with the distance from the snapshot
+LATE = 0.8  # thresholding starts after this share of the steps
+# How far the noise of corrections may feed back into their own bound, and how much of it an epoch bears.
+FEEDBACK, BEARABLE = 0.5, 0.05
 
 
 @dataclass(frozen=True)
@@ -49,6 +64,7 @@ class ScsgHt:
             "snapshot_batch",
             "snapshot_keep",
             "snapshot_noise",
+            "threshold_after",
         ),
         sparse=True,
         dense=True,
@@ -60,7 +76,7 @@ class ScsgHt:
     )
 
     sparsity: int | None
-    step: float
+    step: float | None
     clip: float
     difference_clip: float
     row_bound: float
@@ -70,6 +86,7 @@ class ScsgHt:
     snapshot_keep: int | None = None
     snapshot_noise: float = 1.0
     drawn: bool = False  # option I: the lengths were drawn
+    threshold_after: float = 0.0
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> ScsgHt:
@@ -79,7 +96,7 @@ class ScsgHt:
         wanted = max(small, n // 5) if extra["snapshot_batch"] is None else extra["snapshot_batch"]
         big = count("snapshot_batch", wanted, n)
         option = among("option", extra["option"], ("I", "II"))
-        lengths = _lengths(extra, options, option, big / small)
+        lengths = _lengths(extra, options, option, big / small, problem)
         batches = _batches(big, n, options), options.minibatches(problem, SHARE)
         made = _assembled(cls, problem, options, extra, batches, lengths)
         return replace(made, drawn=option == "I")
@@ -102,15 +119,47 @@ class ScsgHt:
     def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
         """Yield the iterates."""
         w = starting_point(problem.shape, problem.n_intercepts, sparse=self._lazy(problem))
+        pace = self._pace(curator, problem) if self.step is None else None
+        momentum = Momentum("nesterov") if pace is not None and not self._lazy(problem) else Momentum()
+        previous, dense_steps, done = w, self.threshold_after * sum(self.lengths), 0
         for length in self.lengths:
             if length == 0:  # nothing would use the snapshot, so it is not paid for
                 continue
-            anchor, m = w, self._snapshot(curator.release("snapshot", w), problem)
+            anchor = asked = momentum.asked_at(w, previous)
+            m = self._snapshot(curator.release("snapshot", anchor), problem)
             for t in range(length):
-                v = m if t == 0 else vector_sum(curator.release("correction", (w, anchor)), m)
-                v = vector_sum(v, problem.ridge * w) if problem.ridge else v
-                w = hard_threshold(vector_sum(w, -self.step * v), self.sparsity, problem.n_intercepts)
+                asked = momentum.asked_at(w, previous)
+                v = m if t == 0 else vector_sum(curator.release("correction", (asked, anchor)), m)
+                v = vector_sum(v, problem.ridge * asked) if problem.ridge else v
+                h = self._step(pace, asked, v)
+                done += 1
+                kept = self.sparsity if done > dense_steps else None
+                w, previous = hard_threshold(vector_sum(asked, -h * v), kept, problem.n_intercepts), w
                 yield w
+
+    def _step(self, pace: Pace | None, asked: Point, v: Any) -> float:
+        if pace is None:
+            assert self.step is not None
+            return self.step
+        return pace.largest if isinstance(asked, SparseVector) else pace.after(dense(asked), dense(v))
+
+    def _pace(self, curator: Curator, problem: Problem) -> Pace:
+        """Return the pace that the planned noise allows.
+
+        The noise of a snapshot is in every step of its epoch and adds up in the margins; that of a correction
+        grows with the distance from the snapshot, and must not carry itself away.
+        """
+        used = sum(self.lengths) / sum(length > 0 for length in self.lengths)
+        noise, lazy = (DENSE if self.sparsity is None else SPARSE), self._lazy(problem)
+        pace = Pace.of(curator, "snapshot", problem, noise, 0.0 if lazy else MOMENTUM, used)
+        release = curator.plan.releases.get("correction")
+        z = 0.0 if release is None else float(release.mechanism.multiplier or 0.0)
+        z *= curator.plan.relation.contributions / self.minibatches.expected(problem.population)
+        curvature = problem.curvature * problem.row_bound**2
+        feedback = curvature * z * math.sqrt(math.prod(problem.shape) * used)
+        largest = min(pace.largest, FEEDBACK / feedback) if feedback else pace.largest
+        largest = min(largest, pace.first) if lazy else largest
+        return replace(pace, first=min(pace.first, largest), largest=largest)
 
     def _snapshot(self, answer: Any, problem: Problem) -> Any:
         # A dense snapshot stays in every step of its epoch: undrawn coordinates would not be i.i.d. from
@@ -127,11 +176,12 @@ class ScsgHt:
 
 def _extra(options: Options, **defaults: Any) -> dict[str, Any]:
     return options.chosen(
-        epochs=EPOCHS,
+        epochs=None,
         snapshot_keep=None,
         snapshot_noise=1.0,
         difference_clip=None,
         shrinking_bound=True,
+        threshold_after=LATE if options.step_size is None else 0.0,
         **defaults,
     )
 
@@ -148,7 +198,7 @@ def _assembled(
     keep, bound = extra["snapshot_keep"], extra["difference_clip"]
     return kind(
         options.n_nonzero_coefs,
-        options.step(problem),
+        options.step_size,
         clip,
         2 * clip if bound is None else positive("difference_clip", bound, 2 * clip),
         # an infinite row bound leaves the constant bound of the paper
@@ -157,7 +207,18 @@ def _assembled(
         lengths,
         None if keep is None else count("snapshot_keep", keep),
         positive("snapshot_noise", extra["snapshot_noise"]),
+        0.0 if keep is not None else share("threshold_after", extra["threshold_after"]),
     )
+
+
+def _bearable(problem: Problem, mean: float) -> float:
+    """Return how many steps an epoch may have before the noise of its corrections outweighs them.
+
+    A correction has noise of norm ``z sqrt(d) / b`` times the distance from the snapshot, and z is at least
+    about ``sqrt(steps) (b / n) 4 / epsilon``: with many columns for the records there is no room for one.
+    """
+    noise = 4 * math.sqrt(STEPS * math.prod(problem.shape)) / (problem.population * problem.epsilon)
+    return max(1.0, min(mean, BEARABLE / noise)) if noise else mean
 
 
 def _batches(size: int, population: int, options: Options) -> Sampling:
@@ -166,8 +227,13 @@ def _batches(size: int, population: int, options: Options) -> Sampling:
     return FixedSize(size) if options.sampling == "fixed" else Poisson(size / population)
 
 
-def _lengths(extra: dict[str, Any], options: Options, option: str, mean: float) -> tuple[int, ...]:
+def _lengths(
+    extra: dict[str, Any], options: Options, option: str, mean: float, problem: Problem
+) -> tuple[int, ...]:
     """Return the lengths of all epochs, cut where ``max_iter`` steps are reached."""
+    if extra["epochs"] is None:
+        mean = min(mean, _bearable(problem, mean))
+        extra = {**extra, "epochs": math.ceil(STEPS / mean)}
     epochs, longest = count("epochs", extra["epochs"]), math.ceil(20 * mean)
     if option == "II":
         drawn = [max(1, round(mean))] * epochs

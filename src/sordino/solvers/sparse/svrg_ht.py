@@ -28,7 +28,15 @@ class SvrgHt(ScsgHt):
     capabilities: ClassVar[Capabilities] = Capabilities(
         asks="full snapshots, mini-batch corrections",
         reads=("n_nonzero_coefs", *BATCHES),
-        options=("difference_clip", "epochs", "option", "shrinking_bound", "snapshot_keep", "snapshot_noise"),
+        options=(
+            "difference_clip",
+            "epochs",
+            "option",
+            "shrinking_bound",
+            "snapshot_keep",
+            "snapshot_noise",
+            "threshold_after",
+        ),
         sparse=True,
         dense=True,
         persons=True,
@@ -44,7 +52,7 @@ class SvrgHt(ScsgHt):
         extra = _extra(options, option="II")
         mean = problem.population / options.batch(problem, SHARE)
         option = among("option", extra["option"], ("I", "II"))
-        lengths = _lengths(extra, options, option, mean)
+        lengths = _lengths(extra, options, option, mean, problem)
         batches = Full(), options.minibatches(problem, SHARE)
         solver: SvrgHt = _assembled(cls, problem, options, extra, batches, lengths)
         return replace(solver, drawn=option == "I")

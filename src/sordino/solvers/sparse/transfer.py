@@ -20,7 +20,9 @@ from sordino.solvers.base import Options, among, count, positive
 from sordino.solvers.capabilities import CURVED, Capabilities
 from sordino.solvers.vectors import hard_threshold
 
-STRENGTH = 0.01
+# The noise that a margin of the released teacher may carry, in units of the targets; the least and the most
+# ridge, in units of the squared row bound: a weaker one takes long to certify, a stronger leaves nothing.
+MARGIN_NOISE, WEAKEST, STRONGEST = 0.3, 1e-4, 0.1
 STUDENT_STEPS = 200
 _EXACT_NORM = 2000  # the smaller side of a matrix whose operator norm is computed exactly
 
@@ -67,7 +69,9 @@ class Transfer:
             mode="P", public_features=None, public_rows=None, strength=None, student_steps=STUDENT_STEPS
         )
         mode = among("mode", extra["mode"], ("P", "R"))
-        strength = (problem.ridge or STRENGTH) if extra["strength"] is None else extra["strength"]
+        strength = (
+            (problem.ridge or default_strength(problem)) if extra["strength"] is None else extra["strength"]
+        )
         features = _public_features(extra, problem, options, needed=mode == "R")
         steps = count("student_steps", options.max_iter or extra["student_steps"])
         return cls(
@@ -110,6 +114,18 @@ class Transfer:
             gradient = (x.T @ (x @ w.T - responses)).T
             w = hard_threshold(w - step * gradient, self.sparsity, problem.n_intercepts)
         return w
+
+
+def default_strength(problem: Problem) -> float:
+    r"""Return the ridge at which the noise of a margin is about ``MARGIN_NOISE``: from public numbers.
+
+    A teacher of strength s is released with noise ``z C / (n s)`` in each coordinate, which rows of norm R
+    make ``z C R / (n s)`` in a margin; z is about ``sqrt(2 ln(1.25 / delta)) / epsilon``.
+    """
+    z = math.sqrt(2 * math.log(1.25 / problem.delta)) / problem.epsilon if problem.delta > 0 else 0.0
+    square = problem.row_bound**2 * problem.weight_bound
+    noisy = problem.relation.contributions * z / (problem.population * MARGIN_NOISE)
+    return square * min(max(noisy, WEAKEST), STRONGEST)
 
 
 def with_intercept(features: Any, constant: float) -> Any:

@@ -25,11 +25,11 @@ from sordino.problems.glm import GlmGradient
 from sordino.problems.minimiser import CertifiedMinimiser, TiltedMinimiser, convex_clip
 from sordino.problems.problem import Problem
 from sordino.problems.scores import flat_coordinates, intercept_coordinates, without_intercept
-from sordino.solvers.base import Options, among, count, positive
+from sordino.solvers.base import Options, among, count, distinguishable, positive
 from sordino.solvers.capabilities import CURVED, Capabilities
+from sordino.solvers.sparse.transfer import default_strength
 from sordino.solvers.vectors import hard_threshold
 
-STRENGTH = 0.01
 BLOCK_STEPS = 20
 
 
@@ -119,7 +119,7 @@ class TwoStage:
         blocks = max(1, math.isqrt(n)) if extra["blocks"] is None else extra["blocks"]
         strength = _strength(problem, stage2) if extra["strength"] is None else extra["strength"]
         return cls(
-            min(free, 10) if options.n_nonzero_coefs is None else options.n_nonzero_coefs,
+            distinguishable(problem, min(free, options.n_nonzero_coefs or 10)),
             convex_clip(problem, options.clip_norm),
             positive("strength", strength),
             count("blocks", blocks, n),
@@ -156,7 +156,7 @@ class TwoStage:
 
 def _strength(problem: Problem, stage2: str) -> float:
     """Return the ridge, or a public default that leaves three quarters of epsilon to the noise inside."""
-    strength = problem.ridge or STRENGTH
+    strength = problem.ridge or default_strength(problem)
     if stage2 == "output" or not math.isfinite(problem.loss.curvature):
         return strength
     curvature = problem.loss.curvature * problem.weight_bound * problem.row_bound**2
