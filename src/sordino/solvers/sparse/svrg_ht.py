@@ -8,7 +8,7 @@ from typing import ClassVar
 from sordino.kernel import Full
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, among
-from sordino.solvers.capabilities import BATCHES, Capabilities
+from sordino.solvers.capabilities import Capabilities
 from sordino.solvers.sparse.scsg_ht import ScsgHt, _assembled, _extra, _lengths
 
 SHARE = 10
@@ -25,23 +25,10 @@ class SvrgHt(ScsgHt):
     does not apply to full snapshots; we account for them as they are.
     """
 
-    capabilities: ClassVar[Capabilities] = Capabilities(
+    capabilities: ClassVar[Capabilities] = replace(
+        ScsgHt.capabilities,
         asks="full snapshots, mini-batch corrections",
-        reads=("n_nonzero_coefs", *BATCHES),
-        options=(
-            "difference_clip",
-            "epochs",
-            "option",
-            "shrinking_bound",
-            "snapshot_keep",
-            "snapshot_noise",
-            "threshold_after",
-        ),
-        sparse=True,
-        dense=True,
-        persons=True,
-        secure_noise=True,
-        lazy=True,
+        options=tuple(name for name in ScsgHt.capabilities.options if name != "snapshot_batch"),
         paper="DP-SVRG-HT",
         page="svrg-ht",
     )
