@@ -71,7 +71,7 @@ def test_vectors_s2_and_s5_are_the_multipliers_of_the_printed_noise():
     assert sgd["gradient"] == pytest.approx(4.9723, rel=1e-4)
     halved = multipliers("sgd-ht", Options(10, max_iter=4048, batch_size=100), relation="replace-one")
     assert halved["gradient"] == pytest.approx(4.9723 / 2, rel=1e-4)
-    scsg = multipliers("scsg-ht", Options(10, batch_size=20, extra={"snapshot_batch": 2024}))
+    scsg = multipliers("scsg-ht", Options(10, batch_size=20, extra={"snapshot_batch": 2024, "epochs": 10}))
     assert scsg["snapshot"] == pytest.approx(142.327, rel=1e-3)
     assert scsg["correction"] == pytest.approx(0.3516, rel=1e-3)
 
@@ -120,7 +120,9 @@ def test_option_one_pays_for_its_drawn_lengths_as_printed():
 
 def test_the_printed_correction_has_a_bound_that_does_not_shrink():
     problem = made_problem(n=400, d=60, data_norm=1.0)
-    solver = make_solver("scsg-ht", problem, Options(10, batch_size=20, extra={"snapshot_batch": 100}))
+    solver = make_solver(
+        "scsg-ht", problem, Options(10, batch_size=20, extra={"snapshot_batch": 100, "epochs": 10})
+    )
     printed, _ = published("paper", "scsg-ht", solver, problem, Ask(2.0, 1e-5))
     near = (np.full(60, 1e-6), np.zeros(60))
     bound = printed.plan(problem).releases["correction"].query.contribution(near)
