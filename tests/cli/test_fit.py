@@ -14,6 +14,7 @@ from tests.cli.helpers import SECRET, WIDE, table, typed, typed_json, write_csv
 
 import sordino
 from sordino.saving import about
+from sordino.tables import Number, Person
 
 FIT = ("--model", "logistic", "--target", "y", "--set", "data_norm=3", "--epsilon", 2)
 
@@ -167,6 +168,21 @@ def test_pca_saves_axes(folder):
     typed("pca", "rows.csv", "--components", 2, "--data-norm", 3, "--epsilon", 2, "--output", "p.sordino")
     assert sordino.load("p.sordino").components_.shape == (2, 4)
     assert "component 1" in typed("inspect", "p.sordino")
+
+
+def test_persons_are_protected_or_the_command_refuses(folder):
+    X, y = table()
+    np.savez("visits.npz", X=X, y=y, groups=np.arange(len(X)) // 4)
+    words = ("--epsilon", 4, "--output", "v.sordino", "--force")
+    found = typed_json("fit", "visits.npz", *words, "--model", "logistic", "--set", "data_norm=3")
+    assert found["privacy"]["unit"] == "person"
+    assert "persons" in typed("fit", "visits.npz", *words, "--model", "heavy-classifier", code=3)
+    grid = ("--model", "logistic", "--grid", "alpha=[1, 2]")
+    assert "groups" in typed("tune", "visits.npz", *words, *grid, code=3)
+    assert "whose record" in typed("pca", "visits.npz", *words, "--data-norm", 3, code=3)
+    schema = sordino.Schema([Number("a", -3, 3), Number("b", -3, 3), Person("c")])
+    schema.write("persons.toml")
+    assert "whose record" in typed("pca", "people.csv", "--schema", "persons.toml", *words, code=3)
 
 
 # ------------------------------------------------------------------------------------- one configuration file

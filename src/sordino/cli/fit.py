@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import inspect
 from pathlib import Path
 from typing import Any
 
 import click
 
 from sordino.cli import config, models, options, show
+from sordino.errors import InvalidInputError
 
 MODEL_NAME = click.option(
     "--model",
@@ -41,7 +43,11 @@ def fit(data: str, output: Path, force: bool, as_json: bool, **chosen: Any) -> N
     settings, started = config.settings(click.get_current_context()), now()
     show.require_model_place(output, force)
     rows, model = _prepared(options.data_file(data, chosen), chosen)
-    model.fit(rows.X, rows.y, **({} if rows.groups is None else {"groups": rows.groups}))
+    if rows.groups is None:
+        model.fit(rows.X, rows.y)
+    else:
+        _require_groups(model)
+        model.fit(rows.X, rows.y, groups=rows.groups)
     finish(model, output, as_json, run_facts("fit", settings, started, data, len(rows)))
 
 
@@ -65,6 +71,7 @@ def fit(data: str, output: Path, force: bool, as_json: bool, **chosen: Any) -> N
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Any parameter of the model.")
 @click.option("--trials", type=float, default=10.0, show_default=True, help="How many trials are expected.")
 @click.option("--validation", type=float, default=0.2, show_default=True, help="Share of records that judge.")
+@click.option("--scoring", help="accuracy, neg_log_loss, neg_mean_squared_error or neg_mean_absolute_error.")
 @click.option("--output", type=options.OUTPUT, required=True, help="Where the model goes.")
 @options.FORCE
 @options.JSON
@@ -77,6 +84,7 @@ def tune(
     grid: tuple[str, ...],
     trials: float,
     validation: float,
+    scoring: str | None,
     **chosen: Any,
 ) -> None:
     """Choose parameters privately: the best of a random number of fits, all for one price."""
@@ -92,9 +100,14 @@ def tune(
     how: dict[str, Any] = {
         "mean_trials": trials,
         "validation": validation,
+        "scoring": scoring,
         "ledger": booked[0],
         "dataset_id": booked[1],
     }
+    if rows.groups is not None:
+        raise InvalidInputError(
+            "A private search protects records, not persons. Leave groups out of the file."
+        )
     search = PrivateSearchCV(model, params, **budget, **how)
     search.fit(rows.X, rows.y)
     best = search.best_estimator_
@@ -127,6 +140,14 @@ def _prepared(file: Any, chosen: dict[str, Any]) -> tuple[Any, Any]:
     options.known_parameters(kind, params)
     rows = to_fit(file, schema, chosen["target"], models.takes_labels(kind))
     return rows, kind(**params)
+
+
+def _require_groups(model: Any) -> None:
+    if "groups" not in inspect.signature(model.fit).parameters:
+        raise InvalidInputError(
+            f"{type(model).__name__} cannot protect persons, and the file says whose record each one is. "
+            "Choose another model, or leave groups out of the file if a record is all of a person."
+        )
 
 
 def _listed(value: Any) -> list[Any]:

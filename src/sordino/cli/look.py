@@ -138,7 +138,7 @@ def _contents(model: Any) -> list[dict[str, Any]]:
             model.explained_variance_,
             [f"component {i}" for i in range(len(model.explained_variance_))],
         )
-        noise = np.full(len(values), model.eigenvalue_noise_)
+        noise = np.broadcast_to(model.eigenvalue_noise_, len(values))
     elif hasattr(model, "coef_"):
         coef = np.atleast_2d(model.coef_)
         classes = [""] if len(coef) == 1 else [f"{label}: " for label in model.classes_]

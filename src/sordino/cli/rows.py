@@ -65,8 +65,14 @@ def to_fit(file: DataFile, schema: Schema | None, target: str | None, labels: bo
 
 def to_project(file: DataFile, schema: Schema | None) -> tuple[Any, float | None]:
     """Return rows without a target, and the norm that the schema bounds them by."""
+    found = read_matrix(file) if schema is None else None
+    if getattr(schema, "person", None) is not None or getattr(found, "groups", None) is not None:
+        raise InvalidInputError(
+            "PCA protects records, and the data say whose record each one is. Where a record is all of a "
+            "person, leave that column out."
+        )
     if schema is None:
-        return _named(read_matrix(file)), None
+        return _named(found), None
     from sordino import TableEncoder
 
     encoder = TableEncoder(schema).fit()
