@@ -286,6 +286,27 @@ def test_a_mistake_of_ours_shows_no_values(folder, monkeypatch):
     assert "KeyError at test_fit.py" in typed("fit", "people.csv", *FIT, "--output", "m.sordino", code=70)
 
 
+def test_a_model_that_is_paid_for_is_not_lost_with_its_folder(folder, monkeypatch, tmp_path_factory):
+    honest, spare = sordino.LogisticRegression.fit, tmp_path_factory.mktemp("spare")
+    (folder / "models").mkdir()
+
+    def swept(self, *args, **kwargs):
+        (folder / "models").rmdir()
+        return honest(self, *args, **kwargs)
+
+    monkeypatch.setattr(sordino.LogisticRegression, "fit", swept)
+    monkeypatch.setattr("tempfile.tempdir", str(spare))
+    assert "paid for" in typed("fit", "people.csv", *FIT, "--output", "models/m.sordino")
+    (rescued,) = spare.rglob("m.sordino")
+    assert sordino.load(rescued).epsilon == 2.0
+
+
+def test_a_parameter_that_cannot_be_saved_is_refused_before_the_fit(folder, booked):
+    words = ("fit", "people.csv", *FIT, *booked, "--output", "m.sordino")
+    assert "datetime.date" in typed(*words, "--set", "solver_options={a = 2020-01-01}", code=1)
+    assert typed_json("ledger", "show", "budget.db", "people")["reservations"] == 0
+
+
 def test_warnings_are_notes_and_those_of_others_are_silent(folder, monkeypatch):
     import warnings
 

@@ -181,8 +181,10 @@ def _tell(found: dict[str, Any], output: Path | None, as_json: bool) -> None:
         show.document(_with_report(found, report))
         return
     if "curve" in found:
-        for key, value in found["curve"].items():
-            click.echo(f"{key}: {show.plain(value)}")
+        columns = {name: show.plain(value) for name, value in found["curve"].items()}
+        lists = {name: value for name, value in columns.items() if isinstance(value, list)}
+        rows = [[f"{number:.4g}" for number in row] for row in zip(*lists.values(), strict=True)]
+        show.table(tuple(lists), rows)
     else:
         interval = "{:.4g} to {:.4g}".format(*found["interval"]) if "interval" in found else ""
         click.echo(f"{found['metric']}: {found['value']:.4g}{interval and f', 95 % interval {interval}'}")

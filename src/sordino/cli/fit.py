@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime
 import inspect
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import click
 
 from sordino.cli import config, models, options, show
-from sordino.errors import InvalidInputError
+from sordino.errors import InvalidInputError, ModelFileError
 
 MODEL_NAME = click.option(
     "--model",
@@ -120,6 +121,7 @@ def tune(
 def _prepared(file: Any, chosen: dict[str, Any]) -> tuple[Any, Any]:
     """Return the rows and a model; what is wrong with its parameters is said before data is read."""
     from sordino.cli.rows import read_schema, to_fit
+    from sordino.saving.tree import packed
 
     schema = read_schema(chosen["schema"])
     kind = models.model_class(chosen["name"], schema)
@@ -138,8 +140,9 @@ def _prepared(file: Any, chosen: dict[str, Any]) -> tuple[Any, Any]:
     if chosen["classes"] is not None:
         params["classes"] = [label.strip() for label in chosen["classes"].split(",")]
     options.known_parameters(kind, params)
-    rows = to_fit(file, schema, chosen["target"], models.takes_labels(kind))
-    return rows, kind(**params)
+    model = kind(**params)
+    packed(model)  # a parameter that cannot be saved is refused here, not after the fit
+    return to_fit(file, schema, chosen["target"], models.takes_labels(kind)), model
 
 
 def _require_groups(model: Any) -> None:
@@ -178,9 +181,19 @@ def run_facts(command: str, settings: dict[str, Any], started: str, data: str, r
     }
 
 
+def _saved(model: Any, output: Path, run: dict[str, Any]) -> Path:
+    """Save a model that is paid for; where its place has gone, in the folder for temporary files."""
+    try:
+        return Path(model.save(output, about={"run": run}))
+    except ModelFileError as error:
+        rescue = Path(tempfile.mkdtemp(prefix="sordino-")) / output.name
+        click.echo(f"Note: {error} The model is paid for, so it was saved to {rescue}.", err=True)
+        return Path(model.save(rescue, about={"run": run}))
+
+
 def finish(model: Any, output: Path, as_json: bool, run: dict[str, Any]) -> None:
     """Save the model and say what was bought."""
-    model.save(output, about={"run": run})
+    output = _saved(model, output, run)
     report = model.privacy_
     if as_json:
         show.document(

@@ -14,6 +14,7 @@ from sordino.tables.data_file import DataFile, arrow, refused
 NUMBER, TEXT, AS_IS = "number", "text", "as is"
 """The kinds of columns: doubles, texts without spaces around them, or whatever the file has."""
 MOST_COLUMNS = 100_000
+LONGEST_HEADER = 1 << 24
 MARKERS = ("", "?", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", ".")
 _DELIMITERS = ",;\t|"
 
@@ -29,9 +30,11 @@ class Header(NamedTuple):
 def header(file: DataFile) -> Header:
     """Read the first row, and nothing else."""
     text = io.TextIOWrapper(file.open(), encoding=_without_mark(file), errors="replace", newline="")
-    first = next(iter(text), "")
+    first = text.readline(LONGEST_HEADER)
     if not first.strip():
         raise file.refuse("it is empty." if not first else "its first line is empty; names were expected.")
+    if len(first) >= LONGEST_HEADER:
+        raise file.refuse(f"its first line has more than {LONGEST_HEADER} characters. Is it a CSV file?")
     delimiter = file.delimiter or ("\t" if file.kind == "tsv" else _delimiter(first))
     lines = [first, *_rest_of_quoted(first, text)]
     names = next(csv.reader(lines, delimiter=delimiter))
