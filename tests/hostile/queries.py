@@ -30,6 +30,7 @@ from sordino.problems.scales import (
     PairMoments,
     PairScales,
     RankTree,
+    TargetsBelow,
 )
 from sordino.problems.scores import CoordinateScores, MovedScores, RestrictedGradient, VertexScores
 from sordino.problems.targets import TargetCounts
@@ -43,6 +44,7 @@ ALL = (*MATRICES, "lazy", "persons dense", "persons csr")
 DENSE = ("dense", "dense float32")
 SCALES = np.array([1e-3, 2.0, 1e5, 0.8])
 POINT, SCALED = GradientPoint(W[:D], 0.6), GradientPoint(W[:D], 0.6, SCALES)
+SHIFTED = GradientPoint(W[:D], 0.6, SCALES, np.array([0.3, -2e3, 0.0, 0.5]))
 TRUNCATIONS = {
     "edge": Truncation(),
     "zero": Truncation(zero=True),
@@ -110,6 +112,10 @@ ROBUST = [
         for n, t in TRUNCATIONS.items()
     ],
     *[Case(f"gradient, {n}", RobustGradient(SQUARED, t), SCALED) for n, t in TRUNCATIONS.items()],
+    *[
+        Case(f"centred gradient, {n}", RobustGradient(SQUARED, t), SHIFTED, kinds=DENSE)
+        for n, t in TRUNCATIONS.items()
+    ],
     Case("gradient, unscaled", RobustGradient(SQUARED), POINT),
     Case(
         "step", GradientStep(SQUARED, 7.0), Step(GradientPoint(np.zeros(D), 0.6, SCALES), 0.3, np.arange(3))
@@ -125,6 +131,8 @@ PAIR = (0.3, -1.0, 1e9, 0.0)
 COUNTS = [
     Case("column scales", ColumnScales(D), None, exact=False),
     Case("gradient scales", GradientScales(SQUARED), SCALED, exact=False),
+    Case("gradient scales, centred", GradientScales(SQUARED), SHIFTED, kinds=DENSE, exact=False),
+    Case("targets below", TargetsBelow(), 0.3, exact=False),
     Case("gradient scales by entry", GradientScales(SQUARED, "coordinate"), SCALED, exact=False),
     Case("feature scales", FeatureScales(), None, exact=False),
     Case("pair scales", PairScales(D), None, kinds=DENSE, beside=PAIR, exact=False),

@@ -39,10 +39,13 @@ class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
     n_nonzero_coefs : how many coefficients survive; None keeps all and needs no selection.
     selection : "gumbel" or "peeling" (paper), for sparse models.
     constraint : a set of :mod:`sordino.solvers.heavy.constraints` for the coefficients.
-    scale_columns : divide columns by scales learned from noisy histograms; "auto" does so where there are
-        enough records for the number of columns, and neither a constraint nor a step size is given.
+    scale_columns : divide columns by scales learned from noisy histograms, and centre dense ones at rough
+        medians if there is an intercept; "auto" does so where there are enough records for the number of
+        columns, and neither a constraint nor a step size is given.
     fit_intercept, alpha, relation, ledger, dataset_id, max_iter, random_state, verbose : as elsewhere.
-    step_size : None learns it from a noisy histogram of row norms and shortens it when gradients grow.
+    step_size : None learns it from a noisy histogram of row norms, shortens it when gradients grow, and
+    keeps it
+        so short that the noise of all steps moves the model by less than a residual.
 
     Attributes
     ----------

@@ -35,7 +35,7 @@ _ALLOWED = {
     "selection": ("gumbel", "peeling"),
     "truncation": ("clip", "zero"),
 }
-_DEFAULT_STEPS, _SPLIT_STEPS = 50, 10
+_DEFAULT_STEPS, _SPARSE_STEPS, _SPLIT_STEPS = 50, 10, 10
 
 
 class HeavyTailedModel(PrivateEstimator):
@@ -76,7 +76,7 @@ class HeavyTailedModel(PrivateEstimator):
         n = problem.population
         budget = Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
         fitted = run_privately(
-            self._solver(problem),
+            self._solver(problem, isinstance(X, np.ndarray)),
             problem,
             executor_of(X, targets, data_norm=None, intercept=problem.intercept),
             budget,
@@ -104,7 +104,7 @@ class HeavyTailedModel(PrivateEstimator):
             ridge=check_not_negative("alpha", self.alpha, "It is a public constant."),
         )
 
-    def _solver(self, problem: Problem) -> ProjectedGradient | HeavyTailedSparse:
+    def _solver(self, problem: Problem, dense: bool) -> ProjectedGradient | HeavyTailedSparse:
         for name, allowed in _ALLOWED.items():
             among(name, getattr(self, name), allowed)
         free = problem.features * problem.outputs
@@ -115,16 +115,18 @@ class HeavyTailedModel(PrivateEstimator):
                 f"Expected constraint to be a set of sordino.solvers.constraints, got "
                 f"{type(self.constraint).__name__}."
             )
-        default = _SPLIT_STEPS if self.split else _DEFAULT_STEPS
+        default = _SPLIT_STEPS if self.split else _DEFAULT_STEPS if count is None else _SPARSE_STEPS
         asked = check_count("max_iter", self.max_iter, 1, None, "Each one is a paid release.")
         steps = min(default, problem.population) if asked is None else asked
         if count is not None:
             zero, split = self.truncation == "zero", bool(self.split)
-            sparse = HeavyTailedSparse(count, steps, self._scaling(problem), split, self.selection, zero)
+            sparse = HeavyTailedSparse(
+                count, steps, self._scaling(problem, dense), split, self.selection, zero
+            )
             return replace(sparse, joint=self.joint_clip)
-        return self._dense(problem, steps)
+        return self._dense(problem, steps, dense)
 
-    def _dense(self, problem: Problem, steps: int) -> ProjectedGradient:
+    def _dense(self, problem: Problem, steps: int, dense: bool) -> ProjectedGradient:
         by = "norm" if self.gradient == "norm" else "coordinate"
         truncation = Truncation(by, self.truncation == "zero", joint_clip_of(self.joint_clip))
         blocks = 1
@@ -134,16 +136,20 @@ class HeavyTailedModel(PrivateEstimator):
             blocks = max(1, min(wanted, problem.population // (steps if self.split else 1)))
         split = bool(self.split)
         average = "all" if self.solver == "convex" else "last" if split else "tail"
-        scaling = self._scaling(problem)
+        scaling = self._scaling(problem, dense)
         return ProjectedGradient(steps, scaling, average, split, truncation, blocks, self.constraint)
 
-    def _scaling(self, problem: Problem) -> Scaling:
+    def _scaling(self, problem: Problem, dense: bool) -> Scaling:
+        columns = self._scales_columns(problem)
+        free = problem.n_intercepts > 0 and self.step_size is None
         return Scaling(
+            center=columns and dense and free,
+            target=free and problem.loss.name in ("squared", "huber"),
             order=moment_order_of(self.moment_order),
             bound=moment_bound_of(self.moment_bound),
             fixed=self._public("threshold"),
             step=self._public("step_size"),
-            columns=self._scales_columns(problem),
+            columns=columns,
         )
 
     def _scales_columns(self, problem: Problem) -> bool:

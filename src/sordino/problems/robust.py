@@ -136,12 +136,14 @@ class RobustSum(ClippedSum, OnLattice):
 class GradientPoint:
     """Where a gradient is asked, all of it public or released before.
 
-    ``w`` are coefficients of the columns divided by ``scales``; ``threshold`` is in these units.
+    ``w`` are coefficients of the columns divided by ``scales``; ``threshold`` is in these units. ``center``
+    is subtracted from dense rows first (None: nothing is).
     """
 
     w: Floats
     threshold: float = 1.0
     scales: Floats | float = 1.0
+    center: Floats | None = None
 
     @property
     def size(self) -> int:
@@ -176,7 +178,7 @@ class RobustGradient(ClippedSum):
     def evaluate(self, records: RowBlocks, params: GradientPoint) -> Floats:
         """Return the robust sum of the gradients at the point."""
         residual = residuals(self.loss, records, params)
-        if self.blocks == 1 and self.truncation == Truncation(by="norm"):
+        if self.blocks == 1 and self.truncation == Truncation(by="norm") and params.center is None:
             clipped = clip_scalars(residual, scaled_norms(records, params), params.threshold)
             return np.asarray(records.weighted_sum(clipped)) / params.scales
         out = np.zeros((self.blocks, params.size))
@@ -195,13 +197,15 @@ def present(records: Records, rows: slice = _ALL) -> Bools:
 def residuals(loss: Loss, records: RecordSums, point: GradientPoint) -> Floats:
     """Return the residuals at the point; zero for a record that is not a number."""
     with np.errstate(over="ignore", invalid="ignore"):
-        out = _finite(loss.residual(records.margins(point.w / point.scales), records.targets))
+        raw = point.w / point.scales
+        margins = records.margins(raw) if point.center is None else records.margins(raw) - raw @ point.center
+        out = _finite(loss.residual(margins, records.targets))
     there = present(records)
     return out if there.all() else np.where(there if out.ndim == 1 else there[:, None], out, 0.0)
 
 
 def scaled_norms(records: RowBlocks, point: GradientPoint) -> Floats:
-    """Return upper bounds of the norms of the rows divided by the column scales."""
+    """Return upper bounds of the norms of the rows, without a centre, divided by the column scales."""
     if np.ndim(point.scales) == 0 and point.scales == 1.0:
         return np.asarray(records.norms)
     return np.asarray(records.weighted_norms(1.0 / np.asarray(point.scales)))
@@ -215,7 +219,15 @@ def gradient_blocks(
     with np.errstate(over="ignore", invalid="ignore"):
         streams = [records.scaled_rows(c) for c in np.ascontiguousarray(columns.T)]
         for blocks in zip(*streams, strict=True):
-            yield blocks[0][0], [_divided(block, point.scales) for _, block in blocks]
+            parts = [_centred(b, columns[rows, k], point.center) for k, (rows, b) in enumerate(blocks)]
+            yield blocks[0][0], [_divided(part, point.scales) for part in parts]
+
+
+def _centred(block: Any, coefficients: Floats, center: Floats | None) -> Any:
+    """Return ``c_i (x_i - center)`` from ``c_i x_i``."""
+    if center is None:
+        return block
+    return block - np.where(np.isfinite(coefficients), coefficients, 0.0)[:, None] * center
 
 
 def _divided(block: Any, scales: Floats | float) -> Any:

@@ -116,6 +116,11 @@ class GradientScales(ClippedSum):
     def evaluate(self, records: RowBlocks, params: GradientPoint) -> Floats:
         """Return the counts, shape (1, BINS)."""
         residual = residuals(self.loss, records, params)
+        if self.by == "norm" and params.center is not None:
+            out = np.zeros((1, BINS))
+            for _, parts in gradient_blocks(records, residual, params):
+                out += counts_of(row_norms(np.concatenate(parts, axis=1))[:, None])
+            return out
         if self.by == "norm":
             joint = residual if residual.ndim == 1 else row_norms(residual)
             with np.errstate(over="ignore", invalid="ignore"):
@@ -174,12 +179,34 @@ class CountsBelow(ClippedSum, OnLattice):
         """Return the counts, shape (columns,)."""
         out = np.zeros(self.columns)
         for rows, block in records.scaled_rows(np.ones(records.count)):
-            out += (block[present(records, rows)] <= params).sum(axis=0)
+            out += (block[present(records, rows), : self.columns] <= params).sum(axis=0)
         return out
 
     def evaluate_on_lattice(self, records: DenseRows, params: Any, spacing: float) -> Ints:
         """Return the counts as multiples of ``spacing``, a power of two."""
         return self.evaluate(records, params).astype(np.int64) * int(1.0 / spacing)
+
+
+@dataclass(frozen=True)
+class TargetsBelow(ClippedSum):
+    """How many targets are at most a point, ``params``.
+
+    **Privacy.** A record adds 0 or 1, and a replaced one moves the count by at most 1.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (RecordSums,)
+
+    def contribution(self, params: Any) -> float:
+        """Return one."""
+        return 1.0
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return one: both records of a replacement may add the same one."""
+        return 1.0
+
+    def evaluate(self, records: RecordSums, params: Any) -> Floats:
+        """Return the count, shape (1,)."""
+        return np.array([np.count_nonzero(records.targets <= params)], dtype=float)
 
 
 def pair_differences(records: DenseRows) -> Floats:

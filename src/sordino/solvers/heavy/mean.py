@@ -80,7 +80,9 @@ class RobustMean:
     def run(self, curator: Curator, problem: Sample) -> Iterator[RobustEstimate]:
         """Yield the estimate."""
         z = self.blocks * noise_of(curator, "mean", None)  # of the mean, in units of threshold / n
-        center = median_of(curator, problem) if self.center is None else self.center
+        center = (
+            median_of(curator, problem.population, problem.columns) if self.center is None else self.center
+        )
         tails = tails_of(curator, center, 1.0 + self.order) if self._learns else None
         n, width = problem.population, problem.columns
         if tails is not None:

@@ -46,7 +46,7 @@ class RobustVariance:
     def run(self, curator: Curator, problem: Sample) -> Iterator[RobustEstimate]:
         """Yield the estimate."""
         n = problem.population
-        center, z = median_of(curator, problem), noise_of(curator, "powers", None)
+        center, z = median_of(curator, problem.population, problem.columns), noise_of(curator, "powers", None)
         tails = tails_of(curator, center, 2.0 * (1.0 + self.order))
         cut = np.array([tail.threshold(z, 2) for tail in tails])
         second, first, fourth = curator.release("powers", (center, cut)).reshape(3, -1) / n

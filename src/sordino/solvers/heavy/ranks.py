@@ -61,7 +61,11 @@ class RankQuantiles:
     def run(self, curator: Curator, problem: Sample) -> Iterator[Ranks]:
         """Yield the quantiles of each column."""
         query: RankTree = curator.plan.releases["tree"].query  # type: ignore[assignment]
-        center = np.zeros(problem.columns) if self.bounds is not None else median_of(curator, problem)
+        center = (
+            np.zeros(problem.columns)
+            if self.bounds is not None
+            else median_of(curator, problem.population, problem.columns)
+        )
         q, noise = np.asarray(self.probabilities), noise_of(curator, "tree", None)
         n = problem.population
         margins = RankMargins(self.depth, self.confidence).at(noise, np.sqrt(n * q * (1.0 - q)))

@@ -11,11 +11,20 @@ from sordino.kernel import Curator, Release
 from sordino.kernel.arrays import Floats
 from sordino.problems.problem import Problem
 from sordino.problems.robust import GradientPoint
-from sordino.problems.scales import EDGES, ColumnScales, FeatureScales, GradientScales
+from sordino.problems.scales import (
+    EDGES,
+    ColumnScales,
+    CountsBelow,
+    FeatureScales,
+    GradientScales,
+    TargetsBelow,
+)
+from sordino.solvers.heavy.location import ROUGH, median_of
 from sordino.solvers.heavy.shares import noise_of, share_relative
 from sordino.solvers.heavy.threshold import SURE, Tail, moment_threshold
 
 SHARE = 0.1  # of the budget for each kind of histogram
+WANDER, FEW = 0.3, 0.7  # residuals that noise may move a model; less where nothing is forgotten
 REFRESH = 3  # histograms of gradient scales: gradients shrink on the way
 
 
@@ -30,6 +39,8 @@ class Scaling:
     fixed : a public threshold that replaces the choice.
     step : the step size.
     columns : whether columns are divided by their learned scales.
+    center : whether rough medians of the columns are subtracted first (dense rows with an intercept).
+    target : whether the intercept starts at a rough median of the targets (regression).
     failure : xi, in the threshold of a known moment.
     """
 
@@ -38,6 +49,8 @@ class Scaling:
     fixed: float | None = None
     step: float | None = None
     columns: bool = False
+    center: bool = False
+    target: bool = False
     failure: float = 0.05
 
     @property
@@ -48,6 +61,12 @@ class Scaling:
     def releases(self, problem: Problem, by: str, paid: int, steps: int) -> dict[str, Release]:
         """Return the histograms of a plan whose other releases cost as much as ``paid`` Gaussians."""
         out: dict[str, Release] = {}
+        halvings = problem.gaussian(share_relative(SHARE, paid / ROUGH))
+        if self.center:
+            out["location"] = Release(CountsBelow(problem.features), halvings, times=ROUGH, mean=False)
+        if self.target:
+            halvings = problem.gaussian(share_relative(SHARE / 2.0, paid / ROUGH))
+            out["target"] = Release(TargetsBelow(), halvings, times=ROUGH, mean=False)
         hint = problem.gaussian(share_relative(SHARE, paid))
         if self.columns:
             out["columns"] = Release(ColumnScales(problem.features), hint, mean=False)
@@ -65,40 +84,78 @@ class Scaling:
         times = min(REFRESH, steps) if self.learns else 1
         return {t * steps // times for t in range(times)}
 
-    def start(self, curator: Curator, problem: Problem) -> tuple[Floats | float, float]:
-        """Return the column scales and the first step size."""
+    def start(self, curator: Curator, problem: Problem) -> tuple[GradientPoint, float]:
+        """Return the first point, in the units that were found, and the first step size."""
+        center = self._center(curator, problem)
         scales: Floats | float
         if self.columns:
-            scales = learned_scales(curator, problem)
+            scales = learned_scales(curator, problem, None if center is None else center[: problem.features])
             ridge = problem.ridge / float(np.min(scales)) ** 2
             square = 1.0
         else:
             scales, ridge, square = 1.0, problem.ridge, 1.0
             if self.step is None:
                 square = _mean_square(curator, problem) / problem.columns
+        w = np.zeros(problem.shape)
+        if self.target:
+            w[-1] = median_of(curator, problem.population, 1, "target")[0]  # its scale is the constant itself
+        point = GradientPoint(w, 1.0, scales, center)
         if self.step is not None:
-            return scales, self.step
-        curvature = problem.curvature * square + ridge
-        return scales, 1.0 / max(curvature, 1e-12)
+            return point, self.step
+        return point, 1.0 / max(problem.curvature * square + ridge, 1e-12)
 
-    def threshold(self, curator: Curator, n: float, point: GradientPoint, noise: float) -> float:
-        """Return the threshold for a mean whose noise is ``noise * threshold / n``."""
+    def _center(self, curator: Curator, problem: Problem) -> Floats | None:
+        if not self.center:
+            return None
+        found = median_of(curator, problem.population, problem.features)
+        return np.append(found, np.zeros(problem.n_intercepts))
+
+    def threshold(
+        self, curator: Curator, n: float, point: GradientPoint, noise: float
+    ) -> tuple[float, float]:
+        """Return the threshold for a mean whose noise is ``noise * threshold / n``, and a typical size.
+
+        The size is that of what is truncated: the root of its mean square, or the threshold where none is
+        known.
+        """
         if self.fixed is not None:
-            return self.fixed
+            return self.fixed, self.fixed
         if self.bound is not None:
             log = math.log(1.0 / self.failure)
-            return moment_threshold(self.bound, self.order, n, noise, log)
+            cut = moment_threshold(self.bound, self.order, n, noise, log)
+            return cut, cut
         counts = curator.release("gradients", point)[0]
         tail = Tail.read(counts, noise_of(curator, "gradients", point), 1.0 + self.order)
-        return tail.threshold(noise)
+        cut = tail.threshold(noise)
+        return cut, min(tail.typical(n), cut)
 
 
-def learned_scales(curator: Curator, problem: Problem) -> Floats:
+def patience(noise: float, steps: int) -> float:
+    r"""Return the share p of a full step that keeps the noise of all steps from carrying the model away.
+
+    ``noise`` is that of one full step in residuals. T steps of share p wander ``p noise sqrt(min(T, 1 / (2
+    p)))`` (what is older than 1 / (2 p) steps is forgotten), which must stay below ``WANDER``, and below a
+    little less where records are so few that nothing is forgotten: there the model must not fall below a
+    constant.
+    """
+    most = WANDER / max(noise, 1e-150)
+    return min(1.0, 2.0 * most**2 if 4.0 * most**2 * steps > 1.0 else FEW * most / math.sqrt(steps))
+
+
+def raw_coefficients(point: GradientPoint, intercept: float) -> Floats:
+    """Return the coefficients of a point in the units of the data; the intercept takes the centre up."""
+    raw = point.w / point.scales
+    if point.center is not None:
+        raw[..., -1] -= raw @ point.center / intercept
+    return np.asarray(raw)
+
+
+def learned_scales(curator: Curator, problem: Problem, center: Floats | None = None) -> Floats:
     """Return the root mean squares of the columns, from the octaves that stand out of the noise.
 
     A column without such an octave gets the middle scale of the others; the intercept has its own.
     """
-    counts = curator.release("columns")
+    counts = curator.release("columns", center)
     seen = counts > max(SURE * noise_of(curator, "columns", None), 0.5)
     square = np.where(seen, counts, 0.0) @ EDGES**2 / (2.0 * problem.population)
     scales = np.sqrt(square)

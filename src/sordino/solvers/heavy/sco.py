@@ -13,7 +13,7 @@ from sordino.kernel.arrays import Floats
 from sordino.problems.problem import Problem
 from sordino.problems.robust import GradientPoint, RobustGradient, Truncation
 from sordino.solvers.heavy.constraints import Constraint
-from sordino.solvers.heavy.scaling import Scaling
+from sordino.solvers.heavy.scaling import Scaling, patience, raw_coefficients
 from sordino.solvers.heavy.shares import noise_of
 
 _LEARNED, _BY_NORM = Scaling(), Truncation(by="norm")
@@ -58,14 +58,16 @@ class ProjectedGradient:
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
         """Yield the iterates, or their running averages."""
-        scales, step = self.scaling.start(curator, problem)
-        walk = _Walk(step, scales, problem, self)
-        point, total = GradientPoint(walk.w, 1.0, scales), np.zeros(problem.shape)
+        point, step = self.scaling.start(curator, problem)
+        walk = _Walk(step, point, problem, self)
+        total = np.zeros(problem.shape)
         refresh, first = self.scaling.refreshes(self.steps), self._first_averaged
         for t in range(self.steps):
-            point = replace(point, w=walk.w)
+            point = replace(point, w=walk.point.w)
             if t in refresh:
-                point = replace(point, threshold=self._threshold(curator, problem, point))
+                cut, size = self._threshold(curator, problem, point)
+                point = replace(point, threshold=cut)
+                walk.step = min(walk.step, step * self._patience(curator, problem, point, size))
             walk.move(self._gradient(curator, problem, point), self._noise(curator, problem, point))
             if t >= first:
                 total += walk.coefficients
@@ -88,7 +90,18 @@ class ProjectedGradient:
         std = noise_of(curator, "gradient", point) / self._records(problem)
         return std * math.sqrt(point.size)
 
-    def _threshold(self, curator: Curator, problem: Problem, point: GradientPoint) -> float:
+    def _patience(self, curator: Curator, problem: Problem, point: GradientPoint, size: float) -> float:
+        """Return the share of a learned step that keeps the noise of all steps from carrying the model away.
+
+        A gradient of norm ``size`` is ``sqrt(p)`` residuals long in the units of p columns (an entry of that
+        size is one).
+        """
+        if self.scaling.step is not None or not size > 0:
+            return 1.0
+        residual = size / (math.sqrt(point.size) if self.truncation.by == "norm" else 1.0)
+        return patience(self._noise(curator, problem, point) / residual, self.steps)
+
+    def _threshold(self, curator: Curator, problem: Problem, point: GradientPoint) -> tuple[float, float]:
         # Bias and noise are compared per coordinate, or in norm where norms are truncated.
         noise = self._noise(curator, problem, replace(point, threshold=1.0)) * problem.population
         if self.truncation.by == "coordinate":
@@ -103,17 +116,17 @@ class _Walk:
     """
 
     def __init__(
-        self, step: float, scales: Floats | float, problem: Problem, solver: ProjectedGradient
+        self, step: float, point: GradientPoint, problem: Problem, solver: ProjectedGradient
     ) -> None:
-        self.step, self.w = step, np.zeros(problem.shape)
-        self._scales, self._free = scales, problem.features
+        self.step, self.point = step, point
+        self._free, self._constant = problem.features, problem.intercept
         self._adapts, self._constraint = solver.scaling.step is None, solver.constraint
         self._last: tuple[Floats, Floats] | None = None
 
     @property
     def coefficients(self) -> Floats:
         """The point in the units of the data."""
-        return self.w / self._scales
+        return raw_coefficients(self.point, self._constant)
 
     def move(self, gradient: Floats, noise: float) -> None:
         """Take one step; if the last one overshot, go back and take a shorter one instead."""
@@ -122,19 +135,19 @@ class _Walk:
             self.step = min(self.step, 1.0 / self._curvature(before, old, gradient, noise))
             if np.linalg.norm(gradient) > 1.1 * np.linalg.norm(old) + 2.0 * noise:
                 self.step /= 2.0
-                self.w, gradient = before, old
-        self._last = (self.w, gradient)
-        self.w = self._projected(self.w - self.step * gradient)
+                self.point, gradient = replace(self.point, w=before), old
+        self._last = (self.point.w, gradient)
+        self.point = replace(self.point, w=self._projected(self.point.w - self.step * gradient))
 
     def _curvature(self, before: Floats, old: Floats, gradient: Floats, noise: float) -> float:
         """Return how fast the gradient changed along the last step, beyond what noise explains."""
         change = float(np.sum((gradient - old) ** 2)) - 4.0 * noise**2
-        moved = float(np.sum((self.w - before) ** 2))
+        moved = float(np.sum((self.point.w - before) ** 2))
         return math.sqrt(max(change, 0.0) / moved) + 1e-12 if moved > 0 else 1e-12
 
     def _projected(self, w: Floats) -> Floats:
         if self._constraint is None:
             return w
-        raw = w / self._scales
+        raw = w / self.point.scales
         raw[..., : self._free] = self._constraint.project(raw[..., : self._free])
-        return raw * self._scales
+        return np.asarray(raw * self.point.scales)

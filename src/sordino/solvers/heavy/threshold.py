@@ -93,6 +93,11 @@ class Tail:
         width = self.noise * float(np.sqrt(np.sum(sizes[self.edge >= EDGES] ** 2)))
         return (body + 2.0 * width + self.beyond * self._tail_moment(threshold, power)) / count
 
+    def typical(self, count: float) -> float:
+        """Return the root mean square of the octaves that are likely there, from their middles."""
+        likely = np.where(self.counts > max(_LIKELY * self.noise, 0.5), self.counts, 0.0)
+        return float(np.sqrt(likely @ (0.75 * EDGES) ** 2 / count))
+
     def _tail_moment(self, threshold: float, power: int) -> float:
         # E[min(x, t)^p | x > edge] for a Pareto tail of index a.
         a, top = self.index, max(threshold, self.edge)

@@ -1,0 +1,68 @@
+"""Heavy-tailed models do not diverge, fall in n, and do not see a shift."""
+
+import numpy as np
+import pytest
+
+from sordino import HeavyTailedClassifier, HeavyTailedRegressor
+from sordino.testing import seeded_noise_not_private
+
+pytestmark = pytest.mark.statistical
+
+
+def design(n, d, seed=0, df=3, k=10):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n + 1000, d)) if df is None else rng.standard_t(df, size=(n + 1000, d))
+    w = np.zeros(d)
+    w[: min(k, d)] = rng.choice([-1.0, 1.0], min(k, d))
+    y = X @ w + rng.standard_t(df or 9, size=n + 1000)
+    return X[:n], y[:n], X[n:], y[n:], w
+
+
+@pytest.mark.parametrize("options", [{}, {"n_nonzero_coefs": 5}, {"gradient": "truncated"}], ids=str)
+@pytest.mark.parametrize(
+    ("n", "d"), [(50, 5), (200, 200), (1000, 200), pytest.param(4000, 200, marks=pytest.mark.long)]
+)
+def test_a_model_of_few_records_is_not_far_below_the_constant(n, d, options):
+    for epsilon in (0.1, 1.0, 3.0):
+        for seed, df in ((0, None), (1, 3)):
+            X, y, X_test, y_test, _ = design(n, d, seed, df)
+            with seeded_noise_not_private(seed):
+                assert HeavyTailedRegressor(epsilon, 1e-6, **options).fit(X, y).score(X_test, y_test) > -0.15
+
+
+@pytest.mark.parametrize("options", [{}, {"n_nonzero_coefs": 5}], ids=["dense", "sparse"])
+def test_the_error_falls_in_the_number_of_records(options):
+    errors = []
+    for n in (1000, 4000, 16_000):
+        found = []
+        for seed in range(3):
+            X, y, *_, w = design(n, 20, seed, k=5)
+            with seeded_noise_not_private(seed):
+                model = HeavyTailedRegressor(1.0, 1e-6, **options).fit(X, y)
+            found.append(np.sum((model.coef_ - w) ** 2))
+        errors.append(np.median(found))
+    assert errors[0] > errors[2]
+    assert errors[1] < 1.5 * errors[0]
+
+
+@pytest.mark.parametrize("epsilon", [3.0, float("inf")])
+def test_a_shift_of_columns_and_targets_changes_nothing(epsilon):
+    X, y, X_test, y_test, _ = design(4000, 8)
+    scores = []
+    for shift, lift in ((0.0, 0.0), (10.0, 0.0), (0.0, 100.0), (-1000.0, 50.0)):
+        with seeded_noise_not_private(4):
+            model = HeavyTailedRegressor(epsilon, 1e-6).fit(X + shift, y + lift)
+        scores.append(model.score(X_test + shift, y_test + lift))
+    assert scores[0] > 0.85
+    np.testing.assert_allclose(scores, scores[0], atol=0.02)
+
+
+def test_a_shift_of_columns_changes_no_class():
+    X, y, X_test, y_test, _ = design(4000, 8)
+    scores = []
+    for shift in (0.0, 10.0):
+        with seeded_noise_not_private(4):
+            model = HeavyTailedClassifier(3.0, 1e-6, classes=[False, True]).fit(X + shift, y > 0)
+        scores.append(model.score(X_test + shift, y_test > 0))
+    assert scores[0] > 0.8
+    assert abs(scores[1] - scores[0]) < 0.02
