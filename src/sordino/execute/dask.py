@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
@@ -26,7 +27,9 @@ from sordino.execute.tree import Nodes
 from sordino.kernel.shares import Share
 
 _REMEDY = "Bring the rows into one place (X.compute()), or choose a solver that asks for sums."
-_BEAT, _PATIENCE = 2.0, 60.0  # seconds: how often workers are counted, how long nobody may be there
+# Seconds: how often workers are counted, how long nobody may be there, and how long none of those to whom
+# parts were given: Dask does not give those parts to workers that come later.
+_BEAT, _PATIENCE, _MOMENT = 2.0, 60.0, 5.0
 _LARGE = 1 << 22  # bytes, over all workers, of a parameter that is worth a task of its own
 _numbers = itertools.count()
 _PROBLEMS = {
@@ -53,16 +56,21 @@ def spread(X: Any, y: Any = None) -> tuple[Spread, Any]:
         raise InvalidInputError(
             f"Expected blocks with one number of columns, got {len(columns)} different ones."
         )
-    found = Spread(cluster, rows, facts, _names(X))
+    found = Spread(cluster, rows, facts, _names(X), _row_blocks(X))
     return found, None if y is None else found.column(y)
 
 
 @dataclass(frozen=True, eq=False)
 class Placed:
-    """A client and the worker that each part lies on, as far as the cluster allows."""
+    """A client and the worker that each part is read by.
+
+    Once read, a part is no longer tied to its worker (:meth:`freed`): tasks go where their parts lie anyway,
+    and Dask would wait for ever for a worker that was lost together with all others.
+    """
 
     client: Any
     homes: tuple[str, ...]
+    pinned: bool = True
 
     @classmethod
     def on(cls, client: Any, X: Any) -> Placed:
@@ -79,16 +87,31 @@ class Placed:
         return cls(client, tuple(home or spot for home, spot in zip(lies, spots, strict=True)))
 
     def submit(self, home: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Start a task where a part lies; if that worker is lost, anywhere."""
+        """Start a task where a part is to lie; later, where the parts lie that it is given."""
+        where = {"workers": [home], "allow_other_workers": True} if self.pinned else {}
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
             return self.client.submit(
                 function,
                 *arguments,
                 key=f"sordino-{function.__name__}-{id(self)}-{next(_numbers)}",
-                workers=[home],
-                allow_other_workers=True,
                 pure=False,
+                **where,
             )
+
+    def freed(self, futures: Sequence[Any], sources: Sequence[Any]) -> Placed:
+        """Let Dask read parts again anywhere, now that each has its place."""
+        graphs = [block.__dask_graph__() for block in sources if isinstance(block, Delayed)]
+        keys = {key for graph in graphs for key in graph} | {future.key for future in futures}
+        try:
+            self._unpin(keys)
+        except KeyError:  # some of a source's tasks were fused away
+            for key in keys:
+                with suppress(KeyError):
+                    self._unpin([key])
+        return replace(self, pinned=False)
+
+    def _unpin(self, keys: Iterable[Any]) -> None:
+        self.client.sync(self.client.scheduler.set_restrictions, worker=dict.fromkeys(keys))
 
     def each(self, function: Callable[..., Any], *arguments: Iterable[Any]) -> list[Any]:
         """Start one task for each part, on its worker."""
@@ -139,19 +162,27 @@ class Placed:
         task = asyncio.ensure_future(self.client.gather(futures, asynchronous=True))
         seen = monotonic()
         while not (await asyncio.wait({task}, timeout=_BEAT))[0]:
-            known = await self.client.scheduler.identity(n_workers=-1)
-            seen = monotonic() if known["workers"] else seen
-            if monotonic() - seen > _PATIENCE:
+            known = set((await self.client.scheduler.identity(n_workers=-1))["workers"])
+            seen = monotonic() if (known & set(self.homes) if self.pinned else known) else seen
+            patience = _MOMENT if self.pinned and known else _PATIENCE
+            if monotonic() - seen > patience:
                 task.cancel()
-                raise WorkerError(f"The cluster has had no worker for {_PATIENCE:g} seconds.")
+                raise WorkerError(f"The workers that read the rows have been lost for {patience:g} seconds.")
         return task.result()
 
 
 class Spread(Held):
     """Rows on the workers of a cluster."""
 
-    def __init__(self, cluster: Placed, rows: list[Any], facts: list[Facts], names: list[str] | None) -> None:
-        self._cluster, self._rows = cluster, rows
+    def __init__(
+        self,
+        cluster: Placed,
+        rows: list[Any],
+        facts: list[Facts],
+        names: list[str] | None,
+        sources: list[Any],
+    ) -> None:
+        self._cluster, self._rows, self._sources = cluster, rows, sources
         self.sizes = tuple(fact.rows for fact in facts)
         self.shape = (sum(self.sizes), facts[0].columns)
         self.sparse = any(fact.sparse for fact in facts)
@@ -169,6 +200,7 @@ class Spread(Held):
         facts = self._cluster.facts(stored)
         if tuple(fact.rows for fact in facts) != self.sizes:
             raise InvalidInputError("Expected one value per row in each block, got blocks of other lengths.")
+        self._sources.extend(blocks)
         return SpreadColumn(self._cluster, self.shape[0], ((tuple(stored), ()),), {f.kind for f in facts})
 
     def _column_blocks(self, values: Any) -> Sequence[Any]:
@@ -193,7 +225,10 @@ class Spread(Held):
             self._cluster.submit(home, worker.held_part, rows, list(columns), steps, data_norm, intercept)
             for home, rows, columns in zip(self._cluster.homes, self._rows, stored, strict=True)
         ]
-        return DaskExecutor(self._cluster, parts, self.sparse)
+        sizes = self._cluster.results(self._cluster.each(worker.size_of, parts))
+        stored_too = [future for futures, _ in factors for future in futures]
+        free = self._cluster.freed([*self._rows, *stored_too, *parts], self._sources)
+        return DaskExecutor(free, parts, sizes, self.sparse)
 
     def _own(self, column: Any) -> SpreadColumn:
         return column if isinstance(column, SpreadColumn) else self.column(column)
@@ -238,9 +273,8 @@ class DaskExecutor(PartedExecutor):
     **Privacy.** Workers and scheduler are trusted: they see records, keys of batches and exact sums.
     """
 
-    def __init__(self, cluster: Placed, parts: Sequence[Any], sparse: bool) -> None:
+    def __init__(self, cluster: Placed, parts: Sequence[Any], sizes: Sequence[int], sparse: bool) -> None:
         self._cluster, self._parts = cluster, list(parts)
-        sizes = cluster.results(cluster.each(worker.size_of, parts))
         super().__init__(sizes, sparse, "rows on the workers of a cluster", _REMEDY)
         self._kept: list[tuple[Any, Any]] = []
         self._groups = self._located()
