@@ -18,7 +18,7 @@ def cluster():
     """Two workers with one thread each; every fit of the module uses them."""
     quiet = {"dashboard_address": None, "worker_dashboard_address": None, "silence_logs": 50}
     with (
-        LocalCluster(2, processes=False, threads_per_worker=1, **quiet) as made,
+        LocalCluster(n_workers=2, processes=False, threads_per_worker=1, **quiet) as made,
         sordino.on_cluster(made) as client,
     ):
         yield client

@@ -9,11 +9,12 @@ from dask import delayed
 from tests.execute.in_parts import as_csr, cluster, cut, small_data  # noqa: F401 - a fixture
 
 import sordino
-from sordino.errors import InvalidInputError, InvalidTypeError, UnsupportedError, WorkerError
+from sordino.errors import InvalidInputError, InvalidTypeError, SchemaError, UnsupportedError, WorkerError
 from sordino.execute import dask_worker
 from sordino.execute.dask import DaskExecutor, spread
 from sordino.kernel.noise import seeded_noise_not_private
 from sordino.ledger import Ledger
+from sordino.tables import Category, Number, Person, Target
 
 pytestmark = pytest.mark.usefixtures("cluster")
 X, NUMBERS, LABELS = small_data()
@@ -132,6 +133,25 @@ def test_weights_of_classes_and_records_lie_with_their_records():
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
     with pytest.raises(InvalidInputError, match="sample_weight as one finite number >= 0"):
         made.fit(array(X), array(LABELS), sample_weight=array(weights - 1.0))
+
+
+def test_tables_with_a_schema_are_encoded_where_they_lie():
+    table = pd.DataFrame({"age": 20 + 30 * np.abs(X[:, 0]), "ward": np.where(X[:, 1] > 0, "a", "b")})
+    table["back"] = LABELS
+    columns = [Number("age", 18, 100), Category("ward", ["a", "b"]), Target("back", levels=["no", "yes"])]
+    there = dask.dataframe.from_pandas(table, npartitions=3)
+    made = sordino.LogisticRegression(epsilon=INF, schema=sordino.Schema(columns), max_iter=4)
+    expected = made.fit(table).coef_.copy()
+    np.testing.assert_allclose(made.fit(there).coef_, expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(made.fit(there, there["back"]).coef_, expected, rtol=1e-12, atol=1e-12)
+    assert made.coef_names_.size == made.coef_.shape[1]
+    persons = sordino.Schema([*columns, Person("age")][1:])
+    with pytest.raises(UnsupportedError, match="all rows in one place"):
+        sordino.LogisticRegression(schema=persons).fit(there)
+    table.loc[7, "back"] = "perhaps"
+    with pytest.raises(SchemaError) as caught:
+        made.fit(dask.dataframe.from_pandas(table, npartitions=3))
+    assert "perhaps" not in str(caught.value)
 
 
 def hostile(place, value):

@@ -63,7 +63,7 @@ def test_lost_workers_change_no_answer_and_the_ledger_tells_what_happened(tmp_pa
     rows = [delayed(part) for part in cut(as_csr(X), EDGES)]
     outcomes, killed = [], 0
     with (
-        LocalCluster(2, processes=False, threads_per_worker=1, **QUIET) as cluster,
+        LocalCluster(n_workers=2, processes=False, threads_per_worker=1, **QUIET) as cluster,
         sordino.on_cluster(cluster),
         Ledger.open(tmp_path / "ledger.db") as ledger,
     ):
@@ -95,7 +95,7 @@ def test_lost_workers_change_no_answer_and_the_ledger_tells_what_happened(tmp_pa
 def test_a_worker_process_that_is_killed_is_replaced_by_another(tmp_path):
     rows = [delayed(part) for part in cut(as_csr(X), EDGES)]
     with (
-        LocalCluster(2, processes=True, threads_per_worker=1, **QUIET) as cluster,
+        LocalCluster(n_workers=2, processes=True, threads_per_worker=1, **QUIET) as cluster,
         sordino.on_cluster(cluster),
         Ledger.open(tmp_path / "ledger.db") as ledger,
     ):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from sordino.errors import InvalidInputError, SchemaError
+from sordino.errors import InvalidInputError, SchemaError, UnsupportedError
+from sordino.execute import held
 from sordino.kernel.arrays import Floats
 from sordino.tables import Schema, TableEncoder, Target
 
@@ -30,6 +32,9 @@ class Tabular:
             return X, y, groups
         encoder = TableEncoder(self.schema).fit()
         self._check_target()
+        elsewhere = held(X, y, encoder.transform, partial(_targets_of, self.schema))
+        if elsewhere is not None:
+            return self._tabled_elsewhere(encoder, *elsewhere, groups)
         frame = self.schema.checked(X, target=y is None, person=True)
         if self.schema.person is not None:
             if groups is not None:
@@ -38,6 +43,17 @@ class Tabular:
         y = self.schema.targets(frame) if y is None else y
         self.encoder_, self.coef_names_ = encoder, encoder.get_feature_names_out()
         return encoder.encoded(frame), y, groups
+
+    def _tabled_elsewhere(
+        self, encoder: TableEncoder, rows: Any, y: Any, groups: Any
+    ) -> tuple[Any, Any, Any]:
+        if self.schema.person is not None or groups is not None:
+            raise UnsupportedError(
+                "Persons need all rows in one place: the records of one may lie in several parts. Bring the "
+                "table into one place (X.compute())."
+            )
+        self.encoder_, self.coef_names_ = encoder, encoder.get_feature_names_out()
+        return rows, y, None
 
     def _rows(self, X: Any) -> Any:
         """Return the rows to predict for, through the same map as in fit."""
@@ -60,6 +76,10 @@ class Tabular:
 
     def _schema_facts(self) -> tuple[str, ...]:
         return () if self.schema is None else self.schema.facts
+
+
+def _targets_of(schema: Schema, table: Any) -> Any:
+    return schema.targets(schema.checked(table, target=True))
 
 
 def declared_target(estimator: Any) -> Target | None:

@@ -31,7 +31,8 @@ def on_cluster(cluster: Any, *, security: Any = None) -> Iterator[Any]:
     >>> import numpy as np, dask.array, sordino
     >>> from distributed import LocalCluster
     >>> X = dask.array.from_array(np.eye(4)[np.arange(400) % 4], chunks=(100, 4))
-    >>> with LocalCluster(2, processes=False, dashboard_address=None) as cluster, sordino.on_cluster(cluster):
+    >>> made = LocalCluster(n_workers=2, processes=False, dashboard_address=None)
+    >>> with made as cluster, sordino.on_cluster(cluster):
     ...     model = sordino.LinearRegression(data_norm=1.0, target_bound=1.0).fit(X, X[:, 2])
     >>> model.coef_.shape
     (4,)

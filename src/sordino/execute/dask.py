@@ -40,16 +40,17 @@ _PROBLEMS = {
 }
 
 
-def spread(X: Any, y: Any = None) -> tuple[Spread, Any]:
+def spread(X: Any, y: Any = None, rows_of: Any = None, targets_of: Any = None) -> tuple[Spread, Any]:
     """Return rows (and targets) that lie in Dask, with their public facts read.
 
     Parameters
     ----------
     X : a dask array, a dask dataframe of numbers, or a list of delayed or future blocks, dense or CSR.
     y : one value per row: the same kinds, or an array in this process; None for none.
+    rows_of, targets_of : functions that make rows and targets of a part of a table, where it lies.
     """
     cluster = Placed.on(current_client(), X)
-    rows = cluster.stored(worker.stored_rows, _row_blocks(X))
+    rows = cluster.stored(worker.stored_rows, _row_blocks(X), rows_of)
     facts = cluster.facts(rows)
     columns = {f.columns for f in facts}
     if len(columns) != 1:
@@ -57,7 +58,9 @@ def spread(X: Any, y: Any = None) -> tuple[Spread, Any]:
             f"Expected blocks with one number of columns, got {len(columns)} different ones."
         )
     found = Spread(cluster, rows, facts, _names(X), _row_blocks(X))
-    return found, None if y is None else found.column(y)
+    if y is None and targets_of is None:
+        return found, None
+    return found, found.column(X if y is None else y, targets_of if y is None else None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,11 +121,10 @@ class Placed:
         rows = zip(self.homes, *arguments, strict=True)
         return [self.submit(home, function, *given) for home, *given in rows]
 
-    def stored(self, function: Callable[..., Any], blocks: Sequence[Any]) -> list[Any]:
+    def stored(self, function: Callable[..., Any], blocks: Sequence[Any], encode: Any = None) -> list[Any]:
         """Return futures of blocks that were read; a block can be read again from its source."""
-        return self.each(
-            function, [self._started(home, b) for home, b in zip(self.homes, blocks, strict=True)]
-        )
+        started = [self._started(home, b) for home, b in zip(self.homes, blocks, strict=True)]
+        return self.each(function, started, [encode] * len(started))
 
     def _started(self, home: str, block: Any) -> Any:
         if not isinstance(block, Delayed):
@@ -189,14 +191,16 @@ class Spread(Held):
         self.dtype = np.result_type(*{fact.kind for fact in facts})
         self.names = names
 
-    def column(self, values: Any) -> SpreadColumn:
+    def column(self, values: Any, encode: Any = None) -> SpreadColumn:
         """Return one value per row, brought to its rows."""
+        if isinstance(values, SpreadColumn):
+            return values
         blocks = self._column_blocks(values)
         if len(blocks) != len(self.sizes):
             raise InvalidInputError(
                 f"Expected one block of values for each of {len(self.sizes)} blocks of X, got {len(blocks)}."
             )
-        stored = self._cluster.stored(worker.stored_column, blocks)
+        stored = self._cluster.stored(worker.stored_column, blocks, encode)
         facts = self._cluster.facts(stored)
         if tuple(fact.rows for fact in facts) != self.sizes:
             raise InvalidInputError("Expected one value per row in each block, got blocks of other lengths.")
@@ -218,7 +222,7 @@ class Spread(Held):
         if weights is not None and targets is None:  # pragma: no cover - no estimator does
             raise UnsupportedError("Weights without targets are not supported in Dask.")
         columns = [c for c in (targets, weights) if c is not None]
-        factors = [factor for c in columns for factor in self._own(c).factors]
+        factors = [factor for c in columns for factor in self.column(c).factors]
         stored = list(zip(*(futures for futures, _ in factors), strict=True)) or [()] * len(self.sizes)
         steps = [maps for _, maps in factors]
         parts = [
@@ -229,9 +233,6 @@ class Spread(Held):
         stored_too = [future for futures, _ in factors for future in futures]
         free = self._cluster.freed([*self._rows, *stored_too, *parts], self._sources)
         return DaskExecutor(free, parts, sizes, self.sparse)
-
-    def _own(self, column: Any) -> SpreadColumn:
-        return column if isinstance(column, SpreadColumn) else self.column(column)
 
 
 class SpreadColumn(HeldColumn):

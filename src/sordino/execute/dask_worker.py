@@ -76,12 +76,13 @@ def quietly(function: Callable[..., Any], *arguments: Any) -> Any:
         return Failed(type(error).__name__)
 
 
-def stored_rows(block: Any) -> Any:
-    """Return a block as rows of floats with their facts."""
-    return quietly(_stored_rows, block)
+def stored_rows(block: Any, encode: Callable[[Any], Any] | None = None) -> Any:
+    """Return a block as rows of floats with their facts; ``encode`` makes rows of a table."""
+    return quietly(_stored_rows, block, encode)
 
 
-def _stored_rows(block: Any) -> Stored:
+def _stored_rows(block: Any, encode: Callable[[Any], Any] | None) -> Stored:
+    block = block if encode is None else encode(block)
     values = block.to_numpy() if hasattr(block, "to_numpy") else block
     if not sparse.issparse(values):
         values = np.asarray(values)
@@ -100,12 +101,13 @@ def _stored_rows(block: Any) -> Stored:
     return Stored(rows, facts)
 
 
-def stored_column(block: Any) -> Any:
-    """Return a block of one value per record with its facts."""
-    return quietly(_stored_column, block)
+def stored_column(block: Any, encode: Callable[[Any], Any] | None = None) -> Any:
+    """Return a block of one value per record with its facts; ``encode`` finds them in a table."""
+    return quietly(_stored_column, block, encode)
 
 
-def _stored_column(block: Any) -> Stored:
+def _stored_column(block: Any, encode: Callable[[Any], Any] | None) -> Stored:
+    block = block if encode is None else encode(block)
     values = np.asarray(block.to_numpy() if hasattr(block, "to_numpy") else block)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]

@@ -40,6 +40,7 @@ class DiskMatrix(Held):
 
     def __init__(self, folder: Path, memory: int) -> None:
         self._folder, self._layout, self.memory = folder, Layout.read(folder), memory
+        self._touched = 0  # bytes of mapped pages, about
         layout = self._layout
         self.shape, self.sparse = (layout.rows, layout.columns), layout.sparse
         self.dtype = np.dtype(layout.values)
@@ -81,7 +82,10 @@ class DiskMatrix(Held):
     def read(self, rows: Chosen) -> Any:
         """Return some rows in memory; nothing else is read."""
         found = self._read_sparse(rows) if self.sparse else self._read_dense(rows)
-        self._forget()
+        if not isinstance(rows, slice):
+            self._touched += 3 * mmap.PAGESIZE * len(rows)
+        if self._touched * _SHARE > self.memory:
+            self._forget()
         return found
 
     def _read_dense(self, rows: Chosen) -> Any:
@@ -103,7 +107,7 @@ class DiskMatrix(Held):
             starts, stops = self._pointers[rows], self._pointers[rows + 1]
             self._check_inside(starts, stops)
             ends = np.concatenate([[0], np.cumsum(stops - starts)])
-            values, indices = np.empty(ends[-1], self.dtype), np.empty(ends[-1], np.int64)
+            values, indices = np.empty(ends[-1], self.dtype), np.empty(ends[-1], self._layout.indices)
             _gather(starts, stops, self._values, self._indices, values, indices)
         return sparse.csr_matrix((values, indices, ends), shape=(len(ends) - 1, self.shape[1]), copy=False)
 
@@ -125,7 +129,8 @@ class DiskMatrix(Held):
         return np.memmap(self._folder / name, dtype=kind, mode="r", shape=(size,))
 
     def _forget(self) -> None:
-        """Give mapped pages back: what a batch read is not memory that the next one needs."""
+        """Give mapped pages back: what batches read is not memory that the next one needs."""
+        self._touched = 0
         for part in ("_values", "_indices", "_pointers"):
             mapped = getattr(getattr(self, part, None), "_mmap", None)
             if mapped is not None:

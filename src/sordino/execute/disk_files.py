@@ -171,7 +171,7 @@ def _write(folder: Path, blocks: Blocks, verbose: bool) -> None:
                 if made.sparse:
                     files["pointers.bin"].write(np.zeros(1, dtype=np.int64).tobytes())
             _check_kind(first, made)
-            _append(files, block, y, entries)
+            _append(files, block, y, entries, first.indices)
             rows, entries = rows + made.rows, entries + made.entries
             if verbose:
                 print(f"{rows:,} rows written", flush=True)
@@ -193,7 +193,8 @@ def _layout_of(block: Any, y: Any) -> Layout:
     if not sparse.issparse(block):
         kind = block.dtype.str if block.dtype.kind == "f" else "<f8"
         return Layout(rows, columns, block.size, False, kind, "", targets)
-    return Layout(rows, columns, int(block.nnz), True, block.dtype.str, "<i8", targets)
+    kind = "<i4" if columns <= np.iinfo(np.int32).max else "<i8"
+    return Layout(rows, columns, int(block.nnz), True, block.dtype.str, kind, targets)
 
 
 def _check_kind(first: Layout, made: Layout) -> None:
@@ -202,10 +203,10 @@ def _check_kind(first: Layout, made: Layout) -> None:
         raise InvalidInputError("Expected blocks of one width and kind, got others behind the first.")
 
 
-def _append(files: dict[str, BinaryIO], block: Any, y: Any, entries: int) -> None:
+def _append(files: dict[str, BinaryIO], block: Any, y: Any, entries: int, kind: str) -> None:
     if sparse.issparse(block):
         files["values.bin"].write(block.data.tobytes())
-        files["indices.bin"].write(block.indices.astype(np.int64).tobytes())
+        files["indices.bin"].write(block.indices.astype(kind).tobytes())
         files["pointers.bin"].write((block.indptr[1:].astype(np.int64) + entries).tobytes())
     else:
         files["values.bin"].write(np.ascontiguousarray(block).tobytes())

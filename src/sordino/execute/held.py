@@ -99,8 +99,11 @@ def _entries(codes: Any, table: Floats) -> Floats:
     return table[codes]
 
 
-def held(X: Any, y: Any = None) -> tuple[Held, Any] | None:
-    """Return rows and targets that lie elsewhere, their facts read; None for what is in this process."""
+def held(X: Any, y: Any = None, *maps: Any) -> tuple[Held, Any] | None:
+    """Return rows and targets that lie elsewhere, their facts read; None for what is in this process.
+
+    ``maps`` make rows and targets of a part of a table, where it lies.
+    """
     if isinstance(X, Held):
         return X, None if y is None else X.column(y)
     first = X[0] if isinstance(X, (list, tuple)) and X else X
@@ -110,7 +113,7 @@ def held(X: Any, y: Any = None) -> tuple[Held, Any] | None:
         spread: Any = import_module("sordino.execute.dask").spread
     except ImportError:
         raise require_extra("distributed", "dask") from None
-    found: tuple[Held, Any] = spread(X, y)
+    found: tuple[Held, Any] = spread(X, y, *maps)
     return found
 
 
