@@ -9,6 +9,7 @@ import sordino
 from sordino.errors import CalibrationError, LedgerError, PlanError
 from sordino.ledger import Status
 from sordino.runs import Journal, Promise, SavedRun, resumed
+from sordino.runs import journal as module
 from sordino.runs.journal import latest
 from sordino.testing import seeded_noise_not_private
 
@@ -142,3 +143,60 @@ def test_a_run_whose_process_died_keeps_its_turn(ledger):
         resumed(ask, plan_of(), saved, "recipe")
     resumed(ask, plan_of(), SavedRun.of(run, "recipe"), "recipe").settle()
     assert ledger.history("A")[0].status is Status.SETTLED
+
+
+def test_a_line_that_was_cut_off_does_not_count_and_does_not_spoil_the_next(tmp_path):
+    (tmp_path / "j").write_bytes(b"# abc\ntotal 1\ntotal 2")
+    journal = Journal(tmp_path / "j")
+    assert journal.counts() == {"total": 1}
+    journal.note("total", 3)
+    assert journal.counts() == {"total": 3}
+    journal.close()
+    assert (tmp_path / "j").read_text() == "# abc\ntotal 1\ntotal 2\ntotal 3\n"
+
+
+def test_a_whole_journal_is_read_without_a_change(tmp_path):
+    journal = Journal(tmp_path / "j")
+    assert journal.counts() == {}
+    journal.begin("abc")
+    journal.note("never asked", 0)
+    assert journal.counts() == {"never asked": 0}
+    journal.close()
+    assert (tmp_path / "j").read_text() == "# abc\nnever asked 0\n"
+
+
+def test_a_line_is_on_disk_before_its_release(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(module.os, "fsync", lambda handle: seen.append((tmp_path / "j").read_text()))
+    journal = Journal(tmp_path / "j")
+    journal.note("total", 1)
+    journal.close()
+    assert seen == ["total 1\n"]
+
+
+def test_the_larger_count_of_file_and_checkpoint_holds():
+    assert latest({"a": 3}, {"a": 2, "b": 1}) == {"a": 3, "b": 1}
+    assert latest({"a": 0}, {"b": 0}) == {"a": 0, "b": 0}
+
+
+def test_a_run_without_privacy_goes_on_as_well():
+    run = Promise.given(ask_of(float("inf")), plan_of().at(0.0)).reserved("test")
+    saved = SavedRun.of(run, "recipe")
+    assert saved.turn == 0
+    assert SavedRun("r", {}, "d", None, False).turn == 0
+    assert resumed(ask_of(float("inf")), plan_of(), saved, "recipe").turn == 1
+
+
+def test_a_small_epsilon_is_not_taken_for_a_large_one():
+    """The noise must be that of what is asked now, up to a hundredth, whatever the size of epsilon."""
+    run = Promise.given(ask_of(20.0), plan_of().at(3.0)).reserved("test")
+    with pytest.raises(PlanError, match="it was started with"):
+        resumed(ask_of(20.0), plan_of(), SavedRun.of(run, "recipe"), "recipe")
+
+
+def test_an_error_leaves_a_resumed_run_reserved(ledger):
+    saved = saved_on(ledger, "A")
+    run = resumed(ask_of(ledger=ledger, dataset_id="A"), plan_of(), saved, "recipe")
+    with pytest.raises(KeyboardInterrupt), run:
+        raise KeyboardInterrupt
+    assert [e.status.value for e in ledger.history("A")] == ["reserved"]

@@ -1,6 +1,8 @@
 """A search costs what it certifies: every trial stays inside its own budget, and only the best leaves."""
 
 import math
+import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,12 +11,20 @@ from tests.runs.helpers import ADD, REPLACE, ask_of, memory, plan_of
 
 import sordino
 from sordino.accounting import certify, gaussian_epsilon
-from sordino.errors import InvalidInputError, PlanError, SordinoError, UnsupportedError
+from sordino.errors import (
+    CalibrationError,
+    InvalidInputError,
+    PlanError,
+    SordinoError,
+    UndeclaredBoundWarning,
+    UnsupportedError,
+)
 from sordino.estimators import search as estimator_module
 from sordino.kernel import Full, Gaussian, Relation, Release
 from sordino.runs import BestOf, Enclosure, Promise
+from sordino.runs import search as search_module
 from sordino.runs.enclosure import enclosing
-from sordino.runs.search import ScoreSum, Trial
+from sordino.runs.search import SHAPES, ScoreSum, Trial
 from sordino.testing import seeded_noise_not_private
 
 
@@ -208,3 +218,112 @@ def test_a_search_says_of_the_labels_what_its_user_declared(classes, said):
     search = sordino.PrivateSearchCV(model, {"max_iter": [3]}, 2.0, 1e-6).fit(X, X[:, 0] > 0)
     (line,) = [fact for fact in search.privacy_.public if fact.startswith("class labels")]
     assert said in line
+
+
+def test_the_laws_of_the_number_of_trials_are_those_of_the_proof():
+    assert {"geometric": 1.0, "poisson": math.inf, "truncated-negative-binomial": 0.5} == SHAPES
+
+
+def test_a_trial_may_spend_its_own_distance_and_no_more():
+    trial = Trial(1.0, 1e-5, 2.0, ADD, made().noise)
+
+    def fitting(multiplier):
+        class Model:
+            privacy_ = None
+
+        def fit():
+            promise = Promise.given(ask_of(9.0), plan_of(1).at(multiplier))
+            promise.reserved("fit")
+            model = Model()
+            model.privacy_ = promise.report()
+            return model
+
+        return fit
+
+    assert trial.fitted(fitting(2.01)).privacy_ is not None
+    with pytest.raises(PlanError, match=r"planned are 0\.5"):
+        trial.fitted(fitting(1.5))
+    trial.rehearsed(fitting(2.01))
+    with pytest.raises(PlanError, match=r"planned are 0\.5"):
+        trial.rehearsed(fitting(1.5))
+    with pytest.raises(UnsupportedError, match="in this thread"):
+        trial.rehearsed(lambda: None)  # a fit that promises nothing is not Sordino's own
+
+
+def test_a_rehearsal_says_what_was_not_declared_and_nothing_else():
+    trial = Trial(1.0, 1e-5, 2.0, ADD, made().noise)
+
+    def fit():
+        warnings.warn("other", UserWarning, stacklevel=1)
+        for _ in range(2):
+            warnings.warn("undeclared", UndeclaredBoundWarning, stacklevel=1)
+        Promise.given(ask_of(9.0), plan_of(1).at(3.0)).reserved("fit")
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", "undeclared", module="nowhere")
+        trial.rehearsed(fit)
+    assert [str(w.message) for w in said] == ["undeclared", "undeclared"]
+
+
+def test_a_calibration_of_a_search_that_is_wrong_is_not_believed(monkeypatch):
+    monkeypatch.setattr(search_module, "solve_scale", lambda *arguments: 0.5)
+    with pytest.raises(CalibrationError, match="The search certifies"):
+        made()
+
+
+@pytest.mark.parametrize("change", [{"unpaid": ("x",)}, {"unproven": ("x",)}, {"copied": True}])
+def test_a_search_promises_nothing_for_a_trial_that_does_not(change):
+    search = made()
+    honest = Promise.given(ask_of(9.0), plan_of(1).at(9.0)).report()
+    assert search.report(honest, ()).is_private
+    with pytest.raises(UnsupportedError, match="what its trials do"):
+        search.report(replace(honest, **change), ())
+
+
+def test_a_seeded_trial_makes_no_private_search():
+    with seeded_noise_not_private(1):
+        seeded = Promise.given(ask_of(9.0), plan_of(1).at(9.0)).report()
+    with pytest.raises(UnsupportedError, match="what its trials do"):
+        made().report(seeded, ())
+
+
+def test_a_search_is_booked_before_its_first_trial_and_settled_after_its_last(tmp_path):
+    ledger = sordino.Ledger.open(tmp_path / "l.db")
+    ledger.create("a", sordino.BudgetPolicy(epsilon=9.0, delta=1e-3))
+
+    def trial(budget):
+        assert [e.status.value for e in ledger.history("a")] == ["reserved"]
+        return 0.0, None
+
+    booked = BestOf.made(ask_of(2.0, 1e-5, ledger, "a"), ADD, "geometric", 3.0)
+    booked.run(trial, "a search")
+    (entry,) = ledger.history("a")
+    assert (entry.status.value, entry.description) == ("settled", "a search")
+    for ask in (ask_of(2.0, 1e-5, ledger=ledger), ask_of(2.0, 1e-5, dataset_id="a")):
+        BestOf.made(ask, ADD, "geometric", 3.0).run(lambda budget: (0.0, None), "not booked")
+    assert len(ledger.history("a")) == 1
+
+
+def test_what_trials_warn_about_is_not_heard():
+    def trial(budget):
+        warnings.warn("their number would tell", UserWarning, stacklevel=1)
+        return 0.0, None
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made().run(trial, "test")
+
+
+def test_the_noise_of_a_search_is_not_shown():
+    search = made()
+    assert "noise=" not in repr(search).replace("noise_multiplier=", "")
+    assert "noise=" not in repr(search.trial)
+    promise = Promise.made(ask_of(), plan_of())
+    assert "NoiseSource" not in repr(promise)
+    assert "process=" not in repr(promise)
+
+
+def test_every_candidate_is_drawn():
+    search = made()
+    assert {search.draw(3) for _ in range(200)} == {0, 1, 2}
