@@ -73,6 +73,15 @@ def test_from_a_file_to_a_model_without_knowing_a_bound(folder):
         assert book.spent("people").reservations == 2
 
 
+def test_kinds_can_be_learned_too(folder):
+    typed("schema", "draft", "people.csv", "--target", "ill", "--ignore", "id", "--output", "blank.toml")
+    learned = typed_json(
+        "schema", "learn", "blank.toml", "people.csv", "--epsilon", 2, "--delta", 5e-5, "--output", "s.toml"
+    )
+    kinds = [column["kind"] for column in learned["columns"]]
+    assert kinds == ["number", "number", "category", "ignored", "target"]
+
+
 def test_a_draft_is_printed_and_holds_no_value(folder):
     text = typed("schema", "draft", "people.csv")
     assert "[columns.town]" in text

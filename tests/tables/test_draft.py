@@ -21,8 +21,8 @@ def test_a_csv_file_gives_names_and_blanks(tmp_path):
     assert "39" not in text
     assert "Drafted from the header of d.csv. No record was read." in text
     assert lines_of(text, "age") == ['kind = ""', '# source = ""']
-    with pytest.raises(SchemaError, match="'age': its kind is blank"):
-        Schema.from_toml(text)
+    with pytest.raises(SchemaError, match="'age': not declared yet: kind"):
+        Schema.from_toml(text).require_known()
     filled = draft_schema(tmp_path / "d.csv", kinds={"age": "number", "ill": "target"}, rest="category")
     schema = Schema.from_toml(filled)
     assert [column.word for column in schema.columns] == ["number", "category", "target"]

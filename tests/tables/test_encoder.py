@@ -60,6 +60,12 @@ def test_levels_get_a_column_each_and_others_share_one():
     assert out.sum(axis=1).tolist() == [1.0] * 8
 
 
+def test_a_number_that_marks_a_gap_is_missing_whatever_its_type():
+    column = Number("x", -10, 10, knots=1)
+    for values in ([-9, 0], ["-9", "0"], np.array([-9.0, 0.0])):
+        assert encoded(column, values, markers=["-9"]).tolist() == [[0, 1], [0.5, 0]]
+
+
 @pytest.mark.parametrize(("rule", "row"), [("column", [0, 0, 1]), ("zero", [0, 0]), ("other", [0, 1])])
 def test_a_missing_category_follows_its_rule(rule, row):
     assert encoded(Category("t", ["a"], missing=rule), [None])[0].tolist() == row
@@ -226,7 +232,7 @@ def test_an_empty_table_gives_no_rows():
 def test_the_encoder_refuses_what_is_no_schema_or_has_blanks():
     with pytest.raises(SchemaError, match=r"Expected a sordino\.Schema, got dict"):
         TableEncoder({}).fit()
-    with pytest.raises(SchemaError, match="'x': its bounds"):
+    with pytest.raises(SchemaError, match="'x': not declared yet: bounds"):
         TableEncoder(Schema([Number("x")])).fit()
     with pytest.raises(InvalidInputError, match="sparse_output"):
         TableEncoder(SCHEMA, sparse_output="yes").fit()

@@ -12,8 +12,8 @@ from sordino import BudgetPolicy, Ledger, LogisticRegression, Schema
 from sordino.errors import BudgetExceededError, InvalidInputError, SchemaError
 from sordino.execute.values import ValueExecutor
 from sordino.kernel import Relation, public_generator
-from sordino.problems.values import FrequentValues, NumberTree
-from sordino.tables import Category, Date, Ignored, Number, Person, Target, learn_schema
+from sordino.problems.values import FrequentValues, NumberTree, ValueKinds
+from sordino.tables import Blank, Category, Date, Ignored, Number, Person, Target, learn_schema
 
 BLANK = Schema([Number("age"), Category("town"), Date("day"), Ignored("id"), Target("ill")])
 
@@ -54,6 +54,25 @@ def test_the_report_is_private_and_within_what_was_asked():
     assert [release.name for release in report.releases] == ["numbers", "levels"]
     assert any("'age': bounds (low and high) learned" in note for note in report.notes)
     assert "number of records: 2000" in report.public
+
+
+def test_columns_without_a_kind_are_told_apart():
+    schema = Schema([Blank("age"), Blank("town"), Ignored("day"), Blank("id"), Target("ill")])
+    learned = learn_schema(
+        schema, people().assign(age=lambda t: t["age"].astype(str)), epsilon=3.0, delta=1e-5
+    )
+    age, town, _, who, _ = learned.schema.columns
+    assert (age.word, town.word) == ("number", "category")
+    assert 15 < age.low < 30 < 70 < age.high < 90
+    assert town.levels == ("Bonn", "Rome")
+    assert who.word == "number"  # texts of digits
+    assert [release.name for release in learned.privacy.releases] == ["numbers", "levels", "kinds"]
+    assert not learned.schema.unknown
+
+
+def test_a_kind_that_noise_hides_stays_blank():
+    schema = Schema([Blank("x"), Ignored("y")])
+    assert learn_schema(schema, {"x": ["a"] * 40, "y": [1] * 40}, epsilon=0.2).schema.columns[0] == Blank("x")
 
 
 def test_declared_columns_cost_nothing():
@@ -159,6 +178,9 @@ def test_one_record_moves_both_questions_by_their_sensitivity_at_most(relation):
         tree = NumberTree(2, 5)
         moved = np.sqrt(np.square(tree.evaluate(full, None) - tree.evaluate(other, None)).sum())
         assert moved <= tree.sensitivity(kind, None) * (1 + 1e-12)
+        kinds = ValueKinds(2)
+        change = np.abs(kinds.evaluate(full, None) - kinds.evaluate(other, None))
+        assert np.sqrt(np.square(change).sum()) <= kinds.sensitivity(kind, None)
         query = FrequentValues(3)
         squares = 0.0
         for mine, theirs in zip(query.evaluate(full, None), query.evaluate(other, None)):

@@ -109,11 +109,9 @@ def test_a_false_declaration_names_column_rule_and_remedy(make, words):
             "format = 1\n[columns.age]\nkind = 'number'\nlo = 3",
             "'age': 'lo' is not known for a number. Known",
         ),
-        (
-            "format = 1\n[columns.age]\nkind = ''",
-            "'age': its kind is blank or not known. Write one of number",
-        ),
-        ("format = 1\n[columns.age]\nlow = 3", "'age': its kind is blank"),
+        ("format = 1\n[columns.age]\nkind = 'numeric'", "'age': its kind is not known. Write one of number"),
+        ("format = 1\n[columns.age]\nlow = 3", "'age': its kind is not known"),
+        ("format = 1\n[columns.age]\nkind = ''\nlow = 3", "'age': 'low' is not known for a"),
         ("format = 1\n[columns]\nage = 3", "'age': it is not a table"),
         ("format = 1\n[columns.age]\nkind='flag'\n[columns.age]\nkind='flag'", "not TOML"),
         ("format = 2\n[columns.age]\nkind = 'flag'", "format = 1"),
@@ -142,9 +140,9 @@ def test_a_file_that_is_not_there_or_not_text_is_refused_by_name(tmp_path):
 
 
 def test_a_schema_with_blanks_says_what_to_fill_in():
-    with pytest.raises(SchemaError, match=r"'age': its bounds .* schema learn"):
+    with pytest.raises(SchemaError, match=r"'age': not declared yet: bounds .* schema learn"):
         Schema([Number("age")]).require_known()
-    with pytest.raises(SchemaError, match="'town': its levels"):
+    with pytest.raises(SchemaError, match="'town': not declared yet: levels"):
         Schema([Flag("f"), Category("town")]).require_known()
     with pytest.raises(SchemaError, match="at least one column"):
         Schema([Target("y", levels=["a", "b"])]).require_known()

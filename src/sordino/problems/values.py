@@ -45,6 +45,33 @@ class FrequentValues(ClippedSum):
 
 
 @dataclass(frozen=True)
+class ValueKinds(ClippedSum):
+    """For each of ``columns`` columns, how many records have a value, and how many have a number.
+
+    **Privacy.** A record adds at most one to each count, and moves each by at most one when it is replaced:
+    sqrt(2 columns) in L2 for both relations.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (ValueColumns,)
+
+    columns: int
+
+    def contribution(self, params: Any) -> float:
+        """Return sqrt(2 columns)."""
+        return math.sqrt(2 * self.columns)
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return sqrt(2 columns)."""
+        return self.contribution(params)
+
+    def evaluate(self, records: ValueColumns, params: Any) -> Floats:
+        """Return the counts, shape (columns, 2)."""
+        present = [sum(records.counts(column).values()) for column in range(self.columns)]
+        numbers = [np.count_nonzero(~np.isnan(records.numbers(column))) for column in range(self.columns)]
+        return np.stack([present, numbers], axis=1).astype(float)
+
+
+@dataclass(frozen=True)
 class NumberTree(RankTree):
     """The tree of counts of :class:`RankTree` for columns with gaps: a record without a number is in no node.
 

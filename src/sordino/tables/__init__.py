@@ -2,6 +2,7 @@
 
 from sordino.tables.blocks import Origin
 from sordino.tables.columns import (
+    Blank,
     Category,
     Column,
     Date,
@@ -19,6 +20,7 @@ from sordino.tables.learning import Learned, learn_schema
 from sordino.tables.schema import Schema
 
 __all__ = [
+    "Blank",
     "Category",
     "Column",
     "Date",

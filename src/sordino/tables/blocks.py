@@ -144,7 +144,7 @@ def block_of(column: Column, markers: frozenset[str]) -> Block | WordBlock:
     if isinstance(column, Flag):
         return Block(name, ("",), flags_of, missing=column.missing)
     if isinstance(column, Number):
-        return _number_block(column)
+        return _number_block(column, markers)
     if isinstance(column, Date):
         return _date_block(column)
     assert isinstance(column, (Category, Ordinal))
@@ -167,7 +167,7 @@ def knots_of(column: Number) -> Floats:
     return np.linspace(low, high, max(column.knots, 2))
 
 
-def _number_block(column: Number) -> Block:
+def _number_block(column: Number, markers: frozenset[str]) -> Block:
     knots, fill = knots_of(column), np.nan
     missing = "zero"
     if isinstance(column.missing, str):
@@ -176,7 +176,7 @@ def _number_block(column: Number) -> Block:
         fill = float(column.missing)
 
     def read(series: Any) -> Floats:
-        values = numbers_of(column.name, series)
+        values = numbers_of(column.name, series, markers)
         return _between(np.where(np.isnan(values), fill, values), knots)
 
     labels = ("",) if column.knots == 1 else tuple(f"at {knot:g}" for knot in knots)

@@ -244,6 +244,20 @@ class Ignored(Column):
     source: str = ""
 
 
+@dataclass(frozen=True)
+class Blank(Column):
+    """A column of which not even the kind is declared yet: a draft's, to be filled in or learned."""
+
+    word: ClassVar[str] = ""
+
+    source: str = ""
+
+    @property
+    def unknown(self) -> str | None:
+        """The kind."""
+        return "kind"
+
+
 KINDS: dict[str, type[Column]] = {
     kind.word: kind for kind in (Number, Category, Ordinal, Flag, Date, Text, Target, Person, Ignored)
 }

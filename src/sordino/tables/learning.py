@@ -15,12 +15,12 @@ from sordino.execute.values import ValueExecutor
 from sordino.kernel import Curator, Plan, Relation, Release, StableCounts
 from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.sample import Sample
-from sordino.problems.values import FrequentValues, NumberTree
+from sordino.problems.values import FrequentValues, NumberTree, ValueKinds
 from sordino.runs import Ask, PrivacyReport, run_privately
 from sordino.solvers.heavy.intervals import border_variances
 from sordino.solvers.heavy.shares import noise_of
 from sordino.solvers.heavy.trees import counts_below, quantiles_of, support
-from sordino.tables.columns import Column, Date, Number, Target
+from sordino.tables.columns import Blank, Category, Column, Date, Number, Target
 from sordino.tables.frames import Frame
 from sordino.tables.schema import Schema
 from sordino.tables.values import days_of, factorised, numbers_of
@@ -32,6 +32,8 @@ OUTSIDE, NOISES = 0.01, 3.0
 # Where noise forces the ranks farther in than this nothing useful is known.
 FARTHEST = 0.25
 DIGITS = 3
+# Kinds are told roughly: noise beside the other releases, noise widths to be seen, share of numbers.
+ROUGH, SEEN, NUMERIC = 2.0, 6.0, 0.8
 # The part of delta that pays for values being told that one unit alone has.
 RARE = 0.5
 _EPOCH = datetime.date(2000, 1, 1).toordinal()
@@ -57,13 +59,16 @@ class Bounds:
 class ColumnLearner:
     """One noisy tree of counts for the numbers, one release of frequent values for the categories.
 
-    **Privacy.** At most two releases, a Gaussian one and a :class:`StableCounts`. Bounds are read off the
-    tree, so they cost nothing more.
+    Columns without a kind are asked both ways, and how many of their values are numbers.
+
+    **Privacy.** At most three releases, two Gaussian ones and a :class:`StableCounts`. Bounds are read off
+    the tree, so they cost nothing more.
     """
 
     numbers: int
     texts: int
     rare: float
+    blanks: int = 0
 
     def plan(self, problem: Sample) -> Plan:
         """Declare the releases; no data is touched."""
@@ -73,6 +78,9 @@ class ColumnLearner:
         if self.texts:
             stable = StableCounts(delta=self.rare, columns=self.texts)
             releases["levels"] = Release(FrequentValues(self.texts), stable, mean=False)
+        if self.blanks:
+            rough = problem.gaussian(ROUGH)
+            releases["kinds"] = Release(ValueKinds(self.blanks), rough, mean=False)
         return problem.planned(**releases)
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[Any]:
@@ -85,7 +93,15 @@ class ColumnLearner:
                 _bounds(nodes, edges, noise, problem.population) for nodes in curator.release("numbers")
             ]
         levels = curator.release("levels") if self.texts else []
-        yield bounds, levels
+        yield bounds, levels, self._numeric(curator)
+
+    def _numeric(self, curator: Curator) -> list[bool | None]:
+        """Return for each column without a kind whether it holds numbers; None where noise hides it."""
+        if not self.blanks:
+            return []
+        least = SEEN * noise_of(curator, "kinds", None)
+        found = curator.release("kinds").tolist()
+        return [None if present < least else number > NUMERIC * present for present, number in found]
 
 
 def learn_schema(
@@ -107,7 +123,7 @@ def learn_schema(
     Parameters
     ----------
     schema : with blanks: numbers, dates or a numeric target without bounds, categories or a target without
-        levels.
+        levels, columns without a kind (told apart into numbers and categories only).
     table : the records.
     epsilon, delta : the price, on top of that of every fit; ``delta=None`` means ``min(1e-5, 1/(10 n))``.
     relation, ledger, dataset_id : as in the estimators.
@@ -125,7 +141,7 @@ def learn_schema(
     ask, kind = Ask.checked(epsilon, delta, n, ledger, dataset_id), Relation.parse(relation)
     wanted = Wanted.of(schema)
     fitted = run_privately(
-        ColumnLearner(len(wanted.numeric), len(wanted.texts), RARE * ask.delta / kind.contributions),
+        wanted.learner(RARE * ask.delta / kind.contributions),
         Sample(n, len(schema.unknown), kind, unit),
         wanted.executor(frame, rows, n),
         ask,
@@ -143,26 +159,41 @@ def learn_schema(
 class Wanted:
     """The columns with blanks, by what is asked of them."""
 
+    blanks: tuple[Column, ...]
     numeric: tuple[Column, ...]
     texts: tuple[Column, ...]
     markers: tuple[str, ...]
 
     @classmethod
     def of(cls, schema: Schema) -> Wanted:
-        """Sort the blanks of a schema."""
+        """Sort the blanks of a schema; those without a kind come first and are asked both ways."""
+        blanks = tuple(column for column in schema.unknown if isinstance(column, Blank))
         numeric = tuple(column for column in schema.unknown if _is_numeric(column))
-        return cls(numeric, tuple(c for c in schema.unknown if c not in numeric), schema.markers)
+        texts = tuple(c for c in schema.unknown if c not in (*blanks, *numeric))
+        return cls(blanks, (*blanks, *numeric), (*blanks, *texts), schema.markers)
+
+    def learner(self, rare: float) -> ColumnLearner:
+        """Return what asks about these columns."""
+        return ColumnLearner(len(self.numeric), len(self.texts), rare, len(self.blanks))
 
     def executor(self, frame: Frame, rows: Ints | None, n: int) -> ValueExecutor:
         """Return the holder of these columns of a table."""
-        numbers = tuple(_taken(_numbers(column, frame), rows) for column in self.numeric)
+        numbers = tuple(_taken(_numbers(column, frame, self.markers), rows) for column in self.numeric)
         texts = tuple(_texts(column, frame, rows, self.markers) for column in self.texts)
         return ValueExecutor(n, numbers, texts)
 
-    def filled(self, bounds: list[Bounds | None], levels: list[dict[str, float]]) -> dict[str, Column]:
+    def filled(
+        self, bounds: list[Bounds | None], levels: list[dict[str, float]], kinds: list[bool | None]
+    ) -> dict[str, Column]:
         """Return the columns with what was released."""
-        found = {c.name: _with_bounds(c, b) for c, b in zip(self.numeric, bounds)}
-        return found | {c.name: _with_levels(c, counts) for c, counts in zip(self.texts, levels)}
+        k = len(self.blanks)
+        found = {c.name: _with_bounds(c, b) for c, b in zip(self.numeric[k:], bounds[k:])}
+        found |= {c.name: _with_levels(c, counts) for c, counts in zip(self.texts[k:], levels[k:])}
+        for column, numeric, bound, counts in zip(self.blanks, kinds, bounds, levels):
+            if numeric is not None:
+                plain = Number(column.name) if numeric else Category(column.name)
+                found[column.name] = _with_bounds(plain, bound) if numeric else _with_levels(plain, counts)
+        return found
 
 
 def _rows(schema: Schema, frame: Frame) -> tuple[Ints | None, str]:
@@ -181,11 +212,11 @@ def _is_numeric(column: Column) -> bool:
     return isinstance(column, (Number, Date)) or getattr(column, "kind", "") == "number"
 
 
-def _numbers(column: Column, frame: Frame) -> Floats:
+def _numbers(column: Column, frame: Frame, markers: tuple[str, ...]) -> Floats:
     series = frame.column(column.name)
     if isinstance(column, Date):
         return days_of(column.name, series) - _EPOCH
-    return numbers_of(column.name, series)
+    return numbers_of(column.name, series, markers)
 
 
 def _texts(

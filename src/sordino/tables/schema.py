@@ -121,8 +121,8 @@ class Schema:
         for column in self.unknown:
             raise rules.refuse(
                 column.name,
-                f"its {column.unknown} are not declared",
-                "Fill them in from what the column means, or pay for them with `sordino schema learn`.",
+                f"not declared yet: {column.unknown}",
+                "Fill it in from what the column means, or pay for it with `sordino schema learn`.",
             )
         if not self.features:
             raise SchemaError("Expected a schema with at least one column for the model to see, got none.")
@@ -163,14 +163,14 @@ class Schema:
 
     def _targets(self, target: Target, frame: Frame) -> np.ndarray:
         if target.unknown is not None:
-            raise rules.refuse(target.name, f"its {target.unknown} are not declared", "Fill them in.")
+            raise rules.refuse(target.name, f"not declared yet: {target.unknown}", "Fill it in.")
         series = frame.column(target.name)
         if target.kind == "category":
             levels = np.array(target.levels)
             codes = codes_of(series, target.levels or (), frozenset(self.markers))
             good, out = codes >= 0, levels[np.maximum(codes, 0)]
         else:
-            values = numbers_of(target.name, series)
+            values = numbers_of(target.name, series, self.markers)
             good, out = ~np.isnan(values), np.clip(values, target.low, target.high)
         if not good.all():
             raise rules.refuse(

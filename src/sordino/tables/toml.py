@@ -11,7 +11,7 @@ import tomli_w
 
 from sordino.errors import SchemaError
 from sordino.tables import rules
-from sordino.tables.columns import KINDS, Column, Target
+from sordino.tables.columns import KINDS, Blank, Column, Target
 
 if TYPE_CHECKING:
     from sordino.tables.schema import Schema
@@ -73,9 +73,10 @@ def _column(name: str, table: Any) -> Column:
     if not isinstance(table, dict):
         raise rules.refuse(name, "it is not a table", 'Write [columns.NAME] and kind = "..." below it.')
     values = dict(table)
-    kind = KINDS.get(str(values.pop("kind", "")))
+    word = values.pop("kind", None)
+    kind = Blank if word == "" else KINDS.get(str(word))
     if kind is None:
-        raise rules.refuse(name, "its kind is blank or not known", f"Write one of {', '.join(KINDS)}.")
+        raise rules.refuse(name, "its kind is not known", f"Write one of {', '.join(KINDS)}.")
     if kind is Target and _TARGET_KIND in values:
         values["kind"] = values.pop(_TARGET_KIND)
     known = {field.name for field in fields(kind)} - {"name"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -18,11 +18,17 @@ _YES = frozenset({"true", "yes", "y", "t", "1", "on"})
 _NO = frozenset({"false", "no", "n", "f", "0", "off"})
 
 
-def numbers_of(name: str, series: Any) -> Floats:
-    """Return doubles; what is not a number is nan."""
+def numbers_of(name: str, series: Any, markers: Iterable[str] = ()) -> Floats:
+    """Return doubles; what is not a number, or marks a missing one (-9 in many files), is nan."""
+    values = _doubles(name, series)
+    gaps = [gap for gap in map(_number, markers) if np.isfinite(gap)]
+    return np.where(np.isin(values, gaps), np.nan, values) if gaps else values
+
+
+def _doubles(name: str, series: Any) -> Floats:
     kind = _kind(series)
     if kind == "category":
-        known = numbers_of(name, require_pandas().Series(series.cat.categories))
+        known = _doubles(name, require_pandas().Series(series.cat.categories))
         codes = np.asarray(series.cat.codes)
         return np.where(codes < 0, np.nan, np.append(known, np.nan)[codes])
     if kind in "mMc":

@@ -18,7 +18,7 @@ def column_fact(column: Column) -> str:
 def described(column: Column) -> str:
     """Return what a column declares."""
     if column.unknown is not None:
-        return f"{column.word}, {column.unknown} not declared"
+        return f"{column.word or 'blank'}, {column.unknown} not declared"
     if isinstance(column, Number):
         return f"number in {_range(column)}"
     if isinstance(column, Date):
