@@ -154,6 +154,15 @@ def test_the_report_shows_score_settings_command_and_booking(model, booked, fold
     assert "evaluate" in typed("report", model, "--scores", "no-score.json", "--output", "p2.html", code=3)
 
 
+def test_a_page_written_by_the_fit_itself_is_no_copy(folder, booked):
+    typed("fit", "people.csv", *FIT, *booked, "--output", "m.sordino", "--report", "page.html")
+    page = (folder / "page.html").read_text("utf-8")
+    assert "unverified copy" not in page.lower()
+    assert "reservation 1" in page
+    again = ("fit", "people.csv", *FIT, *booked, "--output", "n.sordino", "--report", "page.html")
+    assert "exists" in typed(*again, code=3)
+
+
 def test_tune_chooses_for_one_price(folder, booked):
     words = ("tune", "people.csv", *FIT[:-2], "--epsilon", 3, *booked, "--grid", "alpha=[0.001, 10.0]")
     found = typed_json(*words, "--trials", 3, "--output", "t.sordino")

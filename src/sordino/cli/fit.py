@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from sordino.cli import config, models, options, show
+from sordino.cli.look import write_page
 from sordino.errors import InvalidInputError, ModelFileError
 
 MODEL_NAME = click.option(
@@ -33,23 +34,29 @@ MODEL_NAME = click.option(
 @click.option("--classes", help="The class labels, with commas between; else those seen, as public.")
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Any parameter of the model.")
 @click.option("--output", type=options.OUTPUT, required=True, help="Where the model goes.")
+@click.option("--report", type=options.OUTPUT, help="Also write the page of `sordino report` here.")
 @options.FORCE
 @options.JSON
 @config.config_option
-def fit(data: str, output: Path, force: bool, as_json: bool, **chosen: Any) -> None:
+def fit(data: str, output: Path, report: Path | None, force: bool, as_json: bool, **chosen: Any) -> None:
     """Fit a private model to DATA (a file, or - for standard input) and save it.
 
     The budget is reserved before the first release and stays spent, whatever happens then.
     """
     settings, started = config.settings(click.get_current_context()), now()
     show.require_model_place(output, force)
+    if report is not None:
+        show.require_writable(report, force)
     rows, model = _prepared(options.data_file(data, chosen), chosen)
     if rows.groups is None:
         model.fit(rows.X, rows.y)
     else:
         _require_groups(model)
         model.fit(rows.X, rows.y, groups=rows.groups)
-    finish(model, output, as_json, run_facts("fit", settings, started, data, len(rows)))
+    run = run_facts("fit", settings, started, data, len(rows))
+    finish(model, output, as_json, run)
+    if report is not None:
+        write_page(model, report, run, ledger=chosen["ledger"])
 
 
 @click.command()

@@ -70,26 +70,32 @@ def report(
     With --ledger it shows the budget before and after.
     """
     import sordino
-    from sordino.report import write_report
     from sordino.saving import about
 
     show.require_writable(output, force)
-    fitted, run = sordino.load(model), about(model)["about"].get("run", {})
-    write_report(
-        fitted,
-        output,
-        dataset_id=dataset or run.get("dataset"),
-        author=author or run.get("person"),
-        config=run.get("settings"),
-        command=command_line(run),
-        title=title,
-        ledger=ledger,
-        scores=dict(_score(path) for path in scores),
-    )
+    fitted, run = sordino.load(model), dict(about(model)["about"].get("run", {}))
+    run |= {key: value for key, value in (("dataset", dataset), ("person", author)) if value is not None}
+    found = dict(_score(path) for path in scores)
+    write_page(fitted, output, run, ledger=ledger, title=title, scores=found)
     if as_json:
         show.document({"output": output, "privacy": fitted.privacy_.to_dict()})
     else:
         click.echo(f"Report written to {output}")
+
+
+def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> None:
+    """Write the page on a model, with what is known of the run that made it."""
+    from sordino.report import write_report
+
+    write_report(
+        model,
+        output,
+        dataset_id=run.get("dataset"),
+        author=run.get("person"),
+        config=run.get("settings"),
+        command=command_line(run),
+        **more,
+    )
 
 
 def command_line(run: dict[str, Any]) -> str | None:
