@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import Tensor
 
 from sordino.errors import InvalidInputError
 from sordino.execute.torch import TorchExecutor
+from sordino.nn.fields import Fields, packing, split_labels
 from sordino.refusals import refuse_masked
 
 _MEMORY = {"cpu": 1 << 28, "cuda": 1 << 31}  # numbers held at once per kind of device
@@ -24,6 +26,7 @@ class Source:
     data: Any
     example: tuple[Tensor, Tensor]
     collate: Any = None
+    fields: Fields | None = None
 
     @property
     def population(self) -> int:
@@ -37,12 +40,14 @@ class Source:
 
 
 def source_of(data: Any, targets: Any = None) -> Source:
-    """Read (inputs, targets), a data set, or a loader.
+    """Read (inputs, targets), a data set, or a loader; inputs may be a mapping of named tensors.
 
     Of a loader only the data set and the way to collate are used: batches are drawn by the curator, each
     record independently, whatever sampler the loader has. A ``collate_fn`` is called on single records.
     """
-    if targets is not None:
+    if isinstance(data, Mapping):
+        data = (data, targets) if targets is not None else split_labels(data)
+    elif targets is not None:
         data = (data, targets)
     collate, loader = None, isinstance(data, torch.utils.data.DataLoader)
     if loader:
@@ -60,18 +65,33 @@ def source_of(data: Any, targets: Any = None) -> Source:
             f"Expected (inputs, targets), a data set or a loader, got {type(data).__name__}. Batches are "
             "drawn at random, so records need numbers: a stream has to be read into a list first."
         )
-    made = (torch.utils.data.default_collate if collate is None else collate)([data[0]])
+    collate_one = torch.utils.data.default_collate if collate is None else collate
+    made = collate_one([data[0]])
+    if isinstance(made, Mapping) or isinstance(made[0], Mapping):
+        return _of_mappings(data, made, collate_one)
     return Source(data, (made[0], made[1]), collate)
 
 
+def _of_mappings(data: Any, made: Any, collate: Any) -> Source:
+    """Return the source of a data set whose records have several named inputs."""
+    fields = Fields.of(split_labels(made)[0] if isinstance(made, Mapping) else made[0])
+    packed = packing(collate, fields)
+    return Source(data, packed([data[0]]), packed, fields)
+
+
 def _of_tensors(data: Any) -> Source:
-    if len(data) != 2 or len(data[0]) != len(data[1]) or not len(data[0]):
+    if len(data) != 2 or _count(data[0]) != len(data[1]) or not len(data[1]):
         raise InvalidInputError("Expected two non-empty tensors of the same length: inputs and targets.")
-    x, y = (_tensor(part) for part in data)
+    fields = Fields.of(data[0]) if isinstance(data[0], Mapping) else None
+    x, y = _tensor(data[0] if fields is None else fields.pack(data[0])), _tensor(data[1])
     for name, part in (("inputs", x), ("targets", y)):
         if part.is_floating_point() and not bool(torch.isfinite(part).all()):
             raise InvalidInputError(f"Expected finite {name}, got nan or inf in some of them.")
-    return Source((x, y), (x[:1], y[:1]))
+    return Source((x, y), (x[:1], y[:1]), None, fields)
+
+
+def _count(inputs: Any) -> int:
+    return len(next(iter(inputs.values()), ())) if isinstance(inputs, Mapping) else len(inputs)
 
 
 def _tensor(part: Any) -> Tensor:

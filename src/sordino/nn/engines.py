@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Protocol
 
 import torch
@@ -153,9 +154,9 @@ class GhostEngine:
 
     def _routes_of(self, graph: Graph, x: Tensor, y: Tensor) -> Routes:
         """Return the uses of parameters in a graph of this form, found on made-up records."""
-        for count in {_PROBE, len(x)} - {1}:
+        for count, full in product({_PROBE, len(x)} - {1}, (False, True)):
             if graph.signature not in self._routes:
-                self._probe(*made_up(self.network, x, y, count, 1.0))
+                self._probe(*made_up(self.network, x, y, count, 1.0, full))
         if graph.signature not in self._routes and len(x) == 1:
             raise _OneRecord
         if graph.signature not in self._routes:

@@ -14,14 +14,27 @@ from sordino.nn.network import Network
 _SEED = 8191  # public: what is drawn here has nothing to do with the data
 
 
-def made_up(network: Network, x: Tensor, y: Tensor, count: int, size: float) -> tuple[Tensor, Tensor]:
-    """Return public random records of this shape and type; no two are alike."""
+def made_up(
+    network: Network, x: Tensor, y: Tensor, count: int, size: float, full: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Return public random records of this shape and type; no two are alike.
+
+    Masks end at different places, or with ``full`` nowhere: some models ask whether there is a mask at all.
+    """
     public = public_generator(_SEED + count)
-    words = min((m.num_embeddings for m in network.model.modules() if isinstance(m, nn.Embedding)), default=2)
-    return (
-        _drawn(x, count, size, max(2, words), public).to(network.device),
-        _drawn(y, count, 1.0, 2, public).to(network.device),
-    )
+    few, words = _vocabularies(network.model)
+    inputs = _drawn(x, count, size, few if network.fields is None else words, public)
+    if network.fields is not None:
+        inputs = network.fields.public(inputs, words, few, full)
+    return inputs.to(network.device), _drawn(y, count, 1.0, 2, public).to(network.device)
+
+
+def _vocabularies(model: nn.Module) -> tuple[int, int]:
+    """Return how many words all tables of a model have, and how many that of its tokens has."""
+    few = min((m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)), default=2)
+    getter: Any = getattr(model, "get_input_embeddings", None)
+    tokens = getter() if callable(getter) else None
+    return max(2, few), max(2, getattr(tokens, "num_embeddings", few))
 
 
 def points(network: Network) -> tuple[Tensor, Tensor]:

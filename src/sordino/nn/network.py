@@ -13,6 +13,7 @@ from torch.func import functional_call, vmap
 from torch.nn.parameter import UninitializedParameter
 
 from sordino.errors import InvalidInputError
+from sordino.nn.fields import Fields
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -26,11 +27,13 @@ class Network:
     model : the module; it is copied, the caller's module is not touched by training.
     loss : ``loss(outputs, targets)`` of a batch, any reduction: it is called on one record at a time.
     precision : the type of the forward pass; clipping is always done in float32.
+    fields : the inputs of a model that is called with keywords; None for one tensor.
     """
 
     model: nn.Module
     loss: Loss
     precision: torch.dtype = torch.float32
+    fields: Fields | None = None
     names: tuple[str, ...] = field(init=False)
     shapes: tuple[torch.Size, ...] = field(init=False)
 
@@ -79,9 +82,14 @@ class Network:
     def outputs(self, params: dict[str, Tensor], inputs: Tensor) -> Tensor:
         """Run the model at these parameters."""
         if self.precision is torch.float32:
-            return functional_call(self.model, params, (inputs,))
+            return self._called(params, inputs)
         with torch.autocast(inputs.device.type, dtype=self.precision):
-            return functional_call(self.model, params, (inputs,)).float()
+            return self._called(params, inputs).float()
+
+    def _called(self, params: dict[str, Tensor], inputs: Tensor) -> Tensor:
+        if self.fields is None:
+            return _tensor_of(functional_call(self.model, params, (inputs,)))
+        return _tensor_of(functional_call(self.model, params, (), self.fields.unpack(inputs)))
 
     def holding(self, params: dict[str, Tensor], action: Callable[[], Any]) -> Any:
         """Return what the action returns while the module holds these parameters.
@@ -109,6 +117,19 @@ class Network:
 
     def _zeros(self, shape: torch.Size) -> Tensor:
         return torch.zeros(shape.numel(), device=self.device)
+
+
+def _tensor_of(outputs: Any) -> Tensor:
+    """Return the outputs that a loss is given: a tensor, or the logits of a model of ``transformers``."""
+    if isinstance(outputs, Tensor):
+        return outputs
+    logits = getattr(outputs, "logits", None)
+    if isinstance(logits, Tensor):
+        return logits
+    raise InvalidInputError(
+        f"Expected a model that returns a tensor or something with logits, got {type(outputs).__name__}. "
+        "Wrap it in a module that returns what the loss needs."
+    )
 
 
 class _Holder(nn.Module):

@@ -19,6 +19,7 @@ from sordino.nn.compiled import CompiledEngine
 from sordino.nn.data import Source, default_chunk, source_of
 from sordino.nn.engine_choice import engine_notes, make_engine
 from sordino.nn.engines import Engine
+from sordino.nn.moved import check_moved
 from sordino.nn.network import Loss, Network
 from sordino.nn.session import Session, Training, open_session, resume_session
 from sordino.nn.solvers import Descent, NetworkSolver, NetworkTask, Recipe, Srm
@@ -160,7 +161,7 @@ class Trainer:
     def _prepared(self, source: Source) -> Training:
         budget = Ask.checked(self.epsilon, self.delta, source.population, self.ledger, self.dataset_id)
         device = _device_of(self.model, self.device)
-        network = Network(copy.deepcopy(self.model).to(device), self.loss, self.precision)
+        network = Network(copy.deepcopy(self.model).to(device), self.loss, self.precision, source.fields)
         chunk = self.chunk_size or default_chunk(network.size, self.batch_size, device)
         engine: Engine = make_engine(network, *source.example, self.engine, chunk)
         if self.compiled:
@@ -182,7 +183,10 @@ class Trainer:
                     session.save(state)
             session.save(state)
         model = copy.deepcopy(self.model)
-        task.engine.network.load(recipe.finished(state).result.to(_device_of(model, None)), model)
+        network = task.engine.network
+        network.load(recipe.finished(state).result.to(_device_of(model, None)), model)
+        if steps and recipe.learning_rate and recipe.projection is None:
+            check_moved(self.model, model, network.names)
         return Trained(model, session.report, steps)
 
 
