@@ -106,6 +106,17 @@ def test_days_are_numbers_between_two_days():
     np.testing.assert_allclose(encoded(column, zoned), expected)
 
 
+def test_knots_of_short_or_close_ranges_have_names_of_their_own():
+    schema = Schema([Date("d", "2020-01-01", "2020-01-02"), Number("x", 1_000_000, 1_000_008)])
+    names = TableEncoder(schema).fit().get_feature_names_out().tolist()
+    assert len(set(names)) == len(names)
+    assert names[:2] == ["d at 2020-01-01", "d at 2020-01-02"]
+
+
+def test_categories_without_a_level_have_other_and_missing():
+    assert encoded(Category("t", []), ["x", None]).tolist() == [[1, 0], [0, 1]]
+
+
 def test_words_are_hashed_and_bounded_together():
     out = encoded(Text("t", buckets=16), ["Cough and fever", "cough", "", None, "a b c d e f g h i j k l m"])
     assert out.shape == (5, 16)

@@ -179,13 +179,13 @@ def _number_block(column: Number, markers: frozenset[str]) -> Block:
         values = numbers_of(column.name, series, markers)
         return _between(np.where(np.isnan(values), fill, values), knots)
 
-    labels = ("",) if column.knots == 1 else tuple(f"at {knot:g}" for knot in knots)
+    labels = ("",) if column.knots == 1 else tuple(f"at {knot:.12g}" for knot in knots)
     return Block(column.name, labels, read, missing=missing)
 
 
 def _date_block(column: Date) -> Block:
     low, high = (day.toordinal() for day in (column.low, column.high) if isinstance(day, datetime.date))
-    knots = np.linspace(low, high, max(column.knots, 2))
+    knots = np.unique(np.linspace(low, high, max(column.knots, 2)).round())  # whole days, each once
     days = [datetime.date.fromordinal(int(knot)).isoformat() for knot in knots]
     labels = ("",) if column.knots == 1 else tuple(f"at {day}" for day in days)
 
