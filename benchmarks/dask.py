@@ -64,7 +64,8 @@ def main() -> None:
         print(f"one empty task of Dask: {unit:.1f} ms (what this machine needs for a message and back)")
         for rows, entries, times in ((1_000, 20, ROUNDS), (400_000, 100, 6)):
             made = [block(rows // 4, COORDINATES, entries, seed) for seed in range(4)]
-            X, y = spread(*([delayed(part[i]) for part in made] for i in range(2)))
+            pairs = [delayed(block, nout=2)(rows // 4, COORDINATES, entries, seed) for seed in range(4)]
+            X, y = spread(*([pair[i] for pair in pairs] for i in range(2)))  # made where they lie
             there = X.executor(y, 1.0, 0.0, None)
             here = LocalExecutor(
                 sparse.vstack([m for m, _ in made]), np.concatenate([t for _, t in made]), 1.0

@@ -100,6 +100,10 @@ def test_the_page_on_reports_writes_its_pages(monkeypatch, tmp_path, capsys):
     assert {"report.html", "budgets.html"} <= {path.name for path in tmp_path.iterdir()}
 
 
+def test_the_page_on_scale_runs(monkeypatch, tmp_path):
+    run_blocks(DOCS / "scale.md", monkeypatch, tmp_path)
+
+
 GALLERY = sorted((ROOT / "examples" / "gallery").glob("plot_*.py"))
 
 
