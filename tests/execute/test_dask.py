@@ -268,6 +268,16 @@ def test_an_interrupted_fit_leaves_no_task_behind(cluster, monkeypatch):  # noqa
     assert cancelled == executor._parts
 
 
+def test_what_asks_for_an_array_is_told_that_the_rows_lie_elsewhere():
+    rows, column = spread(blocks(X), blocks(NUMBERS))
+    for ask in (np.asarray, lambda r: r[:3], lambda r: r @ np.ones(8), sordino.execute.LocalExecutor):
+        with pytest.raises(UnsupportedError, match="all rows in one place"):
+            ask(rows)
+    rows.executor(column, 1.0, 0.0, None)
+    with pytest.raises(sordino.errors.PlanError, match="Read the rows again"):
+        rows.executor(column, 1.0, 0.0, None)
+
+
 def test_without_a_client_the_error_says_how_to_make_one(monkeypatch):
     from sordino.execute import cluster as module
 

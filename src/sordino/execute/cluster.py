@@ -52,15 +52,18 @@ def on_cluster(cluster: Any, *, security: Any = None) -> Iterator[Any]:
 def current_client() -> Any:
     """Return the client of the block around, or the one that Dask would use."""
     chosen = _chosen.get()
-    if chosen is not None:
-        return chosen
     try:
-        return _distributed().default_client()
+        client = _distributed().default_client() if chosen is None else chosen
     except ValueError:
         raise InvalidInputError(
             "Expected a Dask client for data that lie in Dask, got none. Make one first "
             "(client = distributed.Client(...)), or fit inside `with sordino.on_cluster(address):`."
         ) from None
+    if client.asynchronous:
+        raise InvalidInputError(
+            "Expected a client that waits for its answers, got one with asynchronous=True."
+        )
+    return client
 
 
 def _distributed() -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from dask.delayed import Delayed
 from distributed import Future
 
-from sordino.errors import InvalidInputError, UnsupportedError, WorkerError
+from sordino.errors import InvalidInputError, PlanError, UnsupportedError, WorkerError
 from sordino.execute import dask_worker as worker
 from sordino.execute.cluster import current_client
 from sordino.execute.dask_worker import Facts, Failed, Steps
@@ -218,7 +218,9 @@ class Spread(Held):
         return np.split(here, np.cumsum(self.sizes)[:-1])
 
     def executor(self, targets: Any, data_norm: float | None, intercept: float, weights: Any) -> DaskExecutor:
-        """Return the executor over these rows."""
+        """Return the executor over these rows, once: the rows are handed over to it."""
+        if not self._rows:
+            raise PlanError("The executor over these rows was made before. Read the rows again.")
         if weights is not None and targets is None:  # pragma: no cover - no estimator does
             raise UnsupportedError("Weights without targets are not supported in Dask.")
         columns = [c for c in (targets, weights) if c is not None]
@@ -232,6 +234,8 @@ class Spread(Held):
         sizes = self._cluster.results(self._cluster.each(worker.size_of, parts))
         stored_too = [future for futures, _ in factors for future in futures]
         free = self._cluster.freed([*self._rows, *stored_too, *parts], self._sources)
+        # The parts hold the same arrays: kept twice, Dask would count them twice and spill to disk too early.
+        self._rows = self._sources = []
         return DaskExecutor(free, parts, sizes, self.sparse)
 
 

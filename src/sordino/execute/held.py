@@ -26,9 +26,13 @@ class Held:
         return self.shape[0]
 
     def __getitem__(self, rows: Any) -> Any:
-        raise UnsupportedError(
-            "This needs all rows in one place, to choose some of them by position. Bring them there first."
-        )
+        raise _together()
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise _together()
+
+    def __matmul__(self, other: Any) -> Any:
+        raise _together()
 
     def column(self, values: Any) -> Any:
         """Return one value per row, brought to its rows."""
@@ -37,6 +41,13 @@ class Held:
     def executor(self, targets: Any, data_norm: float | None, intercept: float, weights: Any) -> Any:
         """Return the executor over these rows."""
         raise NotImplementedError  # pragma: no cover
+
+
+def _together() -> UnsupportedError:
+    return UnsupportedError(
+        "This needs all rows in one place, as an array: it asks for more than sums over records. Bring them "
+        "there first, for example X.compute()."
+    )
 
 
 class HeldColumn:
