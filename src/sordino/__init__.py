@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the table b
     from sordino.estimators.preprocessing import PrivateColumnWeights as PrivateColumnWeights
     from sordino.estimators.preprocessing import PrivateStandardScaler as PrivateStandardScaler
     from sordino.estimators.preprocessing import RowClipper as RowClipper
+    from sordino.estimators.scattering import ScatteringTransformer as ScatteringTransformer
     from sordino.estimators.search import PrivateSearchCV as PrivateSearchCV
     from sordino.estimators.sparse import SparseLinearRegression as SparseLinearRegression
     from sordino.estimators.sparse import SparseLogisticRegression as SparseLogisticRegression
@@ -77,6 +78,7 @@ _EXPORTS = {
     "PrivateStandardScaler": "sordino.estimators.preprocessing",
     "PrivateColumnWeights": "sordino.estimators.preprocessing",
     "RowClipper": "sordino.estimators.preprocessing",
+    "ScatteringTransformer": "sordino.estimators.scattering",
     "PrivateSearchCV": "sordino.estimators.search",
     "private_score": "sordino.estimators.evaluation",
     "pipeline_privacy": "sordino.estimators.pipeline",

@@ -22,6 +22,7 @@ from sklearn.preprocessing import (
 from sklearn.random_projection import GaussianRandomProjection, SparseRandomProjection
 
 from sordino.estimators.preprocessing import RowClipper
+from sordino.estimators.scattering import ScatteringTransformer
 from sordino.private_estimator import PrivateEstimator
 from sordino.tables import TableEncoder
 
@@ -32,6 +33,7 @@ STATELESS = (
     Normalizer,
     PolynomialFeatures,
     RowClipper,
+    ScatteringTransformer,
     SkewedChi2Sampler,
     TableEncoder,
 )
