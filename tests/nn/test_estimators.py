@@ -40,6 +40,46 @@ def test_it_classifies_and_reports():
     assert any("class labels" in fact for fact in model.privacy_.public)
 
 
+def curved(n=1500):
+    public = np.random.default_rng(0)
+    X = public.normal(size=(n, 4))
+    return X, (X[:, 0] + X[:, 1] ** 2 > 1).astype(int)
+
+
+@pytest.mark.parametrize("unit", [1e-2, 1e3])
+def test_the_unit_of_the_rows_does_not_matter(unit):
+    X, y = curved()
+    shares = []
+    for scale in (1.0, unit):
+        with seeded_noise_not_private(0):
+            model = NeuralClassifier(2.0, 1e-5, data_norm=4.0 * scale, max_iter=60, random_state=0)
+            shares.append(model.fit(scale * X, y).predict_proba(scale * X))
+    np.testing.assert_allclose(shares[1], shares[0], atol=1e-2)
+
+
+def test_less_noise_steps_faster_and_the_rate_is_public():
+    X, _ = curved()
+    rates = []
+    for epsilon in (0.1, 1.0, 10.0, np.inf):
+        model = NeuralClassifier(epsilon, random_state=0)
+        rates.append(model._rate(model._network(4, 2), len(X)))
+    assert rates == sorted(rates)
+    assert rates[0] < 0.25
+    assert rates[-1] == 2.0
+    assert NeuralClassifier(1.0, learning_rate=0.3)._rate(model._network(4, 2), 10) == 0.3
+
+
+def test_more_budget_does_not_lower_the_accuracy():
+    X, y = curved(3000)
+    scores = []
+    for epsilon in (0.3, 3.0, np.inf):
+        with seeded_noise_not_private(0):
+            model = NeuralClassifier(epsilon, 1e-5, data_norm=4.0, random_state=0).fit(X, y)
+        scores.append(model.score(X, y))
+    assert min(np.diff(scores)) > -0.01
+    assert scores[-1] > 0.85
+
+
 def test_it_regresses_in_the_units_of_its_public_bound():
     public = np.random.default_rng(0)
     x = public.normal(size=(900, 4)).astype(np.float32)
