@@ -18,6 +18,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 import sordino
+from sordino.estimators import evaluation
+from sordino.solvers.row_means import NoisyMeans
 
 OUT = Path(__file__).parent / "results" / "score_intervals.json"
 SETTINGS = ((300, 1.0), (3000, 0.3))
@@ -85,15 +87,25 @@ def cells():
 
 
 def measured(metric, model, make, options, n, epsilon, repeats):
+    """Return coverage, error and half width; the noise is that of the plan, drawn here a thousand times."""
     exact = {"epsilon": float("inf"), "delta": 1e-6, "metric": metric, **options}
     truth = float(sordino.private_score(model, *make(np.random.default_rng(9), 1_000_000), **exact))
     public = np.random.default_rng(1)
-    asked = {**exact, "epsilon": epsilon}
-    found = [sordino.private_score(model, *make(public, n), **asked) for _ in range(repeats)]
-    inside = np.mean([score.interval[0] <= truth <= score.interval[1] for score in found])
-    error = np.sqrt(np.mean([(score - truth) ** 2 for score in found]))
-    half = np.median([(score.interval[1] - score.interval[0]) / 2 for score in found])
+    plan = sordino.private_score(model, *make(public, n), **{**exact, "epsilon": epsilon}).privacy
+    chosen = evaluation._metric(metric, model, None, options.get("bounds"), 10)
+    noise = chosen.radius * plan.releases[0].noise_multiplier / n
+    found = np.array([_one(chosen, model, make, public, n, noise) for _ in range(repeats)])
+    inside = np.mean((found[:, 1] <= truth) & (truth <= found[:, 2]))
+    error = np.sqrt(np.mean((found[:, 0] - truth) ** 2))
+    half = np.median((found[:, 2] - found[:, 1]) / 2)
     return {"coverage": round(float(inside), 4), "error": float(f"{error:.3g}"), "half": float(f"{half:.3g}")}
+
+
+def _one(chosen, model, make, public, n, noise):
+    X, y = make(public, n)
+    rows = chosen.rows(evaluation._judged(model, X, y, chosen.asks))
+    found = NoisyMeans(rows.mean(axis=0) + noise * public.normal(size=rows.shape[1]), noise)
+    return chosen.estimate(found, n, 0.95)
 
 
 def main():

@@ -39,7 +39,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     ----------
     data_norm_ : a bound on the norm of every encoded row: the root of the number of columns.
     feature_names_in_, n_features_in_ : the columns of the table that are used.
-    origins : for each encoded column, the column it comes from and the level or knot it stands for.
 
     **Privacy.** Free: row i of the result depends on record i and on declared constants alone.
 
