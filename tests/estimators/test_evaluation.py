@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 from sklearn import metrics
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 import sordino
+from sordino.accounting import gaussian_epsilon
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.estimators import evaluation
 from sordino.estimators.metrics import Judged
@@ -166,6 +168,23 @@ def test_whatever_a_record_holds_its_row_is_in_the_ball_or_refused(name):
     assert np.isfinite(away).all()
     assert (away <= metric.radius * (1 + 1e-12)).all()
     assert away.max() > 0.9 * metric.radius  # the ball is not larger than it has to be
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize(("relation", "moves"), [("add-remove", 0.5), ("replace-one", 1.0)])
+def test_an_accuracy_has_the_noise_of_its_plan_and_not_two_thirds_of_it(relation, moves):
+    X, y = labelled(400)
+    asked = {"epsilon": 1.0, "delta": 1e-6, "relation": relation}
+    with seeded_noise_not_private(3):
+        found = [sordino.private_score(Softmax(), X, y, **asked) for _ in range(250)]
+    exact = float(sordino.private_score(Softmax(), X, y, **EXACT))
+    multiplier = found[0].privacy.releases[0].noise_multiplier
+    # A Gaussian of this multiplier, for what one record moves, has the epsilon that was asked for.
+    assert gaussian_epsilon(1 / multiplier, 1e-6) == pytest.approx(1.0, rel=0.01)
+    std = multiplier * moves / 400
+    for factor, accepted in ((1.0, True), (2 / 3, False), (1.5, False)):
+        p = stats.kstest([float(f) for f in found], stats.norm(exact, std * factor).cdf).pvalue
+        assert bool(p > 1e-4) is accepted
 
 
 def test_a_model_that_looks_at_all_rows_is_refused_before_anything_is_spent(tmp_path):
