@@ -21,7 +21,7 @@ _FLAT = 1e-5  # the variance below which a group is left flat
 _NORMS = ("groups", "none")
 
 
-class ScatteringTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class ScatteringTransformer(TransformerMixin, BaseEstimator):
     r"""Scattering coefficients of order 0, 1 and 2 of small images, for a linear model.
 
     An image ``x`` is turned into local averages of ``x``, of ``|x * psi_a|`` and of ``||x * psi_a| *
