@@ -134,7 +134,7 @@ COUNTS = [
     Case("gradient scales, centred", GradientScales(SQUARED), SHIFTED, kinds=DENSE, exact=False),
     Case("targets below", TargetsBelow(), 0.3, exact=False),
     Case("gradient scales by entry", GradientScales(SQUARED, "coordinate"), SCALED, exact=False),
-    Case("feature scales", FeatureScales(), None, exact=False),
+    Case("feature scales", FeatureScales(D), SCALES, exact=False),
     Case("pair scales", PairScales(D), None, kinds=DENSE, beside=PAIR, exact=False),
     Case("pair norms", PairScales(D, norms=True), SCALES, kinds=DENSE, beside=PAIR, exact=False),
     Case("counts below", CountsBelow(D), CENTRE, kinds=DENSE, exact=False),

@@ -214,7 +214,7 @@ COUNTS = [
     (ColumnScales(D), np.array([1.0, 0.0, -1e9])),
     (GradientScales(LOSSES["squared"]), POINT),
     (GradientScales(LOSSES["squared"], "coordinate"), POINT),
-    (FeatureScales(), None),
+    (FeatureScales(D), np.ones(D)),
     (PairScales(D), None),
     (PairScales(D, norms=True), np.array([0.5, 2.0, 3.0])),
     (PairMoments(D), np.array([0.5, 2.0, 3.0])),
@@ -246,7 +246,7 @@ def _pair(first, second, rest=3):
     [
         (ColumnScales(D), np.zeros(D), Relation.REPLACE_ONE, 1.0, 1e9),
         (ColumnScales(D), np.zeros(D), Relation.ADD_REMOVE, 1e9, math.nan),
-        (FeatureScales(), None, Relation.REPLACE_ONE, 1.0, 1e9),
+        (FeatureScales(D), np.ones(D), Relation.REPLACE_ONE, 1.0, 1e9),
         (PairScales(D), None, Relation.ADD_REMOVE, 1e9, math.nan),
         (PairMoments(D), np.full(D, 0.01), Relation.ADD_REMOVE, 0.4, 1e9),
         (CountsBelow(D), np.zeros(D), Relation.ADD_REMOVE, -1.0, math.nan),

@@ -31,7 +31,7 @@ from sordino.problems.covariance import GramMatrix
 from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
-from sordino.problems.scales import FeatureScales, GradientScales
+from sordino.problems.scales import FeatureScales, GradientScales, TargetsBelow
 from sordino.runs import Ask, run_privately
 from sordino.solvers import SOLVERS, Options, make_solver
 from sordino.solvers.pca.stream import StreamGauss
@@ -191,7 +191,7 @@ def opened(executor: Any, query: Any, mechanism: Any = None, sampling: Any = Non
     return Curator(executor, plan, NoiseSource.seeded_not_private(1))
 
 
-@pytest.mark.parametrize("query", [FeatureScales(), GradientScales(LOSSES["squared"])])
+@pytest.mark.parametrize("query", [FeatureScales(4), TargetsBelow(), GradientScales(LOSSES["squared"])])
 def test_counts_of_records_are_refused_for_persons(query):
     """A person with three records would be counted three times."""
     with pytest.raises(UnsupportedError, match="not proven for groups of records"):

@@ -35,7 +35,7 @@ _ALLOWED = {
     "selection": ("gumbel", "peeling"),
     "truncation": ("clip", "zero"),
 }
-_DEFAULT_STEPS, _SPARSE_STEPS, _SPLIT_STEPS = 50, 10, 10
+_DEFAULT_STEPS, _SPARSE_STEPS, _SPLIT_STEPS, _FREE_STEPS = 50, 10, 10, 500
 
 
 class HeavyTailedModel(PrivateEstimator):
@@ -115,7 +115,7 @@ class HeavyTailedModel(PrivateEstimator):
                 f"Expected constraint to be a set of sordino.solvers.constraints, got "
                 f"{type(self.constraint).__name__}."
             )
-        default = _SPLIT_STEPS if self.split else _DEFAULT_STEPS if count is None else _SPARSE_STEPS
+        default = self._default_steps(problem, count is not None)
         asked = check_count("max_iter", self.max_iter, 1, None, "Each one is a paid release.")
         steps = min(default, problem.population) if asked is None else asked
         if count is not None:
@@ -125,6 +125,14 @@ class HeavyTailedModel(PrivateEstimator):
             )
             return replace(sparse, joint=self.joint_clip)
         return self._dense(problem, steps, dense)
+
+    def _default_steps(self, problem: Problem, sparse: bool) -> int:
+        """Return the number of steps; without noise they cost nothing, and collinear columns need many."""
+        if self.split:
+            return _SPLIT_STEPS
+        if math.isinf(problem.epsilon):
+            return _FREE_STEPS
+        return _SPARSE_STEPS if sparse else _DEFAULT_STEPS
 
     def _dense(self, problem: Problem, steps: int, dense: bool) -> ProjectedGradient:
         by = "norm" if self.gradient == "norm" else "coordinate"
@@ -159,7 +167,7 @@ class HeavyTailedModel(PrivateEstimator):
         among("scale_columns", self.scale_columns, ("auto",))
         given = self.constraint is not None or self.step_size is not None
         reach = problem.population * min(problem.epsilon, 10.0) / 1000.0
-        return not given and problem.features <= reach**2
+        return not given and problem.features <= 3.0 * reach**2
 
     def _public(self, name: str) -> float | None:
         value = getattr(self, name)

@@ -135,12 +135,14 @@ class GradientScales(ClippedSum):
 
 @dataclass(frozen=True)
 class FeatureScales(ClippedSum):
-    """How many row norms lie in each octave (the intercept included): a hint for the step size.
+    """How many norms of the first ``columns`` entries of a row lie in each octave: one scale for all of them.
 
     **Privacy.** A record adds one to one bin: 1 in L2, sqrt 2 when it is replaced.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (RecordSums,)
+    needs: ClassVar[tuple[type, ...]] = (RowBlocks,)
+
+    columns: int
 
     def contribution(self, params: Any) -> float:
         """Return one."""
@@ -150,9 +152,10 @@ class FeatureScales(ClippedSum):
         """Return 1, or sqrt 2 for a replaced record."""
         return math.sqrt(relation.contributions)
 
-    def evaluate(self, records: RecordSums, params: Any) -> Floats:
-        """Return the counts, shape (1, BINS)."""
-        return counts_of(np.asarray(records.norms)[:, None])
+    def evaluate(self, records: RowBlocks, params: Any) -> Floats:
+        """Return the counts, shape (1, BINS); ``params`` are one weight per column, 0 for the intercept."""
+        norms = np.where(present(records), records.weighted_norms(params), np.nan)
+        return counts_of(norms[:, None])
 
 
 @dataclass(frozen=True)

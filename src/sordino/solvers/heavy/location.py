@@ -13,7 +13,8 @@ from sordino.solvers.heavy.shares import noise_of, share_relative
 STEPS = 28  # halvings: a number is found to 4e-7 of itself
 ROUGH = 20  # halvings that find it to 1e-4 of itself, for the columns of a model
 SHARE = 0.1  # of the budget: it costs 5 % more noise in the rest
-_CROWD = 10.0  # records per noise width: to go astray against all records takes 5 of them
+CROWD = 10.0  # records per noise width: to go astray against all records takes 5 of them
+COLUMNS = 7.0  # the same for the columns of a model: one that goes astray is only lost
 
 
 def location_release(problem: Sample) -> Release:
@@ -22,7 +23,9 @@ def location_release(problem: Sample) -> Release:
     return Release(CountsBelow(problem.columns), hint, times=STEPS, mean=False)
 
 
-def median_of(curator: Curator, population: int, columns: int, name: str = "location") -> Floats:
+def median_of(
+    curator: Curator, population: int, columns: int, name: str = "location", crowd: float = CROWD
+) -> Floats:
     """Return a rough median of each column by bisection; zero where the records are too few to see one.
 
     The points have equal ratios on both sides of zero, so the error is a small fraction of the median: a
@@ -35,7 +38,7 @@ def median_of(curator: Curator, population: int, columns: int, name: str = "loca
         middle = (low + high) // 2
         below = curator.release(name, _points(middle, cells)) >= population / 2.0
         low, high = np.where(below, low, middle), np.where(below, middle, high)
-    if population < _CROWD * noise_of(curator, name, None):
+    if population < crowd * noise_of(curator, name, None):
         return np.zeros(columns)
     return _points(high, cells)
 

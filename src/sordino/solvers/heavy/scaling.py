@@ -19,7 +19,7 @@ from sordino.problems.scales import (
     GradientScales,
     TargetsBelow,
 )
-from sordino.solvers.heavy.location import ROUGH, median_of
+from sordino.solvers.heavy.location import COLUMNS, ROUGH, median_of
 from sordino.solvers.heavy.shares import noise_of, share_relative
 from sordino.solvers.heavy.threshold import SURE, Tail, moment_threshold
 
@@ -71,7 +71,7 @@ class Scaling:
         if self.columns:
             out["columns"] = Release(ColumnScales(problem.features), hint, mean=False)
         elif self.step is None:
-            out["features"] = Release(FeatureScales(), hint, mean=False)
+            out["features"] = Release(FeatureScales(problem.features), hint, mean=False)
         if self.learns:
             times = min(REFRESH, steps)
             hint = problem.gaussian(share_relative(SHARE, paid / times))
@@ -87,27 +87,24 @@ class Scaling:
     def start(self, curator: Curator, problem: Problem) -> tuple[GradientPoint, float]:
         """Return the first point, in the units that were found, and the first step size."""
         center = self._center(curator, problem)
-        scales: Floats | float
+        scales: Floats | float = 1.0
         if self.columns:
             scales = learned_scales(curator, problem, None if center is None else center[: problem.features])
-            ridge = problem.ridge / float(np.min(scales)) ** 2
-            square = 1.0
-        else:
-            scales, ridge, square = 1.0, problem.ridge, 1.0
-            if self.step is None:
-                square = _mean_square(curator, problem) / problem.columns
+        elif self.step is None:
+            scales = common_scale(curator, problem)
+        ridge = problem.ridge / float(np.min(scales)) ** 2
         w = np.zeros(problem.shape)
         if self.target:
             w[-1] = median_of(curator, problem.population, 1, "target")[0]  # its scale is the constant itself
         point = GradientPoint(w, 1.0, scales, center)
         if self.step is not None:
             return point, self.step
-        return point, 1.0 / max(problem.curvature * square + ridge, 1e-12)
+        return point, 1.0 / max(problem.curvature + ridge, 1e-12)
 
     def _center(self, curator: Curator, problem: Problem) -> Floats | None:
         if not self.center:
             return None
-        found = median_of(curator, problem.population, problem.features)
+        found = median_of(curator, problem.population, problem.features, crowd=COLUMNS)
         return np.append(found, np.zeros(problem.n_intercepts))
 
     def threshold(
@@ -164,6 +161,13 @@ def learned_scales(curator: Curator, problem: Problem, center: Floats | None = N
     return np.append(scales, [problem.intercept] * problem.n_intercepts)
 
 
-def _mean_square(curator: Curator, problem: Problem) -> float:
-    tail = Tail.read(curator.release("features")[0], noise_of(curator, "features", None), 2.0)
-    return tail.moment(tail.edge, problem.population, 2) / 2.0  # upper edges are too far by about 1.4
+def common_scale(curator: Curator, problem: Problem) -> Floats:
+    """Return one root mean square for all columns, from the norms of the rows; the intercept has its own.
+
+    Where no octave stands out of the noise it is 1, and so are the units.
+    """
+    ours = np.append(np.ones(problem.features), np.zeros(problem.n_intercepts))
+    tail = Tail.read(curator.release("features", ours)[0], noise_of(curator, "features", ours), 2.0)
+    square = tail.moment(tail.edge, problem.population, 2) / 2.0  # upper edges are too far by about 1.4
+    size = math.sqrt(square / problem.features) if tail.sure else 1.0
+    return np.append(np.full(problem.features, size), [problem.intercept] * problem.n_intercepts)
