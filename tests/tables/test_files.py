@@ -197,6 +197,7 @@ def test_libsvm_and_npz_files_that_lie_are_refused(file, tmp_path):
         with pytest.raises(DataFileError) as caught:
             read_matrix(file(content, "m.svm"))
         assert SECRET not in str(caught.value)
+        assert caught.value.__context__ is None, "the reader's own words quote the data"
     np.savez(tmp_path / "o.npz", X=np.array([object()]))
     with pytest.raises(DataFileError, match="Python objects"):
         read_matrix(DataFile(str(tmp_path / "o.npz")))
@@ -239,3 +240,23 @@ def test_a_record_is_read_the_same_beside_any_other(towns, other):
         return list(read_frame(source, KINDS)["town"].fillna("missing"))
 
     assert read([*towns, other])[:-1] == read(towns)
+
+
+MARKS = st.sampled_from([b"\x00", b"\xff", b'"', b",", b"\n", b"\r", b";", b"\t", b"|", b"9", b""])
+TABLE = b"age,town,y\n" + b'34,"Bo""nn",yes\n50,"a,\nb",no\n' * 3
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, len(TABLE) - 1), MARKS), min_size=1, max_size=4), st.booleans())
+def test_damage_is_read_or_refused_in_our_own_words(damage, wide):
+    content = bytearray(TABLE)
+    for place, mark in damage:
+        content[place : place + 1] = mark
+    source = DataFile("-", encoding="utf-16" if wide else "utf-8", _read=[bytes(content)])
+    refused = None
+    try:
+        read_frame(source, {**KINDS, "y": TEXT})
+    except DataFileError as error:
+        refused = error
+    assert getattr(refused, "__context__", None) is None
+    assert "Bo" not in str(refused)

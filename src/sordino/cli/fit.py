@@ -145,7 +145,9 @@ def _prepared(file: Any, chosen: dict[str, Any]) -> tuple[Any, Any]:
     if schema is not None:
         params["schema"] = schema
     if chosen["classes"] is not None:
-        params["classes"] = [label.strip() for label in chosen["classes"].split(",")]
+        labels = [label.strip() for label in chosen["classes"].split(",")]
+        numeric = schema is None and file.kind in ("npz", "libsvm")  # other files hold labels as texts
+        params["classes"] = [options.value_of(label) for label in labels] if numeric else labels
     options.known_parameters(kind, params)
     model = kind(**params)
     packed(model)  # a parameter that cannot be saved is refused here, not after the fit

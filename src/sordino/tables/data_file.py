@@ -5,14 +5,14 @@ from __future__ import annotations
 import io
 import re
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sordino.errors import DataFileError, InvalidInputError, MissingExtraError, require_extra
 
+T = TypeVar("T")
 FORMATS = ("csv", "tsv", "parquet", "arrow", "npz", "libsvm")
 _ENDINGS = {
     ".csv": "csv",
@@ -100,25 +100,29 @@ class DataFile:
         return io.BytesIO(self._read[0])
 
 
-@contextmanager
-def in_words(file: DataFile) -> Iterator[None]:
-    """Say what readers refuse in our words: theirs quote the data."""
+def in_words(file: DataFile, call: Callable[[], T]) -> T:
+    """Return ``call()``; say what readers refuse in our words: theirs quote the data."""
     try:
-        yield
-        return
+        return call()
     except (DataFileError, MissingExtraError):
         raise
-    except FileNotFoundError:
-        refusal = file.refuse("there is no such file.")
-    except IsADirectoryError:
-        refusal = file.refuse("it is a folder.")
-    except PermissionError:
-        refusal = file.refuse("it may not be read by this user.")
-    except UnicodeDecodeError:
+    except UnicodeError:
         refusal = _encoding(file, "")
+    except OSError as error:
+        refusal = _trouble(file, error)
     except Exception as error:  # whatever a reader makes of a damaged file
         refusal = refused(file, str(error))
-    raise refusal
+    raise refusal  # outside of the handlers: the foreign error would be its context
+
+
+def _trouble(file: DataFile, error: OSError) -> DataFileError:
+    words = {
+        FileNotFoundError: "there is no such file.",
+        IsADirectoryError: "it is a folder.",
+        PermissionError: "it may not be read by this user.",
+    }
+    known = words.get(type(error))
+    return refused(file, str(error)) if known is None else file.refuse(known)
 
 
 def refused(file: DataFile, text: str, names: Sequence[str] = ()) -> DataFileError:

@@ -65,8 +65,7 @@ def draft_schema(
 def _types(file: DataFile) -> dict[str, str]:
     """Return the kind of each column as far as the file states one."""
     if file.kind in ("parquet", "arrow"):
-        with in_words(file):
-            stored = _stored(file)
+        stored = in_words(file, lambda: _stored(file))
         return {name: _kind(stored.field(name).type) for name in read_names(file)}
     if not file.header:
         raise file.refuse(

@@ -42,14 +42,13 @@ class Matrix:
 
 def read_names(file: DataFile) -> list[str]:
     """Return the names of the columns; of a CSV file, nothing but the first row is read."""
-    with in_words(file):
-        if file.kind == "parquet":
-            return checked_names(file, _parquet().read_schema(_seekable(file)).names)
-        if file.kind == "arrow":
-            return checked_names(file, _arrow_table(file).column_names)
-        if file.kind in ("csv", "tsv"):
-            return header(file).names
-    raise file.refuse(f"a file of format {file.kind} has no named columns. Use CSV, Parquet or Arrow.")
+    readers: dict[str, Callable[[], Any]] = {
+        "csv": lambda: header(file).names,
+        "tsv": lambda: header(file).names,
+        "parquet": lambda: checked_names(file, _parquet().read_schema(_seekable(file)).names),
+        "arrow": lambda: checked_names(file, _arrow_table(file).column_names),
+    }
+    return list(in_words(file, _reader(file, readers)))
 
 
 def read_frame(
@@ -76,16 +75,23 @@ def read_frame(
         "parquet": lambda: _parquet().read_table(_seekable(file), columns=list(kinds)),
         "arrow": lambda: _arrow_table(file),
     }
-    if file.kind not in readers:
-        raise file.refuse(f"a file of format {file.kind} has no named columns. Use CSV, Parquet or Arrow.")
+    read = _reader(file, readers)
     if file.kind in ("parquet", "arrow"):
         require(file, read_names(file), kinds)
-    with in_words(file):
-        table = readers[file.kind]()
-        if table.num_rows == 0:
-            raise file.refuse("it has a header and no records.")
-        typed = {name: _typed(file, name, table[name], kind) for name, kind in kinds.items()}
-        return arrow().table(typed).to_pandas()
+    return in_words(file, lambda: _framed(file, read(), kinds))
+
+
+def _reader(file: DataFile, readers: dict[str, Callable[[], Any]]) -> Callable[[], Any]:
+    if file.kind not in readers:
+        raise file.refuse(f"a file of format {file.kind} has no named columns. Use CSV, Parquet or Arrow.")
+    return readers[file.kind]
+
+
+def _framed(file: DataFile, table: Any, kinds: Mapping[str, str]) -> Any:
+    if table.num_rows == 0:
+        raise file.refuse("it has a header and no records.")
+    typed = {name: _typed(file, name, table[name], kind) for name, kind in kinds.items()}
+    return arrow().table(typed).to_pandas()
 
 
 def read_matrix(
@@ -105,16 +111,15 @@ def read_matrix(
             raise file.refuse(
                 f"a file of format {file.kind} has no column {target!r}; its targets are known."
             )
-        with in_words(file):
-            return _npz(file) if file.kind == "npz" else _libsvm(file, features)
+        return in_words(file, lambda: _npz(file) if file.kind == "npz" else _libsvm(file, features))
     names = read_names(file)
     if target is not None:
         require(file, names, [target])
     kinds = dict.fromkeys(names, NUMBER) | ({} if target is None else {target: TEXT if labels else NUMBER})
     frame = read_frame(file, kinds)
-    y = None if target is None else frame.pop(target).to_numpy()
-    if y is not None and labels and any(label is None or label != label for label in y):
+    if target is not None and labels and frame[target].isna().any():
         raise file.refuse(f"the column {target!r} has gaps. Every record needs a label.")
+    y = None if target is None else frame.pop(target).to_numpy()
     return Matrix(frame.to_numpy(dtype=np.float64), y, None, tuple(frame.columns))
 
 
