@@ -1,6 +1,7 @@
 """Private training on a GPU: the cost of a step, and the time to a test error.
 
 Command: python benchmarks/nn_gpu.py steps --batch 2048 [--tf32]
+         python benchmarks/nn_gpu.py steps --models encoder distilbert gpt2 vit lora --batch 512 [--tf32]
          python benchmarks/nn_gpu.py error --mnist FOLDER --epsilon 3 --target 4 [--tf32]
 
 Runs with torch, NumPy and SciPy alone: what else the kernel needs and the machine lacks is replaced by
@@ -26,6 +27,8 @@ import torch
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.nn_models import SHAPES, next_word
 
 # ---------------------------------------------------------------------------- stand-ins
 
@@ -133,7 +136,28 @@ def wide_resnet() -> nn.Module:
     return nn.Sequential(*layers, *head)
 
 
-MODELS = {"mnist-cnn": (mnist_cnn, (1, 28, 28)), "wrn-16-4": (wide_resnet, (3, 32, 32))}
+IMAGES = {"mnist-cnn": (mnist_cnn, (1, 28, 28)), "wrn-16-4": (wide_resnet, (3, 32, 32))}
+
+MODELS = (*IMAGES, *SHAPES)
+
+
+def task_of(name: str, batch: int, device, tiny: bool):
+    """Return how to make a model, a batch of made-up records, and the loss."""
+    classes, loss = torch.randint(0, 10, (batch,), device=device), nn.CrossEntropyLoss()
+    if name in IMAGES:
+        make, shape = IMAGES[name]
+        return make, torch.randn(batch, *shape, device=device), classes, loss
+    build, size, kind = SHAPES[name]
+    size = size.tiny() if tiny else size
+
+    def make():
+        return build(size)
+
+    if kind == "image":
+        return make, torch.randn(batch, 3, 32, 32, device=device), classes, loss
+    words = torch.randint(0, size.words, (batch, size.length), device=device)
+    return (make, words, words, next_word) if kind == "next" else (make, words, classes, loss)
+
 
 # ---------------------------------------------------------------------------- timing
 
@@ -162,7 +186,7 @@ def _wait(device) -> None:
         torch.cuda.synchronize()
 
 
-def candidates(make, x, y, device, chunk: int):
+def candidates(make, x, y, device, chunk: int, loss):
     """Yield (name, how to make the step) for each way; made lazily, so that one failure is one row."""
     from sordino.execute.torch import NoisePool
     from sordino.kernel import NoiseSource
@@ -170,11 +194,10 @@ def candidates(make, x, y, device, chunk: int):
     from sordino.nn.engines import GhostEngine, VmapEngine
     from sordino.nn.network import Network
 
-    loss = nn.CrossEntropyLoss()
-
     def plain(compiled):
         model = make().to(device)
-        optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+        trained = [p for p in model.parameters() if p.requires_grad]
+        optimizer = torch.optim.SGD(trained, 0.1, momentum=0.9)
         forward = torch.compile(model) if compiled else model
 
         def step():
@@ -246,12 +269,10 @@ def opacus_step(make, x, y, device, mode):
 def measure_steps(args, device) -> list[dict]:
     rows = []
     for name in args.models:
-        make, shape = MODELS[name]
         torch.manual_seed(0)
-        x = torch.randn(args.batch, *shape, device=device)
-        y = torch.randint(0, 10, (args.batch,), device=device)
+        make, x, y, loss = task_of(name, args.batch, device, args.tiny)
         base = {}
-        for way, build in candidates(make, x, y, device, args.chunk or args.batch):
+        for way, build in candidates(make, x, y, device, args.chunk or args.batch, loss):
             wanted = not args.only or any(word in way for word in args.only)
             if not wanted or any(word in way for word in args.without):
                 continue
@@ -476,7 +497,8 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=2048)
     parser.add_argument("--chunk", type=int, default=0, help="records differentiated at once; 0: the batch")
     parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--models", nargs="+", default=list(IMAGES), choices=list(MODELS))
+    parser.add_argument("--tiny", action="store_true", help="small transformers, to try the script on a CPU")
     parser.add_argument("--only", nargs="*", default=[], help="words of the ways to measure")
     parser.add_argument("--without", nargs="*", default=[], help="words of the ways to leave out")
     parser.add_argument("--tf32", action="store_true", help="allow TF32 in our matrix products too")
