@@ -148,8 +148,9 @@ class GhostEngine:
         return {name: part.detach().requires_grad_() for name, part in parts.items()}
 
     def _forward(self, params: dict[str, Tensor], x: Tensor, y: Tensor) -> tuple[Graph, Tensor]:
+        """Return the graph and the losses; the model holds the parameters."""
         with torch.enable_grad():
-            losses = self.network.losses(self.network.outputs(params, x), y)
+            losses = self.network.losses(self.network.outputs(None, x), y)
         return read_graph(losses.grad_fn, params), losses
 
     def _routes_of(self, graph: Graph, x: Tensor, y: Tensor) -> Routes:

@@ -90,7 +90,7 @@ def read_graph(root: Any, params: dict[str, Tensor]) -> Graph:
     nodes, numbers, leaves = [root], {root: 0}, dict[str, int]()
     consumers: dict[int, list[tuple[int, int, int]]] = {}
     for at, node in enumerate(nodes):  # grows while it is read
-        if hasattr(node, "variable"):
+        if type(node).__name__ == "AccumulateGrad":
             leaves[owners.get(id(node.variable), "")] = at
         for slot, (child, output) in enumerate(node.next_functions):
             if child is None:

@@ -79,17 +79,19 @@ class Network:
         ]
         return torch.cat(parts)
 
-    def outputs(self, params: dict[str, Tensor], inputs: Tensor) -> Tensor:
-        """Run the model at these parameters."""
+    def outputs(self, params: dict[str, Tensor] | None, inputs: Tensor) -> Tensor:
+        """Run the model at these parameters; None means those that it holds."""
         if self.precision is torch.float32:
             return self._called(params, inputs)
         with torch.autocast(inputs.device.type, dtype=self.precision):
             return self._called(params, inputs).float()
 
-    def _called(self, params: dict[str, Tensor], inputs: Tensor) -> Tensor:
-        if self.fields is None:
-            return _tensor_of(functional_call(self.model, params, (inputs,)))
-        return _tensor_of(functional_call(self.model, params, (), self.fields.unpack(inputs)))
+    def _called(self, params: dict[str, Tensor] | None, inputs: Tensor) -> Tensor:
+        args = (inputs,) if self.fields is None else ()
+        named = {} if self.fields is None else self.fields.unpack(inputs)
+        if params is None:
+            return _tensor_of(self.model(*args, **named))
+        return _tensor_of(functional_call(self.model, params, args, named))
 
     def holding(self, params: dict[str, Tensor], action: Callable[[], Any]) -> Any:
         """Return what the action returns while the module holds these parameters.
