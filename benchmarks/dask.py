@@ -56,7 +56,7 @@ def main() -> None:
     """Print overhead and speed-up."""
     describe()
     with (
-        LocalCluster(n_workers=2, processes=True, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, processes=True, threads_per_worker=1, dashboard_address=":0") as cluster,
         sordino.on_cluster(cluster) as client,
     ):
         client.wait_for_workers(2)

@@ -16,7 +16,7 @@ from sordino.execute.tree import folded
 @pytest.fixture(scope="module")
 def cluster():
     """Two workers with one thread each; every fit of the module uses them."""
-    quiet = {"dashboard_address": None, "worker_dashboard_address": None, "silence_logs": 50}
+    quiet = {"dashboard_address": ":0", "worker_dashboard_address": ":0", "silence_logs": 50}
     with (
         LocalCluster(n_workers=2, processes=False, threads_per_worker=1, **quiet) as made,
         sordino.on_cluster(made) as client,

@@ -6,14 +6,18 @@ import numpy as np
 import pandas as pd
 import pytest
 from dask import delayed
+from scipy import sparse
 from tests.execute.in_parts import as_csr, cluster, cut, small_data  # noqa: F401 - a fixture
 
 import sordino
 from sordino.errors import InvalidInputError, InvalidTypeError, SchemaError, UnsupportedError, WorkerError
 from sordino.execute import dask_worker
 from sordino.execute.dask import DaskExecutor, spread
+from sordino.kernel import Curator, Gaussian, NoiseSource, Plan, Poisson, Relation, Release, SparseVector
 from sordino.kernel.noise import seeded_noise_not_private
 from sordino.ledger import Ledger
+from sordino.problems.glm import GlmGradient
+from sordino.problems.losses import LOSSES
 from sordino.tables import Category, Number, Person, Target
 
 pytestmark = pytest.mark.usefixtures("cluster")
@@ -216,6 +220,38 @@ def test_rows_that_are_not_finite_contribute_nothing_and_say_nothing():
     executor = rows.executor(column, 1.0, 0.0, None)
     assert executor.population == len(X)
     assert "0." not in repr(executor)
+
+
+def asked(executor, release, params):
+    plan = Plan({"r": release}, Relation.ADD_REMOVE, executor.population).at(1.3)
+    return Curator(executor, plan, NoiseSource.seeded_not_private(1)).release("r", params)
+
+
+def test_a_release_is_one_task_per_worker_whatever_the_number_of_parts(cluster, monkeypatch):  # noqa: F811
+    rows, column = spread([delayed(part) for part in cut(X, list(range(20, 300, 20)))], NUMBERS)
+    executor = rows.executor(column, 1.0, 0.0, None)
+    started, honest = [], cluster.submit
+    monkeypatch.setattr(
+        cluster, "submit", lambda f, *a, **k: started.append(f.__name__) or honest(f, *a, **k)
+    )
+    asked(executor, Release(GlmGradient(LOSSES["squared"], 0.7), Gaussian()), np.zeros(8))
+    assert started == ["branches_on"] * 2
+    held = executor._groups.values()
+    assert sorted(len(parts) for parts in held) == [7, 8]
+    assert all(list(parts) == list(range(parts[0], parts[0] + len(parts))) for parts in held)
+
+
+def test_a_lazy_step_sends_the_touched_columns_and_no_others(monkeypatch):
+    wide = sparse.random_array((300, 10**6), density=4e-6, format="csr", rng=np.random.default_rng(0))
+    rows, column = spread([delayed(part) for part in cut(wide, EDGES)], NUMBERS)
+    executor = rows.executor(column, 1.0, 0.0, None)
+    sent, honest = [], DaskExecutor._branches
+    monkeypatch.setattr(DaskExecutor, "_branches", lambda *a: sent.extend(honest(*a)) or sent)
+    release = Release(GlmGradient(LOSSES["squared"], 0.7), Gaussian(), Poisson(0.5), lazy=True)
+    asked(executor, release, SparseVector(np.array([5, 17]), np.ones(2), 10**6))
+    vectors = [vector for nodes in sent for vector in nodes.values()]
+    assert all(isinstance(vector, SparseVector) for vector in vectors)
+    assert sum(vector.indices.size for vector in vectors) < wide.nnz + 2 * len(vectors)
 
 
 # ---------------------------------------------------------------------------------------- failures

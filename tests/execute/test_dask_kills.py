@@ -17,7 +17,7 @@ from sordino.ledger import Ledger
 
 FITS, KILLS = 20, 5
 EDGES = [500, 900, 2000, 2100, 3300]
-QUIET = {"dashboard_address": None, "worker_dashboard_address": None, "silence_logs": 60}
+QUIET = {"dashboard_address": ":0", "worker_dashboard_address": ":0", "silence_logs": 60}
 X, _, LABELS = small_data(4000, 30)
 
 

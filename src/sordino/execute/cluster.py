@@ -31,7 +31,7 @@ def on_cluster(cluster: Any, *, security: Any = None) -> Iterator[Any]:
     >>> import numpy as np, dask.array, sordino
     >>> from distributed import LocalCluster
     >>> X = dask.array.from_array(np.eye(4)[np.arange(400) % 4], chunks=(100, 4))
-    >>> made = LocalCluster(n_workers=2, processes=False, dashboard_address=None)
+    >>> made = LocalCluster(n_workers=2, processes=False, dashboard_address=":0")
     >>> with made as cluster, sordino.on_cluster(cluster):
     ...     model = sordino.LinearRegression(data_norm=1.0, target_bound=1.0).fit(X, X[:, 2])
     >>> model.coef_.shape
