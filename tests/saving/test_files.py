@@ -23,6 +23,7 @@ from sordino.solvers.heavy.constraints import L2Ball
 X = public_generator(3).normal(size=(300, 4))
 Y = np.where(X[:, 0] > 0, "yes", "no")
 Z = X[:, 0]
+IMAGES = np.tile(X[:8], 64)
 MODELS = {
     "LogisticRegression": lambda: sordino.LogisticRegression(2.0, data_norm=3.0, classes=["no", "yes"]).fit(
         X, Y
@@ -42,6 +43,7 @@ MODELS = {
     "PCA": lambda: sordino.PCA(2, epsilon=2.0, data_norm=3.0).fit(X),
     "PrivateStandardScaler": lambda: sordino.PrivateStandardScaler(2.0, data_norm=3.0).fit(X),
     "PrivateColumnWeights": lambda: sordino.PrivateColumnWeights(2.0, data_norm=3.0).fit(X),
+    "ScatteringTransformer": lambda: sordino.ScatteringTransformer(scales=1, shape=(16, 16)).fit(IMAGES),
     "RowClipper": lambda: sordino.RowClipper(data_norm=2.0).fit(X),
     "PrivateSearchCV": lambda: sordino.PrivateSearchCV(
         sordino.LogisticRegression(data_norm=3.0),
@@ -56,7 +58,7 @@ def outputs(model):
     """Return what a model answers."""
     for name in ("predict_proba", "predict", "transform"):
         if hasattr(model, name):
-            return getattr(model, name)(X)
+            return getattr(model, name)(X if model.n_features_in_ == 4 else IMAGES)
     return model.location_
 
 
