@@ -16,7 +16,7 @@ from sordino.errors import InvalidInputError
 from sordino.kernel.arrays import Floats
 
 _AT_ONCE = 500  # images
-_GROUPS = 27  # of channels that are scaled together
+_GROUPS = 3  # of channels that are scaled together; chosen on a tenth of the training images of MNIST
 _FLAT = 1e-5  # the variance below which a group is left flat
 _NORMS = ("groups", "none")
 
