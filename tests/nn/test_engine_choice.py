@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from sordino.errors import SlowEngineWarning, UnsupportedError
-from sordino.nn import Trainer, engine_choice
+from sordino.nn import Trainer, engine_choice, engines, graph
 from sordino.nn.engine_choice import engine_notes, make_engine
 from sordino.nn.network import Network
 from sordino.nn.precision import forward_inputs
@@ -123,6 +123,36 @@ def test_one_parameter_without_a_rule_is_differentiated_alone_and_named():
     assert engine.method == "ghost"
     assert list(engine.unknown()) == ["part.centres"]
     assert "'part.centres'" in engine_notes(engine)[0]
+
+
+class Dropping(nn.Module):
+    """Places of all records in one axis, with dropout between."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner, self.drop, self.head = nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 3)
+
+    def forward(self, x):
+        h = self.drop(torch.tanh(self.inner(x.flatten(0, 1)))).unflatten(0, (len(x), -1))
+        return self.head(h.mean(dim=1))
+
+
+def test_records_taken_apart_wrongly_in_the_mode_of_training_are_noticed(monkeypatch):
+    """The twin is right without dropout, and reads the places of other records with it."""
+    assert make_engine(Network(Dropping(), LOSS), X, Y, "ghost").method == "ghost"
+    real = engines.find_layouts
+
+    def twin(graph, losses):
+        found = real(graph, losses)
+        drops = any("Dropout" in name or name == "MulBackward0" for name in graph.signature)
+        return [turned(one) if drops and one is not None else one for one in found]
+
+    def turned(layout):
+        return graph.Layout(0, "minor") if layout.part == "major" else layout
+
+    monkeypatch.setattr(engines, "find_layouts", twin)
+    with pytest.raises(UnsupportedError, match="'inner"):
+        make_engine(Network(Dropping(), LOSS), X, Y, "ghost")
 
 
 def test_an_engine_that_was_asked_for_is_no_fall_back():

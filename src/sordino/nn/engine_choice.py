@@ -43,7 +43,7 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto", ch
         return _tried(VmapEngine(network), x, y)
     try:
         engine = GhostEngine(network)
-        _check(engine, x, y)
+        _followed(engine, x, y)
         _check_outputs(network, made_up(network, x, y, max(2, chunk), 1.0)[0])
     except UnsupportedError as error:
         if method == "ghost":
@@ -51,6 +51,17 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto", ch
         return _instead(VmapEngine(network, str(error).removesuffix(_REMEDY)), x, y)
     _said_of(engine)
     return engine
+
+
+def _followed(engine: GhostEngine, x: Tensor, y: Tensor) -> None:
+    try:
+        _check(engine, x, y)
+    except UnsupportedError:
+        raise
+    except RuntimeError as error:
+        raise UnsupportedError(
+            f"Ghost clipping cannot follow this model; torch says: {str(error)[:200]}.{_REMEDY}"
+        ) from None
 
 
 def _said_of(engine: GhostEngine) -> None:
@@ -102,30 +113,29 @@ def _check(engine: GhostEngine, x: Tensor, y: Tensor) -> None:
             _compare(engine, vector, *records)
     if not set(network.names) - set(engine.unknown()):
         raise UnsupportedError(f"{_slow_ones(engine.unknown())}{_REMEDY}")
-    _check_sum(engine, *made_up(network, x, y, 3, 1.0))
+    _check_mode(engine, *made_up(network, x, y, 3, 1.0))
 
 
-def _check_sum(engine: GhostEngine, x: Tensor, y: Tensor) -> None:
-    """Compare in the mode of the model, with its dropout: gradients of records add up to that of all."""
+def _check_mode(engine: GhostEngine, x: Tensor, y: Tensor) -> None:
+    """Compare in the mode of the model, with its dropout: the same draws, one backward pass per record."""
     network, vector, draws = engine.network, points(engine.network)[1], same_draws()
     engine.clipped_sum(vector, x, y, 1.0)  # what it needs to know of this mode is found now
     with draws:
         rows = engine.per_record(vector, x, y)
     leaf = vector.clone().requires_grad_()
-    params = network.unflatten(leaf)
     with draws:
-        whole = network.holding(params, lambda: _whole(network, params, leaf, x, y))
-    known = [name not in engine.unknown() for name in network.names]
-    parts = [shape.numel() for shape in network.shapes]
-    mask = torch.repeat_interleave(torch.tensor(known), torch.tensor(parts)).to(vector)
-    apart = float(((rows.sum(dim=0) - whole) * mask).norm() / rows.norm().clamp_min(1e-30))
-    if not apart <= _reach(network) * len(x):
-        raise UnsupportedError(_disagreement(network, (rows.sum(dim=0) - whole)[None] * mask))
+        each = network.holding(network.unflatten(leaf), lambda: _each(network, leaf, x, y))
+    known = torch.tensor([name not in engine.unknown() for name in network.names], device=vector.device)
+    counts = torch.tensor([shape.numel() for shape in network.shapes], device=vector.device)
+    apart = (rows - each) * known.repeat_interleave(counts)
+    if not float(apart.norm()) <= _reach(network) * len(x) * float(each.norm()):
+        raise UnsupportedError(_disagreement(network, apart))
 
 
-def _whole(network: Network, params: dict[str, Tensor], leaf: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    (gradient,) = torch.autograd.grad(network.losses(network.outputs(params, x), y).sum(), leaf)
-    return gradient
+def _each(network: Network, leaf: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Return the gradients of the records of one forward pass."""
+    losses = network.losses(network.outputs(None, x), y)
+    return torch.stack([torch.autograd.grad(one, leaf, retain_graph=True)[0] for one in losses])
 
 
 def _check_outputs(network: Network, x: Tensor) -> None:
