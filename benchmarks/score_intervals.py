@@ -98,7 +98,11 @@ def measured(metric, model, make, options, n, epsilon, repeats):
     inside = np.mean((found[:, 1] <= truth) & (truth <= found[:, 2]))
     error = np.sqrt(np.mean((found[:, 0] - truth) ** 2))
     half = np.median((found[:, 2] - found[:, 1]) / 2)
-    return {"coverage": round(float(inside), 4), "error": float(f"{error:.3g}"), "half": float(f"{half:.3g}")}
+    return {"coverage": round(float(inside), 4), "error": float(f"{error:.3g}"), "half": _finite(half)}
+
+
+def _finite(value):
+    return float(f"{value:.3g}") if np.isfinite(value) else "inf"  # nothing but the limits is known
 
 
 def _one(chosen, model, make, public, n, noise):

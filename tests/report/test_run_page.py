@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from sordino.errors import InvalidInputError
 from sordino.kernel import public_generator
 from sordino.report import report_html, write_report
 from sordino.report.run_page import compared
+from sordino.report.words import _ASKED
 from sordino.runs import meaning
 
 SENTINEL = 7.318274659
@@ -168,6 +170,13 @@ def test_an_epsilon_above_eight_is_never_private_without_a_word():
     strong = sordino.PCA(2, epsilon=1.0, delta=1e-6, data_norm=1.0).fit(X)
     for text in (report_html(strong), repr(strong.privacy_), strong.privacy_._repr_html_()):
         assert "rotects little" not in text
+
+
+def test_every_release_that_a_solver_asks_for_has_words():
+    source = "".join(path.read_text("utf-8") for path in Path(sordino.__file__).parent.rglob("*.py"))
+    asked = set(re.findall(r"\brelease\(\s*\"(\w+)\"", source))
+    assert {"gradient", "moments", "length"} <= asked
+    assert not sorted(asked - set(_ASKED))
 
 
 def test_the_run_stands_beside_one_four_and_eight():
