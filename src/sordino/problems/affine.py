@@ -19,6 +19,8 @@ from sordino.problems.targets import sure
 
 # Sizes are counted on a logarithmic grid from 2^-30 to 2^10.
 _LOWEST, _HIGHEST = -30, 10
+# So many octaves are taken together at most, where single cells drown.
+_WIDEST = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,16 +141,17 @@ class SizeCounts(ClippedSum):
 
         The lowest count is of zeros, which have no size: where most targets are zero, the others set the
         unit. Cells beyond ``most``, the largest possible size, hold noise only. Counts that noise alone
-        would reach are left out; where none is left, wider cells are tried, and then there is no answer.
+        would reach are left out; where none is left, wider cells are tried (the answer is then the middle of
+        one), and then there is no answer.
         Free: it reads released counts and public bounds only.
         """
         last = math.ceil(self.cells * (min(max(math.log2(most), _LOWEST), _HIGHEST) - _LOWEST))
-        for width in (1, 2, 4, 8):
+        for width in (w for w in (1, 2, 4, 8, 16) if w <= _WIDEST * self.cells):
             ends = np.arange(max(last, 1), 0, -width)[::-1]
             sized = np.array([counts[max(end - width, 0) + 1 : end + 1].sum() for end in ends])
             kept = np.where(sized > sure(ends.size) * math.sqrt(width) * noise, sized, 0.0)
             if kept.any():
-                end = ends[int(np.argmax(np.cumsum(kept) >= share * kept.sum()))]
+                end = ends[int(np.argmax(np.cumsum(kept) >= share * kept.sum()))] - (width - 1) / 2
                 return float(min(2.0 ** (end / self.cells + _LOWEST), most))
         return None
 

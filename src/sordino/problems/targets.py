@@ -42,7 +42,7 @@ class TargetCounts(ClippedSum):
 
 
 def narrowed(counts: Floats, noise: float, interval: tuple[float, float]) -> tuple[float, float] | None:
-    """Return the interval around the cells that hold the middle of the noisy counts; None if none stands out.
+    """Return an interval around the mean of the cells with the middle of the noisy counts, if any stands out.
 
     Free: it reads released counts only.
     """
@@ -51,11 +51,11 @@ def narrowed(counts: Floats, noise: float, interval: tuple[float, float]) -> tup
         return None
     below = np.cumsum(kept) / kept.sum()
     first, last = (int(np.argmax(below >= share)) for share in (0.25, 0.75))
-    low, width = interval[0], (interval[1] - interval[0]) / CELLS
-    return (
-        max(interval[0], low + (first - 1) * width),
-        min(interval[1], low + (last + 2) * width),
-    )
+    cells = np.arange(max(first - 1, 0), min(last + 2, CELLS))
+    weights, width = np.maximum(counts[cells], 0.0), (interval[1] - interval[0]) / CELLS
+    middle = interval[0] + width * (0.5 + float(weights @ cells / weights.sum()))
+    half = width * (last - first + 3) / 2
+    return middle - half, middle + half
 
 
 def sure(cells: int) -> float:

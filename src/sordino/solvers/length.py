@@ -19,10 +19,12 @@ from sordino.solvers.legs import Leg, travelled
 from sordino.solvers.units import TargetUnit, noise_std
 
 LENGTH_STEPS, CLIP = 3, 0.4
-# The norm of a mean gradient that data with something to learn are expected to show.
-_SIGNAL = 0.12
-# How far slope and offset are from what is expected of them: standard deviations before any release.
-_SPREAD = (0.5, 0.3)
+# The norm of a mean gradient that data with something to learn are expected to show (less where the unit of
+# targets had to be found), and its smallest part in a margin, however many coordinates share it.
+_LABELS_SIGNAL, _NUMBERS_SIGNAL, _SEEN = 0.12, 0.03, 0.125
+# How far slope and offset are from what is expected of them: standard deviations before any release. The
+# slope of several classes is surer where all labels were clipped alike.
+_LABELS_SPREAD, _CLASSES_SPREAD, _NUMBERS_SPREAD = (0.5, 0.3), (0.25, 0.3), (0.5, 0.1)
 # The mean second derivative of clipped log odds and clipped numbers, and what choosing columns adds to the
 # part that a record has in its own margin.
 _LABELS_BEND, _NUMBERS_BEND, _CHOSEN = 0.04, 0.5, 1.5
@@ -57,7 +59,15 @@ class Descended:
     def ratio(self) -> float:
         """The signal that is expected in a coordinate, over its noise."""
         last = self.legs[-1].descent
-        return _SIGNAL * math.sqrt(len(last.taken)) / max(last.noise.std, 1e-12)
+        signal = _NUMBERS_SIGNAL if self.gradient.loss.targets == "numbers" else _LABELS_SIGNAL
+        return signal * math.sqrt(len(last.taken)) / max(last.noise.std, 1e-12)
+
+    @property
+    def spread(self) -> Floats:
+        """How far slope and offset may be from what is expected."""
+        if self.gradient.loss.targets == "numbers":
+            return np.array(_NUMBERS_SPREAD)
+        return np.array(_CLASSES_SPREAD if self.gradient.fair and self.w.ndim == 2 else _LABELS_SPREAD)
 
     @property
     def coordinates(self) -> int:
@@ -106,14 +116,15 @@ def lengthened(curator: Curator, problem: Problem, model: Descended) -> Lengthen
         return Lengthened(model.w, 1.0, 0.0, 0.0)
     if not model.targets.seen:
         return Lengthened(constant_weights(problem, model.affine, model.targets), 0.0, 0.0, 0.0)
-    offset = model.home + _wiener(model.ratio) * (model.offset - model.home)
-    slope = _wiener(model.ratio / math.sqrt(model.coordinates))
+    offset = model.home + _wiener(0.5 * model.ratio) * (model.offset - model.home)
+    slope = _wiener(model.ratio * max(model.coordinates**-0.5, _SEEN))
     point, curvature, noise = _found(curator, problem, model, offset, slope)
     w = model.w * point[0]
     if model.affine.intercept:
         w[..., -1] = (offset + (point[1] if len(point) == 2 else 0.0)) / model.affine.intercept
     bend = curvature[1, 1] if len(point) == 2 else mean_bend(problem)
-    return Lengthened(w, float(point[0]), slope_noise(curvature, noise), min(max(float(bend), 0.0), 1.0))
+    error = slope_noise(curvature, noise, model.spread)
+    return Lengthened(w, float(point[0]), error, min(max(float(bend), 0.0), 1.0))
 
 
 def _found(
@@ -133,7 +144,7 @@ def _found(
     noise = query.unpacked(np.full(query.size, noise_std(curator, "length") / n))[0]
     start = np.array([slope, 0.0])[: len(noise)]
     errors = np.sqrt(noise**2 + (_OWN_ERROR * own.travel) ** 2)
-    return *recalibrated(ask, start, errors, LENGTH_STEPS), noise
+    return *recalibrated(ask, start, errors, model.spread[: len(noise)]), noise
 
 
 def mean_bend(problem: Problem) -> float:
@@ -155,33 +166,33 @@ def own_part(problem: Problem, model: Descended) -> OwnPart:
 
 
 def recalibrated(
-    ask: Callable[[Floats], tuple[Floats, Floats]], expected: Floats, noise: Floats, times: int
+    ask: Callable[[Floats], tuple[Floats, Floats]], expected: Floats, noise: Floats, spread: Floats
 ) -> tuple[Floats, Floats]:
     r"""Return the slope (and offset) after Newton steps from what is ``expected``, and the curvature.
 
     ``ask`` releases gradient and curvature at a point; ``noise`` is the standard deviation of each entry of a
-    gradient. The point is the mean of its posterior under a normal law around ``expected`` and normal noise:
-    where nothing can be learned, ``expected`` is the answer.
+    gradient. The point is the mean of its posterior under a normal law around ``expected``, of deviations
+    ``spread``, and normal noise: where nothing can be learned, ``expected`` is the answer.
 
     **Privacy.** Post-processing of what ``ask`` released.
     """
     point, points, gradients, curvatures = expected, [], [], []
-    for _ in range(times):
+    for _ in range(LENGTH_STEPS):
         gradient, curvature = ask(point)
         points.append(point)
         gradients.append(gradient)
         curvatures.append(curvature)
         known = _positive(np.mean(curvatures, axis=0))
         rights = [known @ p - g for p, g in zip(points, gradients, strict=True)]
-        moved = _posterior(known, rights, expected, noise) - point
+        moved = _posterior(known, rights, (expected, spread), noise) - point
         point = point + np.clip(moved, -1.0, 1.0)
         point[0] = max(point[0], 0.0)
     return point, known
 
 
-def _posterior(curvature: Floats, rights: list[Floats], expected: Floats, noise: Floats) -> Floats:
-    """Return the mean of x where ``curvature x`` was seen as each of ``rights``, with noise."""
-    prior = 1.0 / np.array(_SPREAD[: len(expected)])
+def _posterior(curvature: Floats, rights: list[Floats], law: tuple[Floats, Floats], noise: Floats) -> Floats:
+    """Return the mean of x, of this normal law, where ``curvature x`` was seen as ``rights``, with noise."""
+    expected, prior = law[0], 1.0 / law[1]
     sure = 1.0 / np.maximum(noise, 1e-9)  # without noise the prior is nothing beside the data
     rows = [np.diag(prior), *[sure[:, None] * curvature] * len(rights)]
     values = [prior * expected, *[sure * right for right in rights]]
@@ -189,11 +200,10 @@ def _posterior(curvature: Floats, rights: list[Floats], expected: Floats, noise:
     return found
 
 
-def slope_noise(curvature: Floats, noise: Floats) -> float:
-    """Return the standard deviation that the noise of the gradients gives the slope."""
-    prior = np.array(_SPREAD[: len(noise)]) ** -2.0
+def slope_noise(curvature: Floats, noise: Floats, spread: Floats) -> float:
+    """Return the standard deviation that the noise of the gradients leaves to the slope."""
     precise = LENGTH_STEPS * np.square(curvature / np.maximum(noise, 1e-9)[:, None]).sum(axis=0)
-    return float(1.0 / math.sqrt(prior[0] + precise[0])) if noise.any() else 0.0
+    return float(1.0 / math.sqrt(spread[0] ** -2.0 + precise[0])) if noise.any() else 0.0
 
 
 def _positive(matrix: Floats) -> Floats:

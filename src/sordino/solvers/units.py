@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,7 +45,7 @@ def target_unit(curator: Curator, problem: Problem) -> TargetUnit:
         query.quantile(counts, share, noise_std(curator, "targets"), most) for share in (TYPICAL, LARGE)
     )
     if typical is None:
-        return TargetUnit(center, most, False)
+        return TargetUnit(0.0, problem.target_bound, False)
     return TargetUnit(center, max(typical, LARGE_SHARE * large))
 
 
@@ -71,10 +72,11 @@ def noise_std(curator: Curator, name: str) -> float:
 
 
 def shrunk(values: Floats, noise: float) -> Floats:
-    """Shrink noisy means towards zero, those below about the noise level to zero."""
+    """Shrink noisy means towards zero, and to zero what the largest of so many noises would reach."""
     if noise == 0:
         return values
-    return values * np.maximum(0.0, 1.0 - 2.0 * (noise / np.maximum(np.abs(values), 1e-300)) ** 2)
+    sure = noise * math.sqrt(2.0 * math.log(max(values.size, 2)))
+    return values * np.maximum(0.0, 1.0 - (sure / np.maximum(np.abs(values), 1e-300)) ** 2)
 
 
 def top_mask(w: Floats, count: int, kept: int) -> Bools:

@@ -1,0 +1,151 @@
+"""Linear models behave: calibrated, never far below the constant, centred, with a noise that is true."""
+
+import warnings
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from sklearn.metrics import log_loss
+
+from sordino import (
+    LinearRegression,
+    LogisticRegression,
+    SparseLinearRegression,
+    SparseLogisticRegression,
+)
+from sordino.testing import seeded_noise_not_private
+
+
+def rows(n, d, seed=0):
+    public = np.random.default_rng(seed)
+    return public, public.normal(size=(n, d)) / np.sqrt(d)
+
+
+def labels(public, margins):
+    return (public.random(margins.size) < 1 / (1 + np.exp(-margins))).astype(int)
+
+
+def calibration_slope(margins, y):
+    signs = 2 * y - 1
+    return minimize(lambda t: np.logaddexp(0, -signs * (t[0] * margins + t[1])).mean(), [1.0, 0.0]).x[0]
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 4.0, np.inf])
+@pytest.mark.parametrize("size", [2.0, 6.0])
+def test_log_odds_are_neither_too_long_nor_too_short(epsilon, size):
+    public, X = rows(8000, 20, 1)
+    y = labels(public, size * X @ public.normal(size=20) - 0.7)
+    with seeded_noise_not_private(3):
+        model = LogisticRegression(epsilon, 1e-6, data_norm=2.0).fit(X[:4000], y[:4000])
+    assert 0.8 < calibration_slope(model.decision_function(X[4000:]), y[4000:]) < 1.25
+
+
+def test_the_probabilities_of_several_classes_are_calibrated():
+    public, X = rows(8000, 10, 2)
+    scores = 4 * X @ public.normal(size=(10, 3)) + public.gumbel(size=(8000, 3))
+    y = scores.argmax(axis=1)
+    with seeded_noise_not_private(4):
+        model = LogisticRegression(1.0, 1e-6, data_norm=2.0).fit(X[:4000], y[:4000])
+    sure = model.predict_proba(X[4000:]).max(axis=1).mean()
+    assert sure == pytest.approx(model.score(X[4000:], y[4000:]), abs=0.045)
+
+
+def small_designs(seed, count):
+    for number in range(count):
+        public = np.random.default_rng([seed, number])
+        n, d = int(np.exp(public.uniform(np.log(30), np.log(500)))), int(public.choice([2, 5, 20, 50]))
+        epsilon, bound = float(np.exp(public.uniform(np.log(0.05), 0.0))), float(public.choice([3.0, 10.0]))
+        X = public.normal(size=(n + 500, d)) / np.sqrt(d)
+        s = X @ public.normal(size=d) * (public.random() < 0.7)
+        yield n, epsilon, bound, X, s + 0.5 * public.normal(size=n + 500), labels(public, 2 * s)
+
+
+def never_explodes(seed, count):
+    with seeded_noise_not_private(seed), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # delta above 1 / n
+        for n, epsilon, bound, X, y, signs in small_designs(seed, count):
+            k = min(5, X.shape[1])
+            shared = {"data_norm": 2.0, "target_bound": bound}
+            for model in (
+                LinearRegression(epsilon, 1e-5, **shared),
+                SparseLinearRegression(epsilon, 1e-5, n_nonzero_coefs=k, **shared),
+            ):
+                predicted = model.fit(X[:n], y[:n]).predict(X[n:])
+                assert 1 - np.mean((predicted - y[n:]) ** 2) / y[n:].var() > -0.5
+            for model in (
+                LogisticRegression(epsilon, 1e-5, data_norm=2.0, classes=[0, 1]),
+                SparseLogisticRegression(epsilon, 1e-5, n_nonzero_coefs=k, data_norm=2.0, classes=[0, 1]),
+            ):
+                loss = log_loss(signs[n:], model.fit(X[:n], signs[:n]).predict_proba(X[n:]), labels=[0, 1])
+                assert loss < log_loss(signs[n:], np.full(500, signs[n:].mean()), labels=[0, 1]) + 0.15
+
+
+def test_few_records_and_little_budget_never_explode():
+    never_explodes(1, 25)
+
+
+@pytest.mark.long
+def test_few_records_and_little_budget_never_explode_in_a_thousand_fits():
+    never_explodes(2, 250)
+
+
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
+def test_targets_far_from_zero_are_learned_as_well_as_centred_ones(epsilon):
+    public, X = rows(6000, 20, 5)
+    s = X @ public.normal(size=20)
+    y = 100 + s / s.std() + 0.24 * public.normal(size=6000)
+    with seeded_noise_not_private(6):
+        model = LinearRegression(epsilon, 1e-6, data_norm=2.0, target_bound=110.0).fit(X[:4000], y[:4000])
+    assert model.score(X[4000:], y[4000:]) > 0.88
+
+
+def test_predictions_stay_in_the_declared_range_of_the_targets():
+    _, X = rows(400, 3, 7)
+    model = LinearRegression(np.inf, data_norm=2.0, target_bound=0.1, fit_intercept=False).fit(X, 5 * X[:, 0])
+    assert np.abs(model.predict(5 * X)).max() <= 0.1
+    counts = LinearRegression(np.inf, data_norm=2.0, target_bound=3.0, loss="poisson").fit(
+        X, np.floor(np.exp(2 * X[:, 0]))
+    )
+    assert 0 <= counts.predict(5 * X).min() <= counts.predict(5 * X).max() <= 3
+
+
+def test_few_rows_of_many_columns_are_told_apart():
+    public = np.random.default_rng(8)
+    direction = public.normal(size=2000)
+    y = public.integers(0, 2, 1200)
+    X = public.normal(size=(1200, 2000)) + np.outer(2 * y - 1, 12 * direction / np.linalg.norm(direction))
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    with seeded_noise_not_private(9):
+        model = LogisticRegression(1.0, 1e-5, data_norm=1.0).fit(X[:200], y[:200])
+    assert model.score(X[200:], y[200:]) > 0.93
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 4.0])
+@pytest.mark.parametrize("kind", ["numbers", "labels"])
+def test_the_stated_noise_of_coefficients_is_between_the_true_one_and_three_times_it(kind, epsilon):
+    public, X = rows(4000, 20, 10)
+    s = X @ public.normal(size=20)
+    y = s + 0.3 * public.normal(size=4000) if kind == "numbers" else labels(public, 2 * s)
+    found, stated = [], []
+    for seed in range(10):
+        model = LogisticRegression(epsilon, 1e-6, data_norm=2.0)
+        if kind == "numbers":
+            model = LinearRegression(epsilon, 1e-6, data_norm=2.0, target_bound=4.0)
+        with seeded_noise_not_private(seed):
+            model.fit(X, y)
+        found.append(model.coef_.ravel())
+        stated.append(model.coef_noise_)
+    true = np.sqrt(np.var(found, axis=0, ddof=1).mean())
+    assert 0.3 < true / np.sqrt(np.mean(np.square(stated))) < 1.1
+
+
+def test_the_noise_of_several_classes_has_the_shape_of_their_coefficients():
+    public, X = rows(600, 4, 11)
+    y = public.integers(0, 3, 600)
+    for model in (
+        LogisticRegression(1.0, 1e-6, data_norm=2.0),
+        SparseLogisticRegression(1.0, 1e-6, n_nonzero_coefs=3, data_norm=2.0),
+    ):
+        model.fit(X, y)
+        assert model.coef_noise_.shape == model.coef_.shape == (3, 4)
+        assert ((model.coef_noise_ > 0) >= (model.coef_ != 0)).all()
