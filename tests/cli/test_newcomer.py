@@ -120,7 +120,7 @@ def test_six_commands_lead_from_a_file_to_a_report(home):
         typed(*words)
         if words[0] == "schema":
             unfilled = ("fit", "adult.csv", "--schema", "adult.toml", "--epsilon", 1, "--output", "x")
-            assert "blank" in typed(*unfilled, code=3)
+            assert "Column 'age'" in typed(*unfilled, code=3)
             fill_in(home / "adult.toml")
     check_outcome(home, least=0.75)
     assert typed_json("ledger", "show", "budget.db", "adult")["reservations"] == 2

@@ -127,10 +127,10 @@ def tune(
 
 def _prepared(file: Any, chosen: dict[str, Any]) -> tuple[Any, Any]:
     """Return the rows and a model; what is wrong with its parameters is said before data is read."""
-    from sordino.cli.rows import read_schema, to_fit
+    from sordino.cli.rows import known_schema, to_fit
     from sordino.saving.tree import packed
 
-    schema = read_schema(chosen["schema"])
+    schema = known_schema(chosen["schema"])
     kind = models.model_class(chosen["name"], schema)
     ledger, dataset = options.check_booking(chosen["ledger"], chosen["dataset"])
     params = {

@@ -34,11 +34,11 @@ def pca(
 ) -> None:
     """Find the axes along which the rows of DATA vary most, privately, and save them."""
     from sordino import PCA
-    from sordino.cli.rows import read_schema, to_project
+    from sordino.cli.rows import known_schema, to_project
 
     settings, started = config.settings(click.get_current_context()), now()
     show.require_model_place(output, force)
-    schema = read_schema(chosen["schema"])
+    schema = known_schema(chosen["schema"])
     ledger, dataset = options.check_booking(chosen["ledger"], chosen["dataset"])
     params = {name: chosen[name] for name in ("epsilon", "delta", "relation")}
     params |= {"ledger": ledger, "dataset_id": dataset, "data_norm": data_norm, "verbose": 1}

@@ -25,6 +25,14 @@ class Rows:
         return int(self.X.shape[0])
 
 
+def known_schema(path: Path | None) -> Schema | None:
+    """Return the schema of a file in which nothing is left blank."""
+    schema = read_schema(path)
+    if schema is not None:
+        schema.require_known()
+    return schema
+
+
 def read_schema(path: Path | None) -> Schema | None:
     """Return the schema of a file."""
     if path is None:
