@@ -31,7 +31,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    schema : the declared :class:`Schema`.
+    schema : the declared :class:`~sordino.tables.schema.Schema`.
     sparse_output : "auto" returns a CSR matrix where it takes less memory, True always, False never.
     dtype : of the result, float64 or float32.
 
