@@ -13,7 +13,7 @@ from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import validate_data
 
 from sordino.errors import InvalidInputError, InvalidTypeError
-from sordino.execute import Held, HeldColumn, held
+from sordino.execute import Held, HeldColumn, held, untensored
 from sordino.execute.csr import sound
 from sordino.refusals import CAUGHT, refuse_masked, refusing
 
@@ -25,6 +25,7 @@ MOST = 10**8
 
 def check_data(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, **kwargs: Any) -> Any:
     """Validate X (and y) as scikit-learn does, without a value of the data in any message."""
+    X, y = untensored(X), untensored(y)
     elsewhere = held(X, None if isinstance(y, str) else y)
     if elsewhere is not None:
         return _check_held(estimator, *elsewhere, y, reset, kwargs)

@@ -1,7 +1,16 @@
 """Executors, which hold the data: in memory, by person, in chunks, as tensors, on clusters, by party."""
 
 from sordino.execute.grouped import GroupedExecutor
-from sordino.execute.held import Held, HeldColumn, executor_of, held, held_numbers, is_sparse, taken
+from sordino.execute.held import (
+    Held,
+    HeldColumn,
+    executor_of,
+    held,
+    held_numbers,
+    is_sparse,
+    taken,
+    untensored,
+)
 from sordino.execute.local import LocalExecutor
 
 __all__ = [
@@ -14,4 +23,5 @@ __all__ = [
     "held_numbers",
     "is_sparse",
     "taken",
+    "untensored",
 ]

@@ -128,6 +128,24 @@ def held(X: Any, y: Any = None, *maps: Any) -> tuple[Held, Any] | None:
     return found
 
 
+def untensored(values: Any) -> Any:
+    """Return a torch tensor on the processor as an array or CSR matrix over the same memory; others as is."""
+    if _package(values) != "torch" or not hasattr(values, "detach"):
+        return values
+    if values.device.type != "cpu":
+        raise UnsupportedError(
+            f"Expected a tensor on the processor, got one on {values.device.type}. Pass X.cpu(): linear "
+            "models and PCA are worked on there."
+        )
+    plain = values.detach()
+    if str(plain.layout) == "torch.strided":
+        return plain.numpy()
+    if str(plain.layout) != "torch.sparse_csr":
+        plain = plain.to_sparse_csr()
+    parts = (plain.values(), plain.col_indices(), plain.crow_indices())
+    return sparse.csr_matrix(tuple(part.numpy() for part in parts), shape=tuple(plain.shape), copy=False)
+
+
 def held_numbers(x: Any) -> tuple[Held, bool] | None:
     """Return numbers or rows of numbers that lie elsewhere, and whether they were plain numbers."""
     flat = _package(x) == "dask" and getattr(x, "ndim", 2) == 1
