@@ -262,8 +262,8 @@ def both_axes(solver: str, rows: np.ndarray, norm: float, epsilon: float, seed: 
 def oja(rows: np.ndarray, epsilon: float, seed: int, top: float, rest: float, parts: int = 50) -> np.ndarray:
     """Return the axis of a one-pass private Oja: disjoint batches, gradients clipped at a known size.
 
-    After Liu, Kong, Jain, Oh 2022 (DP-Oja), but with the eigenvalues known, which they estimate privately. Each
-    batch answers with the whole budget, since no record is in two.
+    After Liu, Kong, Jain, Oh 2022 (DP-Oja), but with the eigenvalues known, which they estimate privately.
+    Each batch answers with the whole budget, since no record is in two.
     """
     n, d = rows.shape
     public, noise = np.random.default_rng(seed), NoiseSource.seeded_not_private(seed)

@@ -27,9 +27,9 @@ def test_what_the_user_fixed_is_taken():
 def test_what_the_user_left_open_follows_from_public_facts():
     ight, sgd = Ight.configured(PROBLEM, Options()), SgdHt.configured(PROBLEM, Options())
     assert (ight.steps, ight.clip, ight.sparsity) == (50, 2.0, None)
-    assert ight.step is None  # it follows the planned noise
+    assert ight.step is sgd.step is None  # they follow the planned noise
     assert ight.momentum.kind == "nesterov"
-    assert sgd.step == pytest.approx(1 / (0.25 * 4.0 + 0.5))
+    assert Options().step(PROBLEM) == pytest.approx(1 / (0.25 * 4.0 + 0.5))
     assert sgd.sampling == Poisson(100 / 20_000)
     assert sgd.steps == EPOCHS * 200
 

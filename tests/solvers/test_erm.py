@@ -184,7 +184,8 @@ def test_the_default_step_shrinks_with_the_noise_and_stays_below_its_cap(relatio
 
 def test_steps_shrink_as_the_schedule_says():
     problem = made_problem()
-    made = {s: Sgd(3, 0.6, 0.7, Full(), schedule=s)._step(4) for s in ("constant", "inverse", "inverse-root")}
+    kinds = ("constant", "inverse", "inverse-root")
+    made = {s: Sgd(3, 0.6, 0.7, Full(), schedule=s)._step(4, 0.6) for s in kinds}
     assert made == {"constant": 0.6, "inverse": pytest.approx(0.15), "inverse-root": pytest.approx(0.3)}
     x, y = made_data(problem)
     last = run(Sgd(4, 0.6, 0.7, Full()), problem, x, y)

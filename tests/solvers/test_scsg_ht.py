@@ -155,3 +155,13 @@ def test_less_noise_on_the_snapshot_is_accounted_for():
     even = configured("scsg-ht", problem).plan(problem).at(2.0)
     loss = [certify(p.event(), 1e-5, Relation.ADD_REMOVE).epsilon for p in (plan, even)]
     assert loss[0] > loss[1]
+
+
+@pytest.mark.parametrize("name", ["scsg-ht", "svrg-ht"])
+def test_an_open_step_thresholds_late_and_a_given_one_at_once(name):
+    problem = made_problem()
+    late, asked, fixed = (
+        make_solver(name, problem, Options(3, **settings))
+        for settings in ({}, {"extra": {"threshold_after": 0.5}}, {"step_size": 1.0})
+    )
+    assert (late.threshold_after, asked.threshold_after, fixed.threshold_after) == (0.8, 0.5, 0.0)

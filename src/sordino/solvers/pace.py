@@ -13,7 +13,7 @@ from sordino.problems.problem import Problem
 
 # What a last margin may carry of noise, in units of the targets: more hides the signal, less stops short of
 # it. With a threshold noise decides which coefficients survive, so it has to be less.
-DENSE, SPARSE = 1.2, 0.4
+DENSE, SPARSE, NUMBERS = 1.2, 0.4, 0.15
 MOMENTUM = 0.9
 # Without noise a step is at most so many times one over the largest curvature that a record can have.
 LONGEST = 1e4
@@ -53,7 +53,7 @@ class Pace:
         std = float(release.mechanism.multiplier or 0.0) * release.sensitivity(curator.plan.relation)
         std /= release.sampling.expected(problem.population)
         first = 1.0 / (problem.curvature * problem.row_bound**2 + problem.penalty_curvature)
-        budget = margin_noise * target_unit(problem) * (1 - momentum) / problem.row_bound
+        budget = margin_noise * bearable(problem) * (1 - momentum) / problem.row_bound
         noisy = used * math.sqrt(release.times) * std
         largest = min(LONGEST * first, budget / noisy) if noisy else LONGEST * first
         energy = (1 + momentum) * std**2 * math.prod(problem.shape)
@@ -77,6 +77,15 @@ class Pace:
 def target_unit(problem: Problem) -> float:
     """Return the unit of margins: the bound of numbers, one for labels and logarithms of counts."""
     return max(problem.target_bound, 1e-300) if problem.loss.targets == "numbers" else 1.0
+
+
+def bearable(problem: Problem) -> float:
+    """Return the noise of a margin that one unit of budget stands for.
+
+    The noise of a label's margin is squashed; that of a number adds to its error, and numbers are mostly well
+    within their bound.
+    """
+    return (NUMBERS if problem.loss.targets == "numbers" else 1.0) * target_unit(problem)
 
 
 def in_units(problem: Problem) -> float:

@@ -43,6 +43,4 @@ class Gd(Sgd):
         )
         steps = STEPS if options.max_iter is None else options.max_iter
         update = {**update_of(problem, options, extra), "sampling": Full()}
-        if paced:
-            update["step"] = None
         return cls(steps, **update, momentum=momentum)

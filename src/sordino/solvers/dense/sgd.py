@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sordino.kernel import Curator, Plan, Release, Sampling
+from sordino.kernel import Curator, Full, Plan, Release, Sampling
 from sordino.kernel.arrays import Floats
 from sordino.problems.glm import GlmGradient
 from sordino.problems.problem import Problem
@@ -79,18 +79,23 @@ class Sgd:
     def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
         """Yield the iterates, or their running averages."""
         w = previous = mean = np.zeros(problem.shape)
-        pace = Pace.of(curator, "gradient", problem, DENSE) if self.step is None else None
+        pace = self._pace(curator, problem) if self.step is None else None
         for t in range(1, self.steps + 1):
             asked, start = self.momentum.asked_at(w, previous), self.momentum.moved_from(w, previous)
             g = curator.release("gradient", asked) + problem.penalty_gradient(dense(asked))
-            h = self._step(t) if pace is None else pace.after(dense(asked), g)
+            h = self._step(t, pace.first if pace else self.step)
+            h = pace.after(dense(asked), g) if pace and isinstance(self.sampling, Full) else h
             w, previous = start - h * smoothed(g, self.smoothing, problem.n_intercepts), w
             mean = mean + (w - mean) / t
             yield w if self.output == "last" else mean
 
-    def _step(self, t: int) -> float:
-        assert self.step is not None
-        return self.step / {"constant": 1.0, "inverse": float(t), "inverse-root": t**0.5}[self.schedule]
+    def _pace(self, curator: Curator, problem: Problem) -> Pace:
+        momentum = 0.0 if self.momentum.kind == "none" else self.momentum.beta
+        return Pace.of(curator, "gradient", problem, DENSE, momentum)
+
+    def _step(self, t: int, step: float | None) -> float:
+        assert step is not None
+        return step / {"constant": 1.0, "inverse": float(t), "inverse-root": t**0.5}[self.schedule]
 
 
 def epochs_of(epochs: Any, problem: Problem, options: Options, share: int = 200) -> int:
@@ -103,7 +108,7 @@ def epochs_of(epochs: Any, problem: Problem, options: Options, share: int = 200)
 def update_of(problem: Problem, options: Options, extra: dict[str, Any]) -> dict[str, Any]:
     """Return what the gradient solvers have in common, checked."""
     return {
-        "step": options.step(problem),
+        "step": options.step_size,
         "clip": options.clip(problem),
         "sampling": options.minibatches(problem),
         "smoothing": checked_strength(extra["smoothing"]),

@@ -18,7 +18,7 @@ from sordino.solvers.base import Options, among, count, positive
 from sordino.solvers.capabilities import BATCHES, Capabilities
 from sordino.solvers.dense.column_smoothing import checked_strength, smoothed
 from sordino.solvers.dense.sgd import epochs_of
-from sordino.solvers.pace import target_unit
+from sordino.solvers.pace import bearable
 
 EPOCHS = 4
 SHARE = 100  # a mini-batch is this part of the records
@@ -161,7 +161,7 @@ class Srm:
         if z == 0:
             return limit / longest
         z *= curator.plan.relation.contributions / self.minibatches.expected(problem.population)
-        margin = MARGIN_NOISE * target_unit(problem)
+        margin = MARGIN_NOISE * bearable(problem)
         margin /= self.gradient_clip * z * np.sqrt(self.steps) * problem.row_bound
         d = float(np.prod(problem.shape))
         feedback = (1 - self.gamma) * _curvature(problem) * z * np.sqrt(d / (2 * self.gamma))

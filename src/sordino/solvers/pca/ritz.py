@@ -51,11 +51,11 @@ class Products:
         answer = self.factor * answer
         return answer if self.problem.center else self.place.with_mean(answer, basis)
 
-    def after(self, product: Floats) -> Products:
-        """Return the products with the unit once this one is released."""
+    def after(self, answer: Floats) -> Products:
+        """Return the products with the unit once this one, about the mean, is released."""
         if self.place.total is None:
             return replace(self, unit=self.place.ball.radius**2)
-        return replace(self, unit=max(self.unit, float(np.linalg.norm(product, 2)), 1e-300))
+        return replace(self, unit=max(self.unit, self.factor * float(np.linalg.norm(answer, 2)), 1e-300))
 
     def principal(self, inner: Floats, axes: Floats, std: float) -> Principal:
         """Return the axes (columns, the strongest first) with the variances ``inner = V^T (A V + N)``.

@@ -63,8 +63,8 @@ class Spca:
         for t in range(self.steps):
             answer = curator.release("batch", (basis, place.ball))
             products = products.first(basis, answer, std) if t == 0 else products
-            answer = products.about(basis, answer)
-            products, inner = products.after(answer), inner.with_one(t, basis.T @ answer, std)
+            products, answer = products.after(answer), products.about(basis, answer)
+            inner = inner.with_one(t, basis.T @ answer, std)
             step = (self.step / (t + 1) if self.decay else self.step) / products.unit
             moved = polar(basis + step * answer)
             basis, inner = moved, inner.turned(basis, moved)

@@ -76,8 +76,8 @@ class Vrpca:
             anchor = basis
             answer = curator.release("snapshot", (anchor, place.ball))
             products = products if epoch else products.first(anchor, answer, std)
-            answer = products.about(anchor, answer)
-            products, inner = products.after(answer), Averaged(anchor.T @ answer)
+            products, answer = products.after(answer), products.about(anchor, answer)
+            inner = Averaged(anchor.T @ answer)
             for t in range(self.inner if epoch else 1):
                 v = answer
                 if t > 0:  # the first correction is zero by definition, so it is not released at all

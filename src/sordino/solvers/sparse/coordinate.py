@@ -22,7 +22,7 @@ from sordino.problems.scores import (
 from sordino.solvers.base import Options, count
 from sordino.solvers.capabilities import STEPS as STEP_OPTIONS
 from sordino.solvers.capabilities import Capabilities
-from sordino.solvers.pace import target_unit
+from sordino.solvers.pace import bearable
 from sordino.solvers.vectors import added_at, starting_point
 
 STEPS = 20
@@ -115,7 +115,7 @@ class Coordinate:
         asked = range(self.block + problem.n_intercepts * problem.outputs)
         noise = float(release.mechanism.multiplier or 0.0)
         noise *= release.sensitivity(curator.plan.relation, (None, asked))
-        noise *= problem.row_bound / (problem.population * MARGIN_NOISE * target_unit(problem))
+        noise *= problem.row_bound / (problem.population * MARGIN_NOISE * bearable(problem))
         curvature = problem.curvature * problem.row_bound**2 + problem.penalty_curvature
         often = 1.0 / max(curvature, math.sqrt(self.steps) * noise)
         return 1.0 / max(curvature / LONGEST, noise), often

@@ -19,7 +19,7 @@ from sordino.solvers.pace import target_unit
 from sordino.solvers.vectors import hard_threshold, starting_point, vector_sum
 
 STEPS = 20
-RADIUS = 10.0
+RADIUS, NUMBERS = 10.0, 2.0  # for labels, and for numbers in units of their bound
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class FrankWolfe:
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> FrankWolfe:
         """Fill what the user left open from public facts."""
-        extra = options.chosen(radius=RADIUS * target_unit(problem) / problem.data_norm, selection="gumbel")
+        extra = options.chosen(radius=_radius(problem), selection="gumbel")
         free = math.prod(problem.shape)
         steps = (
             min(options.n_nonzero_coefs or STEPS, STEPS, free)
@@ -94,3 +94,8 @@ class FrankWolfe:
         sign, at = (1.0, chosen) if chosen < size else (-1.0, chosen - size)
         vertex = SparseVector(np.array([at]), np.array([sign * self.radius]), size)
         return vertex if sparse else vertex.to_dense()
+
+
+def _radius(problem: Problem) -> float:
+    size = NUMBERS * target_unit(problem) if problem.loss.targets == "numbers" else RADIUS
+    return size / problem.data_norm

@@ -85,8 +85,8 @@ class ScsgHt:
     lengths: tuple[int, ...]
     snapshot_keep: int | None = None
     snapshot_noise: float = 1.0
-    drawn: bool = False  # option I: the lengths were drawn
     threshold_after: float = 0.0
+    drawn: bool = False  # option I: the lengths were drawn
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> ScsgHt:

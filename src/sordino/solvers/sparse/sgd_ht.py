@@ -13,6 +13,7 @@ from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, count
 from sordino.solvers.capabilities import BATCHES, Capabilities
 from sordino.solvers.momentum import Momentum, chosen_momentum
+from sordino.solvers.pace import DENSE, Pace
 from sordino.solvers.vectors import hard_threshold, starting_point, vector_sum
 
 EPOCHS = 20
@@ -46,7 +47,7 @@ class SgdHt:
 
     sparsity: int | None
     steps: int
-    step: float
+    step: float | None
     clip: float
     sampling: Sampling
     momentum: Momentum = field(default_factory=Momentum)
@@ -60,7 +61,7 @@ class SgdHt:
         return cls(
             options.n_nonzero_coefs,
             steps,
-            options.step(problem),
+            options.step_size,
             options.clip(problem),
             options.minibatches(problem),
             momentum,
@@ -77,17 +78,22 @@ class SgdHt:
         release = Release(query, problem.gaussian(), self.sampling, self.steps, lazy=lazy)
         return problem.planned(gradient=release)
 
+    def _open_step(self, curator: Curator, problem: Problem) -> float:
+        momentum = 0.0 if self.momentum.kind == "none" else self.momentum.beta
+        return Pace.of(curator, "gradient", problem, DENSE, momentum).first
+
     def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
         """Yield the iterates."""
         lazy = curator.plan.releases["gradient"].lazy
         w = previous = starting_point(problem.shape, problem.n_intercepts, sparse=lazy)
+        step = self._open_step(curator, problem) if self.step is None else self.step
         for _ in range(self.steps):
             asked, start = self.momentum.asked_at(w, previous), self.momentum.moved_from(w, previous)
             g = curator.release("gradient", asked)
             if problem.ridge:
                 g = vector_sum(g, problem.ridge * asked)
             w, previous = (
-                hard_threshold(vector_sum(start, -self.step * g), self.sparsity, problem.n_intercepts),
+                hard_threshold(vector_sum(start, -step * g), self.sparsity, problem.n_intercepts),
                 w,
             )
             yield w

@@ -18,6 +18,7 @@ from sordino.problems.minimiser import CertifiedMinimiser, MinimiserResponses, c
 from sordino.problems.problem import Problem
 from sordino.solvers.base import Options, among, count, positive
 from sordino.solvers.capabilities import CURVED, Capabilities
+from sordino.solvers.pace import bearable, target_unit
 from sordino.solvers.vectors import hard_threshold
 
 # The noise that a margin of the released teacher may carry, in units of the targets; the least and the most
@@ -124,7 +125,8 @@ def default_strength(problem: Problem) -> float:
     """
     z = math.sqrt(2 * math.log(1.25 / problem.delta)) / problem.epsilon if problem.delta > 0 else 0.0
     square = problem.row_bound**2 * problem.weight_bound
-    noisy = problem.relation.contributions * z / (problem.population * MARGIN_NOISE)
+    margin = MARGIN_NOISE * bearable(problem) / target_unit(problem)
+    noisy = problem.relation.contributions * z / (problem.population * margin)
     return square * min(max(noisy, WEAKEST), STRONGEST)
 
 
