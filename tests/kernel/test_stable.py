@@ -29,10 +29,30 @@ def test_the_event_is_a_gaussian_one_and_what_is_told_rarely():
 
 def test_without_noise_there_is_no_event():
     with pytest.raises(PlanError, match="Calibrate"):
-        StableCounts().event(Relation.ADD_REMOVE)
+        StableCounts(delta=1e-6).event(Relation.ADD_REMOVE)
 
 
-@pytest.mark.parametrize("bad", [{"delta": 0.0}, {"delta": 0.5}, {"columns": 0}, {"delta": math.nan}])
+def test_the_multiplier_is_checked_and_delta_has_to_be_given():
+    with pytest.raises(InvalidInputError, match="noise multiplier"):
+        StableCounts(-1.0, delta=1e-6)
+    with pytest.raises(InvalidInputError, match="delta in"):
+        StableCounts(1.0)
+
+
+def test_without_noise_a_value_that_one_unit_has_is_not_told():
+    made = StableCounts(0.0, delta=1e-6)
+    assert made.privatise([{"a": 1, "b": 2}], 1.0, noise()) == [{"b": 2.0}]
+
+
+def test_the_noise_is_added_as_it_is_drawn():
+    drawn = noise(7).normal((2,))
+    told = StableCounts(1.5, delta=1e-3).privatise([{"b": 900, "a": 800}], 2.0, noise(7))
+    assert told == [{"a": 800 + 3.0 * drawn[0], "b": 900 + 3.0 * drawn[1]}]
+
+
+@pytest.mark.parametrize(
+    "bad", [{"delta": 0.0}, {"delta": 0.5}, {"delta": 0.1, "columns": 0}, {"delta": math.nan}]
+)
 def test_parameters_that_mean_nothing_are_refused(bad):
     with pytest.raises(InvalidInputError, match=r"delta in \(0, 0.5\)"):
         StableCounts(1.0, **bad)
@@ -76,7 +96,7 @@ def test_only_counts_above_the_threshold_are_told():
 
 
 def test_answers_of_another_shape_are_refused():
-    made = StableCounts(2.0, columns=2)
+    made = StableCounts(2.0, delta=1e-6, columns=2)
     with pytest.raises(InvalidInputError, match="counts of 2 columns"):
         made.privatise([{"a": 1}], math.sqrt(2), noise())
     with pytest.raises(InvalidInputError, match="counts of 2 columns"):

@@ -37,7 +37,7 @@ class StableCounts(Additive):
     """
 
     norms: ClassVar[tuple[Norm, ...]] = (Norm.L2,)
-    delta: float = 1e-6
+    delta: float = 0.0  # has to be given
     columns: int = 1
 
     def __post_init__(self) -> None:
@@ -65,7 +65,7 @@ class StableCounts(Additive):
         self, value: Sequence[dict[str, int]], sensitivity: float, noise: NoiseSource
     ) -> list[dict[str, float]]:
         """Return the noisy counts above the threshold, for each column."""
-        if len(value) != self.columns or sensitivity < math.sqrt(self.columns) * (1 - 1e-9):
+        if len(value) != self.columns or sensitivity < math.sqrt(self.columns):
             raise InvalidInputError(f"Expected counts of {self.columns} columns and their sensitivity.")
         return [self._told(counts, sensitivity, noise) for counts in value]
 
