@@ -19,7 +19,7 @@ from sordino.checks import (
 )
 from sordino.errors import InvalidInputError
 from sordino.estimators.statistics_input import joint_clip_of, moment_bound_of, moment_order_of
-from sordino.execute import executor_of
+from sordino.execute import executor_of, is_sparse
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats
 from sordino.private_estimator import PrivateEstimator
@@ -76,7 +76,7 @@ class HeavyTailedModel(PrivateEstimator):
         n = problem.population
         budget = Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
         fitted = run_privately(
-            self._solver(problem, isinstance(X, np.ndarray)),
+            self._solver(problem, not is_sparse(X)),
             problem,
             executor_of(X, targets, data_norm=None, intercept=problem.intercept),
             budget,
@@ -120,19 +120,19 @@ class HeavyTailedModel(PrivateEstimator):
         steps = min(default, problem.population) if asked is None else asked
         if count is not None:
             zero, split = self.truncation == "zero", bool(self.split)
-            sparse = HeavyTailedSparse(
+            solver = HeavyTailedSparse(
                 count, steps, self._scaling(problem, dense), split, self.selection, zero
             )
-            return replace(sparse, joint=self.joint_clip)
+            return replace(solver, joint=self.joint_clip)
         return self._dense(problem, steps, dense)
 
-    def _default_steps(self, problem: Problem, sparse: bool) -> int:
+    def _default_steps(self, problem: Problem, selects: bool) -> int:
         """Return the number of steps; without noise they cost nothing, and collinear columns need many."""
         if self.split:
             return _SPLIT_STEPS
         if math.isinf(problem.epsilon):
             return _FREE_STEPS
-        return _SPARSE_STEPS if sparse else _DEFAULT_STEPS
+        return _SPARSE_STEPS if selects else _DEFAULT_STEPS
 
     def _dense(self, problem: Problem, steps: int, dense: bool) -> ProjectedGradient:
         by = "norm" if self.gradient == "norm" else "coordinate"
