@@ -87,7 +87,8 @@ class LogisticRegression(_Dense, ClassifierBase):
     Attributes
     ----------
     coef_, intercept_, classes_, n_iter_, n_features_in_, feature_names_in_
-    coef_noise_ : the public standard deviation of the noise of each coefficient, where the solver knows it.
+    coef_noise_ : the public standard deviation of the noise of each coefficient, where the solver knows it,
+        with a row for each of several classes. It follows from the plan and from the released curvature.
     privacy_ : the :class:`sordino.PrivacyReport` of the fit.
 
     **Privacy.** ``coef_`` and ``intercept_`` are (epsilon, delta)-DP for one record; see ``privacy_``.
@@ -194,7 +195,9 @@ class LinearRegression(_Dense, RegressorBase):
     r"""Linear regression under differential privacy: least squares, a robust loss, or counts.
 
     Minimises ``mean_i loss(x_i . w + b, y_i) + penalty(w, b)`` with clipped gradients. The targets are
-    clipped to ``[-target_bound, target_bound]``, a public bound; None is 1, and says so once.
+    clipped to ``[-target_bound, target_bound]``, a public bound; None is 1, and says so once. Predictions
+    stay in that range. Where records and budget are too few to see even the size of the targets, ``"auto"``
+    answers with the constant.
 
     Parameters
     ----------
