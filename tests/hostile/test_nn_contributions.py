@@ -10,7 +10,7 @@ from torch import nn
 from sordino.kernel import clip_tensors
 from sordino.nn.engines import VmapEngine
 
-CASES = [("ghost", name) for name in LAYERS if name != "tied"]
+CASES = [("ghost", name) for name in LAYERS]
 CASES += [("vmap", name) for name in ("linear", "norm", "opaque", "twice", "tied", "embedding")]
 CASES += [("compiled", name) for name in ("positions", "linear")]
 CLIMB = (Phase.generate, Phase.target)

@@ -108,6 +108,24 @@ def test_gram_norms_are_bounds_from_above(places, inputs, outputs, seed, cancell
 
 
 @settings(max_examples=60)
+@given(st.integers(1, 6), st.integers(1, 200), st.integers(2, 50), st.integers(0, 10**6), st.booleans())
+def test_norms_of_a_tied_table_are_bounds_from_above(places, inputs, outputs, seed, cancelling):
+    """A table that is looked up and multiplied; where it cancels, the two uses undo each other."""
+    generator = torch.Generator().manual_seed(seed)
+    words = torch.randint(0, outputs, (3, places), generator=generator)
+    hot = torch.nn.functional.one_hot(words, outputs).float()[:, None]
+    a = torch.randn(3, 1, places, inputs, generator=generator)
+    g = hot.clone() if cancelling else torch.randn(3, 1, places, outputs, generator=generator)
+    rows = -a[:, 0] * (1 + 1e-5) if cancelling else torch.randn(3, places, inputs, generator=generator)
+    found = Contributions(a, join=torch.cat)
+    found.add_tied(a, g, words, rows)
+    true = exact(torch.cat([a, rows[:, None]], 2), torch.cat([g, hot], 2), False).norm(dim=1)
+    squared, blurred, _ = found.bounds()
+    assert bool((squared.sqrt() >= true).all())
+    assert cancelling or bool(((squared.sqrt() + blurred.sqrt()) <= true * (1 + 1e-3)).all())
+
+
+@settings(max_examples=60)
 @CASES
 @pytest.mark.parametrize(("bits", "p"), [(10, 2.0**-11), (7, 2.0**-8)])
 def test_coarse_products_stay_below_the_clip(bits, p, places, inputs, outputs, seed, cancelling, bias):

@@ -124,13 +124,31 @@ class Contributions:
         """
         self._flushed = max(self._flushed, slopes.shape[1:].numel())
         if slopes.shape[2] > 1:
-            self._grams.add(positions, slopes, bias)
+            inner = _products(positions)
+            inner = inner + 1.0 if bias else inner  # one more input, always one
+            self._grams.add(inner, _products(slopes), positions.shape[-1], slopes.shape[-1])
             return
         # nothing cancels, so the blur is a part of the norm, like that of a row
         a, g = self._norms(positions).flatten(1), self._norms(slopes).flatten(1)
         self._pairs.append((a, g))
         if bias:
             self._rows.append(g)
+
+    def add_tied(self, positions: Tensor, slopes: Tensor, words: Tensor, rows: Tensor) -> None:
+        """Add ``sum_t g_t a_t^T + sum_s d_s e_s^T``, where ``d_s`` is one at the word of place s, else zero.
+
+        So a table is used that is looked up and multiplied. (batch, 1, T, inputs), (batch, 1, T, outputs),
+        (batch, S) and (batch, S, inputs). The products of the ``d_s`` are exact. The two parts are brought to
+        one size first (``k d_s (e_s / k)^T`` is the same): the bound above multiplies sums over all places.
+        """
+        k = _balance(positions.flatten(1), rows.flatten(1))[:, None, None, None]
+        self._flushed = max(self._flushed, slopes.shape[1:].numel())
+        picked = slopes.gather(3, words[:, None, None, :].expand(-1, 1, slopes.shape[2], -1)) / k
+        same = (words[:, None, :, None] == words[:, None, None, :]).to(slopes.dtype) / k
+        upper = self.join([_products(slopes), picked], 3)
+        outer = self.join([upper, self.join([picked.transpose(2, 3), same / k], 3)], 2)
+        inner = _products(self.join([positions, rows[:, None] * k], 2))
+        self._grams.add(inner, outer, positions.shape[-1], slopes.shape[-1])
 
     def bounds(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return bounds of the squared norm, of the squared blur and of the squared floor of each record.
@@ -188,11 +206,11 @@ class _Grams:
     longest: int = 0  # I or O
     error: float = 0.0  # e
 
-    def add(self, positions: Tensor, slopes: Tensor, bias: bool) -> None:
-        """Note a layer."""
-        self.columns.append(_gram(positions, slopes, bias))
-        self.places = max(self.places, slopes.shape[2])
-        for length in (positions.shape[-1], slopes.shape[-1]):
+    def add(self, inner: Tensor, outer: Tensor, *lengths: int) -> None:
+        """Note a layer by its Gram matrices and the lengths of their products."""
+        self.columns.append(_noted(inner, outer))
+        self.places = max(self.places, inner.shape[2])
+        for length in lengths:
             self.longest = max(self.longest, length)
             self.error = max(self.error, _ROOM * _product(_summed(length), self.inputs))
 
@@ -230,11 +248,9 @@ def row_factors(rows: Tensor, clip: float, inputs: float = 0.0, present: Tensor 
     return contributions.factors(clip, present)
 
 
-def _gram(a: Tensor, g: Tensor, bias: bool) -> tuple[Tensor, ...]:
+def _noted(inner: Tensor, outer: Tensor) -> tuple[Tensor, ...]:
     """Return, for each record and group, sum AB, r, ||A||, ||B||, X and Y, all in float64."""
-    inner, outer, double = _products(a), _products(g), _float64(a)
-    if bias:  # one more input, always one
-        inner = inner + 1.0
+    double = _float64(inner)
     x, y = inner.diagonal(dim1=2, dim2=3), outer.diagonal(dim1=2, dim2=3)
     reach = (x * y).sqrt().sum(2, dtype=double)
     sizes = [matrix.norm(2, (2, 3), dtype=double) for matrix in (inner, outer)]
@@ -250,10 +266,17 @@ def _products(values: Tensor) -> Tensor:
     return total
 
 
+def _balance(one: Tensor, other: Tensor) -> Tensor:
+    """Return the power of two, for each record, that brings the other to the size of the one, nearly."""
+    least = 2.0**-30
+    ratios = (one.norm(2, 1) / other.norm(2, 1)).nan_to_num(1.0, 1 / least, least)
+    return ratios.clamp(least, 1 / least).log2().round().exp2()
+
+
 def _summed(length: int) -> int:
     """Return how many roundings an entry of a Gram matrix has: in a slice, between them, and later."""
     slices = -(-length // _SLICE)
-    return -(-length // slices) + slices + 6
+    return -(-length // slices) + slices + 12
 
 
 def _sum(matrix: Tensor) -> Tensor:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.func import vmap
 
@@ -35,31 +34,51 @@ _KEEPING = (
 
 
 @dataclass
+class Tied:
+    """A table that is looked up and also multiplied."""
+
+    product: Product
+    table: Table
+
+
+@dataclass
 class Ghost:
     """Gradients of one parameter that are not formed: norms and sum come from the same two arrays."""
 
     name: str
     path: tuple[Step, ...]
-    found: Product | Table
+    found: Product | Table | Tied
     shape: torch.Size
 
     def add_to(self, contributions: Contributions) -> None:
         """Tell the clip what each record adds: a word that stands twice has one row, so none cancel."""
         if isinstance(self.found, Table):
             contributions.add_rows(self.found.slopes.flatten(1))
+        elif isinstance(self.found, Tied):
+            product, table = self.found.product, self.found.table
+            contributions.add_tied(product.right, product.left, table.words, table.slopes)
         else:
             contributions.add_products(*_wide_and_narrow(self.found), False)
 
     def weighted_sum(self, factors: Tensor) -> Tensor:
         """Return ``sum_i factors_i gradient_i`` without forming a gradient of one record."""
+        if isinstance(self.found, Tied):
+            product, table = self.found.product, self.found.table
+            weighted = product.left * factors[:, None, None, None]
+            total = torch.einsum("bgtr,bgtc->grc", weighted, product.right).reshape(self.shape)
+            return _scattered(total, table, factors)
         if isinstance(self.found, Table):
-            slopes = (self.found.slopes * factors[:, None, None]).flatten(0, 1)
-            table = torch.zeros(self.shape, device=slopes.device, dtype=slopes.dtype)
-            return table.index_add(0, self.found.words.reshape(-1), slopes.reshape(-1, *self.shape[1:]))
+            zeros = torch.zeros(self.shape, device=factors.device, dtype=factors.dtype)
+            return _scattered(zeros, self.found, factors)
         wide, narrow = _wide_and_narrow(self.found)
         weighted = narrow * factors[:, None, None, None]
         pair = (weighted, wide) if narrow is self.found.left else (wide, weighted)
         return torch.einsum("bgtr,bgtc->grc", *pair).reshape(self.shape)
+
+
+def _scattered(total: Tensor, table: Table, factors: Tensor) -> Tensor:
+    slopes = (table.slopes * factors[:, None, None]).flatten(0, 1)
+    return total.index_add(0, table.words.reshape(-1), slopes.reshape(-1, *total.shape[1:]))
 
 
 def _wide_and_narrow(product: Product) -> tuple[Tensor, Tensor]:
@@ -92,7 +111,7 @@ def pieces(graph: Graph, name: str, found: list[tuple[Use, Found]], form: bool) 
     total: Any = None
     for path, parts in groups.items():
         whole, shape = merged[path], _end_shape(graph, path, name)
-        if apart and isinstance(whole, (Product, Table)) and not _direct_pays(whole):
+        if apart and isinstance(whole, (Product, Table, Tied)) and not _direct_pays(whole):
             yield Ghost(name, path, _touched(whole) if isinstance(whole, Table) else whole, shape)
             continue
         each = [whole] if whole is not None else parts
@@ -143,16 +162,20 @@ def _apart(graph: Graph, paths: list[tuple[Step, ...]]) -> bool:
     return same and graph.signature[next(iter(nodes))] in _CUTS
 
 
-def _merged(parts: list[Found], graph: Graph, name: str) -> Product | Table | None:
+def _merged(parts: list[Found], graph: Graph, name: str) -> Product | Table | Tied | None:
     """Return several uses of one matrix as one; None if they have to be formed first."""
     if len(parts) == 1:
         return parts[0] if not isinstance(parts[0], Tensor) else None
     if all(isinstance(part, Table) for part in parts):
-        tables: Any = parts
-        words = torch.cat([t.words for t in tables], dim=1)
-        return Table(words, torch.cat([t.slopes for t in tables], dim=1))
+        looked: Any = parts
+        words = torch.cat([t.words for t in looked], dim=1)
+        return Table(words, torch.cat([t.slopes for t in looked], dim=1))
     if any(isinstance(part, Tensor) for part in parts):
         return None
+    tables = [part for part in parts if isinstance(part, Table)]
+    others = [part for part in parts if isinstance(part, Product)]
+    if len(tables) == len(others) == 1 and others[0].left.shape[1] == 1:
+        return Tied(others[0], tables[0])
     rows = graph.nodes[graph.leaves[name]].variable.shape[0]
     products: Any = [_as_product(part, rows) for part in parts]
     if len({p.left.shape[1:2] + p.left.shape[3:] + p.right.shape[3:] for p in products}) > 1:
@@ -165,11 +188,14 @@ def _as_product(part: Any, rows: int) -> Product:
     """Return a table as a product: its words are rows of the unit matrix."""
     if isinstance(part, Product):
         return part
-    return Product(F.one_hot(part.words, rows).float()[:, None], part.slopes[:, None])
+    hot = torch.zeros(*part.words.shape, rows, device=part.slopes.device)
+    return Product(hot.scatter_(2, part.words[:, :, None], 1.0)[:, None], part.slopes[:, None])
 
 
-def _formed(part: Found, shape: torch.Size) -> Tensor:
+def _formed(part: Found | Tied, shape: torch.Size) -> Tensor:
     """Return one gradient for each record."""
+    if isinstance(part, Tied):
+        return _formed(part.product, shape) + _formed(part.table, shape)
     if isinstance(part, Product):
         values = part.left.transpose(2, 3) @ part.right
     elif isinstance(part, Table):
@@ -180,10 +206,11 @@ def _formed(part: Found, shape: torch.Size) -> Tensor:
     return values.reshape(len(values), *shape)
 
 
-def _direct_pays(found: Product | Table) -> bool:
+def _direct_pays(found: Product | Table | Tied) -> bool:
     """Tell whether gradients are cheap: no larger than what is held anyway, or fewer products."""
     if isinstance(found, Table):
         return False
+    found = found.product if isinstance(found, Tied) else found
     count, rows, columns = found.left.shape[2], found.left.shape[3], found.right.shape[3]
     cost = _ENTRY_COST.get(found.left.device.type, 64)
     small = rows * columns <= count * (rows + columns)
