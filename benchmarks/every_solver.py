@@ -1,6 +1,7 @@
 """Every sparse solver with its defaults: accuracy at five epsilons, CPU time and memory, on real sets.
 
-Command: python -m benchmarks.every_solver [name ...]   (one fit each, fresh noise, public choices seeded 0)
+Command: python -m benchmarks.every_solver [set or solver ...]   (one fit each, fresh noise, public choices
+seeded 0; names of sets and of solvers choose among them)
 Needs the data sets (docs/datasets.md); one that is absent is named and left out. delta = 1e-5. Ceilings are
 scikit-learn without privacy: all columns (the best of three penalties), and L1 with at most k columns.
 """
@@ -72,7 +73,7 @@ def table(name: str, split: tuple[Any, ...], k: int, data_norm: float) -> None:
     plain, few = ceilings(X, Xt, y, yt, k)
     print(f"\n{name} {X.shape}, k = {k}; not private: {plain:.3f}, L1 with at most k {few:.3f}")
     print(f"{'solver':>12}  " + " ".join(f"{e:>6g}" for e in EPSILONS) + "   CPU s     MB")
-    for solver in SOLVERS:
+    for solver in [s for s in SOLVERS if s in sys.argv] or SOLVERS:
         models = [
             SparseLogisticRegression(
                 e, 1e-5, n_nonzero_coefs=k, solver=solver, data_norm=data_norm, random_state=0
@@ -89,7 +90,8 @@ def main() -> None:
     warnings.simplefilter("ignore")
     describe()
     for name, (load, k, data_norm) in TASKS.items():
-        if sys.argv[1:] and not any(word in name for word in sys.argv[1:]):
+        words = [word for word in sys.argv[1:] if word not in SOLVERS]
+        if words and not any(word in name for word in words):
             continue
         try:
             table(name, load(), k, data_norm)
