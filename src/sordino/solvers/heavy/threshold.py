@@ -20,7 +20,7 @@ SURE = 5.5  # noise alone lifts one of 129 bins this many widths above zero once
 _WINDOW = 3  # octaves that are looked at together as well: smooth laws are spread over several
 _LOOK = 4  # octaves past the last one that tell how heavy the tail is
 _GUESS = 4.5 * math.sqrt(_WINDOW)  # for a window: enough to guess, not to be sure
-_DOUBT = 0.9  # noise widths that the values beyond may be more than they look, where squares are hidden
+_DOUBT = 1.2  # noise widths that the values beyond may be more than they look, where squares are hidden
 _LIKELY = 2.5  # enough for a bin next to one that is seen: a mistake costs a factor of two
 
 
