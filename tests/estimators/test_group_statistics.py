@@ -185,3 +185,9 @@ def test_huge_and_tiny_bounds_do_not_overflow():
     for bounds in ((-1e308, 1e308), (0.0, 5e-324), (1e300, 1.1e300)):
         table = sordino.group_by(WARD, levels=["a"]).mean(PAY, 1.0, bounds=bounds)
         assert bounds[0] <= table["a"] <= bounds[1]
+
+
+def test_bounds_too_close_to_divide_by_are_refused_rather_than_answered_with_nan():
+    wards = sordino.group_by(["a", "b"] * 50, levels=["a", "b"])
+    with pytest.raises(InvalidInputError, match="farther apart"):
+        wards.mean([0.0, 5e-324] * 50, bounds=(0.0, 5e-324))

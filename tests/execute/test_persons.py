@@ -14,6 +14,7 @@ UNKNOWN = {
     "nan beside strings": ["a", float("nan"), "b", "c"],
     "NaT": np.array(["2020-01-01", "NaT", "NaT", "2020-01-02"], dtype="datetime64[D]"),
     "beyond 2^53": np.array([2.0**53, 2.0**53 + 2, 1.0, 2.0]),
+    "at 2^53 beside a half": [2**53, 2**53 + 1, 0.5, 2],
     "beyond 2^24 in single precision": np.array([2.0**24 + 2, 1, 2, 3], dtype=np.float32),
     "infinite": [1.0, np.inf, np.inf, 2.0],
     "nan among objects": np.array([1, np.nan, np.nan, 2], dtype=object),

@@ -1,6 +1,7 @@
 """The encoder: what each kind of column becomes, one row at a time, within the declared norm."""
 
 import pickle
+from decimal import Decimal
 
 import hypothesis.strategies as st
 import numpy as np
@@ -281,6 +282,26 @@ def test_a_record_with_an_odd_value_does_not_change_how_the_others_are_read(colu
     np.testing.assert_array_equal(after[others], before[others])
     assert np.isfinite(after).all()
     assert np.square(after[3]).sum() <= encoder.data_norm_**2 * (1 + 1e-12)
+
+
+ALIKE = [
+    (Category("c", ["1", "True"]), True, 1),
+    (Category("c", ["1"]), 1 + 0j, 1),
+    (Flag("c"), 1 + 0j, 1),
+    (Number("c", 0, 2000), 1 + 2j, "1_000"),
+    (Number("c", 0, 2000), 10**400, "1_000"),
+    (Number("c", 0, 2000), Decimal("sNaN"), 7),
+    (Category("c", ["7"]), Decimal("sNaN"), 7),
+    (Date("c", "1900-01-01", "2100-01-01"), "2020-01-01T00:00:00.123456789", "9999-12-31"),
+    (Date("c", "1900-01-01", "2100-01-01"), pd.Timestamp("2020-01-01").as_unit("ns"), "9999-12-31"),
+]
+
+
+@pytest.mark.parametrize(("column", "first", "other"), ALIKE)
+def test_a_value_is_read_beside_another_as_it_is_alone(column, first, other):
+    beside = encoded(column, [first, other, first])
+    np.testing.assert_array_equal(beside[1], encoded(column, [other])[0])
+    np.testing.assert_array_equal(beside[2], encoded(column, [first])[0])
 
 
 def test_an_encoder_that_was_not_fitted_says_so():

@@ -14,6 +14,8 @@ from sordino.execute.values import ValueExecutor
 from sordino.kernel import Relation, public_generator
 from sordino.problems.values import FrequentValues, NumberTree, ValueKinds
 from sordino.tables import Blank, Category, Date, Ignored, Number, Person, Target, learn_schema
+from sordino.tables.frames import framed
+from sordino.tables.learning import Wanted
 
 BLANK = Schema([Number("age"), Category("town"), Date("day"), Ignored("id"), Target("ill")])
 
@@ -192,3 +194,18 @@ def test_one_record_moves_both_questions_by_their_sensitivity_at_most(relation):
 def test_columns_of_unequal_length_are_refused():
     with pytest.raises(InvalidInputError, match="3 records in every column"):
         ValueExecutor(3, (np.zeros(2),))
+
+
+@pytest.mark.parametrize("day", ["2000-01-01", "1999-12-31", "0001-01-01", "9999-12-31"])
+def test_a_single_day_becomes_bounds_and_not_an_error_after_the_budget_is_spent(day):
+    learned = learn_schema(Schema([Date("day")]), {"day": [day] * 3000}, epsilon=1.0)
+    (found,) = learned.schema.columns
+    assert found.low < found.high
+
+
+def test_one_record_moves_the_counts_of_texts_by_one_even_where_it_equals_the_others():
+    counts = [
+        Wanted.of(Schema([Category("c")])).executor(framed({"c": values}), None, 51).counts(0)
+        for values in ([True, *[1] * 50], [7, *[1] * 50])
+    ]
+    assert counts == [{"True": 1, "1": 50}, {"7": 1, "1": 50}]

@@ -98,4 +98,6 @@ def checked_bounds(bounds: Any) -> tuple[float, float] | None:
         raise InvalidInputError("Expected bounds as two numbers low < high, got something else.") from None
     if not -np.inf < low < high < np.inf:
         raise InvalidInputError(f"Expected finite bounds low < high, got {low:g} and {high:g}.")
+    if not high / 2.0 - low / 2.0 > 0.0:  # it is a unit that numbers are divided by
+        raise InvalidInputError(f"Expected bounds farther apart than {low:g} and {high:g}. Change the unit.")
     return low, high

@@ -120,7 +120,7 @@ def known_owners(groups: Any) -> NDArray[Any]:
             labels = np.asarray(groups)
     if labels.dtype.kind in "mM" and np.isnat(labels).any():
         raise _unknown("missing ones (NaT)")
-    if labels.dtype.kind in "fc" and not (np.abs(labels) <= 2.0 ** (np.finfo(labels.dtype).nmant + 1)).all():
+    if labels.dtype.kind in "fc" and not (np.abs(labels) < 2.0 ** (np.finfo(labels.dtype).nmant + 1)).all():
         raise _unknown("numbers in floating point that are nan or too large (2^53 in double precision)")
     return labels
 

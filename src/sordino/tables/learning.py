@@ -250,7 +250,8 @@ def _with_bounds(column: Any, bounds: Bounds | None) -> Column:
         low, high = low - max(abs(low), 1.0) / 2, high + max(abs(high), 1.0) / 2
     source = f"learned: private quantiles at {bounds.rank:.2g} and {1 - bounds.rank:.2g}"
     if isinstance(column, Date):
-        days = [datetime.date.fromordinal(_ordinal(value)) for value in (low, high)]
+        first = min(_ordinal(low), datetime.date.max.toordinal() - 1)
+        days = [datetime.date.fromordinal(day) for day in (first, max(_ordinal(high), first + 1))]
         return replace(column, low=days[0], high=days[1], source=source)
     return replace(column, low=low, high=high, source=source)
 

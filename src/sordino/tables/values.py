@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Callable, Iterable
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,7 @@ from sordino.tables.rules import level_text
 OTHER, MISSING = -1, -2
 _YES = frozenset({"true", "yes", "y", "t", "1", "on"})
 _NO = frozenset({"false", "no", "n", "f", "0", "off"})
+_NANOSECONDS = re.compile(r"([.,][0-9]{6})[0-9]+")
 
 
 def numbers_of(name: str, series: Any, markers: Iterable[str] = ()) -> Floats:
@@ -40,21 +44,22 @@ def _doubles(name: str, series: Any) -> Floats:
 
 
 def _parsed(series: Any) -> Floats:
-    pandas = require_pandas()
-    try:
-        out = np.asarray(pandas.to_numeric(series, errors="coerce").to_numpy(na_value=np.nan))
-        if out.dtype.kind in "biuf":
-            return out.astype(np.float64)
-    except (ValueError, TypeError, OverflowError, AttributeError):
-        pass
-    return np.array([_number(value) for value in series], dtype=np.float64)
+    """Read texts and objects, each by itself: one that pandas refuses must not change how others are read."""
+    values, texts = _objects(series)
+    out, pandas = np.empty(len(values)), require_pandas()
+    found = pandas.to_numeric(pandas.Series(values[texts], dtype=object), errors="coerce")
+    out[texts] = found.to_numpy(dtype=np.float64, na_value=np.nan)
+    out[~texts] = [_number(value) for value in values[~texts]]
+    return out
 
 
 def _number(value: Any) -> float:
+    if not isinstance(value, (str, bytes, Real, Decimal, np.bool_)):
+        return np.nan
     try:
         return float(value)
     except OverflowError:
-        return np.inf if value > 0 else -np.inf
+        return np.inf if value > 0 else -np.inf  # type: ignore[operator]
     except (ValueError, TypeError, ArithmeticError):
         return np.nan
 
@@ -94,20 +99,47 @@ def factorised(series: Any) -> tuple[Ints, list[str | None]]:
         return np.asarray(series.cat.codes, dtype=np.int64), [level_text(v) for v in series.cat.categories]
     if kind in "mM":
         series = series.astype(str).where(series.notna())
-    try:
-        codes, distinct = pandas.factorize(series)
-    except TypeError:  # a list or another structure: one record must not stop the others
-        codes, distinct = pandas.factorize(pandas.Series(map(_hashable, series), dtype=object))
+    if kind == "O":
+        return _numbered_texts(series)
+    codes, distinct = pandas.factorize(series)
     return np.asarray(codes, dtype=np.int64), [level_text(_plain(value)) for value in distinct]
+
+
+def _numbered_texts(series: Any) -> tuple[Ints, list[str | None]]:
+    """Number objects by their texts: True equals 1, and the first of them would give both its text."""
+    values, texts = _objects(series)
+    codes = np.full(len(values), -1, dtype=np.int64)
+    codes[texts], distinct = require_pandas().factorize(values[texts])
+    numbers: dict[str | None, int] = {}
+    for place in np.flatnonzero(~texts):
+        value = _plain(values[place])
+        if not _is_gap(value):
+            codes[place] = len(distinct) + numbers.setdefault(level_text(value), len(numbers))
+    return codes, [*map(level_text, distinct), *numbers]
+
+
+def _objects(series: Any) -> tuple[Any, Any]:
+    """Return the values as they are, and which of them are texts."""
+    values = np.asarray(series.astype(object), dtype=object)
+    return values, np.fromiter((isinstance(value, str) for value in values), dtype=bool, count=len(values))
+
+
+def _is_gap(value: Any) -> bool:
+    """Tell whether a value is missing; a signalling nan must not be compared, not even with itself."""
+    pandas = require_pandas()
+    if isinstance(value, Decimal):
+        return value.is_nan()
+    if isinstance(value, (float, np.floating)):
+        return bool(np.isnan(value))
+    return value is None or value is pandas.NA or value is pandas.NaT
 
 
 def days_of(name: str, series: Any) -> Floats:
     """Return days since the year 1, as ``date.toordinal`` counts them; nan for what is no date."""
     pandas = require_pandas()
     kind = _kind(series)
-    if kind in ("category", "O"):
-        dated = [v if isinstance(v, (str, datetime.date)) else None for v in series.astype(object)]
-        series, kind = pandas.Series(dated, dtype=object), "O"
+    if kind in ("category", "O", "T"):
+        series, kind = pandas.Series(map(_dated, series.astype(object)), dtype=object), "O"
     if kind in "biumc" or (kind == "f" and series.notna().any()):
         raise _unfit(name, "dates", "numbers, flags or durations")
     try:
@@ -138,12 +170,13 @@ def _kind(series: Any) -> str:
     return str(kind) if kind in "biufcmMO" else "O"
 
 
-def _hashable(value: Any) -> Any:
-    try:
-        hash(value)
-    except TypeError:
-        return ()  # no text stands for it
-    return value
+def _dated(value: Any) -> Any:
+    """Return what may be a date, to the microsecond: beside a nanosecond pandas has no year 9999."""
+    if isinstance(value, str):
+        return _NANOSECONDS.sub(r"\1", value)
+    if isinstance(value, datetime.date):
+        return value.as_unit("us") if isinstance(value, require_pandas().Timestamp) else value
+    return None
 
 
 def _plain(value: Any) -> Any:
