@@ -168,3 +168,53 @@ def test_the_precision_of_convolutions_is_read_too():
     finally:
         torch.backends.mkldnn.conv.fp32_precision = before
     assert forward_inputs(torch.device("cpu")) == 0.0
+
+
+class Cut(nn.Module):
+    """Cuts a batch to its longest record, and averages over the places that are left."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.head = nn.Embedding(5000, 4), nn.Linear(4, 3)
+
+    def forward(self, x):
+        longest = int((x != 0).sum(dim=1).max())
+        return self.head(self.words(x[:, :longest]).mean(dim=1))
+
+
+class Shrunk(nn.Module):
+    """Shrinks a batch whose largest number is beyond a bound."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(48, 3)
+
+    def forward(self, x):
+        return self.head(x.flatten(1) / x.abs().max().clamp(min=100.0))
+
+
+class Bridled(Shrunk):
+    """Bounds the gradient of a batch: few records do not reach the bound."""
+
+    def forward(self, x):
+        out = self.head(x.flatten(1))
+        if out.requires_grad:
+            out.register_hook(lambda slope: slope * (4.0 / slope.norm().clamp(min=1e-9)).clamp(max=1.0))
+        return out
+
+
+@pytest.mark.parametrize("model", [Cut, Shrunk, Bridled])
+def test_mixing_is_found_that_shows_only_among_uneven_or_many_records(model):
+    torch.manual_seed(0)
+    x = torch.zeros(5, 12, dtype=torch.long) if model is Cut else X
+    with pytest.raises(UnsupportedError, match="mixes records"):
+        make_engine(Network(model(), LOSS), x, Y, "ghost", chunk=128)
+
+
+def test_a_model_that_overflows_at_large_numbers_keeps_ghost_norms():
+    class Steep(nn.Sequential):
+        def forward(self, x):
+            return super().forward(torch.exp(x.flatten(1)))
+
+    model = Steep(nn.Linear(48, 3))
+    assert make_engine(Network(model, nn.MSELoss()), X, torch.zeros(5, 3), "ghost").method == "ghost"

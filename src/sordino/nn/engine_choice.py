@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from sordino.errors import InvalidInputError, SlowEngineWarning, UnsupportedError
+from sordino.kernel.clip_tensors import LARGEST_CLIP
 from sordino.nn.compatibility import check_model
 from sordino.nn.compiled import CompiledEngine
 from sordino.nn.engines import Engine, GhostEngine, VmapEngine
-from sordino.nn.made_up import made_up, points
+from sordino.nn.made_up import made_up, points, uneven
 from sordino.nn.network import Network, quiet_dropout, same_draws
 from sordino.nn.precision import forward_inputs
 from sordino.nn.state import check_stateless
@@ -44,7 +45,9 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto", ch
     try:
         engine = GhostEngine(network)
         _followed(engine, x, y)
-        _check_outputs(network, made_up(network, x, y, max(2, chunk), 1.0)[0])
+        many = made_up(network, x, y, max(2, chunk), 1.0)
+        _check_outputs(network, many[0])
+        _check_sums(engine, *many)
     except UnsupportedError as error:
         if method == "ghost":
             raise
@@ -107,13 +110,22 @@ def engine_notes(engine: Engine) -> tuple[str, ...]:
 def _check(engine: GhostEngine, x: Tensor, y: Tensor) -> None:
     """Compare on batches of several sizes and magnitudes, at the initial parameters and away from them."""
     network = engine.network
+    vectors = points(network)
     for count, size in _BATCHES:
         records = made_up(network, x, y, count, size)
-        for vector in points(network):
+        for vector in vectors:
             _compare(engine, vector, *records)
+    _compare(engine, vectors[1], *_bearable(network, vectors[1], *uneven(network, x, y)))
     if not set(network.names) - set(engine.unknown()):
         raise UnsupportedError(f"{_slow_ones(engine.unknown())}{_REMEDY}")
     _check_mode(engine, *made_up(network, x, y, 3, 1.0))
+
+
+def _bearable(network: Network, vector: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Return records whose loss is finite: a model may overflow at the large one of uneven records."""
+    with quiet_dropout(network.model), torch.no_grad():
+        first = network.loss_of_one(vector, x[0], y[0])
+    return (x, y) if bool(first.isfinite()) else (x[1:], y[1:])
 
 
 def _check_mode(engine: GhostEngine, x: Tensor, y: Tensor) -> None:
@@ -148,6 +160,22 @@ def _check_outputs(network: Network, x: Tensor) -> None:
     if not (alike and float((whole - parts).norm()) <= _reach(network) * float(parts.norm())):
         raise UnsupportedError(
             f"The outputs of {len(x)} records together are others than of a few at a time: the model mixes "
+            f"records.{_REMEDY}"
+        )
+
+
+def _check_sums(engine: GhostEngine, x: Tensor, y: Tensor) -> None:
+    """Refuse when a batch of the size that will be used gives another sum of gradients than its parts."""
+    network, part = engine.network, _BATCHES[-1][0]
+    vector = points(network)[1]
+    with quiet_dropout(network.model):  # no clip: it would hide what only makes gradients shorter
+        whole = engine.clipped_sum(vector, x, y, LARGEST_CLIP)
+        ends = range(0, len(x), part)
+        cut = [(x[i : i + part], y[i : i + part]) for i in ends]
+        parts = torch.stack([engine.clipped_sum(vector, *some, LARGEST_CLIP) for some in cut]).sum(dim=0)
+    if not float((whole - parts).norm()) <= _reach(network) * float(parts.norm()):
+        raise UnsupportedError(
+            f"The gradients of {len(x)} records together are others than of a few at a time: the model mixes "
             f"records.{_REMEDY}"
         )
 

@@ -103,7 +103,8 @@ class GhostEngine:
 
     def unknown(self) -> dict[str, str]:
         """Return the parameters that are differentiated by vmap, and the operations they enter by."""
-        return {name: why for routes in self._routes.values() for name, why in routes.unknown.items()}
+        first_seen_last = reversed(self._routes.values())  # large batches may take other operations
+        return {name: why for routes in first_seen_last for name, why in routes.unknown.items()}
 
     def _sorted_out(
         self, vector: Tensor, x: Tensor, y: Tensor, form: bool
@@ -155,7 +156,7 @@ class GhostEngine:
 
     def _routes_of(self, graph: Graph, x: Tensor, y: Tensor) -> Routes:
         """Return the uses of parameters in a graph of this form, found on made-up records."""
-        for count, full in product({_PROBE, len(x)} - {1}, (False, True)):
+        for count, full in product((_PROBE, max(2, len(x))), (False, True)):  # few records are cheap to try
             if graph.signature not in self._routes:
                 self._probe(*made_up(self.network, x, y, count, 1.0, full))
         if graph.signature not in self._routes and len(x) == 1:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from sordino.kernel import public_generator
 from sordino.nn.network import Network
 
+_LARGE = 1000.0  # how much larger than the others one record is
 _SEED = 8191  # public: what is drawn here has nothing to do with the data
 
 
@@ -27,6 +28,27 @@ def made_up(
     if network.fields is not None:
         inputs = network.fields.public(inputs, words, few, full)
     return inputs.to(network.device), _drawn(y, count, 1.0, 2, public).to(network.device)
+
+
+def uneven(network: Network, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Return public random records of which one is far larger than the others, and those end early.
+
+    Some models look at a whole batch for its largest number, or for its longest record (padding is zero, or
+    what a table says that it is): alike records would not show it.
+    """
+    inputs, targets = made_up(network, x, y, 4, 1.0)
+    if network.fields is None and inputs.dim() > 1:  # named inputs have masks, and those end early anyway
+        places = inputs.shape[1]
+        for i in range(1, len(inputs)):
+            inputs[i, max(1, (4 - i) * places // 5) :] = _padding(network.model)
+    if inputs.is_floating_point():
+        inputs[0] = inputs[0] * _LARGE
+    return inputs, targets
+
+
+def _padding(model: nn.Module) -> int:
+    found = [m.padding_idx for m in model.modules() if isinstance(m, nn.Embedding)]
+    return next((word for word in found if word is not None), 0)
 
 
 def _vocabularies(model: nn.Module) -> tuple[int, int]:
