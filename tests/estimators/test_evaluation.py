@@ -281,3 +281,17 @@ def test_targets_of_another_type_or_length_are_refused_without_their_values():
         with pytest.raises(InvalidInputError) as caught:
             sordino.private_score(Softmax(), X, wrong, delta=1e-6)
         assert "secret" not in str(caught.value)
+
+
+def test_a_record_without_a_prediction_does_not_stop_the_score_wherever_it_stands():
+    class Root(RegressorMixin, BaseEstimator):
+        def predict(self, X):
+            with np.errstate(invalid="ignore"):
+                return np.sqrt(X[:, 0])
+
+    X = np.ones((50, 1))
+    for place in (0, 7):  # the first row is asked again alone
+        rows = X.copy()
+        rows[place] = -1.0
+        score = sordino.private_score(Root(), rows, np.ones(50), metric="mse", bounds=(0, 2))
+        assert score.privacy.epsilon <= 1.0

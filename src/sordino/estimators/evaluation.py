@@ -289,7 +289,7 @@ def _rowwise(model: Any, method: str, X: Any, n: int) -> Any:
     for i in {0, n // 2, n - 1}:
         alone = np.asarray(refusing(lambda i=i: call(_row(X, i)), X, None, model))[0]  # type: ignore[misc]
         same = (
-            np.allclose(alone, found[i], 1e-4, 1e-5)
+            np.allclose(alone, found[i], 1e-4, 1e-5, equal_nan=True)
             if found.dtype.kind in "fc"
             else np.all(alone == found[i])
         )

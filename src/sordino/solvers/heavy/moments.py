@@ -54,7 +54,8 @@ class RobustVariance:
         spread = sampling_variance(fourth, np.clip(second, 0.0, 1.0), 0.0, n)  # the bias leaves room enough
         noise = z * cut**2 / n
         bias = np.array([tail.bias(t, n, 2) for tail, t in zip(tails, cut, strict=True)])
-        half = half_width(np.sqrt(noise**2 + cut**4 * spread), bias, self.confidence)
+        both = noise * np.hypot(1.0, 2.0 * np.clip(first, -1.0, 1.0) / SIDE)  # of the square and of the mean
+        half = half_width(np.sqrt(both**2 + cut**4 * spread), bias, self.confidence)
         value = cut**2 * np.maximum(second - first**2, 0.0)
         yield RobustEstimate(value, cut, noise, half)
 
