@@ -1,5 +1,6 @@
 """Workers killed while they work: a fit equals the undisturbed one or fails, and the ledger agrees."""
 
+import itertools
 import os
 import signal
 import threading
@@ -12,8 +13,12 @@ from tests.execute.in_parts import as_csr, cut, small_data
 
 import sordino
 from sordino.errors import WorkerError
+from sordino.execute.dask import spread
+from sordino.kernel import Full, Gaussian, NoiseSource, Release
 from sordino.kernel.noise import seeded_noise_not_private
 from sordino.ledger import Ledger
+from sordino.problems.glm import GlmGradient
+from sordino.problems.losses import LOSSES
 
 FITS, KILLS = 20, 5
 EDGES = [500, 900, 2000, 2100, 3300]
@@ -106,3 +111,28 @@ def test_a_worker_process_that_is_killed_is_replaced_by_another(tmp_path):
         timer.start()
         assert np.array_equal(fitted(ledger, rows), undisturbed)
         timer.join()
+
+
+@pytest.mark.parametrize("honest", [True, False])
+def test_a_source_that_gives_other_rows_when_it_is_read_again_is_refused(honest):
+    reads = itertools.count()
+
+    def block():
+        return np.full((10, 3), 0.1 if honest else 0.1 + 0.1 * next(reads))
+
+    release = Release(GlmGradient(LOSSES["squared"], 1.0), Gaussian(1.0), Full())
+    with (
+        LocalCluster(n_workers=2, processes=False, threads_per_worker=1, **QUIET) as cluster,
+        sordino.on_cluster(cluster),
+    ):
+        rows, y = spread([delayed(block, pure=False)() for _ in range(2)], np.ones(20))
+        made = rows.executor(y, 1.0, 0.0, None)
+        noise = NoiseSource.seeded_not_private(0)
+        first = made.answer(release, np.zeros(3), 1.0, 0, noise)
+        lost = next(w for w in cluster.workers.values() if w.address in made._groups)
+        cluster.sync(lost.close, executor_wait=False, nanny=False, reason="killed by a test")
+        if honest:
+            assert made.answer(release, np.zeros(3), 1.0, 1, noise).shape == first.shape
+            return
+        with pytest.raises(WorkerError, match="same rows each time"):
+            made.answer(release, np.zeros(3), 1.0, 1, noise)

@@ -231,12 +231,12 @@ class Spread(Held):
             self._cluster.submit(home, worker.held_part, rows, list(columns), steps, data_norm, intercept)
             for home, rows, columns in zip(self._cluster.homes, self._rows, stored, strict=True)
         ]
-        sizes = self._cluster.results(self._cluster.each(worker.size_of, parts))
+        found = self._cluster.results(self._cluster.each(worker.size_of, parts))
         stored_too = [future for futures, _ in factors for future in futures]
         free = self._cluster.freed([*self._rows, *stored_too, *parts], self._sources)
         # The parts hold the same arrays: kept twice, Dask would count them twice and spill to disk too early.
         self._rows = self._sources = []
-        return DaskExecutor(free, parts, sizes, self.sparse)
+        return DaskExecutor(free, parts, found, self.sparse)
 
 
 class SpreadColumn(HeldColumn):
@@ -278,9 +278,12 @@ class DaskExecutor(PartedExecutor):
     **Privacy.** Workers and scheduler are trusted: they see records, keys of batches and exact sums.
     """
 
-    def __init__(self, cluster: Placed, parts: Sequence[Any], sizes: Sequence[int], sparse: bool) -> None:
+    def __init__(
+        self, cluster: Placed, parts: Sequence[Any], found: Sequence[tuple[int, int]], sparse: bool
+    ) -> None:
         self._cluster, self._parts = cluster, list(parts)
-        super().__init__(sizes, sparse, "rows on the workers of a cluster", _REMEDY)
+        self._marks = [mark for _, mark in found]
+        super().__init__([size for size, _ in found], sparse, "rows on the workers of a cluster", _REMEDY)
         self._kept: list[tuple[Any, Any]] = []
         self._groups = self._located()
 
@@ -303,6 +306,7 @@ class DaskExecutor(PartedExecutor):
                 asked,
                 params,
                 [shares[i] for i in numbers],
+                [self._marks[i] for i in numbers],
                 len(self.sizes),
             )
             for home, numbers in self._groups.items()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
+from zlib import crc32
 
 import numpy as np
 from dask.sizeof import sizeof
@@ -24,6 +25,10 @@ from sordino.kernel import SparseVector
 from sordino.kernel.arrays import Floats
 from sordino.kernel.shares import Share
 
+_CHANGED = (
+    "Expected a source that gives the same rows each time, got others when a part that was lost was read "
+    "again. What was booked stays spent; write the rows down first (files, X.persist()), then fit."
+)
 MOST_LABELS = 10_000
 Steps: TypeAlias = tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...]
 
@@ -63,6 +68,13 @@ class Stored:
 
     values: Any = field(repr=False)
     facts: Facts
+
+
+@dataclass(frozen=True, eq=False)
+class MarkedPart(LocalExecutor):
+    """One part of the records, with a mark of what was read: a source that is read again may have changed."""
+
+    mark: int = field(repr=False, kw_only=True)
 
 
 def quietly(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -151,10 +163,11 @@ def held_part(
 
 def _held_part(
     rows: Stored, columns: Sequence[Stored], steps: Sequence[Steps], bound: float | None, intercept: float
-) -> LocalExecutor:
+) -> MarkedPart:
     ready = [_mapped(column.values, maps) for column, maps in zip(columns, steps, strict=True)]
     weights = None if len(ready) < 2 else np.prod(ready[1:], axis=0)
-    return LocalExecutor(rows.values, ready[0] if ready else None, bound, intercept, weights)
+    mark = _mark([*_arrays(rows.values), *ready])
+    return MarkedPart(rows.values, ready[0] if ready else None, bound, intercept, weights, mark=mark)
 
 
 def _mapped(values: Any, steps: Steps) -> Floats:
@@ -163,9 +176,16 @@ def _mapped(values: Any, steps: Steps) -> Floats:
     return np.asarray(values, dtype=np.float64)
 
 
+def _mark(arrays: Sequence[Any]) -> int:
+    mark = 0
+    for array in arrays:
+        mark = crc32(np.ascontiguousarray(array).data, crc32(str(array.shape).encode(), mark))
+    return mark
+
+
 def size_of(part: Any) -> Any:
-    """Return the number of records of a part, or how it failed."""
-    return part.population if isinstance(part, LocalExecutor) else part
+    """Return the number of records of a part and its mark, or how it failed."""
+    return (part.population, part.mark) if isinstance(part, MarkedPart) else part
 
 
 def same(value: Any) -> Any:
@@ -174,14 +194,19 @@ def same(value: Any) -> Any:
 
 
 def branches_on(
-    parts: Sequence[LocalExecutor],
+    parts: Sequence[MarkedPart],
     numbers: Sequence[int],
     question: Question,
     params: Any,
     shares: Sequence[Share],
+    marks: Sequence[int],
     count: int,
 ) -> Any:
-    """Return the sums of this worker's parts, folded as far as they reach, and its address."""
+    """Return the sums of this worker's parts, folded as far as they reach, and its address.
+
+    **Privacy.** A part that was lost and read again with other rows is refused: a record could enter two
+    parts, or two batches of which each record is in one.
+    """
     worker: Any = get_worker()
     key = worker.get_current_task()
     asked = replace(question, params=tuple(params) if isinstance(params, list) else params)
@@ -190,6 +215,8 @@ def branches_on(
         known = worker.state.tasks.get(key)
         if known is not None and known.state == "cancelled":
             return Failed("Cancelled")
+        if getattr(parts[at], "mark", marks[at]) != marks[at]:
+            return Failed("WorkerError", _CHANGED)
         return quietly(part_sum, parts[at], asked, shares[at])
 
     threads = min(worker.state.nthreads, len(parts))
@@ -212,9 +239,12 @@ def _sendable(nodes: Nodes) -> Nodes:
     }
 
 
+def _arrays(matrix: Any) -> tuple[Any, ...]:
+    return (matrix.data, matrix.indices, matrix.indptr) if sparse.issparse(matrix) else (matrix,)
+
+
 def _array_bytes(matrix: Any) -> int:
-    parts = (matrix.data, matrix.indices, matrix.indptr) if sparse.issparse(matrix) else (matrix,)
-    return sum(part.nbytes for part in parts)
+    return sum(part.nbytes for part in _arrays(matrix))
 
 
 @sizeof.register(LocalExecutor)
