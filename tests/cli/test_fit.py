@@ -240,6 +240,34 @@ def test_trouble_with_a_ledger_ends_with_5(folder, booked):
     assert "--dataset" in typed(*words, code=2)
 
 
+def test_a_ledger_that_is_not_there_is_not_made_by_a_fit(folder):
+    words = ("fit", "people.csv", *FIT, "--ledger", "typo.db", "--dataset", "people", "--output", "m.sordino")
+    assert "There is no ledger" in typed(*words, code=5)
+    assert not (folder / "typo.db").exists()
+
+
+def test_a_page_is_not_written_for_a_data_set_that_the_ledger_lacks(model, folder):
+    words = ("report", model, "--ledger", "budget.db", "--dataset", "nobody", "--output", "page.html")
+    assert "nobody" in typed(*words, code=5)
+    assert not (folder / "page.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "option"),
+    [("epsilon=100", "--epsilon"), ("ledger=none", "--ledger"), ("dataset_id=none", "--dataset")],
+)
+def test_set_cannot_change_the_budget_or_where_it_is_booked(folder, booked, given, option):
+    words = ("fit", "people.csv", *FIT, *booked, "--set", given, "--output", "m.sordino")
+    assert f"use {option} instead" in typed(*words, code=2)
+    assert typed_json("ledger", "history", "budget.db", "people") == []
+
+
+def test_an_epsilon_that_protects_little_is_said_so_by_every_command(folder):
+    words = ("fit", "people.csv", *FIT[:-2], "--epsilon", 20, "--classes", "no,yes", "--output", "m.sordino")
+    assert "protects little" in typed(*words)
+    assert "protects little" in typed("inspect", "m.sordino")
+
+
 def test_a_model_file_that_is_none_ends_with_6(folder):
     (folder / "bad.sordino").write_bytes(b"PK nothing")
     for words in (("inspect", "bad.sordino"), ("predict", "bad.sordino", "people.csv")):

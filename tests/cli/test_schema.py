@@ -1,11 +1,14 @@
 """`sordino schema`: draft, show, check, learn, and then a fit from a CSV file."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 from tests.cli.helpers import typed, typed_json
 
 import sordino
+from sordino.saving import about
 
 KINDS = ("--number", "age", "--number", "dose", "--category", "town", "--target", "ill", "--ignore", "id")
 
@@ -135,3 +138,43 @@ def test_a_draft_is_not_written_over_work(folder):
     assert (folder / "s.toml").read_text() == "mine"
     typed("schema", "draft", "people.csv", "--output", "s.toml", "--force")
     assert "mine" not in (folder / "s.toml").read_text()
+
+
+VISITS = """format = 1
+[columns.id]
+kind = "person"
+[columns.day]
+kind = "date"
+low = 2021-01-01
+high = 2021-12-31
+[columns.ill]
+kind = "target"
+levels = ["no", "yes"]
+"""
+
+
+def visits(day):
+    """Write 400 visits of 100 persons, all on this day but for one that is not known."""
+    Path("visits.toml").write_text(VISITS, "utf-8")
+    rows = [f"p{i % 100};{'NA' if i == 7 else day};{'yes' if i % 3 else 'no'}" for i in range(400)]
+    Path("visits.csv").write_text("\n".join(["id;day;ill", *rows, ""]), "utf-8")
+    return "fit", "visits.csv", "--schema", "visits.toml", "--epsilon", 1, "--output", "v.sordino"
+
+
+def test_dates_that_cannot_be_read_are_refused_with_the_row_and_without_the_value(folder):
+    said = typed(*visits("24.12.2021"), code=3)
+    assert "row 2" in said
+    assert "'day'" in said
+    assert "24.12" not in said
+    assert not Path("v.sordino").exists()
+
+
+def test_how_many_records_persons_have_is_neither_printed_nor_saved(folder):
+    assert "400" not in typed(*visits("2021-12-24"))
+    assert "rows" not in about("v.sordino")["about"]["run"]
+
+
+def test_a_guarantee_for_persons_has_no_empty_column_of_noise(folder):
+    typed(*visits("2021-12-24"))
+    assert all(entry["two sigma"] is None for entry in typed_json("inspect", "v.sordino")["coefficients"])
+    assert "two sigma" not in typed("inspect", "v.sordino")

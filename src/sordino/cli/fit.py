@@ -103,7 +103,7 @@ def tune(
     budget: dict[str, Any] = {name: chosen[name] for name in ("epsilon", "delta", "relation")}
     booked = options.check_booking(chosen.pop("ledger"), chosen.pop("dataset"))
     rows, model = _prepared(options.data_file(data, chosen), {**chosen, "ledger": None, "dataset": None})
-    params = {key: _listed(value) for key, value in options.values(grid, "--grid").items()}
+    params = {key: _listed(value) for key, value in options.parameters(grid, "--grid").items()}
     options.known_parameters(type(model), params)
     how: dict[str, Any] = {
         "mean_trials": trials,
@@ -140,7 +140,7 @@ def _prepared(file: Any, chosen: dict[str, Any]) -> tuple[Any, Any]:
         "ledger": ledger,
         "dataset_id": dataset,
         "verbose": 1,
-        **options.values(chosen["given"], "--set"),
+        **options.parameters(chosen["given"], "--set"),
     }
     if schema is not None:
         params["schema"] = schema
@@ -202,14 +202,17 @@ def _saved(model: Any, output: Path, run: dict[str, Any]) -> Path:
 
 def finish(model: Any, output: Path, as_json: bool, run: dict[str, Any]) -> None:
     """Save the model and say what was bought."""
-    output = _saved(model, output, run)
     report = model.privacy_
+    if report.unit != "record":  # how many records the persons have is no public number
+        run = {key: value for key, value in run.items() if key != "rows"}
+    output = _saved(model, output, run)
     if as_json:
         show.document(
             {"model": type(model).__name__, "output": output, "run": run, "privacy": report.to_dict()}
         )
         return
-    click.echo(f"{type(model).__name__} on {run['rows']} records: {show.guarantee(report)}.")
+    on = f" on {run['rows']} records" if "rows" in run else ""
+    click.echo(f"{type(model).__name__}{on}: {show.guarantee(report)}.")
     click.echo(report.guarantee)
     for key in ("chosen", "noisy score"):
         if key in run:

@@ -39,7 +39,9 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
         for title, line in ((title, line) for title, lines in said for line in lines):
             click.echo(f"{title}: {line}")
     if rows:
-        show.table(("", "value", "noise, two sigma", ""), [_row(entry) for entry in rows[:top]])
+        known = any(entry["two sigma"] is not None for entry in rows)
+        titles = ("", "value", "noise, two sigma", "") if known else ("", "value")
+        show.table(titles, [_row(entry)[: len(titles)] for entry in rows[:top]])
         if len(rows) > top:
             click.echo(f"{len(rows) - top} smaller ones are not shown (--top).")
 
@@ -75,6 +77,8 @@ def report(
     show.require_writable(output, force)
     fitted, run = sordino.load(model), dict(about(model)["about"].get("run", {}))
     run |= {key: value for key, value in (("dataset", dataset), ("person", author)) if value is not None}
+    if ledger is not None and run.get("dataset") is not None:
+        options.require_budget(ledger, run["dataset"])
     found = dict(_score(path) for path in scores)
     write_page(fitted, output, run, ledger=ledger, title=title, scores=found)
     if as_json:

@@ -15,6 +15,15 @@ OUTPUT = click.Path(path_type=Path)
 MODEL = click.argument("model", type=click.Path(path_type=Path))
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 UNBOOKED = "Note: booked on no ledger, so nobody adds it to what else is released."
+OWN_OPTIONS = {
+    "epsilon": "--epsilon",
+    "delta": "--delta",
+    "relation": "--relation",
+    "ledger": "--ledger",
+    "dataset_id": "--dataset",
+    "schema": "--schema",
+}
+"""Parameters of models that `--set` and `--grid` leave alone, and the options that set them."""
 FORCE = click.option("--force", is_flag=True, help="Replace an output that exists.")
 
 
@@ -84,7 +93,17 @@ def check_booking(ledger: str | None, dataset: str | None) -> tuple[str | None, 
         raise click.UsageError("--dataset needs --ledger (or SORDINO_LEDGER), where the budget is.")
     if dataset is None and ledger is not None:
         raise click.UsageError("--ledger needs --dataset, the name of the data on it.")
+    if ledger is not None and dataset is not None:
+        require_budget(ledger, dataset)
     return ledger, dataset
+
+
+def require_budget(ledger: str, dataset: str) -> None:
+    """Refuse a ledger or a data set that is not there, before data is read; no ledger is made."""
+    from sordino.ledger import Ledger
+
+    with Ledger.open(ledger, create=False) as book:
+        book.policy(dataset)
 
 
 def values(pairs: tuple[str, ...], option: str) -> dict[str, Any]:
@@ -95,6 +114,15 @@ def values(pairs: tuple[str, ...], option: str) -> dict[str, Any]:
         if not mark or not name.strip().isidentifier():
             raise click.UsageError(f"{option} wants NAME=VALUE, got {pair!r}.")
         out[name.strip()] = value_of(text.strip())
+    return out
+
+
+def parameters(pairs: tuple[str, ...], option: str) -> dict[str, Any]:
+    """Return the parameters of a model; what has an option of its own is refused."""
+    out = values(pairs, option)
+    for name in out:
+        if name in OWN_OPTIONS:
+            raise click.UsageError(f"{option} {name}: use {OWN_OPTIONS[name]} instead.")
     return out
 
 

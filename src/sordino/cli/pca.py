@@ -42,7 +42,7 @@ def pca(
     ledger, dataset = options.check_booking(chosen["ledger"], chosen["dataset"])
     params = {name: chosen[name] for name in ("epsilon", "delta", "relation")}
     params |= {"ledger": ledger, "dataset_id": dataset, "data_norm": data_norm, "verbose": 1}
-    params |= options.values(chosen["given"], "--set")
+    params |= options.parameters(chosen["given"], "--set")
     options.known_parameters(PCA, params)
     rows, norm = to_project(options.data_file(data, chosen), schema)
     params["data_norm"] = norm if params["data_norm"] is None else params["data_norm"]

@@ -52,7 +52,26 @@ def table(file: DataFile, schema: Schema, *, target: bool, person: bool = True) 
     kinds = {column.name: NUMBER if _is_number(column) else TEXT for column in wanted}
     names = [column.name for column in schema.columns]
     gaps = [*schema.markers, ""]
-    return read_frame(file, kinds, names=None if file.header else names, markers=gaps)
+    frame = read_frame(file, kinds, names=None if file.header else names, markers=gaps)
+    if file.kind in ("csv", "tsv"):
+        for name in (column.name for column in wanted if column.word == "date"):
+            _require_dates(file, name, frame[name], gaps)
+    return frame
+
+
+def _require_dates(file: DataFile, name: str, texts: Any, gaps: list[str]) -> None:
+    """Refuse what is neither a date nor a gap: 31.12.2021 throughout would be a column of gaps."""
+    import numpy as np
+
+    from sordino.tables.values import days_of
+
+    said = (texts.notna() & ~texts.isin(gaps)).to_numpy()
+    odd = np.flatnonzero(said & np.isnan(days_of(name, texts)))
+    if len(odd):
+        raise file.refuse(
+            f"row {odd[0] + 1 + file.header} has something else than a date in column {name!r}, declared as "
+            "dates. Write dates as 2021-12-31, or declare the column otherwise."
+        )
 
 
 def _is_number(column: Any) -> bool:

@@ -50,11 +50,12 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 
 def guarantee(report: Any) -> str:
-    """Return a report in one line."""
-    return (
+    """Return a report in one line, with the warning that a large epsilon needs."""
+    text = (
         f"epsilon {report.epsilon:.4g}, delta {report.delta:.3g} per {report.unit} "
         f"({report.relation.value}); {report.status}"
     )
+    return text if report.warning is None else f"{text}; {report.warning}"
 
 
 def require_model_place(path: Path, force: bool) -> None:
