@@ -116,7 +116,7 @@ def known_owners(groups: Any) -> NDArray[Any]:
             raise _unknown("missing ones (None, nan, NaT or NA)")
         if len({_kind(label) for label in labels}) > 1:
             raise _unknown("labels of several kinds, such as 1 and '1'")
-        if not all(isinstance(label, str) for label in labels):  # an array of texts drops their zeros
+        if not all(isinstance(label, (str, bytes)) for label in labels):  # their arrays drop zeros
             labels = np.asarray(groups)
     if labels.dtype.kind in "mM" and np.isnat(labels).any():
         raise _unknown("missing ones (NaT)")
