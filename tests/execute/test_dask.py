@@ -173,6 +173,7 @@ REFUSED = {
     "widths": (lambda: ([delayed(X), delayed(X[:, :3])], None), "one number of columns"),
     "flat blocks": (lambda: (blocks(NUMBERS), blocks(LABELS)), "another shape"),
     "no blocks": (lambda: ([delayed(X), X], blocks(LABELS)), "delayed or future blocks"),
+    "a block twice": (lambda: ([delayed(X)] * 2, [delayed(LABELS)] * 2), "each given once"),
     "a label is missing": (lambda: (blocks(X), blocks(np.where(X[:, 0] > 0.5, None, LABELS))), "NaN"),
     "other lengths": (lambda: (blocks(X), [delayed(LABELS[:50])] * 3), "other lengths"),
     "fewer blocks": (lambda: (blocks(X), [delayed(LABELS)]), "one block of values for each"),

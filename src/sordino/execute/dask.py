@@ -81,6 +81,8 @@ class Placed:
         blocks = _row_blocks(X)
         if not blocks:
             raise InvalidInputError("Expected at least one block of rows, got none.")
+        if len({block.key for block in blocks}) < len(blocks):  # its records would count twice
+            raise InvalidInputError("Expected blocks that are each given once, got one of them twice.")
         workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
         if not workers:
             raise WorkerError("Expected a cluster with at least one worker, got none. Start workers first.")
