@@ -211,6 +211,14 @@ def test_mixing_is_found_that_shows_only_among_uneven_or_many_records(model):
         make_engine(Network(model(), LOSS), x, Y, "ghost", chunk=128)
 
 
+@pytest.mark.parametrize("model", [Cut, Shrunk])
+def test_mixing_among_uneven_records_is_found_in_a_bfloat16_forward_pass(model):
+    torch.manual_seed(0)
+    x = torch.zeros(5, 12, dtype=torch.long) if model is Cut else X
+    with pytest.raises(UnsupportedError, match="mixes records"):
+        make_engine(Network(model(), LOSS, torch.bfloat16), x, Y, "ghost")
+
+
 def test_a_model_that_overflows_at_large_numbers_keeps_ghost_norms():
     class Steep(nn.Sequential):
         def forward(self, x):

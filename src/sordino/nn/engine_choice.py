@@ -124,8 +124,8 @@ def _check(engine: GhostEngine, x: Tensor, y: Tensor) -> None:
 def _bearable(network: Network, vector: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Return records whose loss is finite: a model may overflow at the large one of uneven records."""
     with quiet_dropout(network.model), torch.no_grad():
-        first = network.loss_of_one(vector, x[0], y[0])
-    return (x, y) if bool(first.isfinite()) else (x[1:], y[1:])
+        last = network.loss_of_one(vector, x[-1], y[-1])
+    return (x, y) if bool(last.isfinite()) else (x[:-1], y[:-1])
 
 
 def _check_mode(engine: GhostEngine, x: Tensor, y: Tensor) -> None:

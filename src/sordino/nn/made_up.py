@@ -31,7 +31,7 @@ def made_up(
 
 
 def uneven(network: Network, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return public random records of which one is far larger than the others, and those end early.
+    """Return public random records of which the last is far larger than the others, and those end early.
 
     Some models look at a whole batch for its largest number, or for its longest record (padding is zero, or
     what a table says that it is): alike records would not show it.
@@ -39,10 +39,10 @@ def uneven(network: Network, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     inputs, targets = made_up(network, x, y, 4, 1.0)
     if network.fields is None and inputs.dim() > 1:  # named inputs have masks, and those end early anyway
         places = inputs.shape[1]
-        for i in range(1, len(inputs)):
-            inputs[i, max(1, (4 - i) * places // 5) :] = _padding(network.model)
+        for i in range(len(inputs) - 1):
+            inputs[i, max(1, (i + 1) * places // 5) :] = _padding(network.model)
     if inputs.is_floating_point():
-        inputs[0] = inputs[0] * _LARGE
+        inputs[-1] = inputs[-1] * _LARGE
     return inputs, targets
 
 
