@@ -166,12 +166,11 @@ def _check_outputs(network: Network, x: Tensor) -> None:
 
 def _check_sums(engine: GhostEngine, x: Tensor, y: Tensor) -> None:
     """Refuse when a batch of the size that will be used gives another sum of gradients than its parts."""
-    network, part = engine.network, _BATCHES[-1][0]
+    network, count = engine.network, max(1, len(x) // _BATCHES[-1][0])
     vector = points(network)[1]
     with quiet_dropout(network.model):  # no clip: it would hide what only makes gradients shorter
         whole = engine.clipped_sum(vector, x, y, LARGEST_CLIP)
-        ends = range(0, len(x), part)
-        cut = [(x[i : i + part], y[i : i + part]) for i in ends]
+        cut = zip(x.tensor_split(count), y.tensor_split(count), strict=True)  # no record is left over alone
         parts = torch.stack([engine.clipped_sum(vector, *some, LARGEST_CLIP) for some in cut]).sum(dim=0)
     if not float((whole - parts).norm()) <= _reach(network) * float(parts.norm()):
         raise UnsupportedError(
