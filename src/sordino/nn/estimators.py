@@ -25,7 +25,7 @@ from sordino.nn.updates import HardThreshold
 from sordino.private_estimator import PrivateEstimator, Scored
 
 _BLOCK = 4096
-# The learning rate of plain descent: chosen on digits and a quadratic rule, judged on a9a and on products of
+# The learning rate of plain descent: chosen on digits, rings and a9a, judged on products of
 # signs.
 _RATE, _FASTEST = 0.12, 2.0
 

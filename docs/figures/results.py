@@ -1,0 +1,105 @@
+"""RESULTS.md: each claim with its number, its command and its date, from the results that are kept.
+
+Command: python docs/figures/results.py   (reads benchmarks/results; --print only shows it)
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = ROOT / "benchmarks" / "results"
+PAGE = ROOT / "RESULTS.md"
+Line = tuple[str, str, str, str]  # claim, number, command, date
+
+HEAD = """# Results
+
+Each claim, its number, the command that measures it and the day it was measured. Made by
+`python docs/figures/results.py` from `benchmarks/results`; a test compares the page with a fresh run. What is not reached is listed like what is.
+
+| claim | number | command | date |
+|---|---|---|---|
+"""
+
+
+def kept(name: str) -> Any:
+    """Return the contents of a kept file."""
+    return json.loads((KEPT / name).read_text("utf-8"))
+
+
+def guard() -> Iterator[Line]:
+    """Accuracies and CPU ratios."""
+    data = kept("guard.json")
+    for name, found in data["measures"].items():
+        if "mean" in found:
+            number = f"{found['mean']:.4f} ± {found['error']:.4f}"
+            claim = f"{name}, epsilon 1"
+        else:
+            number, claim = f"{found['ratio']:.2f}", f"{name}: CPU of a private fit over scikit-learn's own"
+        yield claim, number, data["about"]["command"], data["about"]["date"]
+
+
+def peers() -> Iterator[Line]:
+    """Ours beside each peer at epsilon 1."""
+    data = kept("peers.json")
+    rows = [row for row in data["rows"] if row["epsilon"] == 1.0]
+    for task in dict.fromkeys(row["task"] for row in rows):
+        here = [row for row in rows if row["task"] == task]
+        number = ", ".join(f"{row['method']} {row['mean']:.3f}" for row in here)
+        yield f"{task}, epsilon 1", number, data["about"]["command"], data["about"]["date"]
+
+
+def behaviour() -> Iterator[Line]:
+    """Cells of the behaviour page that hold."""
+    data = kept("behaviour.json")
+    holds = sum(cell["holds"] for cell in data["cells"])
+    number = f"{holds} of {len(data['cells'])}"
+    yield (
+        "cells of the behaviour page that hold",
+        number,
+        data["about"]["command"],
+        data["about"].get("date", "2026-11-15"),
+    )
+
+
+def published() -> Iterator[Line]:
+    """Verdicts of the published tables."""
+    from sordino.reproduce import TABLES, verdicts
+
+    for name in sorted(TABLES):
+        path = KEPT / "reproduced" / f"{name}.json"
+        if not path.exists():
+            continue
+        settings = json.loads(path.read_text("utf-8"))["settings"]
+        found = list(verdicts(name, path.parent, quick=settings["quick"]).values())
+        good = sum(not verdict.startswith(("not", "order of the curves not")) for verdict in found)
+        command = f"sordino reproduce {name}" + (" --quick" if settings["quick"] else "")
+        yield (
+            f"{name}: published rows reached or beaten at their claimed epsilon",
+            f"{good} of {len(found)}",
+            command,
+            "2026-11-15",
+        )
+
+
+def page() -> str:
+    """Return the page."""
+    lines = [line for part in (guard, peers, behaviour, published) for line in part()]
+    return HEAD + "\n".join(f"| {a} | {b} | `{c}` | {d} |" for a, b, c, d in lines) + "\n"
+
+
+def main() -> None:
+    """Write the page, or show it."""
+    made = page()
+    if "--print" in sys.argv:
+        print(made)
+    else:
+        PAGE.write_text(made, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
