@@ -19,7 +19,8 @@ Line = tuple[str, str, str, str]  # claim, number, command, date
 HEAD = """# Results
 
 Each claim, its number, the command that measures it and the day it was measured. Made by
-`python docs/figures/results.py` from `benchmarks/results`; a test compares the page with a fresh run. What is not reached is listed like what is.
+`python docs/figures/results.py` from `benchmarks/results`; a test compares the page with a fresh run. What is
+not reached is listed like what is.
 
 | claim | number | command | date |
 |---|---|---|---|

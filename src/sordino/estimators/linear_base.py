@@ -287,7 +287,7 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
 
     def _centres(self) -> bool:
         """Whether targets are measured from the middle of their bounds: the intercept takes it back."""
-        return bool(self.fit_intercept) and self.loss != "poisson"
+        return check_flag("fit_intercept", self.fit_intercept) and self.loss != "poisson"
 
     def _target_bound(self) -> float:
         target = declared_target(self)

@@ -20,10 +20,11 @@ Published = tuple[Any, PaperNoise]
 
 def check_noise(noise: Any) -> bool:
     """Tell whether ``noise`` asks for a published formula: ``"paper"`` or ``"paper: NAME"``."""
-    if noise == "sound":
-        return False
-    if isinstance(noise, str) and (noise == "paper" or noise.startswith("paper:")):
-        return True
+    if isinstance(noise, str):
+        if noise == "sound":
+            return False
+        if noise == "paper" or noise.startswith("paper:"):
+            return True
     raise InvalidInputError(f"Expected noise in ('sound', 'paper', 'paper: NAME'), got {noise!r}.")
 
 
