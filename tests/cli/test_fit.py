@@ -134,6 +134,13 @@ def test_exact_scores_are_those_of_scikit_learn(model, metric):
     assert found["value"] == pytest.approx(expected)
 
 
+def test_a_calibration_curve_says_where_a_cell_holds_too_little(model):
+    words = ("evaluate", model, "people.csv", "--target", "y", "--metric", "calibration", "--epsilon", 0.01)
+    text = typed(*words)
+    assert "observed" in text
+    assert "unknown" in text
+
+
 def test_inspect_shows_the_guarantee_and_what_could_be_noise(model):
     text = typed("inspect", model)
     assert "any output is as likely" in text

@@ -183,12 +183,17 @@ def _tell(found: dict[str, Any], output: Path | None, as_json: bool) -> None:
     if "curve" in found:
         columns = {name: show.plain(value) for name, value in found["curve"].items()}
         lists = {name: value for name, value in columns.items() if isinstance(value, list)}
-        rows = [[f"{number:.4g}" for number in row] for row in zip(*lists.values(), strict=True)]
+        rows = [[_number(entry) for entry in row] for row in zip(*lists.values(), strict=True)]
         show.table(tuple(lists), rows)
     else:
         interval = "{:.4g} to {:.4g}".format(*found["interval"]) if "interval" in found else ""
         click.echo(f"{found['metric']}: {found['value']:.4g}{interval and f', 95 % interval {interval}'}")
     click.echo("Exact, for public rows only." if report is None else f"{show.guarantee(report)}.")
+
+
+def _number(entry: Any) -> str:
+    """Return a number as a text; one that is not finite is a text already, and says that nothing is known."""
+    return "unknown" if isinstance(entry, str) else f"{entry:.4g}"
 
 
 def _with_report(found: dict[str, Any], report: Any) -> dict[str, Any]:
