@@ -62,7 +62,7 @@ def test_a_record_moves_the_sum_of_a_batch_by_at_most_its_clip(name):
 
 def fixed(length, inputs):
     """A slack like that of before: the same for every length."""
-    return 2.0**-24
+    return 2.0**-28
 
 
 def plain(values):

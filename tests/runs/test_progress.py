@@ -9,6 +9,7 @@ import sordino
 from sordino.errors import InvalidInputError
 from sordino.kernel import public_generator
 from sordino.runs import progress
+from sordino.runs.progress import patience, stopping
 
 X = public_generator(2).normal(size=(200, 3))
 Y = X[:, 0] > 0
@@ -77,3 +78,26 @@ def test_a_terminal_gets_a_bar_and_silence_is_silent(monkeypatch, capsys):
     assert shown.out == ""
     list(progress.track(iter("ab"), 2, "training", 0))
     assert capsys.readouterr().err == ""
+
+
+def test_a_wish_to_stop_is_heard_between_two_steps():
+    seen = []
+    with pytest.raises(KeyboardInterrupt):
+        for step in stopping(iter(range(5))):
+            seen.append(step)
+            if step == 1:
+                patience.ask()  # during the work on a step
+    assert seen == [0, 1]
+    assert (patience.runs, patience.asked) == (0, False)
+
+
+def test_a_wish_without_a_run_or_a_second_one_is_heard_at_once():
+    with pytest.raises(KeyboardInterrupt):
+        patience.ask()
+    steps = stopping(iter(range(3)))
+    next(steps)
+    patience.ask()
+    with pytest.raises(KeyboardInterrupt):
+        patience.ask()
+    with pytest.raises(KeyboardInterrupt):
+        next(steps)

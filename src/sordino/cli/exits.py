@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -73,8 +75,23 @@ class Program(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was typed."""
-        with in_words(), notes():
+        with in_words(), notes(), patient():
             return super().invoke(ctx)
+
+
+@contextmanager
+def patient() -> Iterator[None]:
+    """Hear Ctrl-C between two steps of a run: inside of compiled code it can crash the process."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    from sordino.runs.progress import patience
+
+    before = signal.signal(signal.SIGINT, lambda number, frame: patience.ask())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -50,14 +50,43 @@ def track(steps: Iterator[Any], total: int, description: str, verbose: int | boo
     """Pass the steps on and show how far the run is; never a loss, which would leak."""
     call, description = _callback.get(), description or "fitting"
     if enclosing() is not None:  # a trial: to show it would tell how many there are
-        yield from steps
+        yield from stopping(steps)
         return
     with _shown(description, total, bool(verbose)) as show:
-        for done, step in enumerate(steps, start=1):
+        for done, step in enumerate(stopping(steps), start=1):
             show(done)
             if call is not None:
                 call(description, done, total)
             yield step
+
+
+class Patience:
+    """A wish to stop that waits for the end of a step: inside of compiled code it can crash a process."""
+
+    def __init__(self) -> None:
+        self.runs, self.asked = 0, False
+
+    def ask(self) -> None:
+        """Stop the run after its present step; at once where none is going on, or when asked again."""
+        if self.asked or not self.runs:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+patience = Patience()
+
+
+def stopping(steps: Iterator[Any]) -> Iterator[Any]:
+    """Pass the steps on; end between two of them once somebody has asked for it."""
+    patience.runs += 1
+    try:
+        for step in steps:
+            if patience.asked:
+                patience.asked = False
+                raise KeyboardInterrupt
+            yield step
+    finally:
+        patience.runs -= 1
 
 
 @contextmanager
