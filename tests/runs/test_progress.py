@@ -81,13 +81,11 @@ def test_a_terminal_gets_a_bar_and_silence_is_silent(monkeypatch, capsys):
 
 
 def test_a_wish_to_stop_is_heard_between_two_steps():
-    seen = []
+    steps = stopping(iter(range(5)))
+    assert [next(steps), next(steps)] == [0, 1]
+    patience.ask()  # during the work on a step
     with pytest.raises(KeyboardInterrupt):
-        for step in stopping(iter(range(5))):
-            seen.append(step)
-            if step == 1:
-                patience.ask()  # during the work on a step
-    assert seen == [0, 1]
+        next(steps)
     assert (patience.runs, patience.asked) == (0, False)
 
 
