@@ -60,11 +60,6 @@ def test_a_record_moves_the_sum_of_a_batch_by_at_most_its_clip(name):
 # ------------------------------------------------------------- twins: what was mended, broken again
 
 
-def fixed(length, inputs):
-    """A slack like that of before: the same for every length."""
-    return 2.0**-28
-
-
 def plain(values):
     """The norms of before: squares in float32, with nothing for those that vanish."""
     return 0.0, 0.0
@@ -73,7 +68,6 @@ def plain(values):
 @pytest.mark.parametrize(
     ("what", "twin", "name", "kind"),
     [
-        ("_product", fixed, "positions", "cancel"),
         ("_product", lambda length, inputs: 0.0, "positions", "cancel"),
         ("shortfall", plain, "linear", "edge"),
         ("UNIT", 0.0, "linear", "near"),
