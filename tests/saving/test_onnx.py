@@ -43,6 +43,14 @@ def test_numbers_and_components_agree():
     assert np.allclose(answers(pca, FAR)[0], pca.transform(FAR), atol=1e-4)
 
 
+def test_numbers_stay_in_the_range_that_targets_have():
+    model = sordino.LinearRegression(4.0, data_norm=2.0, target_bound=3.0).fit(X, 2 * X[:, 0])
+    model.coef_ = 100 * model.coef_
+    found = answers(model, FAR)[0].ravel()
+    assert np.allclose(found, model.predict(FAR), atol=1e-3)
+    assert {found.min(), found.max()} == {-3.0, 3.0}
+
+
 def test_what_has_no_graph_is_refused():
     with pytest.raises(UnsupportedError, match="RowClipper"):
         sordino.to_onnx(sordino.RowClipper().fit(X))

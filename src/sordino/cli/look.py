@@ -116,20 +116,31 @@ def command_line(run: dict[str, Any]) -> str | None:
 
 def _score(path: Path) -> tuple[str, Any]:
     """Return the name and the score in a file of `sordino evaluate --output`."""
-    from sordino.estimators.results import PrivateFloat
-    from sordino.runs import PrivacyReport
-
     try:
-        text = json.loads(path.read_text("utf-8"))
-        name, value, privacy = str(text["metric"]), float(text["value"]), text["privacy"]
-        low, high = (value, value) if privacy is None else map(float, text["interval"])
+        found = json.loads(path.read_text("utf-8"))
+        return str(found["metric"]), _value(found)
     except (OSError, KeyError, TypeError, ValueError):
         raise InvalidInputError(
             f"Expected the file of `sordino evaluate --output`, got {path.name!r}."
         ) from None
-    if privacy is None:
-        return name, value
-    return name, PrivateFloat(value, PrivacyReport.from_dict(privacy), (low, high))
+
+
+def _value(found: dict[str, Any]) -> Any:
+    """Return a score as it was before it was written: private, exact, or a calibration curve."""
+    import numpy as np
+
+    from sordino.estimators.metric_curves import CalibrationCurve
+    from sordino.estimators.results import PrivateFloat
+    from sordino.runs import PrivacyReport
+
+    if found["privacy"] is None:
+        return float(found["value"])
+    report = PrivacyReport.from_dict(found["privacy"])
+    if "curve" in found:
+        columns = {name: np.asarray(column, dtype=float) for name, column in found["curve"].items()}
+        return CalibrationCurve(**columns, privacy=report)
+    low, high = map(float, found["interval"])
+    return PrivateFloat(float(found["value"]), report, (low, high))
 
 
 def _releases(report: Any) -> list[tuple[str, ...]]:

@@ -17,10 +17,11 @@ def to_onnx(model: Any) -> Any:
     """Return a fitted linear model or PCA as an ONNX ``ModelProto``, converted by skl2onnx.
 
     The graph takes ``rows``, a float32 matrix, clips them to ``data_norm`` as ``predict`` does, and returns
-    what the same model of scikit-learn returns: labels and probabilities, numbers, or components. Sums are in
-    float32, so margins agree to about six digits. Write it with ``onnx.save``.
+    what the same model of scikit-learn returns: labels and probabilities, numbers (in the range that targets
+    have), or components. Sums are in float32, so margins agree to about six digits. Write it with
+    ``onnx.save``.
 
-    **Privacy.** It holds the released coefficients and ``data_norm``; it costs nothing. The report does not
+    **Privacy.** It holds the released coefficients and declared bounds; it costs nothing. The report does not
     travel with it: keep the model file.
     """
     check_is_fitted(model)
@@ -43,6 +44,8 @@ def to_onnx(model: Any) -> Any:
     inputs = [("clipped", FloatTensorType([None, model.n_features_in_]))]
     options = {id(twin): {"zipmap": False}} if type(twin).__name__ == "LogisticRegression" else None
     graph = convert_sklearn(twin, initial_types=inputs, options=options, target_opset=18)
+    if hasattr(model, "target_range_"):
+        _bound_numbers(onnx, graph.graph, *model.target_range_)
     clip = _clipping(onnx, model.n_features_in_, float(model.data_norm_), graph)
     merged = onnx.compose.merge_models(clip, graph, io_map=[("clipped_rows", "clipped")])
     onnx.checker.check_model(merged)
@@ -65,6 +68,16 @@ def _twin(model: Any) -> Any:
     for name in (*names, "n_features_in_"):
         setattr(twin, name, getattr(model, name))
     return twin
+
+
+def _bound_numbers(onnx: Any, body: Any, low: float, high: float) -> None:
+    """Clip what the graph returns to the range that targets have; the output keeps its name."""
+    name = body.output[0].name
+    for node in body.node:
+        node.output[:] = ["unbounded" if out == name else out for out in node.output]
+    for end, value in (("lowest", low), ("highest", high)):
+        body.initializer.append(onnx.numpy_helper.from_array(np.array(value, dtype=np.float32), end))
+    body.node.append(onnx.helper.make_node("Clip", ["unbounded", "lowest", "highest"], [name]))
 
 
 def _clipping(onnx: Any, features: int, bound: float, graph: Any) -> Any:
