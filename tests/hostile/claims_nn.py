@@ -5,11 +5,6 @@ import torch
 from torch import nn
 
 RUN = {"epsilon": 1.0, "delta": 1e-4, "steps": 4, "batch_size": 30, "checkpoint_every": 1}
-# Width, value, step and scale of two positions whose float32 Gram products cancel.
-OPPOSITE = [
-    (768, 1.2843725681304932, 8.502644050167874e-05, 353677.03125),
-    (8192, 1.4477436542510986, 8.769359556026757e-05, 84588.890625),
-]
 # Layer, inputs, slopes and clip: each square of a slope underflows in float32.
 UNDERFLOW = {
     "wide": (
@@ -33,6 +28,18 @@ def added(engine, layer, x, targets, clip=1.0):
 
     network = Network(layer, inner)
     return float(engine(network).clipped_sum(network.flat(), x, targets, clip).double().norm())
+
+
+def most_of_opposite_positions(width, draws=500):
+    """Return the most that a record of two nearly opposite positions adds: their Gram products cancel."""
+    from sordino.nn.engines import GhostEngine
+
+    layer, generator, most = nn.Linear(width, 8, bias=False), torch.Generator().manual_seed(0), 0.0
+    for value, step, scale in torch.rand(draws, 3, generator=generator).tolist():
+        first = torch.full((width,), 1 + value)
+        x = torch.stack([first, -first * (1 + 10 ** (-2 - 4 * step))])[None] * 10 ** (5 * scale)
+        most = max(most, added(GhostEngine, layer, x, torch.ones(1, 2, 8)))
+    return most
 
 
 class Tokens(nn.Module):

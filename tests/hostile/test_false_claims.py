@@ -42,14 +42,10 @@ def test_claim_01_a_tiny_row_with_a_huge_target_is_clipped():
     assert np.abs(fitted.coef_).max() < 100.0
 
 
-@pytest.mark.parametrize("outputs", [1, 8])
-@pytest.mark.parametrize(("width", "value", "step", "scale"), claims_nn.OPPOSITE)
-def test_claim_02_two_nearly_opposite_positions_add_one_clip(width, value, step, scale, outputs):
+@pytest.mark.parametrize("width", [768, 8192])
+def test_claim_02_two_nearly_opposite_positions_add_one_clip(width):
     """Float32 Gram products lost the norm: 10.5 clips were added, and Trainer(epsilon=1) measured 17."""
-    first = torch.full((width,), value)
-    x = torch.stack([first, -first - step])[None] * scale
-    slopes = torch.ones(1, 2, outputs)
-    assert claims_nn.added(GhostEngine, nn.Linear(width, outputs, bias=False), x, slopes) <= 1.0
+    assert claims_nn.most_of_opposite_positions(width) <= 1.0
 
 
 @pytest.mark.parametrize("wrong", [np.ones((3, 1)), np.ones(1), np.float64(1.0)])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from hypothesis import Phase, given, settings, target
-from tests.hostile.claims_nn import added
+from tests.hostile.claims_nn import added, most_of_opposite_positions
 from tests.hostile.nn_records import LAYERS, engine_of, network_of, records, total
 from torch import nn
 
@@ -78,6 +78,12 @@ def test_the_search_finds_the_mend_when_it_is_taken_back(monkeypatch, what, twin
     monkeypatch.setattr(clip_tensors, what, twin)
     with pytest.raises(AssertionError):
         climb("ghost", name, 400, (kind,))
+
+
+@pytest.mark.parametrize("slack", [0.0, 2.0**-24, 2.0**-22])
+def test_wide_layers_show_a_slack_that_does_not_grow_with_their_width(monkeypatch, slack):
+    monkeypatch.setattr(clip_tensors, "_product", lambda length, inputs: slack)
+    assert most_of_opposite_positions(8192) > 1.0
 
 
 def test_a_gradient_of_many_entries_adds_at_most_one_clip():

@@ -11,7 +11,11 @@ from sordino.nn.engines import GhostEngine, VmapEngine
 from sordino.nn.network import Network
 from sordino.nn.queries import finite_sum
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU with CUDA")
+pytestmark = [
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU with CUDA"),
+    # raised while torch imports its own compiler
+    pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning"),
+]
 
 # name -> (layer, shape of a record, shape of its slopes)
 LAYERS = {

@@ -89,6 +89,19 @@ def test_a_wish_to_stop_is_heard_between_two_steps():
     assert (patience.runs, patience.asked) == (0, False)
 
 
+def test_a_wish_during_the_last_step_is_heard_by_this_run_and_not_by_the_next():
+    steps = stopping(iter([1]))
+    next(steps)
+    patience.ask()
+    with pytest.raises(KeyboardInterrupt):
+        next(steps)
+    left = stopping(iter([1, 2]))
+    next(left)
+    patience.ask()
+    left.close()
+    assert list(stopping(iter([1, 2]))) == [1, 2]
+
+
 def test_a_wish_without_a_run_or_a_second_one_is_heard_at_once():
     with pytest.raises(KeyboardInterrupt):
         patience.ask()

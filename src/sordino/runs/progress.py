@@ -72,6 +72,12 @@ class Patience:
             raise KeyboardInterrupt
         self.asked = True
 
+    def heed(self) -> None:
+        """Stop, if somebody has asked for it."""
+        if self.asked:
+            self.asked = False
+            raise KeyboardInterrupt
+
 
 patience = Patience()
 
@@ -81,12 +87,12 @@ def stopping(steps: Iterator[Any]) -> Iterator[Any]:
     patience.runs += 1
     try:
         for step in steps:
-            if patience.asked:
-                patience.asked = False
-                raise KeyboardInterrupt
+            patience.heed()
             yield step
+        patience.heed()  # asked for after the last step had been handed on
     finally:
         patience.runs -= 1
+        patience.asked = patience.asked and patience.runs > 0  # nothing is left that could hear it
 
 
 @contextmanager
