@@ -127,8 +127,6 @@ def _score(path: Path) -> tuple[str, Any]:
 
 def _value(found: dict[str, Any]) -> Any:
     """Return a score as it was before it was written: private, exact, or a calibration curve."""
-    import numpy as np
-
     from sordino.estimators.metric_curves import CalibrationCurve
     from sordino.estimators.results import PrivateFloat
     from sordino.runs import PrivacyReport
@@ -137,10 +135,17 @@ def _value(found: dict[str, Any]) -> Any:
         return float(found["value"])
     report = PrivacyReport.from_dict(found["privacy"])
     if "curve" in found:
-        columns = {name: np.asarray(column, dtype=float) for name, column in found["curve"].items()}
-        return CalibrationCurve(**columns, privacy=report)
+        curve = {name: _numbers(value) for name, value in found["curve"].items()}
+        return CalibrationCurve(**curve, privacy=report)
     low, high = map(float, found["interval"])
     return PrivateFloat(float(found["value"]), report, (low, high))
+
+
+def _numbers(value: Any) -> Any:
+    """Return a number, or a list of them as an array; texts stand for those that are not finite."""
+    import numpy as np
+
+    return np.asarray(value, dtype=float) if isinstance(value, list) else float(value)
 
 
 def _releases(report: Any) -> list[tuple[str, ...]]:

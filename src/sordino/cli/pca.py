@@ -44,7 +44,6 @@ def pca(
     params |= {"ledger": ledger, "dataset_id": dataset, "data_norm": data_norm, "verbose": 1}
     params |= options.parameters(chosen["given"], "--set")
     options.known_parameters(PCA, params)
-    rows, norm = to_project(options.data_file(data, chosen), schema)
-    params["data_norm"] = norm if params["data_norm"] is None else params["data_norm"]
-    model = PCA(components, **params).fit(rows)
+    rows = to_project(options.data_file(data, chosen), schema)
+    model = PCA(components, **params, schema=schema).fit(rows)
     finish(model, output, as_json, run_facts("pca", settings, started, data, rows.shape[0]))

@@ -90,20 +90,17 @@ def to_fit(file: DataFile, schema: Schema | None, target: str | None, labels: bo
     return Rows(_named(found), found.y, found.groups)
 
 
-def to_project(file: DataFile, schema: Schema | None) -> tuple[Any, float | None]:
-    """Return rows without a target, and the norm that the schema bounds them by."""
-    found = read_matrix(file) if schema is None else None
-    if getattr(schema, "person", None) is not None or getattr(found, "groups", None) is not None:
+def to_project(file: DataFile, schema: Schema | None) -> Any:
+    """Return rows without a target."""
+    if schema is not None:
+        return table(file, schema, target=False, person=False)
+    found = read_matrix(file)
+    if found.groups is not None:
         raise InvalidInputError(
-            "PCA protects records, and the data say whose record each one is. Where a record is all of a "
-            "person, leave that column out."
+            "PCA protects records, and the file says whose record each one is. Where a record is all of a "
+            "person, leave groups out of the file."
         )
-    if schema is None:
-        return _named(found), None
-    from sordino import TableEncoder
-
-    encoder = TableEncoder(schema).fit()
-    return encoder.transform(table(file, schema, target=False, person=False)), encoder.data_norm_
+    return _named(found)
 
 
 def to_predict(file: DataFile, model: Any) -> Any:

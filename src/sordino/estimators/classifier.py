@@ -13,9 +13,9 @@ from sklearn.utils.metaestimators import available_if
 
 from sordino.checks import among, encode_labels
 from sordino.errors import UnsupportedError
-from sordino.estimators.tabular import declared_classes
 from sordino.kernel.arrays import Floats, Ints
 from sordino.private_estimator import Scored
+from sordino.tables.tabular import declared_classes
 
 _LOSSES = ("logistic", "squared_hinge")
 

@@ -43,6 +43,8 @@ class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
         medians if there is an intercept; "auto" does so where there are enough records for the number of
         columns, and neither a constraint nor a step size is given.
     fit_intercept, alpha, relation, ledger, dataset_id, max_iter, random_state, verbose : as elsewhere.
+    schema : a :class:`sordino.Schema`: then ``fit`` and ``predict`` take tables, encoded by
+        :class:`sordino.TableEncoder`; targets come from it and are clipped to their declared bounds.
     step_size : None learns it from a noisy histogram of row norms, shortens it when gradients grow, and
     keeps it
         so short that the noise of all steps moves the model by less than a residual.
@@ -87,6 +89,7 @@ class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
         relation: str = "add-remove",
         ledger: Any = None,
         dataset_id: str | None = None,
+        schema: Any = None,
         max_iter: int | None = None,
         step_size: float | None = None,
         random_state: Any = None,
@@ -99,8 +102,9 @@ class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
         tags.regressor_tags.poor_score = True  # a few dozen rows cannot be learnt from privately
         return tags
 
-    def fit(self, X: Any, y: Any) -> HeavyTailedRegressor:
-        """Fit the model; the budget is spent here."""
+    def fit(self, X: Any, y: Any = None) -> HeavyTailedRegressor:
+        """Fit the model; the budget is spent here. With a schema, X is a table with the targets in it."""
+        X, y = self._tabled_records(X, y)
         X, y = check_data(self, X, y, y_numeric=True)
         among("loss", self.loss, ("squared", "huber"))
         loss: Loss = LOSSES["squared"]
@@ -157,6 +161,7 @@ class HeavyTailedClassifier(MarginClassifier, HeavyTailedModel):
         relation: str = "add-remove",
         ledger: Any = None,
         dataset_id: str | None = None,
+        schema: Any = None,
         max_iter: int | None = None,
         step_size: float | None = None,
         random_state: Any = None,
@@ -164,8 +169,9 @@ class HeavyTailedClassifier(MarginClassifier, HeavyTailedModel):
     ) -> None:
         remember(self, locals())
 
-    def fit(self, X: Any, y: Any) -> HeavyTailedClassifier:
-        """Fit the model; the budget is spent here."""
+    def fit(self, X: Any, y: Any = None) -> HeavyTailedClassifier:
+        """Fit the model; the budget is spent here. With a schema, X is a table with the labels in it."""
+        X, y = self._tabled_records(X, y)
         X, y = check_data(self, X, y)
         labels = self._encoded(y)
         w = self._fit(X, labels.targets, LOSSES[labels.loss], labels.outputs, (labels.public,))

@@ -28,6 +28,7 @@ from sordino.problems.problem import Problem
 from sordino.problems.robust import Truncation
 from sordino.runs import Ask, run_privately
 from sordino.solvers.heavy import HeavyTailedSparse, ProjectedGradient, Scaling
+from sordino.tables.tabular import Tabular
 
 _ALLOWED = {
     "solver": ("strongly-convex", "convex"),
@@ -38,7 +39,7 @@ _ALLOWED = {
 _DEFAULT_STEPS, _SPARSE_STEPS, _SPLIT_STEPS, _FREE_STEPS = 50, 10, 10, 500
 
 
-class HeavyTailedModel(PrivateEstimator):
+class HeavyTailedModel(Tabular, PrivateEstimator):
     """What the two models share: no bound on the data, only a moment."""
 
     solver: str
@@ -80,7 +81,7 @@ class HeavyTailedModel(PrivateEstimator):
             problem,
             executor_of(X, targets, data_norm=None, intercept=problem.intercept),
             budget,
-            public=(f"number of records: {n}", f"number of features: {problem.features}", *public),
+            public=(*_sizes(problem), *public, *self._schema_facts()),
             verbose=self.verbose,
             description=type(self).__name__,
         )
@@ -177,5 +178,9 @@ class HeavyTailedModel(PrivateEstimator):
 
     def _decision(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        X = check_data(self, X, reset=False)
+        X = check_data(self, self._rows(X), reset=False)
         return np.asarray(X @ np.atleast_2d(self.coef_).T) + self.intercept_
+
+
+def _sizes(problem: Problem) -> tuple[str, str]:
+    return f"number of records: {problem.population}", f"number of features: {problem.features}"

@@ -23,7 +23,6 @@ from sordino.checks import (
 )
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.estimators.classifier import MarginClassifier
-from sordino.estimators.tabular import Tabular, centred, declared_target
 from sordino.execute import GroupedExecutor, LocalExecutor, executor_of, taken
 from sordino.kernel import Relation, SparseVector
 from sordino.kernel.arrays import Floats
@@ -34,6 +33,7 @@ from sordino.problems.problem import Problem
 from sordino.runs import Ask, run_privately
 from sordino.solvers import Options, capabilities_of, make_solver, solvers_with
 from sordino.solvers.base import NoisyCoefficients
+from sordino.tables.tabular import Tabular, centred, declared_target, target_bound
 
 _SAMPLINGS = ("poisson", "fixed")
 _REGRESSION_LOSSES = ("squared", "huber", "poisson")
@@ -290,12 +290,7 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
         return check_flag("fit_intercept", self.fit_intercept) and self.loss != "poisson"
 
     def _target_bound(self) -> float:
-        target = declared_target(self)
-        if target is None or target.low is None or target.high is None:
-            return declared_bound(self, "target_bound")
-        if self.target_bound is not None:
-            raise InvalidInputError("Expected target_bound=None: the schema declares low and high.")
-        return (target.high - target.low) / 2 if self._centres() else max(abs(target.low), abs(target.high))
+        return target_bound(self, declared_target(self), self._centres())
 
 
 def _on_ones(w: Floats, problem: Problem) -> Floats:

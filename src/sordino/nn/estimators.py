@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from numbers import Real
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from sordino.kernel.clip_tensors import row_factors
 from sordino.nn.trainer import Trained, Trainer
 from sordino.nn.updates import HardThreshold
 from sordino.private_estimator import PrivateEstimator, Scored
+from sordino.tables.tabular import Tabular, centred, declared_classes, declared_target, target_bound
 
 _BLOCK = 4096
 # The learning rate of plain descent: chosen on digits, rings and a9a, judged on products of
@@ -30,8 +31,10 @@ _BLOCK = 4096
 _RATE, _FASTEST = 0.12, 2.0
 
 
-class _Neural(PrivateEstimator):
+class _Neural(Tabular, PrivateEstimator):
     """What the neural estimators share: a module from public facts, a trainer, predictions."""
+
+    _dense_tables: ClassVar[bool] = True
 
     module: Callable[[int, int], nn.Module] | None
     hidden: int
@@ -83,7 +86,7 @@ class _Neural(PrivateEstimator):
             "ledger": self.ledger,
             "dataset_id": self.dataset_id,
             "device": self.device,
-            "public": (said,),
+            "public": (said, *self._schema_facts()),
             "verbose": self.verbose,
         }
         return Trainer(model, loss, **(settings | (self.trainer_options or {})))
@@ -117,15 +120,15 @@ class _Neural(PrivateEstimator):
         the unit of the data nor that of the initial weights matters. No row looks at another.
         """
         rows = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32))
-        if self.data_norm is None:
+        if self.data_norm is None and self.schema is None:
             return rows
-        bound = check_positive("data_norm", self.data_norm, "Pass a public bound on the row norms.")
+        bound = declared_bound(self, "data_norm")
         unit = math.sqrt(rows.shape[1]) / bound
         return rows * (row_factors(rows, bound) * unit)[:, None]
 
     def _outputs(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        rows = self._bounded(_dense(check_data(self, X, reset=False)))
+        rows = self._bounded(_dense(check_data(self, self._rows(X), reset=False)))
         device = next(self.module_.parameters()).device
         self.module_.eval()
         with torch.no_grad():
@@ -148,6 +151,8 @@ class NeuralClassifier(Scored, ClassifierMixin, _Neural):
     data_norm : rows are clipped to this norm and measured in units of it; None leaves them as they are, and
         then columns should be of size 1. Gradients are clipped anyway.
     classes : the labels; None takes those seen, which the report lists as assumed public.
+    schema : a :class:`sordino.Schema`: then ``fit`` and ``predict`` take tables, and labels or targets, their
+        bounds and ``data_norm`` are what it declares.
     relation, ledger, dataset_id, device, verbose : as in :class:`sordino.nn.Trainer`.
     trainer_options : any other setting of :class:`sordino.nn.Trainer`.
     random_state : seeds the initial weights only, never the noise.
@@ -189,6 +194,7 @@ class NeuralClassifier(Scored, ClassifierMixin, _Neural):
         relation: str = "add-remove",
         ledger: Any = None,
         dataset_id: str | None = None,
+        schema: Any = None,
         device: str | None = None,
         trainer_options: dict[str, Any] | None = None,
         random_state: Any = None,
@@ -196,10 +202,10 @@ class NeuralClassifier(Scored, ClassifierMixin, _Neural):
     ) -> None:
         remember(self, locals())
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Fit the network; the budget is spent here."""
-        X, y = check_data(self, X, y)
-        codes, self.classes_, said = encode_labels(y, self.classes)
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit the network; the budget is spent here. With a schema, X is a table with the labels in it."""
+        X, y = check_data(self, *self._tabled_records(X, y))
+        codes, self.classes_, said = encode_labels(y, declared_classes(self))
         self._train(X, codes.astype(np.int64), self.classes_.size, nn.CrossEntropyLoss(), said)
         return self
 
@@ -233,6 +239,7 @@ class NeuralRegressor(Scored, RegressorMixin, _Neural):
 
     target_bound: float | None
     target_bound_: float
+    target_middle_: float
 
     def __init__(
         self,
@@ -253,6 +260,7 @@ class NeuralRegressor(Scored, RegressorMixin, _Neural):
         relation: str = "add-remove",
         ledger: Any = None,
         dataset_id: str | None = None,
+        schema: Any = None,
         device: str | None = None,
         trainer_options: dict[str, Any] | None = None,
         random_state: Any = None,
@@ -260,19 +268,21 @@ class NeuralRegressor(Scored, RegressorMixin, _Neural):
     ) -> None:
         remember(self, locals())
 
-    def fit(self, X: Any, y: Any) -> Self:
-        """Fit the network; the budget is spent here."""
-        X, y = check_data(self, X, y, y_numeric=True)
-        bound = self.target_bound_ = declared_bound(self, "target_bound")
-        targets = np.clip(y.astype(np.float64) / bound, -1, 1).astype(np.float32)
-        fact = bound_fact("target_bound", bound, self.target_bound, "targets are clipped to it")
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Fit the network; the budget is spent here. With a schema, X is a table with the targets in it."""
+        X, y = check_data(self, *self._tabled_records(X, y), y_numeric=True)
+        target = declared_target(self)
+        bound = self.target_bound_ = target_bound(self, target, middle=True)
+        y, self.target_middle_ = centred(target, y.astype(np.float64), middle=True)
+        targets = np.clip(y / bound, -1, 1).astype(np.float32)
+        fact = bound_fact("target_bound", bound, self._declared("target_bound"), "targets are clipped to it")
         self._train(X, targets[:, None], 1, half_squared, fact)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted targets."""
         outputs = self._outputs(X)[:, 0]
-        return outputs * self.target_bound_
+        return outputs * self.target_bound_ + self.target_middle_
 
 
 def _dense(X: Any) -> np.ndarray:

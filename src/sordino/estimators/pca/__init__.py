@@ -23,11 +23,12 @@ from sordino.problems.covariance import PcaProblem
 from sordino.refusals import refusing
 from sordino.runs import Ask, run_privately
 from sordino.solvers.pca import PCA_SOLVERS, Principal, choose_count, make_pca_solver
+from sordino.tables.tabular import Tabular
 
 _NOISES = ("sound", "paper")
 
 
-class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
+class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
     r"""Principal components under differential privacy.
 
     The axes of largest variance of ``clip_R(x) - m``, R = ``data_norm``, m the released mean. A tenth of
@@ -51,6 +52,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
     relation : ``"add-remove"`` (n is public) or ``"replace-one"``.
     noise : ``"sound"``, or ``"paper"`` for the published formula with the epsilon it really gives.
     ledger, dataset_id : a :class:`sordino.ledger.Ledger` or its path, and the data set to charge.
+    schema : a :class:`sordino.Schema`: then ``fit`` and ``transform`` take tables, encoded by
+        :class:`sordino.TableEncoder`, and ``data_norm`` follows from it.
     max_iter, batch_size, step_size, n_oversamples, momentum : of the iterative solvers; None lets a
         rule on public facts choose.
     n_chunks : how many calls of :meth:`partial_fit` one budget pays for.
@@ -110,6 +113,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
         noise: str = "sound",
         ledger: Any = None,
         dataset_id: str | None = None,
+        schema: Any = None,
         max_iter: int | None = None,
         batch_size: int | None = None,
         step_size: float | None = None,
@@ -130,6 +134,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
         self.noise = noise
         self.ledger = ledger
         self.dataset_id = dataset_id
+        self.schema = schema
         self.max_iter = max_iter
         self.batch_size = batch_size
         self.step_size = step_size
@@ -151,8 +156,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
         return int(self.n_components_)
 
     def fit(self, X: Any, y: Any = None) -> PCA:
-        """Fit the axes; the budget is spent here. ``y`` is ignored."""
-        X = check_data(self, X, ensure_min_samples=2)
+        """Fit the axes; the budget is spent here. ``y`` is ignored. With a schema, X is a table."""
+        X = check_data(self, self._tabled_features(X), ensure_min_samples=2)
         self.__dict__.pop("_stream", None)
         budget = self._budget(X.shape[0])
         rows, columns = X.shape
@@ -168,7 +173,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
             budget,
             paper=paper,
             verbose=self.verbose,
-            public=public_facts(problem, self.data_norm),
+            public=self._facts(problem),
             description=f"PCA ({type(solver).__name__})",
         )
         self.privacy_, self.n_iter_ = fitted.report, fitted.steps
@@ -182,7 +187,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
         plan is made for chunks of the size of the first one.
         """
         stream = getattr(self, "_stream", None)
-        X = check_data(self, X, ensure_min_samples=2, reset=stream is None)
+        rows = self._tabled_features(X) if stream is None else self._rows(X)
+        X = check_data(self, rows, ensure_min_samples=2, reset=stream is None)
         if stream is None:
             self._stream = stream = self._open_stream(*X.shape)
         found, problem = stream.absorb(X)
@@ -193,7 +199,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
         parts = check_count("n_chunks", self.n_chunks, 1, None, "It is the length of the stream.") or 1
         budget = self._budget(rows * parts)
         problem = self._problem(rows * parts, features, budget)
-        first, *facts = public_facts(problem, self.data_norm)
+        first, *facts = self._facts(problem)
         planned = f"{first} planned, and that of each chunk as it comes"
         return PcaStream(problem, parts, budget, (planned, *facts))
 
@@ -205,7 +211,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
     def transform(self, X: Any) -> np.ndarray:
         """Return the coordinates on the axes of rows clipped as in fit; sparse rows are not made dense."""
         check_is_fitted(self)
-        X = check_data(self, X, reset=False)
+        X = check_data(self, self._rows(X), reset=False)
         rows = LocalExecutor(X, None, self.data_norm_).records(None)
         return (rows.margins(self._axes()) - self.mean_ @ self._axes().T).astype(X.dtype)
 
@@ -236,6 +242,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
         if not self.whiten:
             return self.components_
         return self.components_ / np.sqrt(self.explained_variance_)[:, None]
+
+    def _facts(self, problem: PcaProblem) -> tuple[str, ...]:
+        return (*public_facts(problem, self._declared("data_norm")), *self._schema_facts())
 
     def _budget(self, n: int) -> Ask:
         return Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)

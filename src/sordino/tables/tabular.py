@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from sordino.bounds import declared_bound
 from sordino.errors import InvalidInputError, SchemaError, UnsupportedError
 from sordino.execute import held
 from sordino.kernel.arrays import Floats
-from sordino.tables import Schema, TableEncoder, Target
+from sordino.tables.columns import Target
+from sordino.tables.encoder import TableEncoder
+from sordino.tables.schema import Schema
 
 
 class Tabular:
@@ -20,17 +23,18 @@ class Tabular:
     come from the schema, and the report says so.
     """
 
+    # Whether the model takes dense rows only.
+    _dense_tables: ClassVar[bool] = False
+
     schema: Any
     encoder_: TableEncoder
     coef_names_: np.ndarray
 
     def _tabled(self, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
         """Return the rows, targets and persons of a table, or what was passed."""
-        for name in ("encoder_", "coef_names_"):
-            self.__dict__.pop(name, None)
-        if self.schema is None:
+        encoder = self._fresh_encoder()
+        if encoder is None:
             return X, y, groups
-        encoder = TableEncoder(self.schema).fit()
         self._check_target()
         elsewhere = held(X, y, encoder.transform, partial(_targets_of, self.schema))
         if elsewhere is not None:
@@ -41,8 +45,45 @@ class Tabular:
                 raise InvalidInputError("Expected groups=None: the schema declares a person column.")
             groups = self.schema.persons(frame)
         y = self.schema.targets(frame) if y is None else y
+        return self._keep_encoder(encoder).encoded(frame), y, groups
+
+    def _tabled_records(self, X: Any, y: Any) -> tuple[Any, Any]:
+        """Return the rows and targets of a table, for a model that protects records."""
+        self._refuse_persons()
+        X, y, _ = self._tabled(X, y, None)
+        return X, y
+
+    def _tabled_features(self, X: Any) -> Any:
+        """Return the rows of a table, for a model without targets that protects records."""
+        encoder = self._fresh_encoder()
+        if encoder is None:
+            return X
+        self._refuse_persons()
+        elsewhere = held(X, None, encoder.transform)
+        rows = encoder.encoded(self.schema.checked(X)) if elsewhere is None else elsewhere[0]
+        self._keep_encoder(encoder)
+        return rows
+
+    def _fresh_encoder(self) -> TableEncoder | None:
+        """Forget the encoder of an earlier fit; return that of the schema, if there is one."""
+        for name in ("encoder_", "coef_names_"):
+            self.__dict__.pop(name, None)
+        if self.schema is None:
+            return None
+        return TableEncoder(self.schema, sparse_output=False if self._dense_tables else "auto").fit()
+
+    def _keep_encoder(self, encoder: TableEncoder) -> TableEncoder:
         self.encoder_, self.coef_names_ = encoder, encoder.get_feature_names_out()
-        return encoder.encoded(frame), y, groups
+        return encoder
+
+    def _refuse_persons(self) -> None:
+        person = self.schema.person if isinstance(self.schema, Schema) else None
+        if person is not None:
+            raise SchemaError(
+                f"Column {person.name!r}: it says whose record each one is, and {type(self).__name__} "
+                "protects records. Choose a linear model, which protects persons, or, where a record is all "
+                'of a person, declare the column as kind = "ignored".'
+            )
 
     def _tabled_elsewhere(
         self, encoder: TableEncoder, rows: Any, y: Any, groups: Any
@@ -52,7 +93,7 @@ class Tabular:
                 "Persons need all rows in one place: the records of one may lie in several parts. Bring the "
                 "table into one place (X.compute())."
             )
-        self.encoder_, self.coef_names_ = encoder, encoder.get_feature_names_out()
+        self._keep_encoder(encoder)
         return rows, y, None
 
     def _rows(self, X: Any) -> Any:
@@ -96,6 +137,18 @@ def declared_classes(estimator: Any) -> Any:
     if estimator.classes is not None:
         raise InvalidInputError("Expected classes=None: the schema declares the levels of the target.")
     return target.levels
+
+
+def target_bound(estimator: Any, target: Target | None, middle: bool) -> float:
+    """Return the bound of an estimator's targets: its parameter, or what the schema declares.
+
+    With ``middle`` targets are measured from the middle of their declared bounds.
+    """
+    if target is None or target.low is None or target.high is None:
+        return declared_bound(estimator, "target_bound")
+    if estimator.target_bound is not None:
+        raise InvalidInputError("Expected target_bound=None: the schema declares low and high.")
+    return (target.high - target.low) / 2 if middle else max(abs(target.low), abs(target.high))
 
 
 def centred(target: Target | None, y: Floats, middle: bool) -> tuple[Floats, float]:

@@ -1,0 +1,158 @@
+"""PCA, heavy-tailed models and networks take tables as the linear ones do."""
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from tests.tables.helpers import SCHEMA, hospital
+
+import sordino
+from sordino import (
+    PCA,
+    BudgetPolicy,
+    HeavyTailedClassifier,
+    HeavyTailedRegressor,
+    Ledger,
+    Schema,
+    TableEncoder,
+)
+from sordino.errors import InvalidInputError, SchemaError
+from sordino.report import report_html
+from sordino.tables import Ignored, Person, Target, Text
+
+nn = pytest.importorskip("sordino.nn")
+
+NUMERIC = Schema([*SCHEMA.columns[1:-1], Ignored("ill"), Target("age", "number", low=0, high=100)])
+WITH_PERSON = Schema([*SCHEMA.columns, Person("who")])
+TABLE, LATER = (hospital(2000, seed=seed).fillna({"age": 30.0}) for seed in (0, 1))
+TABLE["dose"], LATER["dose"] = TABLE["age"] / 25, LATER["age"] / 25
+
+CLASSIFIERS = [
+    HeavyTailedClassifier(6.0, 1e-5, schema=SCHEMA),
+    nn.NeuralClassifier(6.0, 1e-5, schema=SCHEMA, max_iter=60, random_state=0),
+]
+REGRESSORS = [
+    HeavyTailedRegressor(6.0, 1e-5, schema=NUMERIC),
+    nn.NeuralRegressor(6.0, 1e-5, schema=NUMERIC, max_iter=60, random_state=0),
+]
+EVERY = [*CLASSIFIERS, *REGRESSORS, PCA(3, epsilon=6.0, delta=1e-5, schema=SCHEMA)]
+
+
+def _name(model):
+    return type(model).__name__
+
+
+def _answers(model, table):
+    return model.transform(table) if isinstance(model, PCA) else model.predict(table)
+
+
+@pytest.fixture(scope="module", params=EVERY, ids=_name)
+def fitted(request):
+    return clone(request.param).fit(TABLE)
+
+
+def test_a_table_is_fitted_and_answered_through_the_same_map(fitted):
+    encoded = TableEncoder(fitted.schema, sparse_output=False).fit_transform(LATER)
+    alone = clone(fitted)
+    vars(alone).update({name: value for name, value in vars(fitted).items() if name != "encoder_"})
+    assert np.allclose(_as_codes(_answers(alone, encoded)), _as_codes(_answers(fitted, LATER)), atol=1e-6)
+
+
+def _as_codes(answers):
+    return answers == "yes" if answers.dtype.kind == "U" else answers
+
+
+def test_what_is_learned_holds_for_other_records(fitted):
+    if isinstance(fitted, PCA):
+        assert fitted.components_.shape[1] == len(fitted.coef_names_)
+        assert fitted.data_norm_ == pytest.approx(SCHEMA.data_norm)
+    else:
+        assert fitted.score(LATER) > (0.85 if hasattr(fitted, "classes_") else 0.5)
+
+
+def test_the_report_and_its_page_say_what_was_declared(fitted):
+    public = fitted.privacy_.public
+    assert "column 'stage': ordinal, 3 levels: I, II, III (source not stated)" in public
+    assert not any("default" in line or "assumed public" in line for line in public)
+    page = report_html(fitted)
+    assert "schema " + fitted.schema.digest[:12] in page
+
+
+def test_a_saved_model_keeps_its_schema(fitted, tmp_path):
+    back = sordino.load(fitted.save(tmp_path / "model.sordino"))
+    assert back.schema == fitted.schema
+    assert np.array_equal(_answers(back, LATER), _answers(fitted, LATER))
+
+
+def test_a_regressor_answers_in_the_units_of_its_target():
+    model = clone(REGRESSORS[1]).fit(TABLE)
+    assert (model.target_middle_, model.target_bound_) == (50.0, 50.0)
+    assert 20 < model.predict(LATER).mean() < 80
+
+
+@pytest.mark.parametrize("model", EVERY, ids=_name)
+def test_persons_are_refused_before_anything_is_booked(model, tmp_path):
+    with Ledger.open(tmp_path / "l.db", create=True) as book:
+        book.create("h", BudgetPolicy(10.0, 1e-4))
+    model = clone(model).set_params(schema=WITH_PERSON, ledger=tmp_path / "l.db", dataset_id="h")
+    with pytest.raises(SchemaError, match=r"Column 'who': it says whose record.*ignored"):
+        model.fit(TABLE.assign(who=np.arange(2000) // 4))
+    with Ledger.open(tmp_path / "l.db") as book:
+        assert book.spent("h").reservations == 0
+
+
+@pytest.mark.parametrize("model", EVERY, ids=_name)
+def test_a_missing_column_is_named(model):
+    with pytest.raises(SchemaError, match="lacks the column 'stage'"):
+        clone(model).fit(TABLE.drop(columns="stage"))
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (HeavyTailedClassifier(schema=NUMERIC), "predicts a category, the schema declares a number"),
+        (nn.NeuralClassifier(schema=SCHEMA, classes=["no", "yes"]), "classes=None"),
+        (HeavyTailedRegressor(schema=SCHEMA), "predicts a number, the schema declares a category"),
+        (nn.NeuralRegressor(schema=NUMERIC, target_bound=3.0), "target_bound=None"),
+        (PCA(schema="schema.toml"), "Expected a sordino.Schema"),
+    ],
+    ids=_name,
+)
+def test_a_schema_that_contradicts_the_model_is_refused(model, words):
+    with pytest.raises(InvalidInputError, match=words):
+        model.fit(TABLE)
+
+
+def test_a_model_is_refitted_without_its_schema():
+    for model in EVERY:
+        plain = clone(model).fit(TABLE).set_params(schema=None)
+        if hasattr(plain, "data_norm"):
+            plain.set_params(data_norm=2.0)
+        if hasattr(plain, "target_bound"):
+            plain.set_params(target_bound=2.0)
+        plain.fit(np.eye(60, 4), np.arange(60) % 2)
+        assert not hasattr(plain, "encoder_")
+        assert len(_answers(plain, np.eye(2, 4))) == 2
+
+
+def test_a_stream_of_tables_has_one_map():
+    pca = PCA(2, epsilon=8.0, delta=1e-5, schema=SCHEMA, n_chunks=2)
+    for part in (TABLE[:1000], TABLE[1000:]):
+        pca.partial_fit(part)
+    assert pca.transform(LATER).shape == (2000, 2)
+    assert any(line.startswith("column 'age'") for line in pca.privacy_.public)
+
+
+def test_words_become_dense_rows_of_a_network():
+    schema = Schema([Text("note", buckets=8), Target("ill", levels=["no", "yes"])])
+    table = {"note": ["cough fever", "none"] * 300, "ill": ["yes", "no"] * 300}
+    model = nn.NeuralClassifier(20.0, 1e-5, schema=schema, max_iter=40, random_state=0).fit(table)
+    assert model.score(table) == 1.0
+
+
+def test_components_of_a_table_feed_a_model_in_a_pipeline():
+    axes = PCA(6, epsilon=4.0, delta=1e-6, schema=SCHEMA)
+    last = sordino.LogisticRegression(4.0, 1e-6, data_norm=2.5, classes=["no", "yes"])
+    pipeline = make_pipeline(axes, last).fit(TABLE, TABLE["ill"])
+    assert sordino.pipeline_privacy(pipeline).is_private
+    assert pipeline.score(LATER, LATER["ill"]) > 0.8
