@@ -179,6 +179,31 @@ def test_positions_whose_squares_overflow_are_bounded_by_their_reach():
     assert 0.99 * 0.3 <= float(found.factors(0.3)) * norm <= 0.3
 
 
+def test_matrices_whose_squares_overflow_are_bounded_by_their_traces():
+    generator = torch.Generator().manual_seed(0)
+    a, g = (torch.randn(4, 1, 3, 12, generator=generator) for _ in range(2))
+    a, g = 1e11 * a, 1e-3 * g  # products of 1e23, whose squares are beyond float32
+    found = Contributions(a)
+    found.add_products(a, g, False)
+    shares = found.factors(0.3) * exact(a, g, False).norm(dim=1)
+    assert bool((shares <= 0.3).all())
+    assert bool((shares >= 0.999 * 0.3).all())
+
+
+def test_what_several_layers_read_is_multiplied_once_and_counts_for_each(monkeypatch):
+    a, g = records(3, 20, 9, 0, 0.0)
+    h = torch.randn_like(g)
+    real, calls = clip_tensors._products, []
+    monkeypatch.setattr(clip_tensors, "_products", lambda v: calls.append(v) or real(v))
+    found = Contributions(a)
+    for slopes in (g, h, g + h):
+        found.add_products(a.view_as(a), slopes, False)
+    true = torch.cat([exact(a, slopes, False) for slopes in (g, h, g + h)], dim=1).norm(dim=1)
+    assert len(calls) == 4
+    assert torch.allclose(found.bounds()[0].sqrt(), true, rtol=1e-3)
+    assert bool((found.bounds()[0].sqrt() >= true).all())
+
+
 # ------------------------------------------------------------------------------ what is in force
 
 

@@ -1,6 +1,7 @@
 """The stream on the device is ChaCha20, and its normals are normal."""
 
 import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import torch
 from scipy import stats
 
 from sordino.errors import PlanError
+from sordino.execute import chacha
 from sordino.execute.chacha import chacha20_words, normals
 from sordino.execute.torch import NoisePool, TensorNoise
 from sordino.kernel import NoiseSource
@@ -43,6 +45,22 @@ def test_a_block_is_that_of_the_standard():
     words = chacha20_words(KEY, 2, (0x09000000, 0x4A000000, 0x00000000))
     second = words.numpy().view(np.uint32)[16:]
     assert [f"{word:08x}" for word in second] == BLOCK
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU with CUDA")
+def test_the_kernel_of_a_gpu_makes_the_same_words():
+    device = torch.device("cuda", torch.cuda.current_device())
+    stream, key = chacha._kernel(device), _key(4).cuda()
+    assert stream is not None
+    for blocks in (1, 127, 129, 5000):
+        assert torch.equal(stream(key, blocks), chacha20_words(key, blocks))
+
+
+def test_a_kernel_that_makes_other_words_is_not_used(monkeypatch):
+    for twist in (0, 1):
+        made = SimpleNamespace(words=lambda key, blocks, twist=twist: chacha20_words(key, blocks) ^ twist)
+        monkeypatch.setattr(chacha.importlib, "import_module", lambda name, made=made: made)
+        assert (chacha._kernel.__wrapped__(torch.device("cpu")) is None) is bool(twist)
 
 
 @pytest.mark.statistical

@@ -6,13 +6,18 @@ twice; what is computed here is a function of that key alone.
 
 from __future__ import annotations
 
+import importlib
 import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
 _CONSTANTS = (0x61707865, 0x3320646E, 0x79622D32, 0x6B206574)
 _ROUNDS = 20
+_MOST = 1 << 26  # blocks of one kernel: their words have 32-bit numbers
 
 
 def chacha20_words(key: Tensor, blocks: int, nonce: tuple[int, int, int] = (0, 0, 0)) -> Tensor:
@@ -38,7 +43,9 @@ def normals(key: Tensor, count: int) -> Tensor:
     Each pair takes 64 bits for the radius and 32 for the angle, so the tails reach 9.4 deviations.
     """
     pairs = (count + 1) // 2
-    words = chacha20_words(key, math.ceil(3 * pairs / 16))[: 3 * pairs].reshape(3, pairs)
+    blocks = math.ceil(3 * pairs / 16)
+    stream = _kernel(key.device) if key.is_cuda and blocks < _MOST else None
+    words = (stream or chacha20_words)(key, blocks)[: 3 * pairs].reshape(3, pairs)
     high, low, angle = (_unsigned(row) for row in words)
     # in (0, 1], never zero: the logarithm is finite
     uniform = (high * 2.0**32 + low + 1.0) * 2.0**-64
@@ -46,6 +53,18 @@ def normals(key: Tensor, count: int) -> Tensor:
     turn = angle * (2.0 * math.pi * 2.0**-32)
     pair = torch.stack([radius * torch.cos(turn), radius * torch.sin(turn)])
     return pair.reshape(-1)[:count].float()
+
+
+@cache
+def _kernel(device: torch.device) -> Callable[[Tensor, int], Tensor] | None:
+    """Return the stream as one kernel if this machine can build it and its words are the ones above."""
+    try:
+        made: Any = importlib.import_module("sordino.execute.chacha_gpu")
+        key = torch.arange(-3, 5, dtype=torch.int32, device=device) * 0x12345678
+        same = torch.equal(made.words(key, 300), chacha20_words(key, 300))
+    except Exception:  # no compiler, no triton, an old driver: the operations of torch do the same
+        return None
+    return made.words if same else None
 
 
 def _initial(key: Tensor, blocks: int, nonce: tuple[int, int, int]) -> Tensor:

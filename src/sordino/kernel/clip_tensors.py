@@ -9,9 +9,8 @@ in any order, errs by ``g(K) = K u + 2 p`` of the product of the norms of its fa
 covers the second).
 
 **Norms.** :func:`norms` adds pieces of at most 64 float32 squares, each with error ``64 u``, and the pieces
-in float64 (on a GPU all squares are float64). The error is taken off the clip. Squares that vanish are at
-most ``2^-126`` each, so ``K 2^-126`` is added; squares that overflow give infinity, and the record then adds
-nothing.
+in float64. The error is taken off the clip. Squares that vanish are at most ``2^-126`` each, so ``K 2^-126``
+is added; squares that overflow give infinity, and the record then adds nothing.
 
 **Rows.** ``v`` is held as a row, so ``f v`` errs by ``(2 u + 2 p) ||f v||``; so does one product ``f g a^T``.
 
@@ -24,8 +23,11 @@ Schwarz::
             <= sum_ts A B - ||A|| ||B|| + (1 + g(T)) (||A|| + e X + k) (||B|| + e Y + k)
 
 where ``k = T 2^-62`` stands for all that vanishes below the normal numbers: at most ``T I 2^-126`` in ``A``
-and ``T^2 2^-126`` in the products of entries. The squares ``|a_t|^2`` are the diagonal of
-``A``, which errs by ``e`` of itself and ``I 2^-126``. And ``||v|| <= r = sum_t |a_t||g_t|`` always; the
+and ``T^2 2^-126`` in the products of entries. The second line grows with ``||A||`` and ``||B||``, so bounds
+of them will do: their rows of T squares are added in float32, which lacks at most ``(T / 2 + 3) u`` of the
+norm and ``T 2^-63``; the first is put back, the second is part of ``k``. Where the squares overflow, the
+trace serves: ``||A|| <= (1 + e) X``. The squares ``|a_t|^2`` are the diagonal of ``A``, which errs by ``e``
+of itself and ``I 2^-126``. And ``||v|| <= r = sum_t |a_t||g_t|`` always; the
 smaller of the two is taken. A bias is one more input that is always one: one is added to ``A``.
 
 The sum ``sum_t (f g_t) a_t^T`` errs by ``g(T + 2) f r``: this *blur* is added to the norm before it is
@@ -63,8 +65,6 @@ def norms(values: Tensor) -> Tensor:
     nan where a value is nan; inf where squares overflow.
     """
     length, double = values.shape[-1], _float64(values)
-    if values.is_cuda:  # one pass; the squares of float32 numbers are safe in float64
-        return values.norm(2, -1, dtype=double)
     if length <= _PIECE:
         return values.norm(2, -1).double()
     piece = _piece(length)
@@ -76,8 +76,6 @@ def norms(values: Tensor) -> Tensor:
 def shortfall(values: Tensor) -> tuple[float, float]:
     """Return how much :func:`norms` may lose: a part of the norm, and what its square may lack."""
     length = values.shape[-1]
-    if values.is_cuda:
-        return _ROOM * 4 * UNIT, 0.0
     # a sum of K squares errs by K u of itself, its root by half of that, and by its own rounding
     return _ROOM * (min(length, _PIECE) / 2 + 3) * UNIT, length * 2.0**-126
 
@@ -109,6 +107,7 @@ class Contributions:
     _short: float = field(default=0.0, init=False)
     _lost: float = field(default=0.0, init=False)
     _flushed: int = field(default=0, init=False)  # how many f g_t a record has in a layer, at most
+    _recent: list[tuple[Any, Tensor, Tensor]] = field(default_factory=list, init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._grams = _Grams(self.inputs)
@@ -124,9 +123,9 @@ class Contributions:
         """
         self._flushed = max(self._flushed, slopes.shape[1:].numel())
         if slopes.shape[2] > 1:
-            inner = _products(positions)
+            inner = self._products(positions)
             inner = inner + 1.0 if bias else inner  # one more input, always one
-            self._grams.add(inner, _products(slopes), positions.shape[-1], slopes.shape[-1])
+            self._grams.add(inner, self._products(slopes), positions.shape[-1], slopes.shape[-1])
             return
         # nothing cancels, so the blur is a part of the norm, like that of a row
         a, g = self._norms(positions).flatten(1), self._norms(slopes).flatten(1)
@@ -183,6 +182,14 @@ class Contributions:
         self._short, self._lost = max(self._short, short), max(self._lost, lost)
         return norms(values)
 
+    def _products(self, values: Tensor) -> Tensor:
+        """Return ``values values^T``, once for what several layers read (queries, keys and values do)."""
+        key = values.data_ptr(), tuple(values.shape), values.stride()
+        known = [one for one in self._recent if one[0] == key]
+        last = known[0] if known else (key, values, _products(values))  # held: no other gets its address
+        self._recent = [*[one for one in self._recent if one is not last][-1:], last]
+        return last[2]
+
     def _alone(self) -> tuple[Tensor, Tensor]:
         """Return the squared norms of rows and of single products, and those of the inputs of the latter."""
         left, right = [a for a, _ in self._pairs], [g for _, g in self._pairs]
@@ -220,6 +227,8 @@ class _Grams:
         count = noted.shape[1] // 6
         both, reach, sizes, squares = noted.split([count, count, 2 * count, 2 * count], dim=1)
         e, rounds = self.error * (1 + 2 * self.error), _ROOM * _product(self.places + 8, 0.0)
+        lacking = _ROOM * (self.places / 2 + 3) * UNIT
+        sizes = (sizes * (1 + lacking)).minimum(squares * (1 + 2 * e))
         wide = sizes.add(squares, alpha=e) + self.places * 2.0**-62
         gram = both.addcmul(*sizes.chunk(2, dim=1), value=-1.0)
         gram = gram.addcmul(*wide.chunk(2, dim=1), value=1 + rounds)
@@ -253,8 +262,10 @@ def _noted(inner: Tensor, outer: Tensor) -> tuple[Tensor, ...]:
     double = _float64(inner)
     x, y = inner.diagonal(dim1=2, dim2=3), outer.diagonal(dim1=2, dim2=3)
     reach = (x * y).sqrt().sum(2, dtype=double)
-    sizes = [matrix.norm(2, (2, 3), dtype=double) for matrix in (inner, outer)]
-    return _sum(inner * outer), reach, *sizes, x.sum(2, dtype=double), y.sum(2, dtype=double)
+    # a float64 copy of a whole matrix would cost a GPU more than all else here
+    sizes = [matrix.norm(2, 3).norm(2, 2, dtype=double) for matrix in (inner, outer)]
+    both = (inner * outer).sum(3).sum(2, dtype=double)
+    return both, reach, *sizes, x.sum(2, dtype=double), y.sum(2, dtype=double)
 
 
 def _products(values: Tensor) -> Tensor:
@@ -277,12 +288,6 @@ def _summed(length: int) -> int:
     """Return how many roundings an entry of a Gram matrix has: in a slice, between them, and later."""
     slices = -(-length // _SLICE)
     return -(-length // slices) + slices + 12
-
-
-def _sum(matrix: Tensor) -> Tensor:
-    """Return the sum of the entries: rows in float32, then in float64 (on a GPU all, in one kernel)."""
-    double = _float64(matrix)
-    return matrix.sum((2, 3), dtype=double) if matrix.is_cuda else matrix.sum(3).sum(2, dtype=double)
 
 
 def _joined(columns: list[Tensor], join: Any) -> Tensor:

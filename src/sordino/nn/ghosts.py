@@ -19,9 +19,11 @@ from torch.func import vmap
 from sordino.kernel.clip_tensors import Contributions
 from sordino.nn.graph import Graph, Step, Use, pulled_back
 from sordino.nn.operations import Found, Product, Table
+from sordino.nn.precision import product_inputs
 
-# Writing and reading one entry of a gradient costs about as much as this many products.
-_ENTRY_COST = {"cpu": 16, "cuda": 64}
+_ENTRY_COST = 16  # products of a processor in the time in which it writes and reads one entry of a gradient
+_BYTE_COST = 13.0, 60.0  # operations of a GPU in the time of one byte: in float32, and in coarser products
+_HELD = 2  # a gradient that is formed is at most this many times as large as what is held anyway
 _CASTS = ("ToCopyBackward0", "AliasBackward0")
 _SWAPS = ("TBackward0", "TransposeBackward0", "PermuteBackward0")
 _CUTS = ("SplitBackward0", "SplitWithSizesBackward0", "UnbindBackward0", "ChunkBackward0")
@@ -65,7 +67,7 @@ class Ghost:
         if isinstance(self.found, Tied):
             product, table = self.found.product, self.found.table
             weighted = product.left * factors[:, None, None, None]
-            total = torch.einsum("bgtr,bgtc->grc", weighted, product.right).reshape(self.shape)
+            total = _added_up(weighted, product.right).reshape(self.shape)
             return _scattered(total, table, factors)
         if isinstance(self.found, Table):
             zeros = torch.zeros(self.shape, device=factors.device, dtype=factors.dtype)
@@ -73,7 +75,14 @@ class Ghost:
         wide, narrow = _wide_and_narrow(self.found)
         weighted = narrow * factors[:, None, None, None]
         pair = (weighted, wide) if narrow is self.found.left else (wide, weighted)
-        return torch.einsum("bgtr,bgtc->grc", *pair).reshape(self.shape)
+        return _added_up(*pair).reshape(self.shape)
+
+
+def _added_up(left: Tensor, right: Tensor) -> Tensor:
+    """Return ``sum_bt left_bt right_bt^T`` for each group, places and records in the order of memory."""
+    order = (1, 2, 0, 3) if right.stride(2) > right.stride(0) else (1, 0, 2, 3)
+    flat = [values.permute(order).flatten(1, 2) for values in (left, right)]
+    return flat[0].transpose(1, 2) @ flat[1]
 
 
 def _scattered(total: Tensor, table: Table, factors: Tensor) -> Tensor:
@@ -207,11 +216,27 @@ def _formed(part: Found | Tied, shape: torch.Size) -> Tensor:
 
 
 def _direct_pays(found: Product | Table | Tied) -> bool:
-    """Tell whether gradients are cheap: no larger than what is held anyway, or fewer products."""
+    """Tell whether gradients are cheaper to form than their norms are to find without."""
     if isinstance(found, Table):
         return False
     found = found.product if isinstance(found, Tied) else found
     count, rows, columns = found.left.shape[2], found.left.shape[3], found.right.shape[3]
-    cost = _ENTRY_COST.get(found.left.device.type, 64)
+    if count == 1:
+        return False
+    if found.left.is_cuda:
+        return _direct_pays_on_gpu(count, rows, columns, product_inputs(found.left.device) > 0)
     small = rows * columns <= count * (rows + columns)
-    return count > 1 and (small or cost * rows * columns < count * count * (rows + columns))
+    return small or _ENTRY_COST * rows * columns < count * count * (rows + columns)
+
+
+def _direct_pays_on_gpu(count: int, rows: int, columns: int, coarse: bool) -> bool:
+    """Compare what is beyond the products of a plain step.
+
+    A gradient is written, read for its norm and read for the sum. Two Gram matrices take products, are read
+    and written a few times, and the sum then reads positions and slopes again.
+    """
+    byte, entries = _BYTE_COST[coarse], rows * columns
+    formed = 12 * byte * entries
+    moved = 36 * count**2 + 8 * count * min(rows, columns) + 4 * count * (rows + columns)
+    grams = 2 * count**2 * (rows + columns) + byte * moved
+    return formed < grams and entries <= _HELD * count * (rows + columns)

@@ -1,0 +1,88 @@
+"""ChaCha20 as one kernel of a GPU; :mod:`sordino.execute.chacha` compares it with its own words first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+_SIZE = 128  # blocks of the stream to a program
+
+
+@triton.jit
+def _turned(x: Any, by: tl.constexpr) -> Any:
+    return (x << by) | (x >> (32 - by))
+
+
+@triton.jit
+def _quarter(a: Any, b: Any, c: Any, d: Any) -> Any:
+    a = a + b
+    d = _turned(d ^ a, 16)
+    c = c + d
+    b = _turned(b ^ c, 12)
+    a = a + b
+    d = _turned(d ^ a, 8)
+    c = c + d
+    b = _turned(b ^ c, 7)
+    return a, b, c, d
+
+
+@triton.jit
+def _word(key: Any, at: tl.constexpr, zero: Any) -> Any:
+    return zero + tl.load(key + at).to(tl.uint32, bitcast=True)
+
+
+@triton.jit
+def _kept(out: Any, at: tl.constexpr, value: Any, inside: Any) -> None:
+    tl.store(out + at, value.to(tl.int32, bitcast=True), mask=inside)
+
+
+@triton.jit
+def _stream(key: Any, out: Any, blocks: Any, size: tl.constexpr) -> None:
+    """Write 16 words for each block; the counter is the number of the block, the nonce is zero."""
+    place = tl.program_id(0) * size + tl.arange(0, size)
+    zero = tl.zeros((size,), tl.uint32)
+    i0, i1 = tl.full((size,), 0x61707865, tl.uint32), tl.full((size,), 0x3320646E, tl.uint32)
+    i2, i3 = tl.full((size,), 0x79622D32, tl.uint32), tl.full((size,), 0x6B206574, tl.uint32)
+    i4, i5, i6, i7 = _word(key, 0, zero), _word(key, 1, zero), _word(key, 2, zero), _word(key, 3, zero)
+    i8, i9, i10, i11 = _word(key, 4, zero), _word(key, 5, zero), _word(key, 6, zero), _word(key, 7, zero)
+    i12 = place.to(tl.uint32)
+    x0, x1, x2, x3, x4, x5, x6, x7 = i0, i1, i2, i3, i4, i5, i6, i7
+    x8, x9, x10, x11, x12, x13, x14, x15 = i8, i9, i10, i11, i12, zero, zero, zero
+    for _ in range(10):
+        x0, x4, x8, x12 = _quarter(x0, x4, x8, x12)
+        x1, x5, x9, x13 = _quarter(x1, x5, x9, x13)
+        x2, x6, x10, x14 = _quarter(x2, x6, x10, x14)
+        x3, x7, x11, x15 = _quarter(x3, x7, x11, x15)
+        x0, x5, x10, x15 = _quarter(x0, x5, x10, x15)
+        x1, x6, x11, x12 = _quarter(x1, x6, x11, x12)
+        x2, x7, x8, x13 = _quarter(x2, x7, x8, x13)
+        x3, x4, x9, x14 = _quarter(x3, x4, x9, x14)
+    inside, row = place < blocks, out + place * 16
+    _kept(row, 0, x0 + i0, inside)
+    _kept(row, 1, x1 + i1, inside)
+    _kept(row, 2, x2 + i2, inside)
+    _kept(row, 3, x3 + i3, inside)
+    _kept(row, 4, x4 + i4, inside)
+    _kept(row, 5, x5 + i5, inside)
+    _kept(row, 6, x6 + i6, inside)
+    _kept(row, 7, x7 + i7, inside)
+    _kept(row, 8, x8 + i8, inside)
+    _kept(row, 9, x9 + i9, inside)
+    _kept(row, 10, x10 + i10, inside)
+    _kept(row, 11, x11 + i11, inside)
+    _kept(row, 12, x12 + i12, inside)
+    _kept(row, 13, x13, inside)
+    _kept(row, 14, x14, inside)
+    _kept(row, 15, x15, inside)
+
+
+def words(key: Tensor, blocks: int) -> Tensor:
+    """Return ``16 * blocks`` words (as int32, block after block); the counter starts at zero."""
+    out = torch.empty(16 * blocks, dtype=torch.int32, device=key.device)
+    with torch.cuda.device(key.device):
+        _stream[(-(-blocks // _SIZE),)](key, out, blocks, size=_SIZE)
+    return out
