@@ -50,6 +50,14 @@ def test_the_example_of_the_readme_runs(monkeypatch, tmp_path, capsys):
     assert "assumed public" in capsys.readouterr().out
 
 
+def test_the_example_of_the_readme_scores_well_every_time(monkeypatch, tmp_path):
+    names = run_blocks(ROOT / "README.md", monkeypatch, tmp_path)
+    train, test = (names["X_train"], names["y_train"]), (names["X_test"], names["y_test"])
+    scores = [names["model"].fit(*train).score(*test) for _ in range(30)]
+    assert sum(scores) / 30 > 0.88
+    assert min(scores) > 0.8
+
+
 def test_the_example_of_the_papers_page_reports_the_true_epsilon(monkeypatch, tmp_path):
     names = run_blocks(DOCS / "papers.md", monkeypatch, tmp_path)
     assert names["model"].privacy_.epsilon == pytest.approx(12.66, abs=0.005)
