@@ -130,3 +130,18 @@ def test_residuals_are_in_units_of_the_targets_and_so_are_margins_without_a_link
     mapped = 0.9 * rows
     margins = mapped @ w * (1.0 if loss.name == "poisson" else unit)
     np.testing.assert_allclose(found, loss.residual(margins, targets) / unit @ mapped, rtol=1e-12)
+
+
+@pytest.mark.parametrize("loss", [LOSSES["logistic"], LOSSES["squared"]], ids=lambda loss: loss.name)
+def test_whole_rows_have_the_margins_that_a_model_gives_them(loss):
+    rows, targets = np.array([[3.0, 4.0], [0.3, 0.4], [30.0, 40.0]]), np.array([1.0, -1.0, 1.0])
+    affine, w = Affine(np.array([0.1, 0.0]), np.full(2, 0.9), 0.25), np.array([0.2, -0.3, 0.5])
+    records = LocalExecutor(rows, targets, 100.0).records(None)
+    mapped = 0.9 * (rows - [0.1, 0.0])
+    sizes = np.linalg.norm(mapped, axis=1)
+    short = np.column_stack([mapped / np.maximum(sizes, 1.0)[:, None], np.full(3, 0.25)])
+    for whole, longest in ((False, 1.0), (True, 8.0)):
+        found = AffineGradient(loss, 50.0, whole=whole).evaluate(records, (w, affine, None, 1.0))
+        seen = mapped * np.minimum(1.0, longest / sizes)[:, None]
+        residual = loss.residual(seen @ w[:2] + 0.25 * w[2], targets)
+        np.testing.assert_allclose(found, residual @ short, rtol=1e-9)

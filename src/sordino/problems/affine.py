@@ -10,8 +10,8 @@ import numpy as np
 
 from sordino.kernel import ClippedSum, Relation
 from sordino.kernel.arrays import Bools, Floats
-from sordino.kernel.clip import clip_scalars
-from sordino.kernel.contracts import AffineViews, ColumnSums
+from sordino.kernel.clip import clip_scalars, factors_of
+from sordino.kernel.contracts import AffineViews, ColumnSums, MappedRows
 from sordino.kernel.lengths import public_norm
 from sordino.problems.glm import check_clip, weighted
 from sordino.problems.losses import LabelModel, Loss
@@ -21,6 +21,8 @@ from sordino.problems.targets import sure
 _LOWEST, _HIGHEST = -30, 10
 # So many octaves are taken together at most, where single cells drown.
 _WIDEST = 4
+# The margin of a whole row is that of at most so many typical ones.
+_LONGEST = 8.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,6 +175,10 @@ class AffineGradient(ClippedSum):
     A clip that looks at the label makes log odds too long: unlikely labels are clipped, likely ones not. With
     ``fair`` a record is first weighed so that no label it might have would be clipped. That weight is a
     function of its row alone, so the gradient keeps its mean zero at the true log odds.
+
+    ``z_i`` is clipped to length 1, and so is its margin. With ``whole`` the margin is that of the row before this
+    clip, which a model is asked for later: rows with rare features are long, and a model of their shortened
+    selves is another one. Where noise is large, short margins keep the descent steady.
     """
 
     needs: ClassVar[tuple[type, ...]] = (AffineViews,)
@@ -180,6 +186,7 @@ class AffineGradient(ClippedSum):
     loss: Loss
     clip: float
     fair: bool = False
+    whole: bool = False
 
     def __post_init__(self) -> None:
         check_clip(self.clip)
@@ -204,9 +211,19 @@ class AffineGradient(ClippedSum):
         w, affine, mask, unit = params
         view = records.through(affine)
         with np.errstate(over="ignore", invalid="ignore"):  # the clip deals with what is not a number
-            margins = view.margins(w) * (unit if self.loss.targets == "numbers" else 1.0)
+            margins = self._margins(view, w, affine) * (unit if self.loss.targets == "numbers" else 1.0)
             residual = weighted(self.loss.residual(margins, view.targets) / unit, view.weights)
             if self.fair:
                 residual = weighted(residual, fair_weights(self.loss, margins, view.norms, self.clip))
         value = view.weighted_sum(clip_scalars(residual, view.norms, self.clip))
         return value if mask is None else value[mask]
+
+    def _margins(self, view: MappedRows, w: Floats, affine: Affine) -> Floats:
+        """Return the margins of the mapped rows, clipped or whole; nan where a row is not a number."""
+        margins = view.margins(w)
+        if not self.whole:
+            return margins
+        factors = factors_of(view.sizes, 1.0)
+        longer = 1.0 / np.maximum(factors, 1.0 / _LONGEST)
+        constant = affine.intercept * w[..., -1] if affine.intercept else 0.0
+        return constant + weighted(margins - constant, longer)

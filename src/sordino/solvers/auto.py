@@ -49,7 +49,7 @@ WIDTHS = (24, 6)
 INTERCEPT = 0.25
 COLUMN_POWER = 0.4
 CLIP = 0.35
-# So many records times epsilon for a coefficient leave room to clip all labels alike.
+# So many records times epsilon for a coefficient leave room to clip all labels alike, and margins not at all.
 ROOM = 20.0
 # Share of the last question, about slope and offset.
 LENGTH = 0.02
@@ -159,8 +159,8 @@ class Auto:
 
     def _gradient(self, problem: Problem, coefficients: int) -> AffineGradient:
         """Return the gradient; where coefficients drown in noise, unfair clips keep them long enough."""
-        fair = problem.population * problem.epsilon >= ROOM * coefficients
-        return AffineGradient(problem.loss, self.clip, fair and isinstance(problem.loss, LabelModel))
+        room = problem.population * problem.epsilon >= ROOM * coefficients
+        return AffineGradient(problem.loss, self.clip, room and isinstance(problem.loss, LabelModel), room)
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
         """Yield the iterates; the last one is on the original columns."""
