@@ -75,7 +75,8 @@ def published() -> Iterator[Line]:
         path = KEPT / "reproduced" / f"{name}.json"
         if not path.exists():
             continue
-        settings = json.loads(path.read_text("utf-8"))["settings"]
+        document = json.loads(path.read_text("utf-8"))
+        settings = document["settings"]
         found = list(verdicts(name, path.parent, quick=settings["quick"]).values())
         good = sum(not verdict.startswith(("not", "order of the curves not")) for verdict in found)
         command = f"sordino reproduce {name}" + (" --quick" if settings["quick"] else "")
@@ -83,7 +84,7 @@ def published() -> Iterator[Line]:
             f"{name}: published rows reached or beaten at their claimed epsilon",
             f"{good} of {len(found)}",
             command,
-            "2026-11-15",
+            document["about"]["date"],
         )
 
 

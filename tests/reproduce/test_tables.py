@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from sordino.errors import InvalidInputError
 from sordino.reproduce import TABLES, linear, runner, table_named
 from sordino.reproduce.linear import Method, Task, rows_of
 from sordino.reproduce.pages import markdown
+from sordino.reproduce.sparse_tables import SPARSE_TABLES
 from sordino.reproduce.store import Store
 from sordino.reproduce.tables import MODES, Cell, Row, Runs, Table, cell_of, verdict
 
@@ -173,6 +176,41 @@ def test_results_of_other_settings_are_not_mixed(tmp_path: Path):
         Store(path, {"quick": True})
 
 
+def test_a_store_knows_the_day_and_the_cpu_time_of_its_runs(tmp_path: Path):
+    store = Store(tmp_path / "t.json", {"quick": True})
+    store.add("key", {"value": 1.0}, 2.5)
+    store.add("key", {"value": 2.0}, 1.5)
+    again = Store(tmp_path / "t.json", {"quick": True})
+    assert again.cpu_seconds == 4.0
+    assert again.date == time.strftime("%Y-%m-%d", time.gmtime())
+
+
+@pytest.mark.long
+def test_processes_share_the_runs_of_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    few = SPARSE_TABLES["wang-gu-figure-1"](True).runs()  # two keys of a real table
+    keys = [key for key in few if "1,000" in key and "default" in key and "linear" in key][:2]
+    monkeypatch.setattr(runner, "_missing", lambda store, runs, n: [0] if runs.key in keys else [])
+    monkeypatch.setattr(runner, "_written", lambda *given: tmp_path)
+    runner.reproduce("wang-gu-figure-1", tmp_path, quick=True, jobs=2)
+    known = json.loads((tmp_path / "wang-gu-figure-1.json").read_text())["runs"]
+    assert sorted(known) == sorted(keys)
+
+
+def test_every_table_can_be_made_in_another_process():
+    for make in TABLES.values():
+        assert pickle.loads(pickle.dumps(make))(True).rows
+
+
+def test_a_relation_that_is_not_accounted_for_is_said_and_not_left_empty():
+    cells = {
+        "paper": Cell((0.5,), {"add-remove": 450.0}),
+        "sound": Cell((0.2,)),
+        "default": "none",
+        "plain": "none",
+    }
+    assert "**450** / not accounted" in markdown(table(), [(row(0.3), cells)], "c")
+
+
 def test_the_command_lists_tables_and_asks_for_one(tmp_path: Path):
     run = CliRunner().invoke
     listed = run(main, ["reproduce", "--list"])
@@ -192,7 +230,7 @@ def test_a_table_without_its_data_is_named_and_left_out(tmp_path: Path, monkeypa
 
     sparse_data.rcv1.cache_clear()
     monkeypatch.setattr(sparse_data, "load", _absent)
-    told = CliRunner().invoke(main, ["reproduce", "liang-4", "--quick", "--to", str(tmp_path)])
+    told = CliRunner().invoke(main, ["reproduce", "liang-4", "--quick", "--jobs", "1", "--to", str(tmp_path)])
     assert told.exit_code == 1
     assert "Left out" in told.output
     sparse_data.rcv1.cache_clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -10,9 +11,16 @@ from sordino.errors import SordinoError
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("names", nargs=-1, metavar="[NAME]...")
 @click.option("--all", "everything", is_flag=True, help="Run every table.")
 @click.option("--quick", is_flag=True, help="One run per cell, without tuning.")
+@click.option(
+    "--jobs",
+    default=lambda: len(os.sched_getaffinity(0)),
+    show_default="the cores",
+    type=click.IntRange(1),
+    help="Processes that share the runs.",
+)
 @click.option("--list", "listing", is_flag=True, help="List the tables and stop.")
 @click.option(
     "--to",
@@ -22,37 +30,51 @@ from sordino.errors import SordinoError
     type=click.Path(file_okay=False, path_type=Path),
     help="The folder of the results; a run that was interrupted goes on there.",
 )
-def reproduce(name: str | None, everything: bool, quick: bool, listing: bool, folder: Path) -> None:
-    """Set a published table beside its certified epsilon and ours.
+def reproduce(
+    names: tuple[str, ...], everything: bool, quick: bool, jobs: int, listing: bool, folder: Path
+) -> None:
+    """Set published tables beside their certified epsilon and ours.
 
-    NAME is a table of the list (`--list`). Each writes its results (JSON), a page (Markdown) and a
+    A NAME is a table of the list (`--list`). Each writes its results (JSON), a page (Markdown) and a
     figure. A table whose data are not found is named and left out.
     """
-    from sordino.reproduce import TABLES, table_named
+    from sordino.reproduce import TABLES
 
     if listing:
         for known in sorted(TABLES):
-            click.echo(f"{known:18} {table_named(known).source}")
+            click.echo(f"{known:18} {_about(known)}")
         return
-    if everything == (name is not None):
-        raise click.UsageError("Name one table, or say --all; --list names them.")
-    absent = [one for one in (sorted(TABLES) if everything else [str(name)]) if not _run(one, folder, quick)]
+    if everything == bool(names):
+        raise click.UsageError("Name tables, or say --all; --list names them.")
+    absent = [one for one in (sorted(TABLES) if everything else names) if not _run(one, folder, quick, jobs)]
     if absent:
-        click.echo(f"Left out, because their data are not here: {', '.join(absent)}.", err=True)
+        click.echo(f"Left out, because their data or PyTorch are not here: {', '.join(absent)}.", err=True)
         raise click.exceptions.Exit(0 if everything else 1)
 
 
-def _run(name: str, folder: Path, quick: bool) -> bool:
-    """Run one table; tell whether its data were found."""
-    from sordino.errors import DataNotFoundError
+def _about(name: str) -> str:
+    """Return the source of a table and the data it needs, or why it cannot be run here."""
+    from sordino.errors import MissingExtraError
+    from sordino.reproduce import table_named
+
+    try:
+        table = table_named(name)
+    except MissingExtraError as error:
+        return str(error)
+    return f"{table.source} [data: {', '.join(table.needs) or 'made on the spot'}]"
+
+
+def _run(name: str, folder: Path, quick: bool, jobs: int) -> bool:
+    """Run one table; tell whether its data and packages were found."""
+    from sordino.errors import DataNotFoundError, MissingExtraError
     from sordino.reproduce import reproduce as run
 
     def say(key: str, done: int, of: int) -> None:
         click.echo(f"{name} {done + 1}/{of}: {key}", err=True)
 
     try:
-        page = run(name, folder, quick=quick, progress=say)
-    except DataNotFoundError as error:
+        page = run(name, folder, quick=quick, jobs=jobs, progress=say)
+    except (DataNotFoundError, MissingExtraError) as error:
         click.echo(f"{name}: {error}", err=True)
         return False
     except SordinoError as error:

@@ -42,6 +42,7 @@ class Method:
 
     ``steps`` are step sizes in units of one over the curvature; the best of them is taken *with hindsight*,
     as the papers do. ``paper`` holds what the printed noise needs besides, or the reason why none is printed.
+    ``public_rows``: the solver is given the public rows of the task.
     """
 
     name: str
@@ -49,6 +50,12 @@ class Method:
     settings: Mapping[str, Any] = field(default_factory=dict)
     steps: tuple[float, ...] = ()
     paper: Mapping[str, Any] | str = field(default_factory=dict)
+    public_rows: bool = False
+
+    def options(self, task: Task) -> dict[str, Any]:
+        """Return the settings on a task."""
+        rows = {"solver_options": {"public_features": task.public}} if self.public_rows else {}
+        return joined(self.settings, rows)
 
 
 def mean_log_loss(model: Any, task: Task) -> float:
@@ -64,6 +71,13 @@ def error_rate(model: Any, task: Task) -> float:
 def mean_square(model: Any, task: Task) -> float:
     """Return the mean squared error on test rows."""
     return float(np.mean((model.predict(task.test_x) - task.test_y) ** 2))
+
+
+def objective(model: Any, task: Task) -> float:
+    """Return the logistic objective on the rows that were learned from, ridge included."""
+    fitted = log_loss(task.y, model.predict_proba(task.x), labels=model.classes_)
+    ridge = float(task.facts.get("alpha", 0.0)) / 2 * float(np.sum(np.square(model.coef_)))
+    return float(fitted) + ridge
 
 
 def half_mean_square(model: Any, task: Task) -> float:
@@ -118,7 +132,7 @@ def _printed(
     found: dict[str, float] = {}
     values = []
     for relation in RELATIONS:
-        extra = {**_joined(method.settings, method.paper), "noise": "paper", "relation": relation}
+        extra = {**joined(method.options(task), method.paper), "noise": "paper", "relation": relation}
         value, model = _tuned(task, method.solver, extra, epsilon, delta, seed, steps)
         values.append(value)
         found[relation] = model.privacy_.epsilon
@@ -128,7 +142,7 @@ def _printed(
 def _sound(
     task: Task, method: Method, epsilon: float, delta: float, seed: int, steps: Sequence[float]
 ) -> Outcome:
-    extra = {**method.settings, "relation": "replace-one"}
+    extra = {**method.options(task), "relation": "replace-one"}
     return {"value": _tuned(task, method.solver, extra, epsilon, delta, seed, steps)[0]}
 
 
@@ -169,7 +183,7 @@ def _fitted(task: Task, epsilon: float, delta: float, seed: int, **options: Any)
     return (value if math.isfinite(value) else math.inf), model
 
 
-def _joined(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+def joined(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """Join two settings; their solver_options are joined too."""
     options = {**settings.get("solver_options", {}), **more.get("solver_options", {})}
     return {**settings, **more, **({"solver_options": options} if options else {})}

@@ -45,7 +45,7 @@ def _line(table: Table, row: Row, cells: Cells, found: str) -> str:
 
 def _certified(paper: Cell, claim: float) -> str:
     found = (paper.certified.get(relation) for relation in ("add-remove", "replace-one"))
-    return " / ".join("–" if value is None else _bold(value, claim) for value in found)
+    return " / ".join("not accounted" if value is None else _bold(value, claim) for value in found)
 
 
 def _bold(value: float, claim: float) -> str:

@@ -3,33 +3,49 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from multiprocessing import get_context
 from pathlib import Path
 
 import sordino
-from sordino.errors import InvalidInputError
-from sordino.reproduce import liang, nonconvex, parties, shang, tao, transfer, wang_gu
+from sordino.errors import InvalidInputError, require_extra
+from sordino.reproduce import nonconvex, parties, shang, tao
 from sordino.reproduce.pages import figure, markdown
+from sordino.reproduce.sparse_tables import SPARSE_TABLES
 from sordino.reproduce.store import Store
-from sordino.reproduce.tables import Cell, Made, Row, Runs, Table, cell_of, verdict
+from sordino.reproduce.tables import Cell, Made, Outcome, Row, Runs, Table, cell_of, verdict
+
+
+def _of_networks(module: str, name: str, quick: bool) -> Table:
+    """Return a table that needs PyTorch, which is imported here and not before."""
+    if find_spec("torch") is None:
+        raise require_extra("torch", "torch")
+    table: Table = getattr(import_module(f"sordino.reproduce.{module}"), name)(quick)
+    return table
+
 
 TABLES: dict[str, Callable[[bool], Table]] = {
-    "liang-3": liang.table_3,
-    "liang-4": liang.table_4,
-    "liang-5": liang.table_5,
+    **SPARSE_TABLES,
+    "liang-figure-3": partial(_of_networks, "federated", "figure_3"),
     "lssgd": nonconvex.lssgd,
+    "lssgd-networks": partial(_of_networks, "networks", "lssgd_networks"),
     "parties": parties.gaps,
     "shang-3": shang.table_3,
     "shang-3-text": shang.table_3_text,
+    "shang-figure-1": shang.figure_1,
     "srm": nonconvex.srm,
+    "srm-networks": partial(_of_networks, "networks", "srm_networks"),
     "tao-rates": tao.rates,
-    "transfer-e2006": transfer.table_2,
-    "transfer-rcv1": transfer.table_3,
-    "wang-gu-2": wang_gu.table_2,
-    "wang-gu-3": wang_gu.table_3,
-    "wang-gu-figure-1": wang_gu.figure_1,
 }
 Progress = Callable[[str, int, int], None]
+Todo = list[tuple[str, int]]  # key and seed
 
 
 def table_named(name: str, quick: bool = False) -> Table:
@@ -40,21 +56,69 @@ def table_named(name: str, quick: bool = False) -> Table:
 
 
 def reproduce(
-    name: str, folder: Path, *, quick: bool = False, progress: Progress = lambda key, done, of: None
+    name: str,
+    folder: Path,
+    *,
+    quick: bool = False,
+    jobs: int = 1,
+    progress: Progress = lambda key, done, of: None,
 ) -> Path:
     """Run a table (or go on with it) and write its JSON, Markdown and figure; return the Markdown file.
 
-    ``quick`` makes one run per cell without tuning. Results that are there are kept: remove them to start
-    anew.
+    ``quick`` makes one run per cell without tuning; ``jobs`` is the number of processes. Results that are
+    there are kept: remove them to start anew.
     """
     table = table_named(name, quick)
     store = Store(folder / f"{name}.json", {"quick": quick, "version": sordino.__version__})
     repeats = 1 if quick else table.repeats
-    todo = [(runs, seed) for runs in table.runs().values() for seed in _missing(store, runs, repeats)]
-    for done, (runs, seed) in enumerate(todo):
-        progress(runs.key, done, len(todo))
-        store.add(runs.key, runs.once(seed))
+    todo = [(runs.key, seed) for runs in table.runs().values() for seed in _missing(store, runs, repeats)]
+    made = _side_by_side(TABLES[name], quick, todo, jobs) if jobs > 1 else _in_turn(table, todo, progress)
+    for done, (key, outcome, seconds) in enumerate(made):
+        store.add(key, outcome, seconds)
+        if jobs > 1:
+            progress(key, done, len(todo))
     return _written(table, list(_made(table, store)), folder, quick)
+
+
+def _in_turn(table: Table, todo: Todo, progress: Progress) -> Iterator[tuple[str, Outcome, float]]:
+    for done, (key, seed) in enumerate(todo):
+        progress(key, done, len(todo))
+        yield _measured(table, key, seed)
+
+
+def _side_by_side(
+    make: Callable[[bool], Table], quick: bool, todo: Todo, jobs: int
+) -> Iterator[tuple[str, Outcome, float]]:
+    """Yield outcomes as they come, each made in a fresh process that builds the table anew."""
+    with _one_thread_each(), ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+        asked = [pool.submit(_elsewhere, make, quick, key, seed) for key, seed in todo]
+        try:
+            yield from (future.result() for future in as_completed(asked))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Let processes started here use one thread each, where nothing else was asked for."""
+    names = [f"{library}_NUM_THREADS" for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")]
+    set_here = [name for name in names if name not in os.environ]
+    os.environ.update(dict.fromkeys(set_here, "1"))
+    try:
+        yield
+    finally:
+        for name in set_here:
+            del os.environ[name]
+
+
+def _elsewhere(make: Callable[[bool], Table], quick: bool, key: str, seed: int) -> tuple[str, Outcome, float]:
+    return _measured(make(quick), key, seed)
+
+
+def _measured(table: Table, key: str, seed: int) -> tuple[str, Outcome, float]:
+    start = time.process_time()
+    outcome = table.runs()[key].once(seed)
+    return key, outcome, time.process_time() - start
 
 
 def _missing(store: Store, runs: Runs, repeats: int) -> range:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,14 @@ FORMAT = 1
 
 
 class Store:
-    """The outcomes of the runs of one table, by key; ``settings`` tell whether they may be gone on with."""
+    """The outcomes of the runs of one table, by key; ``settings`` tell whether they may be gone on with.
+
+    ``date`` is the day of the last run (UTC), ``cpu_seconds`` what all of them took.
+    """
 
     def __init__(self, path: Path, settings: dict[str, Any]) -> None:
         self.path, self.settings = path, {"format": FORMAT, **settings}
+        self.date, self.cpu_seconds = "", 0.0
         self._runs: dict[str, list[dict[str, float]]] = {}
         if path.exists():
             self._read()
@@ -27,11 +32,14 @@ class Store:
         """Return what is known of a key."""
         return tuple(self._runs.get(key, ()))
 
-    def add(self, key: str, outcome: Outcome) -> None:
+    def add(self, key: str, outcome: Outcome, cpu_seconds: float = 0.0) -> None:
         """Keep an outcome, on disk when this returns."""
         self._runs.setdefault(key, []).append({name: float(value) for name, value in outcome.items()})
+        self.date = time.strftime("%Y-%m-%d", time.gmtime())
+        self.cpu_seconds = round(self.cpu_seconds + cpu_seconds, 1)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        document = {"settings": self.settings, "runs": self._runs}
+        about = {"date": self.date, "cpu_seconds": self.cpu_seconds}
+        document = {"settings": self.settings, "about": about, "runs": self._runs}
         fresh = self.path.with_suffix(".part")
         fresh.write_text(json.dumps(document, indent=1, allow_nan=True) + "\n", encoding="utf-8")
         os.replace(fresh, self.path)
@@ -39,7 +47,8 @@ class Store:
     def _read(self) -> None:
         try:
             document = json.loads(self.path.read_text("utf-8"))
-            known, runs = document["settings"], document["runs"]
+            known, about, runs = document["settings"], document["about"], document["runs"]
+            self.date, self.cpu_seconds = str(about["date"]), float(about["cpu_seconds"])
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInputError(
                 f"{self.path} is not a file of results. Move it away, or name another folder."
