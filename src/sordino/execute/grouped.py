@@ -17,6 +17,42 @@ from sordino.refusals import refuse_masked
 
 
 @dataclass(frozen=True, eq=False)
+class Owners:
+    """Which records each person has: those of person p are ``order[edges[p] : edges[p + 1]]``."""
+
+    order: Ints = field(repr=False)
+    edges: Ints = field(repr=False)
+
+    @classmethod
+    def of(cls, groups: Any, records: int) -> Owners:
+        """Read the owner of each of so many records; refuse missing ones."""
+        labels = known_owners(groups)
+        if labels.shape != (records,):
+            raise InvalidInputError(
+                f"Expected one group per record, {records} of them, got shape {labels.shape}."
+            )
+        owner = _numbered(labels)
+        edges = np.concatenate([[0], np.cumsum(np.bincount(owner))])
+        return cls(np.argsort(owner, kind="stable"), edges)
+
+    @property
+    def persons(self) -> int:
+        """The number of persons, declared public."""
+        return int(self.edges.size - 1)
+
+    def sizes(self, persons: Ints) -> Ints:
+        """Return how many records some persons have: as secret as the records."""
+        return np.asarray(self.edges[persons + 1] - self.edges[persons], dtype=np.int64)
+
+    def rows(self, persons: Ints) -> Ints:
+        """Return the records of some persons, person by person."""
+        sizes = self.sizes(persons)
+        starts = np.repeat(self.edges[persons] - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes)
+        count = int(sizes.sum())
+        return self.order[starts + np.arange(count)] if count else np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
 class GroupedExecutor:
     """Records held in memory, each owned by a person; persons are sampled and clipped as a whole.
 
@@ -34,8 +70,7 @@ class GroupedExecutor:
 
     local: LocalExecutor = field(repr=False)
     groups: Any = field(repr=False)
-    _order: Any = field(init=False, repr=False)
-    _edges: Any = field(init=False, repr=False)
+    _owners: Owners = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.local, LocalExecutor):
@@ -43,21 +78,12 @@ class GroupedExecutor:
                 "Groups need all rows in one place: the records of a person may lie in several parts, and "
                 "their sum is clipped as one. Bring the rows into one place (X.compute())."
             )
-        groups = known_owners(self.groups)
-        if groups.shape != (self.local.population,):
-            raise InvalidInputError(
-                f"Expected one group per record, {self.local.population} of them, got shape {groups.shape}."
-            )
-        owner = _numbered(groups)
-        order = np.argsort(owner, kind="stable")
-        edges = np.concatenate([[0], np.cumsum(np.bincount(owner))])
-        object.__setattr__(self, "_order", order)
-        object.__setattr__(self, "_edges", edges)
+        object.__setattr__(self, "_owners", Owners.of(self.groups, self.local.population))
 
     @property
     def population(self) -> int:
         """The number of persons, declared public."""
-        return int(self._edges.size - 1)
+        return self._owners.persons
 
     def answer(
         self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
@@ -70,11 +96,8 @@ class GroupedExecutor:
     def records(self, persons: Ints | None) -> GroupedRecords:
         """Return the rows of some persons; for queries only."""
         chosen = np.arange(self.population) if persons is None else persons
-        sizes = self._edges[chosen + 1] - self._edges[chosen]
-        owner = np.repeat(np.arange(chosen.size), sizes)
-        starts = np.repeat(self._edges[chosen] - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes)
-        rows = self._order[starts + np.arange(owner.size)] if owner.size else np.empty(0, dtype=np.int64)
-        return GroupedRecords(self.local.records(rows), owner, int(chosen.size))
+        owner = np.repeat(np.arange(chosen.size), self._owners.sizes(chosen))
+        return GroupedRecords(self.local.records(self._owners.rows(chosen)), owner, int(chosen.size))
 
 
 class GroupedRecords:

@@ -55,6 +55,10 @@ class TorchExecutor:
     @property
     def population(self) -> int:
         """The number of records, declared public."""
+        return self._count
+
+    @property
+    def _count(self) -> int:
         return len(self.data[0]) if self._is_pair else len(self.data)
 
     def answer(
@@ -63,14 +67,18 @@ class TorchExecutor:
         """Evaluate the query on the drawn rows and add the noise."""
         mechanism: Any = release.mechanism
         rows = release.sampling.draw(self.population, position, noise)
-        value = _quietly(lambda: release.query.evaluate(TorchRecords(self, rows), params))
+        value = _quietly(lambda: release.query.evaluate(self.records(rows), params))
         return mechanism.privatise(value, sensitivity, self._tensors(noise))
+
+    def records(self, rows: Rows) -> Any:
+        """Return some records, chunk by chunk; for queries only."""
+        return TorchRecords(self, rows)
 
     def batch(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """Return the inputs and targets of some rows on the device; for queries only."""
         if self._is_pair:
             return tuple(self._picked(part, rows) for part in self.data)
-        chosen = range(self.population) if rows is None else rows.tolist()
+        chosen = range(self._count) if rows is None else rows.tolist()
         x, y = self._collated([self.data[i] for i in chosen])
         kinds = (x.dtype, y.dtype) if self.kinds is None else self.kinds
         return x.to(self.device, kinds[0]), y.to(self.device, kinds[1])

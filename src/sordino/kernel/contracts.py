@@ -173,6 +173,20 @@ class TensorChunks(Protocol):
         """Yield (inputs, targets) of some records at a time."""
 
 
+class TensorPersons(Protocol):
+    """Inputs and targets of persons with several records, as tensors; a person is the unit of privacy."""
+
+    def blocks(self) -> Iterator[tuple[Any, Any, Any]]:
+        """Yield (inputs, targets, present) of some persons at a time.
+
+        ``present`` is (persons, places): 1 where a place holds a record, 0 where it fills up. The places of
+        a person lie behind each other.
+        """
+
+    def long(self) -> Iterator[Iterator[tuple[Any, Any]]]:
+        """Yield the persons with more records than fit at once: each as (inputs, targets) of its parts."""
+
+
 class ValueColumns(Protocol):
     """Columns of a table as they are: each record has at most one value in each."""
 

@@ -39,9 +39,13 @@ class CompiledEngine:
         """The method of the inner engine, compiled."""
         return f"compiled {self.inner.method}"
 
-    def per_record(self, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """Return the gradients, one row per record."""
-        return self.inner.per_record(vector, x, y)
+    def per_record(self, vector: Tensor, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
+        """Return the gradients, one row per record or person."""
+        return self.inner.per_record(vector, x, y, present)
+
+    def whole(self, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Return the gradient of all records together."""
+        return self.inner.whole(vector, x, y)
 
     def clipped_sum(
         self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor | None = None
@@ -50,9 +54,13 @@ class CompiledEngine:
         count = len(x)
         if present is None:
             present = self._places(x.device) < count
-        x, y = _filled(x, self.chunk), _filled(y, self.chunk)
+        if present.dim() == 2:  # persons of so many places each: those that fill up have no record
+            missing = max(0, self.chunk // present.shape[1] - len(present))
+            present = torch.cat([present, present.new_zeros(missing, present.shape[1])])
+        rows = self.chunk if present.dim() == 1 else present.numel()
+        x, y = _filled(x, rows), _filled(y, rows)
         # the clip in a graph is that for the precision of products when it was traced
-        key = (clip, x.shape, x.dtype, y.shape, y.dtype, product_inputs(x.device))
+        key = (clip, present.shape, x.shape, x.dtype, y.shape, y.dtype, product_inputs(x.device))
         with without_autocast(x.device):
             if key not in self._graphs:
                 self._graphs[key] = self._traced(vector, x, y, clip, present)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from sordino.errors import InvalidInputError
+from sordino.execute.grouped import Owners
 from sordino.execute.torch import TorchExecutor
+from sordino.execute.torch_persons import PersonExecutor
 from sordino.nn.fields import Fields, packing, split_labels
 from sordino.refusals import refuse_masked
 
@@ -21,22 +23,38 @@ _LARGEST = {"cpu": 512, "cuda": 4096}
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Where the records come from, with the shape of one of them."""
+    """Where the records come from, with the shape of one of them, and who owns them if not each its own."""
 
     data: Any
     example: tuple[Tensor, Tensor]
     collate: Any = None
     fields: Fields | None = None
+    owners: Owners | None = None
 
     @property
     def population(self) -> int:
-        """The number of records."""
+        """The number of records, or of their owners."""
+        return self._records if self.owners is None else self.owners.persons
+
+    @property
+    def _records(self) -> int:
         return len(self.data[0]) if isinstance(self.data, tuple) else len(self.data)
+
+    def owned(self, groups: Any) -> Source:
+        """Return these records with the owner of each; None leaves each on its own."""
+        return self if groups is None else replace(self, owners=Owners.of(groups, self._records))
 
     def executor(self, device: torch.device, chunk: int, device_noise: bool) -> TorchExecutor:
         """Return the executor of these records."""
         kinds = (self.example[0].dtype, self.example[1].dtype)
-        return TorchExecutor(self.data, device, chunk, device_noise, self.collate, kinds)
+        settings = (self.data, device, chunk, device_noise, self.collate, kinds)
+        if self.owners is None:
+            return TorchExecutor(*settings)
+        return PersonExecutor(*settings, owners=self.owners)
+
+    def chunk(self, size: int, batch: int, device: torch.device) -> int:
+        """Return how many records are differentiated at once; nobody says how many some persons have."""
+        return default_chunk(size, batch if self.owners is None else _LARGEST["cuda"], device)
 
 
 def source_of(data: Any, targets: Any = None) -> Source:

@@ -17,7 +17,7 @@ from sordino.nn.ghosts import Ghost, pieces
 from sordino.nn.graph import Graph, Routes, Use, find_layouts, find_routes, pulled_back, read_graph
 from sordino.nn.made_up import made_up, points
 from sordino.nn.network import Network
-from sordino.nn.operations import Found, found_at, is_known, kept_at
+from sordino.nn.operations import Found, found_at, is_known, kept_at, united
 from sordino.nn.precision import product_inputs, without_autocast
 
 _PROBE = 5  # made-up records, to find the axis that holds them
@@ -25,7 +25,12 @@ _SMALL = 4096  # entries of a gradient that is cheaper to copy than to treat on 
 
 
 class Engine(Protocol):
-    """Computes what a query needs about a block of records."""
+    """Computes what a query needs about a block of records.
+
+    ``present`` has one number for each record, 0 for those that only fill up a block; or, where persons have
+    several records, it is (persons, places): the places of a person lie behind each other in the block, and
+    what they add together is one contribution.
+    """
 
     @property
     def network(self) -> Network: ...
@@ -38,8 +43,11 @@ class Engine(Protocol):
     ) -> Tensor:
         """Return ``sum_i clip(gradient_i)``."""
 
-    def per_record(self, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """Return the gradients, one row per record."""
+    def per_record(self, vector: Tensor, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
+        """Return the gradients, one row per record or person."""
+
+    def whole(self, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Return the gradient of all records together, without a clip."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,18 +61,32 @@ class VmapEngine:
     reason: str = ""
     method: str = field(default="vmap", init=False)
 
-    def per_record(self, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """Return the gradients, one row per record."""
+    def per_record(self, vector: Tensor, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
+        """Return the gradients, one row per record or person."""
+        if present is not None and present.dim() == 2:
+            apart = (part.unflatten(0, present.shape) for part in (x, y))
+            return vmap(grad(self._weighted), (None, 0, 0, 0), randomness="different")(
+                vector, *apart, present
+            )
         one = grad(self.network.loss_of_one)
         return vmap(one, (None, 0, 0), randomness="different")(vector, x, y)
+
+    def whole(self, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Return the gradient of all records together; each runs through the model alone."""
+        return grad(self._weighted)(vector, x, y, torch.ones(len(x), device=x.device))
+
+    def _weighted(self, vector: Tensor, x: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+        losses = vmap(self.network.loss_of_one, (None, 0, 0), randomness="different")(vector, x, y)
+        return (losses * weights).sum()
 
     def clipped_sum(
         self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor | None = None
     ) -> Tensor:
         """Return the clipped sum."""
-        rows = self.per_record(vector, x, y)
+        rows = self.per_record(vector, x, y, present)
+        fills = present if present is None or present.dim() == 1 else None
         with without_autocast(rows.device):
-            return clipped_rows(rows, clip, product_inputs(rows.device), present)
+            return clipped_rows(rows, clip, product_inputs(rows.device), fills)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,25 +103,39 @@ class GhostEngine:
     method: str = field(default="ghost", init=False)
     _routes: dict[tuple[str, ...], Routes] = field(default_factory=dict, init=False, repr=False)
 
-    def per_record(self, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """Return the gradients, one row per record."""
+    def per_record(self, vector: Tensor, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
+        """Return the gradients, one row per record or person."""
         try:
-            return self._sorted_out(vector, x, y, form=True)[1].all()
+            return self._sorted_out(vector, x, y, True, _units(present))[1].all()
         except _OneRecord:
             return self.per_record(vector, *_two(x, y))[:1]
+
+    def whole(self, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        """Return the gradient of all records together, by one ordinary backward pass."""
+        params = self._leaves(vector)
+
+        def backward() -> tuple[Tensor | None, ...]:
+            with torch.enable_grad():
+                total = self.network.losses(self.network.outputs(None, x), y).sum()
+            return torch.autograd.grad(total, list(params.values()), allow_unused=True)
+
+        found = zip(params, self.network.holding(params, backward), strict=True)
+        return self.network.flatten({name: part for name, part in found if part is not None})
 
     def clipped_sum(
         self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor | None = None
     ) -> Tensor:
         """Return the clipped sum."""
         try:
-            ghosts, rows = self._sorted_out(vector, x, y, form=False)
+            ghosts, rows = self._sorted_out(vector, x, y, False, _units(present))
         except _OneRecord:
             alone = torch.tensor([1.0, 0.0], device=vector.device)
-            filled = alone if present is None else alone * present
+            filled = alone if present is None else alone * present.reshape(1)
             return self.clipped_sum(vector, *_two(x, y), clip, filled)
+        fills = None if _units(present) is not None else present
         with without_autocast(vector.device), torch.no_grad():
-            return self.network.flatten(_clipped(ghosts, rows, vector.new_empty(len(x)), clip, present))
+            batch = vector.new_empty(len(x) if present is None else len(present))
+            return self.network.flatten(_clipped(ghosts, rows, batch, clip, fills))
 
     def unknown(self) -> dict[str, str]:
         """Return the parameters that are differentiated by vmap, and the operations they enter by."""
@@ -107,11 +143,12 @@ class GhostEngine:
         return {name: why for routes in first_seen_last for name, why in routes.unknown.items()}
 
     def _sorted_out(
-        self, vector: Tensor, x: Tensor, y: Tensor, form: bool
+        self, vector: Tensor, x: Tensor, y: Tensor, form: bool, units: Tensor | None = None
     ) -> tuple[list[tuple[Graph, Ghost]], _Rows]:
         """Split the parameters into those with ghost norms and those whose gradients are formed."""
-        ghosts, rows = list[tuple[Graph, Ghost]](), _Rows(self.network, len(x))
-        back: _Backward = self._found(vector, x, y)
+        ghosts = list[tuple[Graph, Ghost]]()
+        rows = _Rows(self.network, len(x) if units is None else len(units))
+        back: _Backward = self._found(vector, x, y, units)
         with without_autocast(vector.device), torch.no_grad():
             for name, uses in back.found.items():
                 for piece in pieces(back.graph, name, uses, form):
@@ -121,26 +158,31 @@ class GhostEngine:
                         rows.add(name, piece.values)
         if back.unknown:
             for name, values in _by_vmap(self.network, back.unknown, vector, x, y).items():
-                rows.add(name, values)
+                weighted = values if units is None else united(values * units.reshape(-1, 1), units)
+                rows.add(name, weighted)
         return ghosts, rows
 
-    def _found(self, vector: Tensor, x: Tensor, y: Tensor) -> _Backward:
+    def _found(self, vector: Tensor, x: Tensor, y: Tensor, units: Tensor | None) -> _Backward:
         params = self._leaves(vector)
-        return self.network.holding(params, lambda: self._slopes(params, x, y))
+        return self.network.holding(params, lambda: self._slopes(params, x, y, units))
 
-    def _slopes(self, params: dict[str, Tensor], x: Tensor, y: Tensor) -> _Backward:
+    def _slopes(
+        self, params: dict[str, Tensor], x: Tensor, y: Tensor, units: Tensor | None = None
+    ) -> _Backward:
         graph, losses = self._forward(params, x, y)
         routes = self._routes_of(graph, x, y)
         kept = [kept_at(graph, use) for use in routes.uses]
         at = list(dict.fromkeys(use.node for use in routes.uses))
         edges = [GradientEdge(graph.nodes[node], 0) for node in at]
-        grads = torch.autograd.grad(losses.sum(), edges, allow_unused=True) if edges else ()
+        total = losses.sum() if units is None else losses @ units.reshape(-1).to(losses.dtype)
+        grads = torch.autograd.grad(total, edges, allow_unused=True) if edges else ()
         slopes = dict(zip(at, grads, strict=True))
         found: dict[str, list[tuple[Use, Found]]] = {}
         with without_autocast(x.device), torch.no_grad():
             for use, saved in zip(routes.uses, kept, strict=True):
                 if slopes[use.node] is not None:
                     part = found_at(graph, use, saved, slopes[use.node], len(x))
+                    part = part if units is None else united(part, units)
                     found.setdefault(use.name, []).append((use, part))
         return _Backward(graph, found, list(routes.unknown))
 
@@ -190,6 +232,10 @@ class _Backward:
 
 class _OneRecord(Exception):
     """One record alone takes other operations than several, and no axis can be told from another."""
+
+
+def _units(present: Tensor | None) -> Tensor | None:
+    return present if present is not None and present.dim() == 2 else None
 
 
 def _two(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

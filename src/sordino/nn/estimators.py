@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from sordino.bounds import bound_fact, declared_bound
 from sordino.checks import check_count, check_data, check_positive, encode_labels, remember
 from sordino.errors import InvalidInputError
+from sordino.execute.grouped import Owners
 from sordino.kernel import public_generator
 from sordino.kernel.clip_tensors import row_factors
 from sordino.nn.trainer import Trained, Trainer
@@ -59,10 +60,11 @@ class _Neural(Tabular, PrivateEstimator):
         tags.non_deterministic = True
         return tags
 
-    def _train(self, X: Any, targets: np.ndarray, outputs: int, loss: Any, said: str) -> None:
+    def _train(self, X: Any, targets: np.ndarray, outputs: int, loss: Any, said: str, groups: Any) -> None:
         rows = self._bounded(_dense(X))
-        trainer = self._trainer(self._network(X.shape[1], outputs), loss, len(rows), said)
-        trained: Trained = trainer.fit(rows, torch.from_numpy(targets))
+        units = len(rows) if groups is None else Owners.of(groups, len(rows)).persons
+        trainer = self._trainer(self._network(X.shape[1], outputs), loss, units, said)
+        trained: Trained = trainer.fit(rows, torch.from_numpy(targets), groups=groups)
         self.module_, self.privacy_, self.n_iter_ = trained.model, trained.privacy, trained.steps
         released = torch.cat([p.detach().cpu().flatten() for p in self.module_.parameters()])
         self._warn_if_diverged(released.numpy(), "lower learning_rate")
@@ -202,11 +204,17 @@ class NeuralClassifier(Scored, ClassifierMixin, _Neural):
     ) -> None:
         remember(self, locals())
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit the network; the budget is spent here. With a schema, X is a table with the labels in it."""
-        X, y = check_data(self, *self._tabled_records(X, y))
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
+        """Fit the network; the budget is spent here.
+
+        With a schema, X is a table, and y and ``groups`` come from its target and person columns. With
+        ``groups``, the owner of each row, the unit of privacy is a person: the gradients of a person's rows
+        are added up and clipped together, persons are sampled, and ``batch_size`` counts persons.
+        """
+        X, y, groups = self._tabled(X, y, groups)
+        X, y = check_data(self, X, y)
         codes, self.classes_, said = encode_labels(y, declared_classes(self))
-        self._train(X, codes.astype(np.int64), self.classes_.size, nn.CrossEntropyLoss(), said)
+        self._train(X, codes.astype(np.int64), self.classes_.size, nn.CrossEntropyLoss(), said, groups)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -268,15 +276,21 @@ class NeuralRegressor(Scored, RegressorMixin, _Neural):
     ) -> None:
         remember(self, locals())
 
-    def fit(self, X: Any, y: Any = None) -> Self:
-        """Fit the network; the budget is spent here. With a schema, X is a table with the targets in it."""
-        X, y = check_data(self, *self._tabled_records(X, y), y_numeric=True)
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> Self:
+        """Fit the network; the budget is spent here.
+
+        With a schema, X is a table, and y and ``groups`` come from its target and person columns. With
+        ``groups``, the owner of each row, the unit of privacy is a person: the gradients of a person's rows
+        are added up and clipped together, persons are sampled, and ``batch_size`` counts persons.
+        """
+        X, y, groups = self._tabled(X, y, groups)
+        X, y = check_data(self, X, y, y_numeric=True)
         target = declared_target(self)
         bound = self.target_bound_ = target_bound(self, target, middle=True)
         y, self.target_middle_ = centred(target, y.astype(np.float64), middle=True)
         targets = np.clip(y / bound, -1, 1).astype(np.float32)
         fact = bound_fact("target_bound", bound, self._declared("target_bound"), "targets are clipped to it")
-        self._train(X, targets[:, None], 1, half_squared, fact)
+        self._train(X, targets[:, None], 1, half_squared, fact, groups)
         return self
 
     def predict(self, X: Any) -> np.ndarray:

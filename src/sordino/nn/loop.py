@@ -75,7 +75,9 @@ class _Watch:
         )
 
 
-def make_private(model: nn.Module, loss: Loss, data: Any, **settings: Any) -> PrivateSteps:
+def make_private(
+    model: nn.Module, loss: Loss, data: Any, *, groups: Any = None, **settings: Any
+) -> PrivateSteps:
     """Return the steps of a private training loop with any ``torch.optim`` optimiser.
 
     Each step draws a Poisson batch, sets ``p.grad`` of the model's own parameters to the noisy mean of
@@ -85,6 +87,7 @@ def make_private(model: nn.Module, loss: Loss, data: Any, **settings: Any) -> Pr
     ----------
     model, loss : the module, which is trained in place, and its criterion.
     data : (inputs, targets), a data set or a loader.
+    groups : the owner of each record; then persons are sampled and clipped, see :class:`Trainer`.
     settings : those of :class:`Trainer` that concern the releases: epsilon, delta, batch_size, epochs or
         steps, clip_norm, engine, chunk_size, relation, unit, ledger, dataset_id and so on.
 
@@ -94,7 +97,7 @@ def make_private(model: nn.Module, loss: Loss, data: Any, **settings: Any) -> Pr
     trainer = Trainer(model, loss, **settings)
     if trainer.optimizer == "srm" or trainer.checkpoint is not None:
         raise InvalidInputError("Expected settings of a plain loop. Use Trainer for srm and checkpoints.")
-    made = trainer._prepared(source_of(data))
+    made = trainer._prepared(source_of(data).owned(groups))
     network = made.task.engine.network
     made = replace(made, notes=(*made.notes, "the update rule is the caller's"))
     session = open_session(made, "make_private")

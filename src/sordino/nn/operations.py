@@ -77,6 +77,20 @@ def found_at(graph: Graph, use: Use, kept: SimpleNamespace, slope: Tensor, batch
     return _RULES[graph.signature[use.node], use.slot](seen)
 
 
+def united(part: Any, units: Tensor) -> Any:
+    """Return what the records of each person add together: their places are places of the person.
+
+    ``units`` is (persons, records of each); the records of a person lie behind each other.
+    """
+    if isinstance(part, Product):
+        apart = (v.unflatten(0, units.shape).movedim(1, 2).flatten(2, 3) for v in (part.left, part.right))
+        return Product(*apart)
+    if isinstance(part, Table):
+        together = (v.unflatten(0, units.shape).flatten(1, 2) for v in (part.words, part.slopes))
+        return Table(*together)
+    return part.unflatten(0, units.shape).sum(1)
+
+
 def is_known(graph: Graph, use: Use) -> bool:
     """Tell whether there is a rule for this use."""
     kind = (graph.signature[use.node], use.slot)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sordino.errors import InvalidInputError
 from sordino.kernel import ClippedSum
-from sordino.kernel.clip_tensors import LARGEST_CLIP, LEAST_CLIP, row_factors, weighted_rows
+from sordino.kernel.clip_tensors import LARGEST_CLIP, LEAST_CLIP, clipped_rows, row_factors, weighted_rows
 from sordino.kernel.contracts import TensorChunks
 from sordino.nn.engines import Engine
 from sordino.nn.precision import product_inputs, without_autocast
@@ -43,6 +43,11 @@ class TorchGradient(ClippedSum):
         for x, y in records.chunks():
             total += finite_sum(lambda a, b: self.engine.clipped_sum(params, a, b, self.clip), x, y)
         return total
+
+    def clipped(self, rows: Tensor) -> Tensor:
+        """Return the clipped sum of gradients that are held one to a row."""
+        with without_autocast(rows.device):
+            return clipped_rows(rows, self.clip, product_inputs(rows.device))
 
 
 @dataclass(frozen=True)
@@ -78,9 +83,11 @@ class TorchDifference(ClippedSum):
         return total
 
     def _sum(self, params: tuple[Tensor, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        new = self.engine.per_record(params[0], x, y)
-        moved = new - self.engine.per_record(params[1], x, y)
-        inputs = product_inputs(new.device)
+        return self.mixed(self.engine.per_record(params[0], x, y), self.engine.per_record(params[1], x, y))
+
+    def mixed(self, new: Tensor, old: Tensor) -> Tensor:
+        """Return the clipped sum of gradients at the new and the old point, one to a row."""
+        moved, inputs = new - old, product_inputs(new.device)
         with without_autocast(new.device):
             slow = row_factors(moved, self.difference_clip, inputs)
             fast = row_factors(new, self.gradient_clip, inputs)

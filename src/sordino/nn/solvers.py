@@ -13,18 +13,32 @@ from sordino.errors import InvalidInputError
 from sordino.kernel import Curator, Gaussian, Plan, Poisson, Relation, Release
 from sordino.nn.engines import Engine
 from sordino.nn.layer_smoothing import smoothed_by_layer
+from sordino.nn.persons import PersonDifference, PersonGradient
 from sordino.nn.queries import TorchDifference, TorchGradient
 from sordino.nn.updates import HardThreshold, Sgd, Slots, UpdateRule, cosine
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkTask:
-    """What is public about training one network: the model, n, the relation, the unit."""
+    """What is public about training one network: the model, n, the relation, the unit.
+
+    ``grouped`` says that a unit has several records, whose gradients are added up before the clip.
+    """
 
     engine: Engine
     population: int
     relation: Relation
     unit: str = "record"
+    grouped: bool = False
+
+    def gradient(self, clip: float) -> TorchGradient:
+        """Return the sum of clipped gradients of the units."""
+        return (PersonGradient if self.grouped else TorchGradient)(self.engine, clip)
+
+    def difference(self, clip: float, difference_clip: float, gamma: float) -> TorchDifference:
+        """Return the sum of clipped corrections of the units."""
+        kind = PersonDifference if self.grouped else TorchDifference
+        return kind(self.engine, clip, difference_clip, gamma)
 
     def planned(self, **releases: Release) -> Plan:
         """Return the plan of these releases."""
@@ -147,7 +161,7 @@ class Descent:
 
     def plan(self, task: NetworkTask) -> Plan:
         """Declare the gradients."""
-        query = TorchGradient(task.engine, self.recipe.clip)
+        query = task.gradient(self.recipe.clip)
         sampling = task.batches(self.recipe.batch)
         return task.planned(gradient=Release(query, Gaussian(), sampling, self.recipe.steps))
 
@@ -190,11 +204,11 @@ class Srm:
     def plan(self, task: NetworkTask) -> Plan:
         """Declare the first gradient and the corrections."""
         recipe = self.recipe
-        first = TorchGradient(task.engine, recipe.clip)
+        first = task.gradient(recipe.clip)
         batch = recipe.batch if self.first_batch is None else self.first_batch
         releases = {"start": Release(first, Gaussian(), task.batches(batch))}
         if recipe.steps > 1:
-            query = TorchDifference(task.engine, recipe.clip, self.difference_clip, self.gamma)
+            query = task.difference(recipe.clip, self.difference_clip, self.gamma)
             sampling = task.batches(recipe.batch)
             releases["correction"] = Release(query, Gaussian(), sampling, recipe.steps - 1)
         return task.planned(**releases)

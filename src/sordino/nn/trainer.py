@@ -16,7 +16,7 @@ from sordino.kernel import Relation
 from sordino.ledger.address import hidden
 from sordino.nn.checkpoint import Checkpoint
 from sordino.nn.compiled import CompiledEngine
-from sordino.nn.data import Source, default_chunk, source_of
+from sordino.nn.data import Source, source_of
 from sordino.nn.engine_choice import engine_notes, make_engine
 from sordino.nn.engines import Engine
 from sordino.nn.moved import check_moved
@@ -55,9 +55,9 @@ class Trainer:
     epsilon, delta : the budget; delta None means ``min(1e-5, 1 / (10 n))``, epsilon inf means no noise.
     optimizer : ``"sgd"``, ``"adam"``, ``"ls-sgd"``, ``"ls-adam"`` (smoothed layer by layer) or ``"srm"``.
     optimizer_options : momentum, nesterov; beta1, beta2; gamma, difference_clip, first_batch.
-    batch_size : the *expected* batch size: each record enters a batch independently.
+    batch_size : the *expected* batch size: each record (or person) enters a batch independently.
     epochs, steps : how long; ``steps`` goes before ``epochs``.
-    clip_norm : the gradient of each record is clipped to this norm.
+    clip_norm : the gradient of each record (the summed gradient of each person) is clipped to this norm.
     learning_rate, schedule, weight_decay, smoothing, projection, average : see
         :class:`sordino.nn.solvers.Recipe`; all of them are free.
     engine : ``"auto"``, ``"ghost"`` or ``"vmap"``: how clipped sums are computed. Same answer.
@@ -66,14 +66,19 @@ class Trainer:
     compiled : True, or a mode of ``torch.compile``.
     device_noise : expand the noise on the device; None does so on a GPU.
     relation, unit : which data sets are neighbours. ``unit`` is a word for what one record is, for example a
-        person all of whose data it holds; it groups nothing, and the report says so.
+        person all of whose data it holds; it groups nothing, and the report says so. With ``groups`` it is
+        a word for the owners of records, ``"person"`` where nothing else is said.
     ledger, dataset_id : where the budget is booked.
     checkpoint, checkpoint_every : a path, and how many steps between two savings.
     public : further facts that the report lists as assumed public.
     verbose : progress on a terminal; never a loss, which would leak.
 
-    **Privacy.** The trained parameters, all iterates included, are (epsilon, delta)-DP for one record. The
-    architecture, the initial parameters and all numbers above are assumed public.
+    With ``groups``, the owner of each record, the unit of privacy is a person: the gradients of all records
+    of a person are added up, the sum is clipped, and persons enter a batch; ``batch_size`` and ``epochs``
+    then count persons.
+
+    **Privacy.** The trained parameters, all iterates included, are (epsilon, delta)-DP for one record, or
+    one person. The architecture, the initial parameters and all numbers above are assumed public.
     """
 
     model: nn.Module
@@ -111,13 +116,16 @@ class Trainer:
     def __post_init__(self) -> None:
         object.__setattr__(self, "ledger", hidden(self.ledger))  # a password must not be printed or pickled
 
-    def fit(self, data: Any, targets: Any = None) -> Trained:
-        """Train on tensors, arrays, a data set or a loader; the budget is spent here."""
-        made = self._prepared(source_of(data, targets))
+    def fit(self, data: Any, targets: Any = None, *, groups: Any = None) -> Trained:
+        """Train on tensors, arrays, a data set or a loader; the budget is spent here.
+
+        ``groups`` names the owner of each record, in the order of the data; a missing one is refused.
+        """
+        made = self._prepared(source_of(data, targets).owned(groups))
         session = open_session(made, f"Trainer ({self.optimizer})", self._checkpoint())
         return self._train(session, made.solver, made.task)
 
-    def resume(self, data: Any, targets: Any = None) -> Trained:
+    def resume(self, data: Any, targets: Any = None, *, groups: Any = None) -> Trained:
         """Go on after a crash, on the same data and with the same settings.
 
         The run keeps its plan and its reservation. Releases that were asked since the last saving are
@@ -126,7 +134,7 @@ class Trainer:
         checkpoint = self._checkpoint()
         if checkpoint is None:
             raise InvalidInputError("Expected a checkpoint to resume from, got None. Pass checkpoint=.")
-        made = self._prepared(source_of(data, targets))
+        made = self._prepared(source_of(data, targets).owned(groups))
         return self._train(resume_session(made, checkpoint), made.solver, made.task)
 
     def solver(self, population: int) -> NetworkSolver:
@@ -162,12 +170,14 @@ class Trainer:
         budget = Ask.checked(self.epsilon, self.delta, source.population, self.ledger, self.dataset_id)
         device = _device_of(self.model, self.device)
         network = Network(copy.deepcopy(self.model).to(device), self.loss, self.precision, source.fields)
-        chunk = self.chunk_size or default_chunk(network.size, self.batch_size, device)
+        chunk = self.chunk_size or source.chunk(network.size, self.batch_size, device)
         engine: Engine = make_engine(network, *source.example, self.engine, chunk)
         if self.compiled:
             mode = self.compiled if isinstance(self.compiled, str) else None
             engine = CompiledEngine(engine, chunk, mode=mode)
-        task = NetworkTask(engine, source.population, Relation.parse(self.relation), self.unit)
+        grouped = source.owners is not None
+        unit = "person" if grouped and self.unit == "record" else self.unit
+        task = NetworkTask(engine, source.population, Relation.parse(self.relation), unit, grouped)
         noisy_device = device.type == "cuda" if self.device_noise is None else self.device_noise
         executor = source.executor(device, chunk, noisy_device)
         facts, notes = (*public_facts(task), *self.public), engine_notes(engine)
@@ -200,7 +210,8 @@ def public_facts(task: NetworkTask) -> tuple[str, ...]:
     """Return what the report lists as assumed public."""
     network = task.engine.network
     said = (
-        f"number of records: {task.population}",
+        f"number of {task.unit if task.grouped else 'record'}s: {task.population}",
         f"architecture and initial parameters ({network.size} trained)",
     )
-    return said if task.unit == "record" else (*said, f"each {task.unit} is one record of the data")
+    plain = task.grouped or task.unit == "record"
+    return said if plain else (*said, f"each {task.unit} is one record of the data")
