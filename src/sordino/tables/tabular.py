@@ -81,8 +81,8 @@ class Tabular:
         if person is not None:
             raise SchemaError(
                 f"Column {person.name!r}: it says whose record each one is, and {type(self).__name__} "
-                "protects records. Choose a linear model, which protects persons, or, where a record is all "
-                'of a person, declare the column as kind = "ignored".'
+                "protects records. Choose a linear model or a network, which protect persons, or, where a "
+                'record is all of a person, declare the column as kind = "ignored".'
             )
 
     def _tabled_elsewhere(
