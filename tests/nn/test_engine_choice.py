@@ -226,3 +226,37 @@ def test_a_model_that_overflows_at_large_numbers_keeps_ghost_norms():
 
     model = Steep(nn.Linear(48, 3))
     assert make_engine(Network(model, nn.MSELoss()), X, torch.zeros(5, 3), "ghost").method == "ghost"
+
+
+def test_the_checks_take_few_passes_however_large_the_batch(monkeypatch):
+    passes = {"clipped_sum": 0, "per_record": 0}
+
+    def counted(name):
+        real = getattr(engines.GhostEngine, name)
+
+        def call(self, *args, **kwargs):
+            passes[name] += 1
+            return real(self, *args, **kwargs)
+
+        monkeypatch.setattr(engines.GhostEngine, name, call)
+
+    for name in passes:
+        counted(name)
+    make_engine(Network(Encoder(), LOSS), X, Y, "ghost", chunk=300)
+    assert passes == {"clipped_sum": 6, "per_record": 5}
+
+
+@pytest.mark.parametrize("first", [0, 20, 120])
+def test_gradients_that_many_records_bridle_are_found_wherever_they_stand(first):
+    """Only the gradients of some records are wrong, their outputs are right."""
+
+    class Some(Shrunk):
+        def forward(self, x):
+            out = self.head(x.flatten(1))
+            if out.requires_grad and len(x) > 8:
+                marked = torch.arange(len(x)) // 40 == first // 40
+                out.register_hook(lambda slope: torch.where(marked[:, None], 0.5 * slope, slope))
+            return out
+
+    with pytest.raises(UnsupportedError, match="gradients of 128"):
+        make_engine(Network(Some(), LOSS), X, Y, "ghost", chunk=128)

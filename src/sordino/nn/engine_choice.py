@@ -18,7 +18,9 @@ from sordino.nn.precision import forward_inputs
 from sordino.nn.state import check_stateless
 
 METHODS = ("auto", "ghost", "vmap")
-_BATCHES = ((2, 1.0), (3, 30.0), (7, 0.1))  # how many records, and how large their numbers are
+# how many records, how large their numbers are, and at which point: where training starts, or away from there
+_BATCHES = ((2, 1.0, 1), (3, 30.0, 0), (7, 0.1, 1))
+_PART = 7  # records of a part: that many were compared one by one
 _TOLERANCE = 1e-3  # an error of the rules is far larger, the rounding of float32 far smaller
 _ROUNDINGS = 25  # of the inputs of products, that a network may add up: 1.2 % with TF32, 10 % with bfloat16
 _REMEDY = " Use engine='vmap'."
@@ -44,10 +46,7 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto", ch
         return _tried(VmapEngine(network), x, y)
     try:
         engine = GhostEngine(network)
-        _followed(engine, x, y)
-        many = made_up(network, x, y, max(2, chunk), 1.0)
-        _check_outputs(network, many[0])
-        _check_sums(engine, *many)
+        _followed(engine, x, y, chunk)
     except UnsupportedError as error:
         if method == "ghost":
             raise
@@ -56,9 +55,9 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto", ch
     return engine
 
 
-def _followed(engine: GhostEngine, x: Tensor, y: Tensor) -> None:
+def _followed(engine: GhostEngine, x: Tensor, y: Tensor, chunk: int) -> None:
     try:
-        _check(engine, x, y)
+        _check(engine, x, y, chunk)
     except UnsupportedError:
         raise
     except RuntimeError as error:
@@ -107,18 +106,17 @@ def engine_notes(engine: Engine) -> tuple[str, ...]:
     return (f"{used}, not by ghost norms: {reason}",) if reason else (used,)
 
 
-def _check(engine: GhostEngine, x: Tensor, y: Tensor) -> None:
+def _check(engine: GhostEngine, x: Tensor, y: Tensor, chunk: int) -> None:
     """Compare on batches of several sizes and magnitudes, at the initial parameters and away from them."""
     network = engine.network
     vectors = points(network)
-    for count, size in _BATCHES:
-        records = made_up(network, x, y, count, size)
-        for vector in vectors:
-            _compare(engine, vector, *records)
+    for count, size, point in _BATCHES:
+        _compare(engine, vectors[point], *made_up(network, x, y, count, size))
     _compare(engine, vectors[1], *_bearable(network, vectors[1], *uneven(network, x, y)))
     if not set(network.names) - set(engine.unknown()):
         raise UnsupportedError(f"{_slow_ones(engine.unknown())}{_REMEDY}")
-    _check_mode(engine, *made_up(network, x, y, 3, 1.0))
+    _check_mode(engine, vectors[1], *made_up(network, x, y, 3, 1.0))
+    _check_many(engine, vectors[1], *made_up(network, x, y, max(2, chunk), 1.0))
 
 
 def _bearable(network: Network, vector: Tensor, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -128,9 +126,9 @@ def _bearable(network: Network, vector: Tensor, x: Tensor, y: Tensor) -> tuple[T
     return (x, y) if bool(last.isfinite()) else (x[:-1], y[:-1])
 
 
-def _check_mode(engine: GhostEngine, x: Tensor, y: Tensor) -> None:
+def _check_mode(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> None:
     """Compare in the mode of the model, with its dropout: the same draws, one backward pass per record."""
-    network, vector, draws = engine.network, points(engine.network)[1], same_draws()
+    network, draws = engine.network, same_draws()
     engine.clipped_sum(vector, x, y, 1.0)  # what it needs to know of this mode is found now
     with draws:
         rows = engine.per_record(vector, x, y)
@@ -150,33 +148,46 @@ def _each(network: Network, leaf: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return torch.stack([torch.autograd.grad(one, leaf, retain_graph=True)[0] for one in losses])
 
 
-def _check_outputs(network: Network, x: Tensor) -> None:
-    """Refuse when a batch of the size that will be used gives other outputs than its parts."""
-    params, part = network.unflatten(network.flat()), _BATCHES[-1][0]
-    with quiet_dropout(network.model), torch.no_grad():
-        whole = network.outputs(params, x)
-        parts = torch.cat([network.outputs(params, x[i : i + part]) for i in range(0, len(x), part)])
+def _check_many(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> None:
+    """Refuse when a batch of the size that will be used gives other outputs or gradients than its parts.
+
+    All outputs are compared, and the gradients of the first records, the last, and some between: the others
+    stand in the batch but are not counted. No clip: it would hide what only makes gradients shorter.
+    """
+    network, params = engine.network, engine.network.unflatten(vector)
+    some = torch.linspace(0, len(x) - 1, _PART, device=x.device).long()
+    ends = torch.arange(_PART, device=x.device).clamp(max=len(x) - 1)
+    chosen = torch.cat([ends, some, len(x) - 1 - ends]).unique()
+    present = torch.zeros(len(x), device=x.device).index_fill_(0, chosen, 1.0)
+    with quiet_dropout(network.model):
+        with torch.no_grad():
+            whole = network.outputs(params, x)
+            parts = torch.cat([network.outputs(params, part) for part in x.split(_PART)])
+        _same_as_parts(network, "outputs", whole, parts, len(x))
+        total = engine.clipped_sum(vector, x, y, LARGEST_CLIP, present)
+        cut = chosen.tensor_split(max(1, len(chosen) // _PART))  # no record is left over alone
+        sums = torch.stack([_sum_of(network, vector, x[part], y[part]) for part in cut]).sum(dim=0)
+    _same_as_parts(network, "gradients", total, sums, len(x))
+
+
+def _same_as_parts(network: Network, what: str, whole: Tensor, parts: Tensor, count: int) -> None:
     alike = whole.shape == parts.shape
     if not (alike and float((whole - parts).norm()) <= _reach(network) * float(parts.norm())):
         raise UnsupportedError(
-            f"The outputs of {len(x)} records together are others than of a few at a time: the model mixes "
+            f"The {what} of {count} records together are others than of a few at a time: the model mixes "
             f"records.{_REMEDY}"
         )
 
 
-def _check_sums(engine: GhostEngine, x: Tensor, y: Tensor) -> None:
-    """Refuse when a batch of the size that will be used gives another sum of gradients than its parts."""
-    network, count = engine.network, max(1, len(x) // _BATCHES[-1][0])
-    vector = points(network)[1]
-    with quiet_dropout(network.model):  # no clip: it would hide what only makes gradients shorter
-        whole = engine.clipped_sum(vector, x, y, LARGEST_CLIP)
-        cut = zip(x.tensor_split(count), y.tensor_split(count), strict=True)  # no record is left over alone
-        parts = torch.stack([engine.clipped_sum(vector, *some, LARGEST_CLIP) for some in cut]).sum(dim=0)
-    if not float((whole - parts).norm()) <= _reach(network) * float(parts.norm()):
-        raise UnsupportedError(
-            f"The gradients of {len(x)} records together are others than of a few at a time: the model mixes "
-            f"records.{_REMEDY}"
-        )
+def _sum_of(network: Network, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Return the sum of the gradients of some records, as torch finds it."""
+    leaf = vector.clone().requires_grad_()
+
+    def backward() -> Tensor:
+        losses = network.losses(network.outputs(None, x), y)
+        return torch.autograd.grad(losses.sum(), leaf)[0]
+
+    return network.holding(network.unflatten(leaf), backward)
 
 
 def _tried(engine: VmapEngine, x: Tensor, y: Tensor) -> VmapEngine:
@@ -203,13 +214,22 @@ def _compare(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> None:
         want = (alone * (clip / norms).clamp(max=1)[:, None]).nan_to_num().sum(dim=0)
         got = engine.clipped_sum(vector, x, y, clip)
         rows = engine.per_record(vector, x, y)
-        # among copies of itself; the same kernels run, so the precision of products plays no part
-        copies = engine.per_record(vector, x[:1].expand_as(x).clone(), y[:1].expand_as(y).clone())
+        moved = _moved(engine, vector, rows[0], x, y) if _reach(network) > _TOLERANCE else 0.0
     size = norms.norm()
-    moved = float((rows[0] - copies[0]).nan_to_num().norm() / size.clamp_min(1e-30))
+    moved = moved / float(size.clamp_min(1e-30))
     apart = max(float((got - want).norm()) / clip, float((rows - alone).norm() / size))
     if not (apart <= _reach(network) * len(x) and moved <= _TOLERANCE * len(x)):
         raise UnsupportedError(_disagreement(network, rows - alone))
+
+
+def _moved(engine: GhostEngine, vector: Tensor, first: Tensor, x: Tensor, y: Tensor) -> float:
+    """Return how far the first record's gradient is from that among copies of itself.
+
+    The same kernels run, so the precision of products plays no part in it. Where they do not round, a record
+    is compared with itself alone just as sharply.
+    """
+    copies = engine.per_record(vector, x[:1].expand_as(x).clone(), y[:1].expand_as(y).clone())
+    return float((first - copies[0]).nan_to_num().norm())
 
 
 def _reach(network: Network) -> float:

@@ -105,20 +105,22 @@ def read_graph(root: Any, params: dict[str, Tensor]) -> Graph:
 
 def find_layouts(graph: Graph, losses: Tensor) -> list[Layout | None]:
     """Return where each node's output holds the records; None if it does not hold them apart."""
-    batch, edges = len(losses), [GradientEdge(node, 0) for node in graph.nodes]
-    possible: list[list[Layout] | None] = [None] * len(edges)
+    batch, seen = len(losses), set[int]()
+    possible = {at: found for at, node in enumerate(graph.nodes) if (found := _candidates(node, batch))}
+    edges = [GradientEdge(graph.nodes[at], 0) for at in possible]
     for j in range(batch):
         slopes = torch.autograd.grad(losses[j], edges, retain_graph=True, allow_unused=True)
-        for at, slope in enumerate(slopes):
-            if slope is None or not bool((slope != 0).any()):
-                continue
-            before = possible[at]
-            start = _candidates(slope.shape, batch) if before is None else before
-            possible[at] = [one for one in start if _alone(one.records(slope != 0, batch), j)]
-    return [found[0] if found else None for found in possible]
+        for at, slope in zip(possible, slopes, strict=True):
+            if slope is not None and bool((nonzero := slope != 0).any()):
+                seen.add(at)
+                possible[at] = [one for one in possible[at] if _alone(one.records(nonzero, batch), j)]
+    found_at = {at: found[0] for at, found in possible.items() if at in seen and found}
+    return [found_at.get(at) for at in range(len(graph.nodes))]
 
 
-def _candidates(shape: torch.Size, batch: int) -> list[Layout]:
+def _candidates(node: Any, batch: int) -> list[Layout]:
+    """Return the axes that could hold the records; those of a parameter hold none."""
+    shape = () if hasattr(node, "variable") else tuple(node._input_metadata[0].shape)
     whole = [Layout(axis) for axis, size in enumerate(shape) if size == batch]
     parts = [axis for axis, size in enumerate(shape) if size > batch and size % batch == 0]
     return whole + [Layout(axis, part) for axis in parts for part in ("major", "minor")]
