@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sordino.datasets import load
+from sordino.kernel import public_generator
 
 CROSS_ENTROPY = nn.functional.cross_entropy
 
@@ -27,9 +28,15 @@ class Images:
     make: Callable[[], nn.Module]
 
     def network(self, seed: int) -> nn.Module:
-        """Return the network, initialised from a public seed."""
-        torch.manual_seed(seed)
-        return self.make()
+        """Return the network, initialised from a public seed: uniform, by the number of inputs of a layer."""
+        model, public = self.make(), public_generator(seed)
+        with torch.no_grad():
+            for layer in model.modules():
+                if isinstance(layer, (nn.Conv2d, nn.Linear)):
+                    bound = layer.weight[0].numel() ** -0.5
+                    for p in layer.parameters():
+                        p.copy_(torch.from_numpy(public.uniform(-bound, bound, tuple(p.shape))))
+        return model
 
     def error(self, model: nn.Module) -> float:
         """Return the test error in per cent."""
