@@ -228,15 +228,16 @@ def asked(executor, release, params):
     return Curator(executor, plan, NoiseSource.seeded_not_private(1)).release("r", params)
 
 
-def test_a_release_is_one_task_per_worker_whatever_the_number_of_parts(cluster, monkeypatch):  # noqa: F811
+def test_a_release_is_one_message_per_worker_whatever_the_number_of_parts(cluster, monkeypatch):  # noqa: F811
     rows, column = spread([delayed(part) for part in cut(X, list(range(20, 300, 20)))], NUMBERS)
     executor = rows.executor(column, 1.0, 0.0, None)
-    started, honest = [], cluster.submit
+    sent, honest = [], dask_worker.forwarded
     monkeypatch.setattr(
-        cluster, "submit", lambda f, *a, **k: started.append(f.__name__) or honest(f, *a, **k)
+        dask_worker, "forwarded", lambda rpc, jobs, *a: sent.append(jobs) or honest(rpc, jobs, *a)
     )
+    monkeypatch.setattr(cluster, "submit", grumble)  # no task
     asked(executor, Release(GlmGradient(LOSSES["squared"], 0.7), Gaussian()), np.zeros(8))
-    assert started == ["branches_on"] * 2
+    assert [len(jobs) for jobs in sent] == [1, 1]
     held = executor._groups.values()
     assert sorted(len(parts) for parts in held) == [7, 8]
     assert all(list(parts) == list(range(parts[0], parts[0] + len(parts))) for parts in held)

@@ -19,18 +19,14 @@ from distributed import Future
 from sordino.errors import InvalidInputError, PlanError, UnsupportedError, WorkerError
 from sordino.execute import dask_worker as worker
 from sordino.execute.cluster import current_client
+from sordino.execute.dask_rounds import DaskExecutor, lost
 from sordino.execute.dask_worker import Facts, Failed, Steps
 from sordino.execute.held import Held, HeldColumn
-from sordino.execute.parts import PartedExecutor
-from sordino.execute.question import Question
-from sordino.execute.tree import Nodes
-from sordino.kernel.shares import Share
 
-_REMEDY = "Bring the rows into one place (X.compute()), or choose a solver that asks for sums."
 # Seconds: how often workers are counted, how long nobody may be there, and how long none of those to whom
 # parts were given: Dask does not give those parts to workers that come later.
 _BEAT, _PATIENCE, _MOMENT = 2.0, 60.0, 5.0
-_LARGE = 1 << 22  # bytes, over all workers, of a parameter that is worth a task of its own
+_READS = 4  # how often reading is begun
 _numbers = itertools.count()
 _PROBLEMS = {
     "shape": "Expected blocks with one row per record and one value of y per row, got another shape.",
@@ -49,9 +45,7 @@ def spread(X: Any, y: Any = None, rows_of: Any = None, targets_of: Any = None) -
     y : one value per row: the same kinds, or an array in this process; None for none.
     rows_of, targets_of : functions that make rows and targets of a part of a table, where it lies.
     """
-    cluster = Placed.on(current_client(), X)
-    rows = cluster.stored(worker.stored_rows, _row_blocks(X), rows_of)
-    facts = cluster.facts(rows)
+    cluster, rows, facts = _read(X, rows_of)
     columns = {f.columns for f in facts}
     if len(columns) != 1:
         raise InvalidInputError(
@@ -61,6 +55,25 @@ def spread(X: Any, y: Any = None, rows_of: Any = None, targets_of: Any = None) -
     if y is None and targets_of is None:
         return found, None
     return found, found.column(X if y is None else y, targets_of if y is None else None)
+
+
+def _read(X: Any, rows_of: Any) -> tuple[Placed, list[Any], list[Facts]]:
+    """Read each part on a worker; where all of these are lost, start again with those that are there."""
+    for attempt in itertools.count(1):
+        cluster, blocks = Placed.on(current_client(), X), _row_blocks(X)
+        rows = cluster.stored(worker.stored_rows, blocks, rows_of)
+        try:
+            facts = cluster.facts(rows)
+        except _HomesLostError:
+            if attempt == _READS:
+                raise
+            continue
+        return cluster, rows, facts
+    raise AssertionError  # pragma: no cover
+
+
+class _HomesLostError(WorkerError):
+    """All workers that parts were given to are lost."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +111,7 @@ class Placed:
             return self.client.submit(
                 function,
                 *arguments,
-                key=f"sordino-{function.__name__}-{id(self)}-{next(_numbers)}",
+                key=f"sordino-{function.__name__}-{self.client.id}-{next(_numbers)}",  # of no other client
                 pure=False,
                 **where,
             )
@@ -149,17 +162,13 @@ class Placed:
             self.client.cancel(list(futures), force=True)
             if not isinstance(error, Exception) or isinstance(error, WorkerError):
                 raise
-            kind = type(error).__name__
+            broken = error
         else:
             failed = next((f for f in found if isinstance(f, Failed)), None)
             if failed is None:
                 return found
             raise failed.error()
-        raise WorkerError(  # outside of the handler: the foreign error would be its context
-            f"The cluster lost some records or their workers ({kind}), and could not read them again from "
-            "their source. What was booked stays spent; keep the source (delayed blocks, files) within "
-            "reach of all workers, so that what a worker held can be read again."
-        )
+        raise lost(broken)  # outside of the handler: the foreign error would be its context
 
     async def _gathered(self, futures: list[Any]) -> Any:
         """Gather, and look now and then whether anybody is there to answer."""
@@ -171,7 +180,9 @@ class Placed:
             patience = _MOMENT if self.pinned and known else _PATIENCE
             if monotonic() - seen > patience:
                 task.cancel()
-                raise WorkerError(f"The workers that read the rows have been lost for {patience:g} seconds.")
+                raise _HomesLostError(
+                    f"The workers that read the rows have been lost for {patience:g} seconds."
+                )
         return task.result()
 
 
@@ -272,81 +283,6 @@ class SpreadColumn(HeldColumn):
         """Return the smallest number."""
         ((futures, _),) = self.factors
         return min(self._cluster.results(self._cluster.each(worker.least_of, futures)))
-
-
-class DaskExecutor(PartedExecutor):
-    """Answers releases with one task per worker, which holds the sums of all parts that lie there.
-
-    **Privacy.** Workers and scheduler are trusted: they see records, keys of batches and exact sums.
-    """
-
-    def __init__(
-        self, cluster: Placed, parts: Sequence[Any], found: Sequence[tuple[int, int]], sparse: bool
-    ) -> None:
-        self._cluster, self._parts = cluster, list(parts)
-        self._marks = [mark for _, mark in found]
-        super().__init__([size for size, _ in found], sparse, "rows on the workers of a cluster", _REMEDY)
-        self._kept: list[tuple[Any, Any]] = []
-        self._groups = self._located()
-
-    def _located(self) -> dict[str, list[int]]:
-        """Return which parts lie on which worker."""
-        known = self._cluster.client.who_has(self._parts)
-        groups: dict[str, list[int]] = {}
-        for i, (part, home) in enumerate(zip(self._parts, self._cluster.homes, strict=True)):
-            groups.setdefault(next(iter(known.get(part.key, ())), home), []).append(i)
-        return groups
-
-    def _branches(self, question: Question, shares: Sequence[Share]) -> list[Nodes]:
-        asked, params = replace(question, params=None), self._sent(question.params)
-        tasks = {
-            home: self._cluster.submit(
-                home,
-                worker.branches_on,
-                [self._parts[i] for i in numbers],
-                numbers,
-                asked,
-                params,
-                [shares[i] for i in numbers],
-                [self._marks[i] for i in numbers],
-                len(self.sizes),
-            )
-            for home, numbers in self._groups.items()
-        }
-        found = self._cluster.results(list(tasks.values()))
-        if any(home != ran for home, (_, ran) in zip(tasks, found, strict=True)):
-            self._groups = self._located()  # a worker was lost: its parts were read again elsewhere
-        return [nodes for nodes, _ in found]
-
-    def _sent(self, params: Any) -> Any:
-        """Return parameters as tasks get them: large ones once for all tasks, constants of a run once."""
-        if isinstance(params, tuple) and type(params) is tuple:
-            return [self._sent_one(value) for value in params]
-        return self._sent_one(params)
-
-    def _sent_one(self, value: Any) -> Any:
-        if len(self._groups) < 2 or _nbytes(value) * len(self._groups) < _LARGE:
-            return value
-        for known, future in self._kept:
-            if known is value:
-                return future
-        home = next(iter(self._groups))
-        future = self._cluster.submit(home, worker.same, value)
-        if _is_frozen(value):
-            self._kept = [(value, future), *self._kept[:3]]
-        return future
-
-
-def _is_frozen(value: Any) -> bool:
-    """Tell whether an object stays what it is: an array may be changed in place between two releases."""
-    settings = getattr(value, "__dataclass_params__", None)
-    return settings is not None and settings.frozen
-
-
-def _nbytes(value: Any) -> int:
-    if isinstance(value, np.ndarray):
-        return value.nbytes
-    return sum(_nbytes(part) for part in getattr(value, "__dict__", {}).values())
 
 
 def _is_blocks(X: Any) -> bool:

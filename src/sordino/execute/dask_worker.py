@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 from zlib import crc32
 
 import numpy as np
 from dask.sizeof import sizeof
-from distributed import get_worker
+from distributed.protocol.pickle import dumps
 from scipy import sparse
 
 from sordino import errors
@@ -30,6 +31,7 @@ _CHANGED = (
     "again. What was booked stays spent; write the rows down first (files, X.persist()), then fit."
 )
 MOST_LABELS = 10_000
+_MOST_KEPT = 8
 Steps: TypeAlias = tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...]
 
 
@@ -188,47 +190,137 @@ def size_of(part: Any) -> Any:
     return (part.population, part.mark) if isinstance(part, MarkedPart) else part
 
 
-def same(value: Any) -> Any:
-    """Return the value: public parameters that several tasks use are sent once."""
-    return value
+@dataclass(frozen=True)
+class Job:
+    """The parts of one worker, by their keys, and which rows of them are asked."""
+
+    home: str
+    keys: tuple[str, ...]
+    numbers: tuple[int, ...]
+    shares: tuple[Share, ...] = field(repr=False)
+    marks: tuple[int, ...]
 
 
-def branches_on(
-    parts: Sequence[MarkedPart],
-    numbers: Sequence[int],
-    question: Question,
-    params: Any,
-    shares: Sequence[Share],
-    marks: Sequence[int],
-    count: int,
-) -> Any:
-    """Return the sums of this worker's parts, folded as far as they reach, and its address.
+@dataclass(frozen=True)
+class Round:
+    """What all workers are asked at once; ``token`` tells it from every other round of a cluster."""
+
+    token: str
+    question: Question = field(repr=False)
+    count: int
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A parameter that stays the same for many rounds: sent with its value once, then by its name."""
+
+    token: str
+    value: Any = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """Sums of parts, and the numbers of those that were not where they were looked for."""
+
+    nodes: Nodes = field(repr=False)
+    missing: tuple[int, ...] = ()
+
+
+_stopped: deque[str] = deque(maxlen=64)
+_known: dict[str, Any] = {}
+
+
+def stop(token: str) -> None:
+    """Begin no other part of a round."""
+    _stopped.append(token)
+
+
+async def branches_on(jobs: Sequence[Job], asked: Round, dask_worker: Any) -> Any:
+    """Return the sums of the parts of the first job, and of those of the others, who are asked from here.
+
+    Sums are folded as far as they reach. Nothing is a task of Dask: a round is one message and its answer.
 
     **Privacy.** A part that was lost and read again with other rows is refused: a record could enter two
     parts, or two batches of which each record is in one.
     """
-    worker: Any = get_worker()
-    key = worker.get_current_task()
-    asked = replace(question, params=tuple(params) if isinstance(params, list) else params)
+    others = [job for job in halves(jobs[1:]) if job]
+    below = asyncio.gather(*(forwarded(dask_worker.rpc, half, asked) for half in others))
+    replies = [await _own(jobs[0], asked, dask_worker), *await below]
+    return joined(replies, asked.count)
 
-    def one(at: int) -> Any:
-        known = worker.state.tasks.get(key)
-        if known is not None and known.state == "cancelled":
-            return Failed("Cancelled")
-        if getattr(parts[at], "mark", marks[at]) != marks[at]:
-            return Failed("WorkerError", _CHANGED)
-        return quietly(part_sum, parts[at], asked, shares[at])
 
-    threads = min(worker.state.nthreads, len(parts))
-    if threads > 1:
-        with ThreadPoolExecutor(threads) as pool:
-            sums = list(pool.map(one, range(len(parts))))
-    else:
-        sums = [one(at) for at in range(len(parts))]
-    failed = next((found for found in sums if isinstance(found, Failed)), None)
+def halves(jobs: Sequence[Job]) -> tuple[Sequence[Job], Sequence[Job]]:
+    """Return two halves of a list of jobs."""
+    return jobs[: (len(jobs) + 1) // 2], jobs[(len(jobs) + 1) // 2 :]
+
+
+def joined(replies: Sequence[Any], count: int) -> Any:
+    """Return one reply for several, or the first failure among them."""
+    failed = next((reply for reply in replies if isinstance(reply, Failed)), None)
     if failed is not None:
         return failed
-    return _sendable(folded({(0, i): s for i, s in zip(numbers, sums, strict=True)}, count)), worker.address
+    missing = tuple(number for reply in replies for number in reply.missing)
+    nodes = {at: value for reply in replies for at, value in reply.nodes.items()}
+    if len(nodes) < sum(len(reply.nodes) for reply in replies):
+        return Failed("PlanError", "Expected each part once in a sum, got one of them twice.")
+    found = quietly(folded, nodes, count)
+    return found if isinstance(found, Failed) else Reply(_sendable(found), missing)
+
+
+async def forwarded(rpc: Any, jobs: Sequence[Job], asked: Round) -> Any:
+    """Ask the worker of the first of some jobs for all of them; what a lost worker held is missing."""
+    try:
+        return unpacked(await rpc(jobs[0].home).run(**message(branches_on, list(jobs), asked)))
+    except OSError:
+        return Reply({}, tuple(number for job in jobs for number in job.numbers))
+
+
+def message(function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
+    """Return what asks a worker to run a function now, besides its tasks."""
+    return {"function": dumps(function), "args": dumps(arguments), "kwargs": dumps({}), "wait": True}
+
+
+def unpacked(response: Any) -> Any:
+    """Return what a function returned on a worker, or how it failed there."""
+    if response["status"] == "OK":
+        return response["result"]
+    return Failed(str(response.get("exception_text", "an error")).partition("(")[0])
+
+
+async def _own(job: Job, asked: Round, worker: Any) -> Any:
+    """Return the sums of the parts that lie here, as many at a time as the worker has threads."""
+    params = _resolved(asked.question.params)
+    if isinstance(params, Kept):
+        return Reply({}, job.numbers)
+    question = replace(asked.question, params=params)
+    held = [(i, worker.data[key]) for i, key in enumerate(job.keys) if key in worker.data]
+    loop, pool = asyncio.get_running_loop(), worker.executors["default"]
+    starts = [loop.run_in_executor(pool, _one, part, job, i, question, asked.token) for i, part in held]
+    sums = await asyncio.gather(*starts)
+    failed = next((found for found in sums if isinstance(found, Failed)), None)
+    nodes = {(0, job.numbers[i]): found for (i, _), found in zip(held, sums, strict=True)}
+    there = {i for i, _ in held}
+    return failed or Reply(nodes, tuple(n for i, n in enumerate(job.numbers) if i not in there))
+
+
+def _one(part: Any, job: Job, at: int, question: Question, token: str) -> Any:
+    if token in _stopped:
+        return Failed("Cancelled")
+    if getattr(part, "mark", job.marks[at]) != job.marks[at]:
+        return Failed("WorkerError", _CHANGED)
+    return part if isinstance(part, Failed) else quietly(part_sum, part, question, job.shares[at])
+
+
+def _resolved(params: Any) -> Any:
+    """Return parameters with what was sent before in its place; one that is not known, if there is one."""
+    values = params if type(params) is tuple else (params,)
+    for kept in (value for value in values if isinstance(value, Kept) and value.value is not None):
+        _known[kept.token] = kept.value
+    while len(_known) > _MOST_KEPT:
+        _known.pop(next(iter(_known)), None)
+    ready = tuple(_known.get(v.token, v) if isinstance(v, Kept) else v for v in values)
+    unknown = next((value for value in ready if isinstance(value, Kept)), None)
+    return unknown if unknown is not None else ready if type(params) is tuple else ready[0]
 
 
 def _sendable(nodes: Nodes) -> Nodes:
