@@ -48,6 +48,9 @@ class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
     step_size : None learns it from a noisy histogram of row norms, shortens it when gradients grow, and
     keeps it
         so short that the noise of all steps moves the model by less than a residual.
+    noise : "sound"; "paper" runs the published algorithm with its own thresholds and noise (algorithms 2 and
+        5), warns, and reports what it certifies; "paper: as listed" is line 8 of algorithm 2. It needs
+        ``step_size`` and ``moment_bound`` or ``threshold``.
 
     Attributes
     ----------
@@ -92,6 +95,7 @@ class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
         schema: Any = None,
         max_iter: int | None = None,
         step_size: float | None = None,
+        noise: str = "sound",
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -164,6 +168,7 @@ class HeavyTailedClassifier(MarginClassifier, HeavyTailedModel):
         schema: Any = None,
         max_iter: int | None = None,
         step_size: float | None = None,
+        noise: str = "sound",
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:

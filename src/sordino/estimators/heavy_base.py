@@ -22,6 +22,8 @@ from sordino.estimators.statistics_input import joint_clip_of, moment_bound_of, 
 from sordino.execute import executor_of, is_sparse
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats
+from sordino.papers.heavy import published_learner
+from sordino.papers.linear import check_noise
 from sordino.private_estimator import PrivateEstimator
 from sordino.problems.losses import Loss
 from sordino.problems.problem import Problem
@@ -58,6 +60,7 @@ class HeavyTailedModel(Tabular, PrivateEstimator):
     alpha: float
     max_iter: int | None
     step_size: float | None
+    noise: str
     random_state: Any
     verbose: int
     coef_: Floats
@@ -76,11 +79,16 @@ class HeavyTailedModel(Tabular, PrivateEstimator):
         problem = self._problem(X, loss, outputs)
         n = problem.population
         budget = Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
+        solver: Any = self._solver(problem, not is_sparse(X))
+        paper = None
+        if check_noise(self.noise):
+            solver, paper = published_learner(self.noise, solver, problem, budget)
         fitted = run_privately(
-            self._solver(problem, not is_sparse(X)),
+            solver,
             problem,
             executor_of(X, targets, data_norm=None, intercept=problem.intercept),
             budget,
+            paper=paper,
             public=(*_sizes(problem), *public, *self._schema_facts()),
             verbose=self.verbose,
             description=type(self).__name__,

@@ -20,7 +20,9 @@ from sordino.estimators.statistics_input import (
     moment_order_of,
 )
 from sordino.execute import executor_of
-from sordino.kernel import Relation, public_generator
+from sordino.kernel import PaperNoise, Relation, public_generator
+from sordino.papers.heavy import published_mean
+from sordino.papers.linear import check_noise
 from sordino.problems.robust import Truncation
 from sordino.problems.sample import Sample
 from sordino.runs import Ask, run_privately
@@ -46,6 +48,7 @@ def mean(
     confidence: float = 0.95,
     relation: str = "add-remove",
     secure_noise: bool = False,
+    noise: str = "sound",
     ledger: Any = None,
     dataset_id: str | None = None,
 ) -> PrivateFloat | PrivateArray:
@@ -72,6 +75,8 @@ def mean(
     confidence : of ``.interval``, which adds noise, sampling error and the bias of truncation. It holds if
         ``moment_bound`` does; for "auto", if past the last octave seen the tail falls at least like t^-(1+v).
     relation, secure_noise, ledger, dataset_id : as in the estimators.
+    noise : "sound"; "paper" runs DPODME, or DPHDME for "median-of-means", with its own threshold and noise,
+        warns, and reports what it certifies. It needs ``moment_bound`` or ``threshold``.
 
     **Privacy.** (epsilon, delta)-DP for one record, whatever the data: the moment matters for accuracy only.
 
@@ -97,7 +102,10 @@ def mean(
         checked_share("confidence", confidence),
     )
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
-    return _estimate(solver, _sample(data, relation, secure_noise), data, budget, flat, "mean")
+    sample, paper = _sample(data, relation, secure_noise), None
+    if check_noise(noise):
+        solver, paper = published_mean(solver, sample, budget)
+    return _estimate(solver, sample, data, budget, flat, "mean", paper)
 
 
 def variance(
@@ -212,8 +220,9 @@ def _estimate(
     budget: Ask,
     flat: bool,
     name: str,
+    paper: PaperNoise | None = None,
 ) -> PrivateFloat | PrivateArray:
-    fitted = _run(solver, sample, data, budget, name)
+    fitted = _run(solver, sample, data, budget, name, paper)
     found: RobustEstimate = fitted.result
     ends = found.interval
     if flat:
@@ -222,10 +231,12 @@ def _estimate(
     return _wrap(found.value, fitted.report, ends, found.threshold)
 
 
-def _run(solver: Any, sample: Sample, data: np.ndarray, budget: Ask, name: str) -> Any:
+def _run(
+    solver: Any, sample: Sample, data: np.ndarray, budget: Ask, name: str, paper: PaperNoise | None = None
+) -> Any:
     executor = executor_of(data, None, data_norm=None)
     public = (f"number of records: {sample.population}", f"number of columns: {sample.columns}")
-    return run_privately(solver, sample, executor, budget, public=public, description=f"{name}")
+    return run_privately(solver, sample, executor, budget, paper=paper, public=public, description=f"{name}")
 
 
 def _wrap(value: Any, report: Any, ends: Any, threshold: Any) -> PrivateFloat | PrivateArray:

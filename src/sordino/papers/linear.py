@@ -8,9 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from sordino.errors import InvalidInputError
-from sordino.kernel import FixedSize, PaperNoise, Poisson, Sampling
+from sordino.kernel import FixedSize, PaperNoise, Poisson, Sampling, public_generator
 from sordino.papers import formulas
 from sordino.papers.formulas import Claimed
+from sordino.papers.heavy import heavy_tailed
+from sordino.papers.schedules import growing_batches
 from sordino.papers.transfer import PrintedResponses, SparseTeacher, response_noise
 from sordino.problems.problem import Problem
 
@@ -106,6 +108,19 @@ def _srm(solver: Any, problem: Problem, budget: Claimed) -> Published:
     return solver, _noise(problem, "DP-SRM, section 4.5", **noises)
 
 
+def _srm_random(solver: Any, problem: Problem, budget: Claimed) -> Published:
+    """Return DP-SRM with the noise of all T steps, stopped at a step that is drawn before the plan is made.
+
+    The paper draws among theta_0 to theta_(T-1); theta_0 is no result, so ours is drawn among 1 to T.
+    """
+    _, noise = _srm(solver, problem, budget)
+    public = public_generator(None)
+    steps = int(public.integers(1, solver.steps + 1))
+    made = replace(solver, steps=steps, average=False)
+    kept = {name: noise.multipliers[name] for name in made.plan(problem).releases}
+    return made, PaperNoise(kept, f"{noise.formula}, a random one of {solver.steps} iterates")
+
+
 def _lssgd(solver: Any, problem: Problem, budget: Claimed) -> Published:
     n = problem.population
     noise = formulas.lssgd(
@@ -177,13 +192,14 @@ def _size(sampling: Sampling, population: int) -> int:
 
 _FORMULAS: dict[str, dict[str, Formula]] = {
     "frank-wolfe": {"": _frank_wolfe},
+    "heavy-tailed": {"": heavy_tailed},
     "ight": {"": _ight, "corollary 5.6": _ight_linear, "corollary 5.8": _ight_logistic},
     "ls-sgd": {"": _lssgd},
     "peeled": {"": _peeled},
     "scsg-ht": {"": _scsg_ht},
-    "sgd-ht": {"": _sgd_ht},
+    "sgd-ht": {"": _sgd_ht, "growing batches": growing_batches},
     "sgd": {"": _lssgd},
-    "srm": {"": _srm},
+    "srm": {"": _srm, "random output": _srm_random},
     "svrg-ht": {"": _scsg_ht},
     "transfer": {"": _transfer, "sparse teacher": _sparse_teacher},
 }

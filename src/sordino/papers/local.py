@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
 from sordino.accounting import certify
 from sordino.accounting.conversions import gaussian_epsilon
 from sordino.errors import InvalidInputError
-from sordino.kernel import Curator, Full, NoiseSource, Norm, NormGamma, Plan, Printed, Relation, Release
+from sordino.kernel import Curator, Full, NoiseSource, NormGamma, Plan, Relation, Release
 from sordino.kernel.arrays import Floats
 from sordino.kernel.events import laplace_event, repeated
-from sordino.kernel.mechanism import Additive
+from sordino.papers.uncertified import Uncertified
 from sordino.problems.minimiser import CertifiedMinimiser, TiltedMinimiser
 from sordino.problems.problem import Problem
 
@@ -54,7 +53,7 @@ def objective_noise(epsilon: float, records: int, strength: float, curvature: fl
 
 
 @dataclass(frozen=True)
-class PrintedTilt(Printed, Additive):
+class PrintedTilt(Uncertified):
     """Minimises an objective with a linear term of density ``exp(-norm2 / scale)``; nothing else.
 
     The published proof is for the exact minimiser, which no computer returns, so no epsilon is certified.
@@ -62,15 +61,6 @@ class PrintedTilt(Printed, Additive):
     """
 
     printed: ClassVar[str] = "objective perturbation of an approximate minimiser"
-    norms: ClassVar[tuple[Norm, ...]] = (Norm.L2,)
-
-    def event(self, relation: Relation) -> dp.DpEvent:
-        """Return the event of no privacy."""
-        return dp.NonPrivateDpEvent()
-
-    def rho(self) -> float:
-        """Return infinity."""
-        return math.inf
 
     def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Floats:
         """Draw the linear term and minimise."""

@@ -11,6 +11,7 @@ from sordino.errors import InvalidInputError
 from sordino.kernel import PaperNoise, Relation
 from sordino.papers import formulas
 from sordino.papers.formulas import Claimed
+from sordino.papers.local_gauss import LocalGauss, SumOfLocalNoise
 from sordino.papers.power import EntryLevelPower, EntryLevelProduct
 from sordino.papers.vrpca import OneRecordOverSnapshot, PrintedVrpca
 from sordino.papers.wishart import Wishart, WishartNotPrivate
@@ -25,8 +26,9 @@ Published = tuple[Any, PaperNoise]
 
 def published(name: str, problem: PcaProblem, options: PcaOptions, budget: Claimed) -> Published:
     """Return the named solver with its printed settings and its printed noise."""
-    if name == "wishart":
-        solver: Any = Wishart.configured(problem, options)
+    quarantined: dict[str, Any] = {"wishart": Wishart, "local-gauss": LocalGauss}
+    if name in quarantined:
+        solver: Any = quarantined[name].configured(problem, options)
     else:
         solver = make_pca_solver(name, problem, options)
     kind = type(solver).__name__
@@ -101,6 +103,16 @@ def _wishart(
     return solver, PaperNoise({"gram": noise}, said, (WishartNotPrivate.printed,))
 
 
+def _local_gauss(
+    solver: Any, problem: PcaProblem, options: PcaOptions, budget: Claimed
+) -> tuple[Any, PaperNoise]:
+    noise = math.sqrt(2 * math.log(1.25 / budget.delta)) / budget.epsilon
+    said = "local Gaussian: s = sqrt(2 ln(1.25/delta)) / eps on the matrix of each record"
+    return solver, PaperNoise(
+        {"gram": noise / _quadratic(problem.relation)}, said, (SumOfLocalNoise.printed,)
+    )
+
+
 def _quadratic(relation: Relation) -> float:
     """Return how many contributions the sensitivity of a Gram matrix is."""
     return math.sqrt(2.0) if relation is Relation.REPLACE_ONE else 1.0
@@ -113,4 +125,5 @@ _PUBLISHED: dict[str, Callable[..., Published]] = {
     "ModSulq": _mod_sulq,
     "Gauss": _gauss,
     "Wishart": _wishart,
+    "LocalGauss": _local_gauss,
 }

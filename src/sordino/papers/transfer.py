@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from dp_accounting import dp_event as dp
 
 from sordino.errors import InvalidInputError
 from sordino.kernel import Curator, Full, NoiseSource, Norm, Plan, Printed, Relation, Release
 from sordino.kernel.arrays import Floats
 from sordino.kernel.contracts import RecordSums
-from sordino.kernel.mechanism import Additive, Gaussian
+from sordino.kernel.mechanism import Gaussian
 from sordino.papers.formulas import Claimed
+from sordino.papers.uncertified import Uncertified
 from sordino.problems.glm import GlmGradient
 from sordino.problems.problem import Problem
 from sordino.solvers.sparse.transfer import Transfer, largest_curvature, with_intercept
@@ -81,19 +81,10 @@ class SparseResponses(Printed):
 
 
 @dataclass(frozen=True)
-class PrintedResponses(Printed, Additive):
+class PrintedResponses(Uncertified):
     """Adds the printed Gaussian noise to responses; no epsilon is certified for it."""
 
     printed: ClassVar[str] = "DPSL-KT with its sparse teacher"
-    norms: ClassVar[tuple[Norm, ...]] = (Norm.L2,)
-
-    def event(self, relation: Relation) -> dp.DpEvent:
-        """Return the event of no privacy."""
-        return dp.NonPrivateDpEvent()
-
-    def rho(self) -> float:
-        """Return infinity."""
-        return math.inf
 
     def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Floats:
         """Add the noise."""

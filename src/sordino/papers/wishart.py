@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from dp_accounting import dp_event as dp
-
-from sordino.kernel import Curator, Full, NoiseSource, Norm, Plan, Printed, Relation, Release
-from sordino.kernel.mechanism import Additive
+from sordino.kernel import Curator, Full, NoiseSource, Plan, Release
+from sordino.papers.uncertified import Uncertified
 from sordino.problems.covariance import GramMatrix, PcaProblem
 from sordino.solvers.pca.gauss import Gauss, principal_of
 from sordino.solvers.pca.locate import locate
@@ -19,7 +17,7 @@ from sordino.solvers.pca.spectrum import Principal
 
 
 @dataclass(frozen=True)
-class WishartNotPrivate(Printed, Additive):
+class WishartNotPrivate(Uncertified):
     r"""Adds ``c G G^T`` with a d x (d + 1) Gaussian ``G`` and ``c = multiplier * sensitivity``.
 
     The noise is positive definite, so an answer M rules out every data set with a direction in which
@@ -29,15 +27,6 @@ class WishartNotPrivate(Printed, Additive):
     """
 
     printed: ClassVar[str] = "Wishart noise"
-    norms: ClassVar[tuple[Norm, ...]] = (Norm.L2,)
-
-    def event(self, relation: Relation) -> dp.DpEvent:
-        """Return the event of no privacy."""
-        return dp.NonPrivateDpEvent()
-
-    def rho(self) -> float:
-        """Return infinity."""
-        return math.inf
 
     def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Any:
         """Add the positive definite noise."""
