@@ -75,8 +75,7 @@ def mean(
     confidence : of ``.interval``, which adds noise, sampling error and the bias of truncation. It holds if
         ``moment_bound`` does; for "auto", if past the last octave seen the tail falls at least like t^-(1+v).
     relation, secure_noise, ledger, dataset_id : as in the estimators.
-    noise : "sound"; "paper" runs DPODME, or DPHDME for "median-of-means", with its own threshold and noise,
-        warns, and reports what it certifies. It needs ``moment_bound`` or ``threshold``.
+    noise : "sound"; "paper" runs DPODME (or DPHDME, by blocks) as printed and reports what it certifies.
 
     **Privacy.** (epsilon, delta)-DP for one record, whatever the data: the moment matters for accuracy only.
 
@@ -102,10 +101,9 @@ def mean(
         checked_share("confidence", confidence),
     )
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
-    sample, paper = _sample(data, relation, secure_noise), None
-    if check_noise(noise):
-        solver, paper = published_mean(solver, sample, budget)
-    return _estimate(solver, sample, data, budget, flat, "mean", paper)
+    sample = _sample(data, relation, secure_noise)
+    paper = published_mean(solver, sample, budget) if check_noise(noise) else (solver, None)
+    return _estimate(paper[0], sample, data, budget, flat, "mean", paper[1])
 
 
 def variance(
