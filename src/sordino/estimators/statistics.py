@@ -54,9 +54,8 @@ def mean(
 ) -> PrivateFloat | PrivateArray:
     r"""Return the private mean, a float or array with ``privacy``, ``interval`` and ``threshold``.
 
-    The data need no bound, only a moment of order 1 + v:
-    ``mean_i truncate(x_i - center, t) + center + noise`` with the threshold t where the bias of truncation
-    and the noise balance; error ``O(u^(1/(1+v)) (z / n)^(v/(1+v)))``, which no private estimator can beat.
+    The data need no bound, only a moment of order 1 + v: ``mean_i truncate(x_i - center, t) + center +
+    noise`` with the threshold t where bias and noise balance; no private estimator can beat its rate.
 
     Parameters
     ----------
@@ -102,8 +101,7 @@ def mean(
     )
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     sample = _sample(data, relation, secure_noise)
-    paper = published_mean(solver, sample, budget) if check_noise(noise) else (solver, None)
-    return _estimate(paper[0], sample, data, budget, flat, "mean", paper[1])
+    return _estimate(*_as_asked(noise, solver, sample, budget), sample, data, budget, flat, "mean")
 
 
 def variance(
@@ -128,7 +126,7 @@ def variance(
     data, flat = checked_numbers(x, least=2)
     solver = RobustVariance(moment_order_of(moment_order), checked_share("confidence", confidence))
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
-    return _estimate(solver, _sample(data, relation, False), data, budget, flat, "variance")
+    return _estimate(solver, None, _sample(data, relation, False), data, budget, flat, "variance")
 
 
 def covariance(
@@ -157,7 +155,7 @@ def covariance(
         data = data[public.permutation(len(data))]
     solver = RobustCovariance(moment_order_of(moment_order), checked_share("confidence", confidence))
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
-    return _estimate(solver, _sample(data, relation, False), data, budget, False, "covariance")
+    return _estimate(solver, None, _sample(data, relation, False), data, budget, False, "covariance")
 
 
 def quantiles(
@@ -211,14 +209,21 @@ def quantiles(
 _PUBLIC = "Pass a public number; computing it from the data would leak."
 
 
+def _as_asked(
+    noise: str, solver: RobustMean, sample: Sample, budget: Ask
+) -> tuple[RobustMean, PaperNoise | None]:
+    """Return the solver, or its published form and noise."""
+    return published_mean(solver, sample, budget) if check_noise(noise) else (solver, None)
+
+
 def _estimate(
     solver: RobustMean | RobustVariance | RobustCovariance,
+    paper: PaperNoise | None,
     sample: Sample,
     data: np.ndarray,
     budget: Ask,
     flat: bool,
     name: str,
-    paper: PaperNoise | None = None,
 ) -> PrivateFloat | PrivateArray:
     fitted = _run(solver, sample, data, budget, name, paper)
     found: RobustEstimate = fitted.result
