@@ -14,6 +14,7 @@ from torch import Tensor
 
 from sordino.errors import InvalidInputError, PlanError, SordinoError
 from sordino.execute.chacha import normals
+from sordino.execute.processes import Processes
 from sordino.kernel import NoiseSource, Offer, Release
 from sordino.kernel.arrays import Rows
 from sordino.kernel.contracts import TensorChunks
@@ -35,6 +36,7 @@ class TorchExecutor:
     collate : makes a pair of tensors from a list of items of a data set; it is given one item at a time, so
         that no record can reach another through it.
     kinds : types of inputs and targets; None takes those of each batch.
+    processes : those that share the work of each release; None for this one alone.
     """
 
     offer: ClassVar[Offer] = Offer("gradients in float32", (TensorChunks,))
@@ -45,6 +47,7 @@ class TorchExecutor:
     device_noise: bool = False
     collate: Any = None
     kinds: tuple[torch.dtype, torch.dtype] | None = None
+    processes: Processes | None = None
     _pool: NoisePool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -67,8 +70,19 @@ class TorchExecutor:
         """Evaluate the query on the drawn rows and add the noise."""
         mechanism: Any = release.mechanism
         rows = release.sampling.draw(self.population, position, noise)
-        value = _quietly(lambda: release.query.evaluate(self.records(rows), params))
+        value = self.summed(release, params, position, rows)
         return mechanism.privatise(value, sensitivity, self._tensors(noise))
+
+    def summed(self, release: Release, params: Any, position: int, rows: Rows) -> Tensor:
+        """Return the exact answer on some rows, computed here or by several processes; for the noise only."""
+
+        def evaluate(some: Rows) -> Tensor:
+            return _quietly(lambda: release.query.evaluate(self.records(some), params))
+
+        if self.processes is None:
+            return evaluate(rows)
+        question = f"{type(release.query).__name__} {position}"
+        return self.processes.summed(question, params, rows, self.population, evaluate)
 
     def records(self, rows: Rows) -> Any:
         """Return some records, chunk by chunk; for queries only."""

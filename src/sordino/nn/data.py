@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sordino.errors import InvalidInputError
 from sordino.execute.grouped import Owners
+from sordino.execute.processes import Processes
 from sordino.execute.torch import TorchExecutor
 from sordino.execute.torch_persons import PersonExecutor
 from sordino.nn.fields import Fields, packing, split_labels
@@ -44,10 +45,12 @@ class Source:
         """Return these records with the owner of each; None leaves each on its own."""
         return self if groups is None else replace(self, owners=Owners.of(groups, self._records))
 
-    def executor(self, device: torch.device, chunk: int, device_noise: bool) -> TorchExecutor:
+    def executor(
+        self, device: torch.device, chunk: int, device_noise: bool, processes: Processes | None = None
+    ) -> TorchExecutor:
         """Return the executor of these records."""
         kinds = (self.example[0].dtype, self.example[1].dtype)
-        settings = (self.data, device, chunk, device_noise, self.collate, kinds)
+        settings = (self.data, device, chunk, device_noise, self.collate, kinds, processes)
         if self.owners is None:
             return TorchExecutor(*settings)
         return PersonExecutor(*settings, owners=self.owners)

@@ -14,13 +14,16 @@ from sordino.errors import InvalidInputError, PlanSpentError, PrivacyWarning
 from sordino.nn.data import source_of
 from sordino.nn.network import Loss, Network
 from sordino.nn.session import Session, open_session
+from sordino.nn.together import FollowingSession, together
 from sordino.nn.trainer import Trainer
 
 
 class PrivateSteps:
     """The steps of a loop of one's own: each sets ``.grad`` of the model to a released gradient."""
 
-    def __init__(self, session: Session, network: Network, model: nn.Module, steps: int) -> None:
+    def __init__(
+        self, session: Session | FollowingSession, network: Network, model: nn.Module, steps: int
+    ) -> None:
         self._session, self._network, self._model, self._steps = session, network, model, steps
         self._begun = False
         self.privacy = session.report
@@ -100,5 +103,5 @@ def make_private(
     made = trainer._prepared(source_of(data).owned(groups))
     network = made.task.engine.network
     made = replace(made, notes=(*made.notes, "the update rule is the caller's"))
-    session = open_session(made, "make_private")
+    session = together(made, lambda: open_session(made, "make_private"))
     return PrivateSteps(session, network, model, session.curator.plan.releases["gradient"].times)

@@ -38,6 +38,7 @@ class Network:
     shapes: tuple[torch.Size, ...] = field(init=False)
 
     def __post_init__(self) -> None:
+        _refuse_wrapped(self.model)
         object.__setattr__(self, "model", copy.deepcopy(self.model))
         if any(isinstance(p, UninitializedParameter) for p in self.model.parameters()):
             raise InvalidInputError(
@@ -119,6 +120,23 @@ class Network:
 
     def _zeros(self, shape: torch.Size) -> Tensor:
         return torch.zeros(shape.numel(), device=self.device)
+
+
+def _refuse_wrapped(model: nn.Module) -> None:
+    """Refuse a model that other processes hold parts of, or whose gradients they average."""
+    layers = {type(layer).__name__ for layer in model.modules()}
+    if layers & {"DistributedDataParallel", "DataParallel"}:
+        raise InvalidInputError(
+            "Expected the model itself, got a wrapper that averages gradients without a clip. Pass "
+            "model.module; processes of torch.distributed train together by themselves."
+        )
+    parts = {type(p.data).__name__ for p in model.parameters()}
+    if "FullyShardedDataParallel" in layers or "DTensor" in parts:
+        raise InvalidInputError(
+            "Expected a model with whole parameters, got one whose parameters are spread over processes "
+            "(FSDP). The norm of a record's gradient needs all of them: train the model unwrapped, or "
+            "adapters (LoRA) on a frozen one."
+        )
 
 
 def _tensor_of(outputs: Any) -> Tensor:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from sordino.execute.processes import Processes
 from sordino.execute.torch import ON_DEVICE, TorchExecutor
-from sordino.kernel import Curator, check_offer
+from sordino.kernel import check_offer
 from sordino.nn.checkpoint import Checkpoint, words
-from sordino.nn.solvers import NetworkSolver, NetworkTask, TrainingState
+from sordino.nn.solvers import NetworkSolver, NetworkTask, Releases, TrainingState
 from sordino.runs import Ask, Journal, PrivacyReport, Promise, Run, SavedRun, resumed
 from sordino.runs.journal import latest
 
@@ -39,11 +40,12 @@ class Session:
     """
 
     run: Run
-    curator: Curator
+    curator: Releases
     report: PrivacyReport
     state: TrainingState
     checkpoint: Checkpoint | None = None
     recipe: str = ""
+    processes: Processes | None = None
     _journal: Journal | None = field(default=None, repr=False)
 
     def __enter__(self) -> Session:
@@ -55,6 +57,8 @@ class Session:
         if self._journal is not None:
             self._journal.close()
         self.run.__exit__(kind, error, trace)
+        if self.processes is not None:
+            self.processes.leave(failed=kind is not None)
 
     def save(self, state: TrainingState) -> None:
         """Write the checkpoint, if there is one."""
@@ -80,7 +84,9 @@ def open_session(made: Training, description: str, checkpoint: Checkpoint | None
         journal.begin(promise.digest)
         run.resumable = True
     curator = run.curate(executor, None if journal is None else journal.note)
-    return Session(run, curator, made.report(promise), solver.start(task), checkpoint, words(solver), journal)
+    return Session(
+        run, curator, made.report(promise), solver.start(task), checkpoint, words(solver), _journal=journal
+    )
 
 
 def resume_session(made: Training, checkpoint: Checkpoint) -> Session:
@@ -96,4 +102,4 @@ def resume_session(made: Training, checkpoint: Checkpoint) -> Session:
     except BaseException:
         journal.close()
         raise
-    return Session(run, curator, made.report(run.promise), state, checkpoint, recipe, journal)
+    return Session(run, curator, made.report(run.promise), state, checkpoint, recipe, _journal=journal)

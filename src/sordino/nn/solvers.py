@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from sordino.errors import InvalidInputError
-from sordino.kernel import Curator, Gaussian, Plan, Poisson, Relation, Release
+from sordino.kernel import Gaussian, Plan, Poisson, Relation, Release
 from sordino.nn.engines import Engine
 from sordino.nn.layer_smoothing import smoothed_by_layer
 from sordino.nn.persons import PersonDifference, PersonGradient
@@ -69,6 +69,19 @@ class TrainingState:
         return self.average / self.weight if self.weight else self.vector
 
 
+class Releases(Protocol):
+    """What a loop needs of a curator."""
+
+    @property
+    def plan(self) -> Plan: ...
+
+    @property
+    def used(self) -> dict[str, int]: ...
+
+    def release(self, name: str, params: Any = None) -> Any:
+        """Ask one planned question and return its noisy answer."""
+
+
 class NetworkSolver(Protocol):
     """A training algorithm that can start from a saved state."""
 
@@ -78,7 +91,7 @@ class NetworkSolver(Protocol):
     def start(self, task: NetworkTask) -> TrainingState:
         """Return the state before the first release."""
 
-    def run(self, curator: Curator, task: NetworkTask, state: TrainingState) -> Iterator[TrainingState]:
+    def run(self, curator: Releases, task: NetworkTask, state: TrainingState) -> Iterator[TrainingState]:
         """Yield the states after each release that is left in the plan."""
 
 
@@ -169,7 +182,7 @@ class Descent:
         """Return the initial parameters of the model."""
         return _fresh(task, self.rule.start(task.engine.network.flat()))
 
-    def run(self, curator: Curator, task: NetworkTask, state: TrainingState) -> Iterator[TrainingState]:
+    def run(self, curator: Releases, task: NetworkTask, state: TrainingState) -> Iterator[TrainingState]:
         """Yield the states."""
         for position in range(curator.used.get("gradient", 0), self.recipe.steps):
             g = curator.release("gradient", state.vector)
@@ -218,7 +231,7 @@ class Srm:
         vector = task.engine.network.flat()
         return _fresh(task, {"direction": torch.zeros_like(vector), "before": vector.clone()})
 
-    def run(self, curator: Curator, task: NetworkTask, state: TrainingState) -> Iterator[TrainingState]:
+    def run(self, curator: Releases, task: NetworkTask, state: TrainingState) -> Iterator[TrainingState]:
         """Yield the states."""
         used = sum(curator.used.values())
         for position in range(used, self.recipe.steps):
@@ -228,7 +241,7 @@ class Srm:
             state = self.recipe.moved(state, step, slots, task, position)
             yield state
 
-    def _direction(self, curator: Curator, state: TrainingState) -> Any:
+    def _direction(self, curator: Releases, state: TrainingState) -> Any:
         if not curator.used.get("start"):
             return curator.release("start", state.vector)
         correction = curator.release("correction", (state.vector, state.slots["before"]))

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from sordino.errors import InvalidInputError
+from sordino.execute.processes import joined
 from sordino.kernel import Relation
 from sordino.ledger.address import hidden
 from sordino.nn.checkpoint import Checkpoint
@@ -23,6 +24,7 @@ from sordino.nn.moved import check_moved
 from sordino.nn.network import Loss, Network
 from sordino.nn.session import Session, Training, open_session, resume_session
 from sordino.nn.solvers import Descent, NetworkSolver, NetworkTask, Recipe, Srm
+from sordino.nn.together import FollowingSession, together
 from sordino.nn.updates import Adam, HardThreshold, Sgd, schedule_of
 from sordino.runs import Ask, PrivacyReport, track
 
@@ -70,6 +72,8 @@ class Trainer:
         a word for the owners of records, ``"person"`` where nothing else is said.
     ledger, dataset_id : where the budget is booked.
     checkpoint, checkpoint_every : a path, and how many steps between two savings.
+    distributed : whether the processes of ``torch.distributed`` train together, see the guide; None lets them
+        if there are several.
     public : further facts that the report lists as assumed public.
     verbose : progress on a terminal; never a loss, which would leak.
 
@@ -110,6 +114,7 @@ class Trainer:
     dataset_id: str | None = None
     checkpoint: Any = None
     checkpoint_every: int = 50
+    distributed: bool | None = None
     public: tuple[str, ...] = ()
     verbose: int | bool = 0
 
@@ -122,7 +127,8 @@ class Trainer:
         ``groups`` names the owner of each record, in the order of the data; a missing one is refused.
         """
         made = self._prepared(source_of(data, targets).owned(groups))
-        session = open_session(made, f"Trainer ({self.optimizer})", self._checkpoint())
+        said = f"Trainer ({self.optimizer})"
+        session = together(made, lambda: open_session(made, said, self._checkpoint()))
         return self._train(session, made.solver, made.task)
 
     def resume(self, data: Any, targets: Any = None, *, groups: Any = None) -> Trained:
@@ -135,7 +141,8 @@ class Trainer:
         if checkpoint is None:
             raise InvalidInputError("Expected a checkpoint to resume from, got None. Pass checkpoint=.")
         made = self._prepared(source_of(data, targets).owned(groups))
-        return self._train(resume_session(made, checkpoint), made.solver, made.task)
+        session = together(made, lambda: resume_session(made, checkpoint))
+        return self._train(session, made.solver, made.task)
 
     def solver(self, population: int) -> NetworkSolver:
         """Return the algorithm for this many records."""
@@ -179,15 +186,22 @@ class Trainer:
         unit = "person" if grouped and self.unit == "record" else self.unit
         task = NetworkTask(engine, source.population, Relation.parse(self.relation), unit, grouped)
         noisy_device = device.type == "cuda" if self.device_noise is None else self.device_noise
-        executor = source.executor(device, chunk, noisy_device)
+        solver, processes = self.solver(source.population), joined(self.distributed)
+        executor = source.executor(device, chunk, noisy_device, processes)
         facts, notes = (*public_facts(task), *self.public), engine_notes(engine)
-        return Training(self.solver(source.population), task, executor, budget, facts, notes)
+        if processes is not None:
+            notes = (
+                *notes,
+                f"gradients added up by {processes.count} processes, one of which adds the noise",
+            )
+        return Training(solver, task, executor, budget, facts, notes)
 
-    def _train(self, session: Session, solver: Any, task: NetworkTask) -> Trained:
+    def _train(self, session: Session | FollowingSession, solver: Any, task: NetworkTask) -> Trained:
         state, steps, recipe = session.state, 0, solver.recipe
         with session:
             states = solver.run(session.curator, task, state)
-            for state in track(states, recipe.steps, "training", self.verbose):
+            shown = self.verbose if isinstance(session, Session) else 0
+            for state in track(states, recipe.steps, "training", shown):
                 steps += 1
                 if session.due():
                     session.save(state)

@@ -1,0 +1,170 @@
+"""Several processes that train one network over ``torch.distributed``: one batch, one noise, one booking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from sordino.errors import InvalidInputError, SordinoError, WorkerError
+from sordino.kernel.arrays import Rows
+
+_STOP = "stop"
+_FINE, _FAILED, _DIFFERENT = 0, 1, 2
+
+
+def joined(wanted: bool | None) -> Processes | None:
+    """Return the processes of a training: those of ``torch.distributed`` if it runs, or None for this one.
+
+    ``wanted`` False stays alone, True refuses to.
+    """
+    running = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+    if wanted and not running:
+        raise InvalidInputError(
+            "Expected several processes of torch.distributed, found one. Start the program with torchrun and "
+            "call torch.distributed.init_process_group() first."
+        )
+    return Processes() if running and wanted is not False else None
+
+
+class Processes:
+    """The processes of one training. The first draws batches and noise and keeps the books; all add up.
+
+    Every process holds the whole data set, or can read it, and takes each so-many-th record of a batch. The
+    sums go to the first, which adds the noise, and only what is released goes back.
+
+    **Privacy.** The batch, the noise and the price are those of one process. All processes together are the
+    curator: each sees records, and which of them are in a batch.
+    """
+
+    def __init__(self) -> None:
+        self.rank, self.count = dist.get_rank(), dist.get_world_size()
+        self._broken = False
+        with self._watched():
+            self._control = dist.new_group(backend="gloo")
+
+    @property
+    def first(self) -> bool:
+        """Whether this process keeps the books."""
+        return self.rank == 0
+
+    def agreed(self, facts: dict[str, Any]) -> None:
+        """Refuse, in every process, to go on if one of them differs in something all must share."""
+        everywhere: list[Any] = [None] * self.count
+        with self._watched():
+            dist.all_gather_object(everywhere, facts, group=self._control)
+        for rank, other in enumerate(everywhere):
+            wrong = [name for name in facts if other.get(name) != everywhere[0].get(name)]
+            if wrong:
+                self._broken = True
+                raise InvalidInputError(
+                    f"Expected the same training in all processes, got process {rank} with another "
+                    f"{' and another '.join(wrong)} than the first. Build model, data and settings alike "
+                    "everywhere: the same seed, the same order of the records."
+                )
+
+    def told(self, message: Any = None) -> Any:
+        """Return what the first process says; nobody else is listened to."""
+        box = [message]
+        with self._watched():
+            dist.broadcast_object_list(box, 0, group=self._control)
+        return box[0]
+
+    def summed(
+        self, question: str, params: Any, rows: Rows, population: int, evaluate: Callable[[Any], Tensor]
+    ) -> Tensor:
+        """Return the sum over the rows that the first process has drawn; elsewhere, a part of it."""
+        asked = (question, fingerprint(params))
+        heard = self.told((asked, rows))
+        if heard == _STOP:
+            self._broken = True
+            raise WorkerError("The first process has stopped this training. What was asked is spent.")
+        rows = np.arange(population) if heard[1] is None else heard[1]
+        state, value, error = _DIFFERENT, torch.empty(0), None
+        if heard[0] == asked:
+            state, value, error = _tried(lambda: evaluate(rows[self.rank :: self.count]))
+        self._all_fine(state, error)
+        with self._watched():
+            dist.reduce(value, 0, group=self._group(value))
+        return value
+
+    def shared(self, answer: Tensor) -> Tensor:
+        """Return a released answer of the first process."""
+        answer = answer.contiguous()
+        with self._watched():
+            dist.broadcast(answer, 0, group=self._group(answer))
+        return answer
+
+    def leave(self, failed: bool) -> None:
+        """End the training here; the others are told if it failed at the first process alone."""
+        if self._broken:
+            return
+        if failed and self.first:
+            self.told(_STOP)
+        if not failed:
+            dist.destroy_process_group(self._control)
+
+    def _all_fine(self, state: int, error: Exception | None) -> None:
+        worst = torch.tensor([state])
+        with self._watched():
+            dist.all_reduce(worst, dist.ReduceOp.MAX, group=self._control)
+        if int(worst) == _FINE:
+            return
+        self._broken = True
+        if error is not None:
+            raise error
+        if int(worst) == _DIFFERENT:
+            raise WorkerError(
+                "The processes of this training are not at the same point: their parameters or questions "
+                "differ. Let every process make the same steps. The budget is spent."
+            )
+        raise WorkerError("Another process of this training failed, see there. The budget is spent.")
+
+    def _group(self, value: Tensor) -> Any:
+        return dist.group.WORLD if value.is_cuda else self._control
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Turn the loss of a process into a typed error."""
+        try:
+            yield
+        except SordinoError:
+            raise
+        except RuntimeError as error:
+            self._broken = True
+            kind = type(error).__name__
+        else:
+            return
+        raise WorkerError(
+            f"A process of this training is gone or does not answer ({kind}). What was asked is spent; start "
+            "all processes again, with resume if there is a checkpoint."
+        )
+
+    def __reduce__(self) -> Any:
+        raise WorkerError("The processes of a training cannot be copied or pickled.")
+
+
+def _tried(evaluate: Callable[[], Tensor]) -> tuple[int, Tensor, Exception | None]:
+    try:
+        return _FINE, evaluate().contiguous(), None
+    except Exception as error:
+        return _FAILED, torch.empty(0), error
+
+
+def fingerprint(values: Any) -> int:
+    """Return a number that two lists of tensors share if they are equal bit by bit, else hardly ever."""
+    if isinstance(values, Tensor):
+        flat = values.detach().contiguous().reshape(-1)
+        if not flat.numel():
+            return 1
+        bits = flat.view(torch.uint8) if flat.element_size() != 4 else flat.view(torch.int32)
+        places = torch.arange(1, bits.numel() + 1, device=bits.device)
+        mixed = (bits.long() + 0x9E3779B9) * (places * 0x5DEECE66D + 11)
+        mixed = mixed ^ (mixed >> 29)
+        return int((mixed * (places * 2 + 1)).sum())
+    return hash(tuple(fingerprint(one) for one in values))
