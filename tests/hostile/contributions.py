@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from sordino.execute import GroupedExecutor, LocalExecutor
-from sordino.execute.records import LazyRecords
+from sordino.execute.touched import LazyRecords
 from sordino.kernel import Norm, Relation, SparseVector
 
 D = 4
@@ -111,7 +111,10 @@ def answer(case: Case, rows: np.ndarray, targets: Any, kind: str) -> list[Fracti
     return [Fraction(float(v)) for v in value.ravel()]
 
 
-def as_sparse(w: np.ndarray) -> SparseVector:
+def as_sparse(w: Any) -> Any:
+    """Return a point as the lazy solvers send it; maps, masks that are None and units stay as they are."""
+    if not isinstance(w, np.ndarray):
+        return w
     return SparseVector(np.arange(w.size), np.asarray(w, dtype=float), w.size)
 
 

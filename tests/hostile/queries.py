@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from hypothesis import strategies as st
 from tests.hostile.contributions import MATRICES, Case, D, numbers
@@ -61,6 +63,8 @@ CENTRE = np.array([0.3, -0.2, 0.0, 0.5])
 AFFINE = Affine(np.array([0.5, 0.0, -1.0, 0.1]), np.array([3.0, 1.0, 0.2, 1e3]), 0.25)
 PLAIN = Affine(np.zeros(D), np.array([3.0, 1.0, 0.2, 1e-3]), 0.0)
 BARE = Affine(CENTRE, np.ones(D), 0.0)
+LISTED = Affine(np.array([0.5, -1.0]), np.array([3.0, 0.2]), 0.25, np.array([0, 2]), 1e3)
+CHOSEN_MAP = Affine(np.array([0.5, -1.0]), np.array([3.0, 1e3]), 0.25, np.array([0, 2]))
 
 OWN = OwnPart(AFFINE, 2.0, 0.0, 0.3, 0.35, True)
 BIG = OwnPart(BARE, 1e9, 1e5, -3.0, 0.7, False)
@@ -69,6 +73,7 @@ MARGINS = [
     ("signs without offset", LOSSES["logistic"], False, W, 1.0, BIG, signs),
     ("numbers", SQUARED, True, W, 3.0, BIG, numbers),
     ("huber", Huber(0.7), False, W, 1e-3, OWN, numbers),
+    ("some columns", LOSSES["logistic"], True, W[:3], 1.0, replace(OWN, affine=CHOSEN_MAP), signs),
     ("labels", LOSSES["multinomial"], False, np.stack([W, -W, W[::-1]]), 1.0, OWN, labels),
 ]
 
@@ -101,9 +106,14 @@ AFFINES = [
         0.9,
         signs,
     ),
-    Case("column moments", ColumnMoments(1.3), None, 1.3, exact=False),
+    Case(
+        "affine, a list", AffineGradient(SQUARED, 0.7), (W, LISTED, None, 1.0), 1.3, kinds=(*MATRICES, "lazy")
+    ),
+    Case("affine on some columns", AffineGradient(SQUARED, 0.7), (W[:3], CHOSEN_MAP, None, 1.0), 1.3, 0.9),
+    Case("column moments", ColumnMoments(1.3), None, 1.3, exact=False, kinds=(*MATRICES, "lazy")),
     Case("column squares", ColumnMoments(1.3, square=True), None, 1.3, exact=False),
     Case("sizes of rows", SizeCounts("rows", 3), AFFINE, 1.3, exact=False),
+    Case("sizes, a list", SizeCounts("rows", 3), LISTED, 1.3, exact=False, kinds=(*MATRICES, "lazy")),
     Case("sizes of targets", SizeCounts("targets"), 0.3, 1.3, exact=False),
     Case("places of targets", TargetCounts(), (-2.0, 1.0), 1.3, exact=False),
     Case(

@@ -8,7 +8,7 @@ from tests.kernel.toys import source
 from tests.statistical.laws import LEVEL, assert_counts, assert_law, assert_same_law, assert_scale
 
 from sordino.execute import LocalExecutor
-from sordino.execute.records import LazyRecords
+from sordino.execute.touched import LazyRecords
 from sordino.kernel import Full, Gaussian, LazyVector, Release, SparseVector
 from sordino.kernel.lazy import _abs_normal_quantile, top_abs_normals, top_gumbels
 from sordino.problems.glm import GlmGradient

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 from tests.solver_case import Asked, SolverCase, as_array, scaled
 
-from sordino.execute.records import CsrRecords, LazyRecords
+from sordino.execute.records import CsrRecords
+from sordino.execute.touched import LazyRecords
 from sordino.kernel import Norm, Relation, Release
 
 SPECIAL = [0.0, 1.0, -1.0, 0.3, 1e-3, -1e-170, 5e-324, 40.0, -1e8, 1e30, 1e155, -1e300]

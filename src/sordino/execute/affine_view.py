@@ -9,9 +9,9 @@ import numpy as np
 from scipy import sparse
 
 from sordino.execute import csr
-from sordino.kernel import clip
-from sordino.kernel.arrays import Floats
-from sordino.kernel.contracts import PublicMap
+from sordino.kernel import SparseVector, clip
+from sordino.kernel.arrays import Floats, Ints
+from sordino.kernel.contracts import Point, PublicMap
 
 if TYPE_CHECKING:
     from sordino.execute.records import LocalRecords
@@ -26,6 +26,7 @@ class AffineView:
 
     def __init__(self, base: LocalRecords, affine: PublicMap) -> None:
         self._base, self._affine = base, affine
+        self.intercept = affine.intercept
         self._offset = affine.scale * affine.shift
         self.targets, self.weights = base.targets, base.weights
         self.sizes = base.centred_norms(affine.shift, affine.scale)
@@ -33,8 +34,9 @@ class AffineView:
         last = np.full(len(self.sizes), abs(affine.intercept))
         self.norms = clip.joint_norms([np.maximum(self.sizes * self._clip, affine.floor), last])
 
-    def margins(self, w: Floats) -> Floats:
+    def margins(self, w: Point) -> Floats:
         """Return ``z_i . w``, one column per output."""
+        w = w.to_dense() if isinstance(w, SparseVector) else w
         weights = w[..., :-1] if self._affine.intercept else w
         out = self._products(weights * self._affine.scale) - (weights * self._offset).sum(axis=-1)
         out = out * (self._clip if out.ndim == 1 else self._clip[:, None])
@@ -56,12 +58,38 @@ class AffineView:
         return self._base.margins(weights)
 
 
+class TouchedView:
+    """Records of few columns through a map of many: sums are sparse vectors on the touched columns.
+
+    ``view`` holds the columns ``touched`` alone, in this order; the others have no entry in any record.
+    """
+
+    def __init__(self, view: AffineView, touched: Ints, features: int) -> None:
+        self._view, self._touched, self._features = view, touched, features
+        self.targets, self.weights = view.targets, view.weights
+        self.sizes, self.norms = view.sizes, view.norms
+
+    def margins(self, w: SparseVector) -> Floats:
+        """Return ``z_i . w``."""
+        return self._view.margins(w.at(self._columns))
+
+    def weighted_sum(self, coefficients: Floats) -> SparseVector:
+        """Return ``sum_i c_i z_i`` on the touched columns and the intercept."""
+        found = self._view.weighted_sum(coefficients)
+        return SparseVector(self._columns, found, self._features + len(found) - len(self._touched))
+
+    @property
+    def _columns(self) -> Ints:
+        return np.append(self._touched, self._features) if self._view.intercept else self._touched
+
+
 def same_map(one: PublicMap, other: PublicMap) -> bool:
     """Tell whether two maps are one, or copies: what was sent to a worker comes as a copy each time."""
     if one is other:
         return True
-    constants = (one.intercept, one.floor) == (other.intercept, other.floor)
-    return constants and np.array_equal(one.scale, other.scale) and np.array_equal(one.shift, other.shift)
+    constants = (one.intercept, one.floor, one.rest) == (other.intercept, other.floor, other.rest)
+    pairs = ((one.scale, other.scale), (one.shift, other.shift), (one.columns, other.columns))
+    return constants and all(np.array_equal(a, b) for a, b in pairs)  # type: ignore[arg-type]
 
 
 def column_moments(base: LocalRecords, square: bool = False) -> tuple[Floats, Floats]:

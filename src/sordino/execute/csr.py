@@ -10,7 +10,7 @@ from scipy import sparse
 
 from sordino.errors import InvalidInputError
 from sordino.kernel.arrays import Floats
-from sordino.kernel.touch import find
+from sordino.kernel.touch import TouchMap, find
 
 _AHEAD = 256  # rows
 
@@ -131,6 +131,83 @@ def scatter_integers(
         if c != 0.0:
             for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
                 out[indices[p]] += np.int64(c * data[p] / spacing)
+
+
+def picked(matrix: Any, rows: Any, kept: TouchMap) -> Any:
+    """Return some rows with the columns of a map alone, numbered by it."""
+    x, ends = matrix, np.zeros(rows.size + 1, dtype=np.int64)
+    slots = np.empty(x.indices.size, dtype=np.int32)
+    _slots(x.indptr, x.indices, rows, kept.cells, kept.columns, slots, ends[1:])
+    np.cumsum(ends, out=ends)
+    indices, data = np.empty(ends[-1], dtype=np.int32), np.empty(ends[-1], dtype=x.data.dtype)
+    _gather(x.indptr, slots, x.data, rows, ends, indices, data)
+    return sparse.csr_matrix((data, indices, ends), (rows.size, kept.columns.size), copy=False)
+
+
+def renumbered(matrix: Any, rows: Any) -> tuple[Any, Any]:
+    """Return the columns that some rows have entries in, and the matrix by their numbers.
+
+    Values and pointers are those of the matrix, and so is its width.
+    """
+    x = matrix
+    columns = np.empty(min(x.indices.size, x.shape[1]), dtype=np.int64)
+    touched, slots = TouchMap.empty(columns), np.zeros(x.indices.size, dtype=np.int32)
+    count = _renumber(x.indptr, x.indices, rows, touched.cells, columns, slots)
+    return columns[:count], _with_indices(x, slots)
+
+
+def reordered(columns: Any, matrix: Any, first: Any) -> tuple[Any, Any]:
+    """Return numbered columns with some others in front, each once, and the matrix by the new numbers."""
+    if not first.size:
+        return columns, matrix
+    numbers = TouchMap.of(first).slots(columns)
+    new = numbers < 0
+    numbers[new] = first.size + np.arange(np.count_nonzero(new))
+    return np.concatenate([first, columns[new]]), _with_indices(matrix, numbers[matrix.indices])
+
+
+def _with_indices(matrix: Any, indices: Any) -> Any:
+    out = sparse.csr_matrix(matrix.shape, dtype=matrix.data.dtype)
+    out.data, out.indices, out.indptr = matrix.data, indices, matrix.indptr
+    return out
+
+
+@numba.njit(cache=True, nogil=True)
+def _slots(indptr: Any, indices: Any, rows: Any, cells: Any, columns: Any, slots: Any, counts: Any) -> None:
+    """Write the number of each entry's column, -1 for one that is not in the map, and count the others."""
+    for i in range(rows.size):
+        kept = 0
+        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            slots[p] = cells[find(cells, columns, np.int64(indices[p]))]
+            kept += slots[p] >= 0
+        counts[i] = kept
+
+
+@numba.njit(cache=True, nogil=True)
+def _gather(indptr: Any, slots: Any, data: Any, rows: Any, ends: Any, indices: Any, out: Any) -> None:
+    """Copy the entries that have a number."""
+    for i in range(rows.size):
+        at = ends[i]
+        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            if slots[p] >= 0:
+                indices[at], out[at] = slots[p], data[p]
+                at += 1
+
+
+@numba.njit(cache=True, nogil=True)
+def _renumber(indptr: Any, indices: Any, rows: Any, cells: Any, columns: Any, slots: Any) -> int:
+    """Number the columns in the order in which they appear; return how many there are."""
+    count = 0
+    for i in range(rows.size):
+        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
+            column = np.int64(indices[p])
+            cell = find(cells, columns, column)
+            if cells[cell] < 0:
+                cells[cell] = count
+                columns[count] = column
+                count += 1
+            slots[p] = cells[cell]
+    return count
 
 
 @numba.njit(cache=True, nogil=True)

@@ -11,7 +11,8 @@ from scipy import sparse
 from sordino.errors import InvalidInputError
 from sordino.execute.csr import as_rows
 from sordino.execute.question import Question
-from sordino.execute.records import CsrRecords, DenseRecords, LazyRecords, LocalRecords
+from sordino.execute.records import CsrRecords, DenseRecords, LocalRecords
+from sordino.execute.touched import LazyRecords
 from sordino.kernel import NoiseSource, Offer, Release, clip, contracts
 from sordino.kernel.arrays import Floats, Ints
 
@@ -92,19 +93,21 @@ class LocalExecutor:
 
     def records(self, rows: Ints | None, lazy: bool = False) -> LocalRecords | LazyRecords:
         """Return the rows with the operations of queries; for queries only."""
-        if rows is not None or lazy:
-            return self._records(rows, lazy)
+        base = self._all_records() if rows is None else self._records(rows)
+        return LazyRecords(base) if lazy and isinstance(base, CsrRecords) and self._lazy_pays(rows) else base
+
+    def _all_records(self) -> LocalRecords:
         if self._all is None:
             object.__setattr__(self, "_all", self._records(None))
-        return self._all
+        all_of_them: LocalRecords = self._all
+        return all_of_them
 
-    def _records(self, rows: Ints | None, lazy: bool = False) -> LocalRecords | LazyRecords:
+    def _records(self, rows: Ints | None) -> LocalRecords:
         pick = slice(None) if rows is None else rows
         if not sparse.issparse(self.matrix):
             return DenseRecords(self.matrix[pick], *self._select(pick), **self._facts(pick))
         chosen = np.arange(self.population) if rows is None else rows
-        base = CsrRecords(self.matrix, *self._select(pick), **self._facts(pick), rows=chosen)
-        return LazyRecords(base) if lazy and self._lazy_pays(chosen) else base
+        return CsrRecords(self.matrix, *self._select(pick), **self._facts(pick), rows=chosen)
 
     def _select(self, pick: Any) -> tuple[Floats, Floats, Floats, float, int]:
         targets: Any = self.targets  # never None once the executor is made
@@ -118,11 +121,12 @@ class LocalExecutor:
             "positions": pick if isinstance(pick, np.ndarray) else None,
         }
 
-    def _lazy_pays(self, rows: Ints) -> bool:
+    def _lazy_pays(self, rows: Ints | None) -> bool:
         # Both paths have the same law, so this may look at the batch: only the run time tells.
         x = self.matrix
-        entries = rows.size * (x.nnz / max(1, x.shape[0]))
-        return bool(x.shape[1] > LAZY_RATIO * entries)
+        entries = x.nnz if rows is None else rows.size * (x.nnz / max(1, x.shape[0]))
+        ratio = LAZY_RATIO / 2 if rows is None else LAZY_RATIO  # all rows are laid out once, not at each step
+        return bool(x.shape[1] > ratio * entries)
 
 
 def _as_targets(targets: Any, count: int) -> Floats:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from sordino.errors import UnsupportedError
-from sordino.kernel import FromSum, Gaussian, NoiseSource, OnLattice, Query, Release, SparseVector
+from sordino.kernel import FromSum, Gaussian, NoiseSource, OnLattice, Query, Release
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Question:
         """Return the question of a release; ``population`` bounds the integers of a lattice."""
         # Nothing moves at sensitivity 0 (a difference of equal points), so there is nothing to hide.
         if not (release.mechanism.secure and sensitivity > 0):
-            return cls(release.query, params, release.lazy and _is_sparse_point(params))
+            return cls(release.query, params, release.lazy and _is_sparse(params))
         query, mechanism = release.query, release.mechanism
         if not (isinstance(query, OnLattice) and isinstance(mechanism, Gaussian)):
             raise UnsupportedError(
@@ -60,6 +62,6 @@ class Question:
         return mechanism.privatise(total, sensitivity, noise)
 
 
-def _is_sparse_point(params: Any) -> bool:
+def _is_sparse(params: Any) -> bool:
     points = params if isinstance(params, tuple) else (params,)
-    return all(isinstance(p, SparseVector) for p in points)
+    return not any(isinstance(p, np.ndarray) for p in points)

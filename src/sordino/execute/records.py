@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -89,13 +89,34 @@ class LocalRecords:
             out[-1] = np.trunc(coefficients * self.intercept / spacing).astype(np.int64).sum()
         return out
 
-    def through(self, affine: PublicMap) -> AffineView:
+    def through(self, affine: PublicMap) -> Any:
         """Return these rows through a public affine map; the last map is remembered."""
         known = self.__dict__.get("_view")
         if known is None or not same_map(known[0], affine):
-            known = (affine, AffineView(self, affine))
+            known = (affine, self._mapped(affine))
             object.__setattr__(self, "_view", known)
         return known[1]
+
+    def _mapped(self, affine: PublicMap) -> Any:
+        if affine.rest is None:
+            return AffineView(self.within(affine.columns), affine)
+        return AffineView(self, affine.picked(np.arange(self.features)))
+
+    def within(self, columns: Ints | None) -> LocalRecords:
+        """Return these records with some columns and the intercept; the last choice is remembered.
+
+        The norms stay what they are: bounds of those of whole rows.
+        """
+        if columns is None:
+            return self
+        known = self.__dict__.get("_within")
+        if known is None or not np.array_equal(known[0], columns):
+            known = (columns, self._within_columns(columns))
+            object.__setattr__(self, "_within", known)
+        return known[1]
+
+    def _within_columns(self, columns: Ints) -> LocalRecords:
+        raise UnsupportedError("This kind of data has no columns.")  # pragma: no cover
 
     def scaled_rows(self, coefficients: Floats) -> Iterator[tuple[slice, Any]]:
         """Yield ``c_i x_i`` in blocks of rows, intercept included: arrays, or CSR for sparse data."""
@@ -229,6 +250,11 @@ class DenseRecords(LocalRecords):
         picked = (self.matrix[rows], self.targets[rows], self.norms[rows], self.scale[rows])
         return DenseRecords(*picked, self.intercept, self.features, **self._picked(rows))
 
+    def _within_columns(self, columns: Ints) -> LocalRecords:
+        facts = {"weights": self.weights, "row_norms": self.row_norms, "positions": self.positions}
+        kept = (self.matrix, self.targets, self.norms, self.scale, self.intercept, len(columns))
+        return DenseColumns(*kept, **facts, chosen=columns)
+
     def _blocks(self) -> list[slice]:
         n = len(self.matrix)
         step = n if self.matrix.dtype == np.float64 else max(1, _CHUNK // max(1, self.features))
@@ -237,6 +263,38 @@ class DenseRecords(LocalRecords):
     def _block(self, rows: slice) -> Floats:
         block: Floats = self.matrix[rows].astype(np.float64, copy=False)
         return block
+
+
+@dataclass(frozen=True, eq=False)
+class DenseColumns(DenseRecords):
+    """Some columns of a NumPy array, which is not copied."""
+
+    chosen: Ints
+
+    def _products(self, w: Floats) -> Floats:
+        return super()._products(self._spread(w))
+
+    def _add(self, coefficients: Floats, out: Floats) -> None:
+        every = np.zeros(self.matrix.shape[1])
+        super()._add(coefficients, every)
+        out += every[self.chosen]
+
+    def margins(self, w: Point) -> Floats:
+        """Return ``x_i . w``, one column per output."""
+        return LocalRecords.margins(self, w)
+
+    def weighted_sum(self, coefficients: Floats) -> Floats:
+        """Return ``sum_i c_i x_i``, one row per output."""
+        return LocalRecords.weighted_sum(self, coefficients)
+
+    def centred_norms(self, shift: Floats, weights: Floats, spread: float = 1.0) -> Floats:
+        """Return upper bounds of ``|| weights (x_i - shift) ||`` of clipped rows, without the intercept."""
+        return super().centred_norms(self._spread(shift), self._spread(weights), spread)
+
+    def _spread(self, values: Floats) -> Floats:
+        out = np.zeros(self.matrix.shape[1])
+        out[self.chosen] = values
+        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -285,6 +343,23 @@ class CsrRecords(LocalRecords):
     def _addressed(self) -> Ints | None:
         return self.rows
 
+    def _within_columns(self, columns: Ints) -> LocalRecords:
+        part = csr.picked(self.matrix, self.rows, TouchMap.of(columns))
+        return replace(self, matrix=part, features=len(columns), rows=np.arange(self.count))
+
+    def touching(self, first: Ints) -> tuple[Ints, CsrRecords]:
+        """Return the columns with entries, ``first`` before all others, and the records on these alone.
+
+        The matrix keeps its width: rounding is bounded by it, and what other records touch must not change
+        the bound of a record.
+        """
+        known = self.__dict__.get("_touching")
+        if known is None:
+            known = csr.renumbered(self.matrix, self.rows)
+            object.__setattr__(self, "_touching", known)
+        columns, matrix = csr.reordered(*known, first)
+        return columns, replace(self, matrix=matrix, features=len(columns))
+
     def _sliced(self, rows: Any) -> LocalRecords:
         picked = (self.matrix, self.targets[rows], self.norms[rows], self.scale[rows])
         return CsrRecords(*picked, self.intercept, self.features, **self._picked(rows), rows=self.rows[rows])
@@ -308,67 +383,3 @@ class CsrRecords(LocalRecords):
 
     def _scaled(self, rows: slice, coefficients: Floats) -> Any:
         return sparse.diags_array(coefficients) @ self.matrix[self.rows[rows]].astype(np.float64)
-
-
-class LazyRecords:
-    """A mini-batch of a CSR matrix that only ever touches the columns it holds.
-
-    :meth:`margins` numbers the touched columns, those of the iterate first; :meth:`weighted_sum` then
-    returns a sparse vector in that numbering.
-    """
-
-    def __init__(self, base: CsrRecords) -> None:
-        self._base = base
-        self.targets, self.norms, self.weights = base.targets, base.norms, base.weights
-
-    @property
-    def peaks(self) -> Floats:
-        """The largest magnitude of each clipped row, intercept included."""
-        return self._base.peaks
-
-    def margins(self, w: SparseVector) -> Floats:
-        """Return ``x_i . w`` and lay out the batch."""
-        base, x = self._base, self._base.matrix
-        self._ends = np.cumsum(x.indptr[base.rows + 1] - x.indptr[base.rows])
-        entries = int(self._ends[-1]) if self._ends.size else 0
-        head = w.indices.size
-        columns = np.empty(entries + head, dtype=np.int64)
-        columns[:head] = w.indices
-        touched = TouchMap.empty(columns)
-        touched.insert(head)
-        layout, packed = np.empty(entries, dtype=np.int32), np.empty(entries)
-        out = np.empty(base.rows.size)
-        count, _ = csr.touch(
-            x.indptr,
-            x.indices,
-            x.data,
-            base.rows,
-            touched.cells,
-            columns,
-            head,
-            w.values,
-            layout,
-            packed,
-            out,
-        )
-        self._layout, self._packed = layout, packed
-        self._columns, self._touched = columns[:count], touched
-        out *= base.scale
-        if base.intercept:
-            self._intercept_at = int(np.flatnonzero(w.indices == base.features)[0])
-            out += base.intercept * w.values[self._intercept_at]
-        return out
-
-    def unit_sum(self, coefficients: Floats, bound: float) -> SparseVector:
-        """Return ``sum_i c_i x_i``: a record is a unit, and its coefficient bounds it already."""
-        return self.weighted_sum(coefficients)
-
-    def weighted_sum(self, coefficients: Floats) -> SparseVector:
-        """Return ``sum_i c_i x_i`` on the touched columns."""
-        base = self._base
-        out = np.zeros(self._columns.size)
-        factors = clip.scaled(coefficients, base.scale)
-        csr.scatter_touched(self._ends, self._layout, self._packed, factors, out)
-        if base.intercept:
-            out[self._intercept_at] = base.intercept * coefficients.sum()
-        return SparseVector(self._columns, out, base.columns, self._touched)

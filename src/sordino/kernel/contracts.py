@@ -19,7 +19,10 @@ Answer: TypeAlias = Any
 
 
 class PublicMap(Protocol):
-    """A public affine map ``x -> clip_1(scale * (x - shift))`` with a constant entry behind it."""
+    """A public affine map ``x -> clip_1(scale * (x - shift))`` with a constant entry behind it.
+
+    With ``columns`` it has entries for these only: the others are dropped, or have the scale ``rest``.
+    """
 
     @property
     def shift(self) -> Floats: ...
@@ -32,6 +35,15 @@ class PublicMap(Protocol):
 
     @property
     def floor(self) -> float: ...
+
+    @property
+    def columns(self) -> Ints | None: ...
+
+    @property
+    def rest(self) -> float | None: ...
+
+    def picked(self, columns: Ints) -> PublicMap:
+        """Return the map of some columns, as if there were no others."""
 
 
 class PublicBall(Protocol):
@@ -116,7 +128,7 @@ class MappedRows(Records, Protocol):
     def margins(self, w: Point) -> Floats:
         """Return the margins of the mapped rows."""
 
-    def weighted_sum(self, coefficients: Floats) -> Floats:
+    def weighted_sum(self, coefficients: Floats) -> Answer:
         """Return the weighted sum of the mapped rows."""
 
 
@@ -126,11 +138,14 @@ class AffineViews(Records, Protocol):
     def through(self, affine: PublicMap) -> MappedRows:
         """Return these rows mapped."""
 
+    def within(self, columns: Ints | None) -> Any:
+        """Return these records with some columns and the intercept; None keeps all."""
+
 
 class ColumnSums(Protocol):
     """Sums of the columns."""
 
-    def column_moments(self, square: bool = False) -> tuple[Floats, Floats]:
+    def column_moments(self, square: bool = False) -> tuple[Answer, Answer]:
         """Return the sums of the columns and of their absolute values, or squares."""
 
 

@@ -42,6 +42,11 @@ class SparseVector:
         out[self.indices] = self.values
         return out
 
+    def at(self, columns: Ints) -> Floats:
+        """Return the entries at distinct columns."""
+        slots = TouchMap.of(self.indices).slots(columns)
+        return np.append(self.values, 0.0)[slots]  # slot -1 is the zero
+
     @classmethod
     def zeros(cls, size: int, kept: int = 0) -> SparseVector:
         """Return the zero vector, with explicit entries at its last ``kept`` indices."""
@@ -75,6 +80,11 @@ class SparseVector:
         touched.insert(self.indices.size)
         count = touched.add(other.indices, other.values, self.indices.size, values)
         return SparseVector(columns[:count], values[:count], self.size, touched)
+
+    def followed_by(self, other: SparseVector) -> SparseVector:
+        """Return this vector with the entries of another one behind it."""
+        indices = np.concatenate([self.indices, other.indices + self.size])
+        return SparseVector(indices, np.concatenate([self.values, other.values]), self.size + other.size)
 
     def sorted(self) -> SparseVector:
         """Return the same vector with increasing indices."""
@@ -247,12 +257,17 @@ def _positions(known: SparseVector, survivors: int, free: int, noise: NoiseSourc
     if free < 2 * (known.indices.size + survivors):  # few are left: rejection would be slow
         left = np.setdiff1d(np.arange(free), known.indices)
         return left[noise.distinct_order(left.size, survivors)]
-    touched = known.touched or TouchMap.of(known.indices)
     taken, start = TouchMap.empty(np.empty(survivors, dtype=np.int64)), 0
     while start < survivors:
         draw = noise.integers(free, survivors - start + 8)
-        start = touched.collect_absent(draw, taken, start)
+        start = (known.touched or _met(known.indices, draw)).collect_absent(draw, taken, start)
     return taken.columns
+
+
+def _met(indices: Ints, draw: Ints) -> TouchMap:
+    """Return the map of those indices that were drawn: a map of the few draws is quicker than one of all."""
+    drawn = TouchMap.of(np.unique(draw))
+    return TouchMap.of(indices[drawn.contains(indices)])
 
 
 def merge_largest(magnitudes: Floats, fresh: Floats, count: int) -> tuple[Ints, int]:

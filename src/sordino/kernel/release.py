@@ -10,7 +10,7 @@ from typing import Any
 from dp_accounting import dp_event as dp
 
 from sordino.errors import InvalidInputError, PlanError, UnsupportedError
-from sordino.kernel.contracts import RecordSums, missing
+from sordino.kernel.contracts import AffineViews, ColumnSums, RecordSums, missing
 from sordino.kernel.events import check_event, composed
 from sordino.kernel.mechanism import Mechanism
 from sordino.kernel.quarantine import marks
@@ -52,7 +52,8 @@ class Release:
             )
         if self.mean and isinstance(self.mechanism, (GumbelTopK, LaplaceMax)):
             raise InvalidInputError("A selection answers with indices, which have no mean. Pass mean=False.")
-        absent = missing(self.query.needs, (RecordSums,)) if self.lazy else []
+        touched = (RecordSums, AffineViews, ColumnSums)
+        absent = missing(self.query.needs, touched) if self.lazy else []
         if absent:
             raise UnsupportedError(
                 f"{type(self.query).__name__} needs {' and '.join(absent)}, which a batch of few columns "

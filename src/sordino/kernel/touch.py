@@ -53,8 +53,12 @@ class TouchMap:
 
     def contains(self, asked: Ints) -> Bools:
         """Tell which columns are in the map."""
-        out = np.empty(asked.size, dtype=np.bool_)
-        _contains(self.cells, self.columns, asked, out)
+        return self.slots(asked) >= 0
+
+    def slots(self, asked: Ints) -> NDArray[np.int32]:
+        """Return the slots of columns, -1 for those that are not in the map."""
+        out = np.empty(asked.size, dtype=np.int32)
+        _slots(self.cells, self.columns, asked, out)
         return out
 
     def collect_absent(self, draws: Ints, taken: TouchMap, start: int) -> int:
@@ -96,9 +100,9 @@ def _add(
 
 
 @numba.njit(cache=True)
-def _contains(cells: NDArray[np.int32], columns: Ints, asked: Ints, out: Bools) -> None:
+def _slots(cells: NDArray[np.int32], columns: Ints, asked: Ints, out: NDArray[np.int32]) -> None:
     for i in range(asked.size):
-        out[i] = cells[find(cells, columns, asked[i])] != _FREE
+        out[i] = cells[find(cells, columns, asked[i])]
 
 
 @numba.njit(cache=True)

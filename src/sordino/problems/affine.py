@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from sordino.kernel import ClippedSum, Relation
-from sordino.kernel.arrays import Bools, Floats
+from sordino.kernel import ClippedSum, Relation, SparseVector
+from sordino.kernel.arrays import Bools, Floats, Ints
 from sordino.kernel.clip import clip_scalars, factors_of
 from sordino.kernel.contracts import AffineViews, ColumnSums, MappedRows
 from sordino.kernel.lengths import public_norm
+from sordino.kernel.touch import TouchMap
 from sordino.problems.glm import check_clip, weighted
 from sordino.problems.losses import LabelModel, Loss
 from sordino.problems.targets import sure
@@ -29,12 +30,16 @@ _LONGEST = 8.0
 class Affine:
     r"""The map ``x -> clip_1(scale * (x - shift))``, with a constant ``intercept`` entry behind it.
 
-    All its numbers are public: released before, or constants.
+    All its numbers are public: released before, or constants. With ``columns`` its entries stand for these
+    columns only. The others are dropped; or, with ``rest``, they are all multiplied by that one number and
+    not shifted, so that a map of very many columns is a short list.
     """
 
     shift: Floats
     scale: Floats
     intercept: float
+    columns: Ints | None = None
+    rest: float | None = None
 
     @property
     def offset(self) -> float:
@@ -48,15 +53,26 @@ class Affine:
 
     def resized(self, factor: float) -> Affine:
         """Return the map with all scales multiplied."""
-        return Affine(self.shift, self.scale * factor, self.intercept)
+        rest = None if self.rest is None else self.rest * factor
+        return replace(self, scale=self.scale * factor, rest=rest)
 
     def longest(self, radius: float) -> float:
         """Return a bound on the size of a mapped row that had at most this norm."""
-        return float(np.max(np.abs(self.scale), initial=0.0)) * radius + self.offset
+        return float(np.max(np.abs(self.scale), initial=self.rest or 0.0)) * radius + self.offset
 
-    def restricted(self, columns: Bools) -> Affine:
-        """Return the map that drops the other columns."""
-        return Affine(np.where(columns, self.shift, 0.0), np.where(columns, self.scale, 0.0), self.intercept)
+    def restricted(self, kept: Bools) -> Affine:
+        """Return the map that drops all columns but some of those it has."""
+        return Affine(self.shift[kept], self.scale[kept], self.intercept, self._listed[kept])
+
+    def picked(self, columns: Ints) -> Affine:
+        """Return the map of some columns, in this order, as if there were no others."""
+        slots = TouchMap.of(self._listed).slots(columns)  # -1, the last, for those that are not listed
+        rest = 0.0 if self.rest is None else self.rest
+        return Affine(np.append(self.shift, 0.0)[slots], np.append(self.scale, rest)[slots], self.intercept)
+
+    @property
+    def _listed(self) -> Ints:
+        return np.arange(self.scale.size) if self.columns is None else self.columns
 
     def coefficients(self, w: Floats, constant: float) -> Floats:
         """Return the weights on the original columns, and on its intercept column ``constant``."""
@@ -101,10 +117,12 @@ class ColumnMoments(ClippedSum):
         both = relation.contributions == 2 and not self.square
         return 2.0 if both else super().sensitivity(relation, params)
 
-    def evaluate(self, records: ColumnSums, params: Any) -> Floats:
+    def evaluate(self, records: ColumnSums, params: Any) -> Any:
         """Return the two sums behind each other."""
         first, second = records.column_moments(self.square)
         unit = self.data_norm**2 if self.square else self.data_norm
+        if isinstance(first, SparseVector):
+            return (first / self.data_norm).followed_by(second / unit)
         return np.concatenate([first / self.data_norm, second / unit])
 
 

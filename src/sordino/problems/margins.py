@@ -79,7 +79,7 @@ class MarginFit(ClippedSum):
         """Return the sum over records: gradients, then curvatures."""
         w, offset, slope, unit, own = params
         with np.errstate(all="ignore"):  # the clip deals with what is not a number
-            s = records.margins(w)
+            s = records.within(own.affine.columns).margins(w)
             s = s - self._own_part(records.through(own.affine), s, own, unit)
             z = s / _MARGIN[self.loss.targets]
             of = self._of_classes if s.ndim == 2 else self._of_one

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from sordino.kernel import Curator, Full, Plan, Release
-from sordino.kernel.arrays import Bools, Floats
+from sordino.kernel.arrays import Bools, Floats, Ints
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeCounts
 from sordino.problems.losses import LabelModel
 from sordino.problems.problem import Problem
@@ -27,6 +27,7 @@ from sordino.solvers.length import (
     length_query,
     lengthened,
 )
+from sordino.solvers.screening import LAZY, listed_map, screened, screens_first, spread
 from sordino.solvers.sparse.ight import Ight
 from sordino.solvers.units import (
     grid_cells,
@@ -39,7 +40,7 @@ from sordino.solvers.units import (
 
 # Shares of the budget (of rho); what is left goes to the gradients on all columns.
 MOMENTS, SIZES, SIZES_AGAIN = 0.05, 0.02, 0.01
-NARROW, POLISH, POLISH_ALONE = 0.12, 0.20, 0.30
+NARROW, AFTER_SCREEN, POLISH, POLISH_ALONE = 0.12, 0.20, 0.20, 0.30
 # Margin noise that the last iterate may carry: dense models of two and of more classes and of numbers, models
 # still to be thresholded on all columns and on some, polishing.
 DENSE, MANY, NUMBERS = 1.2, 1.6, 0.5
@@ -71,7 +72,10 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class MappedProblem:
-    """Where a descent takes place: mapped columns, the coordinates that are open, the unit of the targets."""
+    """Where a descent takes place: mapped columns, the coordinates that are open, the unit of the targets.
+
+    A mask of None leaves all of them open.
+    """
 
     affine: Affine
     mask: Bools | None
@@ -92,7 +96,8 @@ class Auto:
        histogram of row sizes sets the scale. Without centring, one direction would hold all of the
        curvature.
     2. ``steps`` noisy gradients drive Nesterov descent. The step is the largest at which the noise of the
-       margins stays below a constant, so it grows with n and epsilon.
+       margins stays below a constant, so it grows with n and epsilon. Where columns are very many for a
+       sparsity k, one gradient takes the place of these steps (:mod:`sordino.solvers.screening`).
     3. With a sparsity k, the largest 24 k, then 6 k, then k coefficients are kept. After each cut the sizes
        of the restricted rows are released (they are smaller, and so is the noise), and a share of the
        budget descends on the columns that are left: many can be told apart that drowned before.
@@ -118,6 +123,7 @@ class Auto:
     clip: float
     step: float | None
     center: bool
+    screens: bool = False
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Solver:
@@ -127,9 +133,13 @@ class Auto:
             return Ight.configured(problem, options)
         k, coefficients = options.n_nonzero_coefs, problem.features * problem.outputs
         stages = narrowing(k, coefficients) if k is not None and k < coefficients else {}
-        steps = options.max_iter or (30 if stages else 50)
+        screens = options.max_iter is None and screens_first(problem, [s.count for s in stages.values()])
+        if screens:  # one gradient on all columns leaves more steps to those that are left
+            first = next(iter(stages))
+            stages[first] = replace(stages[first], steps=2 * stages[first].steps, share=AFTER_SCREEN)
+        steps = 1 if screens else options.max_iter or (30 if stages else 50)
         clip = CLIP if options.clip_norm is None else options.clip_norm
-        return cls(steps, stages, clip, options.step_size, bool(problem.intercept))
+        return cls(steps, stages, clip, options.step_size, bool(problem.intercept), screens)
 
     def plan(self, problem: Problem) -> Plan:
         """Declare the moments, the sizes, the gradients and the polishing."""
@@ -152,7 +162,14 @@ class Auto:
         queries["gradient"] = (self._gradient(problem, problem.features * problem.outputs), self.steps, rest)
         return problem.planned(
             **{
-                name: Release(query, problem.gaussian(math.sqrt(times / share)), Full(), times, mean=False)
+                name: Release(
+                    query,
+                    problem.gaussian(math.sqrt(times / share)),
+                    Full(),
+                    times,
+                    mean=False,
+                    lazy=self.screens and name in LAZY,
+                )
                 for name, (query, times, share) in queries.items()
             }
         )
@@ -163,41 +180,64 @@ class Auto:
         return AffineGradient(problem.loss, self.clip, room and isinstance(problem.loss, LabelModel), room)
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
-        """Yield the iterates; the last one is on the original columns."""
+        """Yield the iterates; the last one is on the original columns, the others on those that are left."""
         affine, targets = self._mapped(curator, problem), target_unit(curator, problem)
+        if self.screens:
+            affine, w, leg = screened(curator, problem, affine, targets, self._first_count)
+            legs = [leg]
+            yield w
         view = MappedProblem(affine, None, targets.size)
-        w = start = constant_weights(problem, affine, targets)
-        legs: list[Leg] = []
-        for name, steps in {"gradient": self.steps, **{n: s.steps for n, s in self.stages.items()}}.items():
-            if legs:
-                view, start = self._narrowed(curator, problem, view, w, name)
-            legs.append(Leg(self._descent(curator, problem, name, view), view.affine.scale, view.mask))
-            for w in legs[-1].descent.path(start, steps):
+        if not self.screens:
+            start = constant_weights(problem, affine, targets)
+            legs = [Leg.of(self._descent(curator, problem, "gradient", view, start), affine, None, 0)]
+            for w in legs[0].descent.path(start, self.steps):
+                yield w
+        for name, stage in self.stages.items():
+            view, start, legs = self._narrowed(curator, problem, view, w, legs, name)
+            descent = self._descent(curator, problem, name, view, start)
+            legs.append(Leg.of(descent, view.affine, view.mask, 0))
+            for w in descent.path(start, stage.steps):
                 yield w
         query = curator.plan.releases[next(reversed(self.stages), "gradient")].query
-        found = lengthened(curator, problem, Descended(w, view.affine, targets, tuple(legs), query))
-        unit = _margin_unit(problem, view.target_unit)
-        coefficients = view.affine.coefficients(found.w, problem.intercept) * unit
-        noise = coefficient_noise(legs, found.bend, (*problem.shape[:-1], problem.features))
-        along = coefficients[..., : problem.features] * found.slope_noise / max(found.slope, 1e-300)
-        yield NoisyCoefficients(coefficients, np.sqrt((noise * found.slope * unit) ** 2 + along**2))
+        model = Descended(w, view.affine, targets, tuple(legs), query)
+        yield self._finished(curator, problem, model)
+
+    def _finished(self, curator: Curator, problem: Problem, model: Descended) -> NoisyCoefficients:
+        """Return the model at its length, on the original columns."""
+        affine = model.affine
+        left = replace(problem, features=affine.scale.size)
+        found = lengthened(curator, left, model)
+        unit = _margin_unit(problem, model.targets.size)
+        coefficients = affine.coefficients(found.w, problem.intercept) * unit
+        noise = coefficient_noise(model.legs, found.bend, (*problem.shape[:-1], left.features))
+        along = coefficients[..., : left.features] * found.slope_noise / max(found.slope, 1e-300)
+        noise = np.sqrt((noise * found.slope * unit) ** 2 + along**2)
+        return NoisyCoefficients(
+            spread(coefficients, affine.columns, problem.columns),
+            spread(noise, affine.columns, problem.features),
+        )
 
     def _narrowed(
-        self, curator: Curator, problem: Problem, view: MappedProblem, w: Floats, name: str
-    ) -> tuple[MappedProblem, Floats]:
+        self, curator: Curator, problem: Problem, view: MappedProblem, w: Floats, legs: list[Leg], name: str
+    ) -> tuple[MappedProblem, Floats, list[Leg]]:
         """Keep the largest coefficients; restricted rows are smaller, so measure them again."""
-        mask = top_mask(w, self.stages[name].count, problem.n_intercepts)
-        columns: Bools = np.any(np.atleast_2d(mask), axis=0)
-        affine = view.affine.restricted(columns[: problem.features])
+        free = w.size - problem.n_intercepts * problem.outputs  # fewer than wanted without noise
+        mask = top_mask(w, min(self.stages[name].count, free), problem.n_intercepts)
+        kept: Bools = np.any(np.atleast_2d(mask), axis=0)
+        affine = view.affine.restricted(kept[: view.affine.scale.size])
         size = row_size(curator, f"{name}-sizes", affine, problem.data_norm)
-        w = np.where(mask, w, 0.0)
-        w[..., : problem.features] *= size
-        return MappedProblem(affine.resized(1.0 / size), mask, view.target_unit), w
+        w, mask = np.where(mask, w, 0.0)[..., kept], mask[..., kept]
+        w[..., : affine.scale.size] *= size
+        opened = None if mask.all() else mask
+        narrow = MappedProblem(affine.resized(1.0 / size), opened, view.target_unit)
+        return narrow, w, [leg.narrowed(kept) for leg in legs]
 
-    def _descent(self, curator: Curator, problem: Problem, name: str, view: MappedProblem) -> NoisyDescent:
+    def _descent(
+        self, curator: Curator, problem: Problem, name: str, view: MappedProblem, start: Floats
+    ) -> NoisyDescent:
         mask = view.mask
         n, steps = problem.population, curator.plan.releases[name].times
-        coordinates = math.prod(problem.shape) if mask is None else int(mask.sum())
+        coordinates = start.size if mask is None else int(mask.sum())
         noise = Noise(noise_std(curator, name) / n, coordinates)
         step = self.step
         if step is None:
@@ -218,13 +258,27 @@ class Auto:
             return NUMBERS
         return DENSE if problem.outputs == 1 else MANY
 
+    @property
+    def _first_count(self) -> int:
+        return next(iter(self.stages.values())).count
+
     def _mapped(self, curator: Curator, problem: Problem) -> Affine:
         n, d, radius = problem.population, problem.features, problem.data_norm
-        released = curator.release("moments") / n
         floor = 2.0 * noise_std(curator, "moments") / n
-        mean = shrunk(released[:d], floor / 2) * radius if self.center else np.zeros(d)
-        scale = np.maximum(released[d:], max(floor, 1e-12)) ** -COLUMN_POWER
-        affine = Affine(mean, scale / (scale.max() * radius), INTERCEPT if problem.intercept else 0.0)
+
+        def map_of(first: Floats, second: Floats, columns: Ints | None = None) -> Affine:
+            mean = shrunk(first, floor / 2, d) * radius if self.center else np.zeros(first.size)
+            least = max(floor, 1e-12)
+            scale = np.maximum(second, least) ** -COLUMN_POWER
+            largest = scale.max() if columns is None else least**-COLUMN_POWER
+            intercept = INTERCEPT if problem.intercept else 0.0
+            rest = None if columns is None else 1.0 / radius
+            return Affine(mean, scale / (largest * radius), intercept, columns, rest)
+
+        if self.screens:
+            return listed_map(curator, problem, self._first_count, map_of)
+        released = curator.release("moments") / n
+        affine = map_of(released[:d], released[d:])
         return affine.resized(1.0 / row_size(curator, "sizes", affine, radius))
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
 from sordino.kernel.arrays import Bools, Floats
+from sordino.problems.affine import Affine
 from sordino.solvers.descent import NoisyDescent
 
 # Mapped rows have about this mean squared norm. A coordinate that others resemble is bent less than its own
@@ -18,11 +19,23 @@ _ENERGY, _ALONE = 0.8, 0.25
 
 @dataclass(frozen=True, eq=False)
 class Leg:
-    """A finished descent: the scales of its columns, and the coordinates that were open."""
+    """A finished descent: the scales of its columns, the coordinates that were open, all columns' energy."""
 
     descent: NoisyDescent
     scale: Floats
     mask: Bools | None
+    energy: float
+
+    @classmethod
+    def of(cls, descent: NoisyDescent, affine: Affine, mask: Bools | None, features: int) -> Leg:
+        """Return the leg of a descent on the mapped columns, of which there are so many."""
+        rest = 0.0 if affine.rest is None else (features - affine.scale.size) * affine.rest**-0.5
+        return cls(descent, affine.scale, mask, float(_shares(affine.scale).sum()) + rest)
+
+    def narrowed(self, kept: Bools) -> Leg:
+        """Return what is known of some of the columns, the intercept among them."""
+        mask = None if self.mask is None else self.mask[..., kept]
+        return replace(self, scale=self.scale[kept[: self.scale.size]], mask=mask)
 
     def open(self, shape: tuple[int, ...]) -> Bools:
         """Return which coefficients, intercepts left out, were open."""
@@ -32,6 +45,10 @@ class Leg:
         """Return by how much weights grew when the columns of a later leg were scaled anew."""
         kept = later.scale > 0
         return float(self.scale[kept][0] / later.scale[kept][0])
+
+
+def _shares(scale: Floats) -> Floats:
+    return np.where(scale > 0, np.maximum(scale, 1e-300) ** -0.5, 0.0)
 
 
 def travelled(legs: Sequence[Leg]) -> float:
@@ -50,8 +67,8 @@ def coefficient_noise(legs: Sequence[Leg], bend: float, shape: tuple[int, ...]) 
     """
     noise = np.zeros(shape)
     for i, leg in enumerate(legs):
-        opened, share = leg.open(shape), np.where(leg.scale > 0, np.maximum(leg.scale, 1e-300) ** -0.5, 0.0)
-        curvature = np.broadcast_to(_ALONE * bend * _ENERGY * share / max(share.sum(), 1e-300), shape)
+        opened, share = leg.open(shape), _shares(leg.scale) / max(leg.energy, 1e-300)
+        curvature = np.broadcast_to(_ALONE * bend * _ENERGY * share, shape)
         before = noise * legs[i - 1].resized(leg) if i else noise
         noise = np.where(opened, leg.descent.spread(curvature, before), 0.0)
     return noise * legs[-1].scale

@@ -71,12 +71,12 @@ def noise_std(curator: Curator, name: str) -> float:
     return float(release.mechanism.multiplier or 0.0) * release.sensitivity(curator.plan.relation)
 
 
-def shrunk(values: Floats, noise: float) -> Floats:
-    """Shrink noisy means towards zero, and to zero what the largest of so many noises would reach."""
+def shrunk(values: Floats, noise: float, count: int) -> Floats:
+    """Shrink noisy means towards zero, and to zero what the largest of ``count`` noises would reach."""
     if noise == 0:
         return values
-    sure = noise * math.sqrt(2.0 * math.log(max(values.size, 2)))
-    return values * np.maximum(0.0, 1.0 - (sure / np.maximum(np.abs(values), 1e-300)) ** 2)
+    sure = noise * math.sqrt(2.0 * math.log(max(count, 2)))
+    return values * np.maximum(0.0, 1.0 - (sure / np.maximum(np.abs(values), 1e-100)) ** 2)
 
 
 def top_mask(w: Floats, count: int, kept: int) -> Bools:
