@@ -251,7 +251,11 @@ class DenseRecords(LocalRecords):
         return DenseRecords(*picked, self.intercept, self.features, **self._picked(rows))
 
     def _within_columns(self, columns: Ints) -> LocalRecords:
-        facts = {"weights": self.weights, "row_norms": self.row_norms, "positions": self.positions}
+        facts: dict[str, Any] = {
+            "weights": self.weights,
+            "row_norms": self.row_norms,
+            "positions": self.positions,
+        }
         kept = (self.matrix, self.targets, self.norms, self.scale, self.intercept, len(columns))
         return DenseColumns(*kept, **facts, chosen=columns)
 
@@ -357,7 +361,7 @@ class CsrRecords(LocalRecords):
         if known is None:
             known = csr.renumbered(self.matrix, self.rows)
             object.__setattr__(self, "_touching", known)
-        columns, matrix = csr.reordered(*known, first)
+        columns, matrix = csr.reordered(known[0], known[1], first)
         return columns, replace(self, matrix=matrix, features=len(columns))
 
     def _sliced(self, rows: Any) -> LocalRecords:
