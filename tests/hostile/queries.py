@@ -109,6 +109,13 @@ AFFINES = [
     Case(
         "affine, a list", AffineGradient(SQUARED, 0.7), (W, LISTED, None, 1.0), 1.3, kinds=(*MATRICES, "lazy")
     ),
+    Case(
+        "whole affine, a list",
+        AffineGradient(SQUARED, 0.7, whole=True),
+        (W, LISTED, None, 1.0),
+        1.3,
+        kinds=(*MATRICES, "lazy"),
+    ),
     Case("affine on some columns", AffineGradient(SQUARED, 0.7), (W[:3], CHOSEN_MAP, None, 1.0), 1.3, 0.9),
     Case("column moments", ColumnMoments(1.3), None, 1.3, exact=False, kinds=(*MATRICES, "lazy")),
     Case("column squares", ColumnMoments(1.3, square=True), None, 1.3, exact=False),

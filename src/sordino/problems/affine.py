@@ -11,7 +11,7 @@ import numpy as np
 from sordino.kernel import ClippedSum, Relation, SparseVector
 from sordino.kernel.arrays import Bools, Floats, Ints
 from sordino.kernel.clip import clip_scalars, factors_of
-from sordino.kernel.contracts import AffineViews, ColumnSums, MappedRows
+from sordino.kernel.contracts import AffineViews, ColumnSums, MappedRows, Point
 from sordino.kernel.lengths import public_norm
 from sordino.kernel.touch import TouchMap
 from sordino.problems.glm import check_clip, weighted
@@ -236,12 +236,13 @@ class AffineGradient(ClippedSum):
         value = view.weighted_sum(clip_scalars(residual, view.norms, self.clip))
         return value if mask is None else value[mask]
 
-    def _margins(self, view: MappedRows, w: Floats, affine: Affine) -> Floats:
+    def _margins(self, view: MappedRows, w: Point, affine: Affine) -> Floats:
         """Return the margins of the mapped rows, clipped or whole; nan where a row is not a number."""
         margins = view.margins(w)
         if not self.whole:
             return margins
         factors = factors_of(view.sizes, 1.0)
         longer = 1.0 / np.maximum(factors, 1.0 / _LONGEST)
-        constant = affine.intercept * w[..., -1] if affine.intercept else 0.0
+        last = w.at(np.array([w.size - 1]))[0] if isinstance(w, SparseVector) else w[..., -1]
+        constant = affine.intercept * last if affine.intercept else 0.0
         return constant + weighted(margins - constant, longer)
