@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from sordino.errors import SlowEngineWarning, UnsupportedError
+from sordino.kernel import clip_tensors
 from sordino.nn import Trainer, engine_choice, engines, graph
 from sordino.nn.engine_choice import engine_notes, make_engine
 from sordino.nn.network import Network
@@ -229,7 +230,7 @@ def test_a_model_that_overflows_at_large_numbers_keeps_ghost_norms():
 
 
 def test_the_checks_take_few_passes_however_large_the_batch(monkeypatch):
-    passes = {"clipped_sum": 0, "per_record": 0}
+    passes = {"clipped": 0, "per_record": 0}
 
     def counted(name):
         real = getattr(engines.GhostEngine, name)
@@ -243,7 +244,7 @@ def test_the_checks_take_few_passes_however_large_the_batch(monkeypatch):
     for name in passes:
         counted(name)
     make_engine(Network(Encoder(), LOSS), X, Y, "ghost", chunk=300)
-    assert passes == {"clipped_sum": 6, "per_record": 5}
+    assert passes == {"clipped": 6, "per_record": 5}
 
 
 @pytest.mark.parametrize("first", [0, 20, 120])
@@ -260,3 +261,38 @@ def test_gradients_that_many_records_bridle_are_found_wherever_they_stand(first)
 
     with pytest.raises(UnsupportedError, match="gradients of 128"):
         make_engine(Network(Some(), LOSS), X, Y, "ghost", chunk=128)
+
+
+class Next(nn.Module):
+    """The table of many words is also the last product."""
+
+    def __init__(self):
+        super().__init__()
+        self.words, self.norm = nn.Embedding(500, 32), nn.LayerNorm(32)
+        nn.init.normal_(self.words.weight, std=0.02)
+
+    def forward(self, x):
+        return self.norm(self.words(x).cumsum(dim=1)) @ self.words.weight.T
+
+
+def next_word(outputs, words):
+    return nn.functional.cross_entropy(outputs[:, :-1].flatten(0, 1), words[:, 1:].flatten())
+
+
+@pytest.mark.parametrize(("share", "held"), [(1.0, True), (0.98, True), (1.05, False), (0.6, False)])
+def test_a_clip_that_bounds_make_a_little_shorter_is_no_reason_to_fall_back(monkeypatch, share, held):
+    """The bound of a tied table of many words costs some of the clip; a factor too large is refused."""
+    real, x = clip_tensors.Contributions.factors, torch.zeros(2, 24, dtype=torch.long)
+
+    def twin(self, clip, present=None):
+        factors = real(self, clip, present)
+        return torch.where(factors < 1, share * factors, factors)
+
+    monkeypatch.setattr(clip_tensors.Contributions, "factors", twin)
+    torch.manual_seed(0)
+    network = Network(Next(), next_word)
+    if held:
+        assert make_engine(network, x, x, "ghost", chunk=8).method == "ghost"
+    else:
+        with pytest.raises(UnsupportedError):
+            make_engine(network, x, x, "ghost", chunk=8)

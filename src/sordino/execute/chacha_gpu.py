@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 import triton
 import triton.language as tl
@@ -13,12 +11,12 @@ _SIZE = 128  # blocks of the stream to a program
 
 
 @triton.jit
-def _turned(x: Any, by: tl.constexpr) -> Any:
+def _turned(x: tl.tensor, by: tl.constexpr) -> tl.tensor:
     return (x << by) | (x >> (32 - by))
 
 
 @triton.jit
-def _quarter(a: Any, b: Any, c: Any, d: Any) -> Any:
+def _quarter(a: tl.tensor, b: tl.tensor, c: tl.tensor, d: tl.tensor) -> tl.tensor:
     a = a + b
     d = _turned(d ^ a, 16)
     c = c + d
@@ -31,17 +29,17 @@ def _quarter(a: Any, b: Any, c: Any, d: Any) -> Any:
 
 
 @triton.jit
-def _word(key: Any, at: tl.constexpr, zero: Any) -> Any:
+def _word(key: tl.tensor, at: tl.constexpr, zero: tl.tensor) -> tl.tensor:
     return zero + tl.load(key + at).to(tl.uint32, bitcast=True)
 
 
 @triton.jit
-def _kept(out: Any, at: tl.constexpr, value: Any, inside: Any) -> None:
+def _kept(out: tl.tensor, at: tl.constexpr, value: tl.tensor, inside: tl.tensor) -> None:
     tl.store(out + at, value.to(tl.int32, bitcast=True), mask=inside)
 
 
 @triton.jit
-def _stream(key: Any, out: Any, blocks: Any, size: tl.constexpr) -> None:
+def _stream(key: tl.tensor, out: tl.tensor, blocks: tl.tensor, size: tl.constexpr) -> None:
     """Write 16 words for each block; the counter is the number of the block, the nonce is zero."""
     place = tl.program_id(0) * size + tl.arange(0, size)
     zero = tl.zeros((size,), tl.uint32)

@@ -69,7 +69,8 @@ def norms(values: Tensor) -> Tensor:
         return values.norm(2, -1).double()
     piece = _piece(length)
     whole = length - length % piece
-    pieces = values[..., :whole].unflatten(-1, (-1, piece)).norm(2, -1).norm(2, -1, dtype=double)
+    shape, axis = ((piece, -1), -2) if values.is_cuda else ((-1, piece), -1)  # neighbours are read together
+    pieces = values[..., :whole].unflatten(-1, shape).norm(2, axis).norm(2, -1, dtype=double)
     return pieces if whole == length else pieces.hypot(values[..., whole:].norm(2, -1).double())
 
 
@@ -263,8 +264,8 @@ def _noted(inner: Tensor, outer: Tensor) -> tuple[Tensor, ...]:
     x, y = inner.diagonal(dim1=2, dim2=3), outer.diagonal(dim1=2, dim2=3)
     reach = (x * y).sqrt().sum(2, dtype=double)
     # a float64 copy of a whole matrix would cost a GPU more than all else here
-    sizes = [matrix.norm(2, 3).norm(2, 2, dtype=double) for matrix in (inner, outer)]
-    both = (inner * outer).sum(3).sum(2, dtype=double)
+    sizes = [matrix.norm(2, 2).norm(2, 2, dtype=double) for matrix in (inner, outer)]
+    both = (inner * outer).sum(2).sum(2, dtype=double)
     return both, reach, *sizes, x.sum(2, dtype=double), y.sum(2, dtype=double)
 
 

@@ -16,7 +16,7 @@ from sordino.execute.processes import joined
 from sordino.kernel import Relation
 from sordino.ledger.address import hidden
 from sordino.nn.checkpoint import Checkpoint
-from sordino.nn.compiled import CompiledEngine
+from sordino.nn.compiled import compiled_engine
 from sordino.nn.data import Source, source_of
 from sordino.nn.engine_choice import engine_notes, make_engine
 from sordino.nn.engines import Engine
@@ -65,7 +65,8 @@ class Trainer:
     engine : ``"auto"``, ``"ghost"`` or ``"vmap"``: how clipped sums are computed. Same answer.
     chunk_size : how many records are differentiated at once. Same answer, other memory.
     device, precision : where, and in which type the forward pass runs.
-    compiled : True, or a mode of ``torch.compile``.
+    compiled : True, or a mode of ``torch.compile``. Tried on made-up records first; where it fails or is not
+        faster, steps run without it, with a warning and a note in the report.
     device_noise : expand the noise on the device; None does so on a GPU.
     relation, unit : which data sets are neighbours. ``unit`` is a word for what one record is, for example a
         person all of whose data it holds; it groups nothing, and the report says so. With ``groups`` it is
@@ -178,23 +179,28 @@ class Trainer:
         device = _device_of(self.model, self.device)
         network = Network(copy.deepcopy(self.model).to(device), self.loss, self.precision, source.fields)
         chunk = self.chunk_size or source.chunk(network.size, self.batch_size, device)
-        engine: Engine = make_engine(network, *source.example, self.engine, chunk)
-        if self.compiled:
-            mode = self.compiled if isinstance(self.compiled, str) else None
-            engine = CompiledEngine(engine, chunk, mode=mode)
+        engine, said = self._engine(network, source, chunk)
         grouped = source.owners is not None
         unit = "person" if grouped and self.unit == "record" else self.unit
         task = NetworkTask(engine, source.population, Relation.parse(self.relation), unit, grouped)
         noisy_device = device.type == "cuda" if self.device_noise is None else self.device_noise
         solver, processes = self.solver(source.population), joined(self.distributed)
         executor = source.executor(device, chunk, noisy_device, processes)
-        facts, notes = (*public_facts(task), *self.public), engine_notes(engine)
+        facts, notes = (*public_facts(task), *self.public), (*engine_notes(engine), *said)
         if processes is not None:
             notes = (
                 *notes,
                 f"gradients added up by {processes.count} processes, one of which adds the noise",
             )
         return Training(solver, task, executor, budget, facts, notes)
+
+    def _engine(self, network: Network, source: Source, chunk: int) -> tuple[Engine, tuple[str, ...]]:
+        engine: Engine = make_engine(network, *source.example, self.engine, chunk)
+        if not self.compiled:
+            return engine, ()
+        mode = self.compiled if isinstance(self.compiled, str) else None
+        expected = 0 if source.owners is not None else min(self.batch_size, source.population)
+        return compiled_engine(engine, chunk, expected, source.example, mode)
 
     def _train(self, session: Session | FollowingSession, solver: Any, task: NetworkTask) -> Trained:
         state, steps, recipe = session.state, 0, solver.recipe

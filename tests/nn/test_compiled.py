@@ -1,0 +1,108 @@
+"""A compiled step has two shapes, counts nothing that only fills up, and is used where it is faster."""
+
+import pytest
+import torch
+from torch import nn
+
+from sordino.errors import SlowEngineWarning
+from sordino.nn import Trainer, compiled
+from sordino.nn.compiled import CompiledEngine, block_sizes, compiled_engine
+from sordino.nn.engines import GhostEngine, VmapEngine
+from sordino.nn.network import Network
+
+torch.set_num_threads(1)
+LOSS = nn.CrossEntropyLoss()
+
+
+def made():
+    torch.manual_seed(0)
+    network = Network(nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)), LOSS)
+    return network, torch.randn(150, 6), torch.randint(0, 3, (150,))
+
+
+@pytest.mark.parametrize("kind", [GhostEngine, VmapEngine])
+def test_batches_of_any_size_take_two_compilations_and_give_the_same_sum(kind):
+    network, x, y = made()
+    calls = []
+    engine = CompiledEngine(kind(network), 84, lambda graph, inputs: calls.append(1) or graph, None, 16)
+    for count in (1, 15, 16, 17, 60, 84, 85, 99, 100, 101, 150):
+        for clip in (0.3, 0.1):
+            want = kind(network).clipped_sum(network.flat(), x[:count], y[:count], clip)
+            got = engine.clipped_sum(network.flat(), x[:count], y[:count], clip)
+            assert float((got - want).norm()) <= 1e-5 * clip * count
+    assert engine.compilations == len(calls) == 2
+
+
+def test_no_record_is_left_out_or_counted_twice():
+    network, _, _ = made()
+    engine = CompiledEngine(GhostEngine(network), 84, "eager", None, 16)
+    for count in range(200):
+        cuts = list(engine._cuts(count))
+        assert [n for start, stop, _ in cuts for n in range(start, stop)] == list(range(count))
+        assert all(stop - start <= size and size in (84, 16) for start, stop, size in cuts)
+        assert sum(size for *_, size in cuts) <= max(84, 1.25 * count + 16)
+
+
+def test_what_fills_up_a_block_adds_nothing_even_if_it_is_the_largest_record():
+    network, x, y = made()
+    x[0] *= 1e4
+    engine = CompiledEngine(GhostEngine(network), 12, "eager")
+    alone = engine.clipped_sum(network.flat(), x[:1], y[:1], 0.3)
+    assert 0.299 <= float(alone.double().norm()) <= 0.3
+    absent = torch.tensor([0.0, 1.0, 1.0])
+    want = GhostEngine(network).clipped_sum(network.flat(), x[1:3], y[1:3], 0.3)
+    got = engine.clipped_sum(network.flat(), x[:3], y[:3], 0.3, absent)
+    assert float((got - want).norm()) <= 1e-5
+
+
+@pytest.mark.parametrize("expected", [64, 512, 2048, 10**6])
+def test_blocks_fit_poisson_batches(expected):
+    whole, rest = block_sizes(4096, expected)
+    assert 1 <= rest <= whole <= 4096
+    engine = CompiledEngine(None, whole, "eager", None, rest)
+    spread = int(expected**0.5)
+    for count in (expected - spread, expected, expected + spread):
+        filled = sum(size for *_, size in engine._cuts(count))
+        assert filled <= 1.06 * count if expected > 64 else filled <= 1.25 * count
+    assert block_sizes(80, 30) == (80, 0)
+
+
+def failing(graph, inputs):
+    raise RuntimeError("no compiler here")
+
+
+@pytest.mark.parametrize(("backend", "said"), [(failing, "no compiler here"), ("eager", "made-up records")])
+def test_a_step_that_cannot_be_compiled_or_is_slower_runs_without_and_says_so(monkeypatch, backend, said):
+    network, x, y = made()
+    engine = GhostEngine(network)
+    seconds = compiled._seconds
+    slow = lambda one, records: seconds(one, records) + isinstance(one, CompiledEngine)  # noqa: E731
+    monkeypatch.setattr(compiled, "_seconds", slow)
+    with pytest.warns(SlowEngineWarning, match=said):
+        found, notes = compiled_engine(engine, 100, 80, (x[:1], y[:1]), None, backend)
+    assert found is engine
+    assert said in notes[0]
+
+
+def test_a_faster_step_is_compiled_before_any_record_is_read(monkeypatch):
+    network, x, y = made()
+
+    def fast(one, records):
+        one.clipped_sum(network.flat(), *records, 1.0)
+        return 1 if isinstance(one, CompiledEngine) else 2
+
+    monkeypatch.setattr(compiled, "_seconds", fast)
+    found, notes = compiled_engine(GhostEngine(network), 100, 80, (x[:1], y[:1]), None, "eager")
+    assert found.compilations == 2
+    assert notes == ()
+    found.clipped_sum(network.flat(), x[:97], y[:97], 0.3)
+    assert found.compilations == 2
+
+
+def test_a_run_that_is_not_compiled_as_was_asked_says_so_in_its_report(monkeypatch):
+    monkeypatch.setattr(compiled, "make_fx", lambda whole: failing)
+    _, x, y = made()
+    trainer = Trainer(nn.Linear(6, 3), LOSS, epsilon=3.0, delta=1e-5, steps=2, batch_size=20, compiled=True)
+    with pytest.warns(SlowEngineWarning, match="not compiled"):
+        trained = trainer.fit(x, y)
+    assert any("not compiled" in note for note in trained.privacy.notes)
