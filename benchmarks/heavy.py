@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,7 @@ import sordino
 from benchmarks.machine import describe
 from sordino.datasets import Lognormal, Pareto, StudentT, load
 from sordino.errors import DataNotFoundError
+from sordino.reproduce.tao import excess_risks, mean_errors, slope
 from sordino.testing import seeded_noise_not_private
 
 SIZES = (1000, 2154, 4641, 10_000, 21_544, 46_415, 100_000)
@@ -32,23 +32,6 @@ GIFTS = (
 )
 
 
-def slope(sizes: Any, errors: Any) -> float:
-    """Return the least-squares slope in double logarithmic axes."""
-    return float(np.polyfit(np.log(sizes), np.log(errors), 1)[0])
-
-
-def mean_errors(order: float, bound: Any = "auto", repeats: int = 200, sizes: Any = SIZES) -> list[float]:
-    """Return mean absolute errors at epsilon = 1 on Pareto data of index 1.03 + v."""
-    law, rng = Pareto(1.03 + order), np.random.default_rng(0)
-    bound = law.moment_bound(1 + order) if bound == "known" else bound
-    out = []
-    for n in sizes:
-        rows = law.draw(rng, (repeats, n))
-        found = [sordino.mean(x, 1.0, 1e-6, moment_order=order, moment_bound=bound) for x in rows]
-        out.append(float(np.mean(np.abs(np.array(found) - law.mean))))
-    return out
-
-
 def wrong_bound(factor: float, order: float, n: int = 10_000, repeats: int = 200) -> float:
     """Return how many times larger the error is at a fixed bound off by a factor than with "auto"."""
     law, rng = Pareto(1.03 + order), np.random.default_rng(0)
@@ -58,20 +41,6 @@ def wrong_bound(factor: float, order: float, n: int = 10_000, repeats: int = 200
     theirs = [sordino.mean(x, 1.0, 1e-6, threshold=right * factor) for x in rows]
     error = [np.mean(np.abs(np.array(m) - law.mean)) for m in (theirs, ours)]
     return float(error[0] / error[1])
-
-
-def excess_risks(options: dict, sizes: Any, repeats: int = 20) -> list[float]:
-    """Return median excess risks of a regression with Student-t(2.2) features and noise, 5 columns."""
-    w, out = np.array([1.0, -1.0, 0.5, 0.0, 2.0]), []
-    for n in sizes:
-        rng, risks = np.random.default_rng(n), []
-        for _ in range(repeats if n < 100_000 else max(1, repeats // 3)):
-            X = rng.standard_t(2.2, size=(n, 5))
-            y = X @ w + rng.standard_t(2.2, size=n)
-            model = sordino.HeavyTailedRegressor(1.0, 1e-6, fit_intercept=False, **options).fit(X, y)
-            risks.append(5.5 * float(np.sum((model.coef_ - w) ** 2)))  # the variance of t(2.2) is 11
-        out.append(float(np.median(risks)))
-    return out
 
 
 def designs() -> None:
@@ -146,13 +115,13 @@ def main() -> None:
     print("\nmean of Pareto(1.03 + v) numbers, epsilon 1, n = 1e3..1e5, 200 repeats")
     print("   v   theory   slope 'auto'   slope known u   fixed bound x10 and /10: error over ours")
     for v in ORDERS:
-        auto, known = (slope(SIZES, mean_errors(v, bound)) for bound in ("auto", "known"))
+        auto, known = (slope(SIZES, mean_errors(v, told, SIZES, 200)) for told in (False, True))
         worse = [wrong_bound(f, v) for f in (10.0, 0.1)]
         print(f"{v:4}{-v / (1 + v):9.3f}{auto:12.3f}{known:15.3f}{worse[0]:20.1f}{worse[1]:8.1f}")
     sizes = (3000, 10_000, 30_000, 100_000, 300_000)
     print("\nregression, Student-t(2.2) features and noise, excess risk: theory slope -1 (v = 1)")
     for options in ({}, {"gradient": "truncated"}, {"loss": "huber"}, {"split": True}):
-        risks = excess_risks(options, sizes)
+        risks = excess_risks(options, sizes, 20)
         print(f"{options!s:30}{slope(sizes, risks):8.2f}   " + " ".join(f"{r:.2g}" for r in risks))
     designs()
     try:

@@ -29,40 +29,13 @@ from sordino.kernel import Curator, NoiseSource, Relation
 from sordino.problems.losses import LOSSES
 from sordino.problems.penalties import Nonconvex
 from sordino.problems.problem import Problem
+from sordino.reproduce.nonconvex import EPSILONS, NORMS, PUBLISHED
 from sordino.solvers import Options, make_solver
 
 DELTA, PENALTY, PILOTS, POINTS = 1e-5, Nonconvex(1e-3), 2, 16
 STEPS = (1.0, 4.0, 12.0)  # in units of one over the largest curvature
-# Rows of a9a hold at most 14 ones; features of ijcnn1 are scaled to [-1, 1], 2 is a guess that holds.
-TASKS = {"a9a": math.sqrt(14.0), "ijcnn1": 2.0}
 PASSES = {0.2: 4, 0.5: 5}
-# test loss, data passes, gradient norm, as printed (for a claimed epsilon)
-PUBLISHED = {
-    ("a9a", 0.2): {
-        "gd": (0.4155, 20, 0.0953),
-        "agd": (0.3713, 360, 0.0437),
-        "rrp-sgd": (0.4019, 8, 0.2175),
-        "srm": (0.3579, 4, 0.0528),
-    },
-    ("a9a", 0.5): {
-        "gd": (0.3859, 20, 0.0866),
-        "agd": (0.3627, 365, 0.0402),
-        "rrp-sgd": (0.3861, 10, 0.1454),
-        "srm": (0.3506, 5, 0.0502),
-    },
-    ("ijcnn1", 0.2): {
-        "gd": (0.3160, 20, 0.0184),
-        "agd": (0.2645, 346, 0.0133),
-        "rrp-sgd": (0.3110, 8, 0.0175),
-        "srm": (0.2503, 4, 0.0117),
-    },
-    ("ijcnn1", 0.5): {
-        "gd": (0.2717, 20, 0.0171),
-        "agd": (0.2416, 365, 0.0397),
-        "rrp-sgd": (0.3033, 10, 0.0160),
-        "srm": (0.2341, 5, 0.0082),
-    },
-}
+NAMES = {"gd": "DP-GD", "agd": "DP-AGD", "rrp-sgd": "RRPSGD", "srm": "DP-SRM"}
 METHODS = ("gd", "agd", "rrp-sgd", "sgd", "srm")
 
 
@@ -80,7 +53,7 @@ class Task:
         """Load the data and declare the problem."""
         data = load(name)
         sets = [(x, _signs(y)) for x, y in ((data.data, data.target), (data.test_data, data.test_target))]
-        facts = {"data_norm": TASKS[name], "intercept": 1.0, "penalty": PENALTY}
+        facts = {"data_norm": NORMS[name], "intercept": 1.0, "penalty": PENALTY}
         shape = data.data.shape
         problem = Problem(LOSSES["logistic"], *shape, Relation.ADD_REMOVE, epsilon, DELTA, **facts)
         return cls(name, problem, *sets)
@@ -160,8 +133,10 @@ def measure(task: Task, method: str, runs: int) -> dict[str, Any]:
 
 def show(name: str, epsilon: float, method: str, found: dict[str, Any]) -> None:
     """Print one row with the published numbers behind it."""
-    printed = PUBLISHED[name, epsilon].get(method)
-    beside = "" if printed is None else "   paper {} / {} / {}".format(*printed)
+    beside = ""
+    if method in NAMES:
+        printed = PUBLISHED[name][NAMES[method]][EPSILONS.index(epsilon)]
+        beside = "   paper {} / {} / {}".format(*printed)
     cells = " ".join(f"{key} {found[key][0]:.4f} ±{found[key][1]:.4f}" for key in ("loss", "gradient"))
     print(f"{name:7} eps {epsilon}  {method:8} {cells} passes {found['passes'][0]:6.1f}{beside}", flush=True)
 
@@ -170,7 +145,7 @@ def main() -> None:
     """Run all methods on both data sets."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--tasks", nargs="*", default=list(TASKS))
+    parser.add_argument("--tasks", nargs="*", default=list(NORMS))
     parser.add_argument("--methods", nargs="*", default=list(METHODS))
     parser.add_argument("--save", type=Path)
     asked = parser.parse_args()

@@ -29,8 +29,7 @@ from sordino.parties import baselines
 from sordino.parties.mpc.links import Credentials, Member, fingerprint_of
 from sordino.parties.mpc.mpyc_engine import Limits, MpycEngine
 from sordino.parties.mpc.output import OutputPerturbation
-from sordino.problems.losses import LOSSES
-from sordino.problems.problem import Problem
+from sordino.reproduce.parties import World
 from sordino.solvers.sparse.ight import Ight
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "three_hospitals" / "prepare.py"
@@ -101,42 +100,6 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-class World:
-    """A data set, its regularised optimum, and how far a model is from it."""
-
-    def __init__(self, name: str, records: int) -> None:
-        from sordino import datasets
-
-        bunch = datasets.load(name, transform="unit", shuffle=True, random_state=1)
-        y = np.where(np.asarray(bunch.target) > 0, 1.0, -1.0)
-        self.name, self.x, self.y = name, bunch.data[:records].tocsr(), y[:records]
-        self.test_x, self.test_y = bunch.test_data, np.where(np.asarray(bunch.test_target) > 0, 1.0, -1.0)
-        facts = (records, self.x.shape[1], Relation.ADD_REMOVE, 0.5, 1e-3)
-        self.problem = Problem(LOSSES["logistic"], *facts, ridge=1e-3)
-        self.whole = LocalExecutor(self.x, self.y)
-        best = OutputPerturbation(1.0, 1e-3).plan(self.problem).releases["minimiser"].query
-        self.best = best.evaluate(self.whole.records(None))
-        self.least, self.accuracy = self.objective(self.best), self.right(self.best)
-
-    def members(self, count: int) -> list[LocalExecutor]:
-        """Return the records of ``count`` parties of about the same size."""
-        parts = np.array_split(np.arange(len(self.y)), count)
-        return [LocalExecutor(self.x[p], self.y[p]) for p in parts]
-
-    def objective(self, w) -> float:
-        """Return the regularised loss."""
-        loss = self.problem.loss.value(self.x @ w, self.y).mean()
-        return float(loss + 0.5 * self.problem.ridge * w @ w)
-
-    def right(self, w) -> float:
-        """Return the accuracy on test rows."""
-        return float(np.mean(np.sign(self.test_x @ w) == self.test_y))
-
-    def judge(self, w) -> tuple[float, float]:
-        """Return the optimality gap and the relative loss of accuracy."""
-        return self.objective(w) - self.least, 1 - self.right(w) / self.accuracy
-
-
 def descend(world: World, executor, noise, steps=1500) -> np.ndarray:
     """Return gap and loss of accuracy of full-batch descent, averaged over its last fifth."""
     solver = Ight(None, steps, 1.0, 1.0)
@@ -155,7 +118,7 @@ def output(world: World, solver, executor, noise) -> np.ndarray:
 def utility(runs: int = 8, steps: int = 1500) -> None:
     """Print gaps and losses of accuracy of all methods."""
     for name, records in (("adult", 30_000), ("kddcup99", 50_000)):
-        world = World(name, records)
+        world = World(name, records, Relation.ADD_REMOVE)
         size = f"{records} x {world.x.shape[1]}"
         print(f"\n{name}: {size}, objective {world.least:.4f}, accuracy {world.accuracy:.4f}")
         sources = [NoiseSource.from_os() for _ in range(runs)]

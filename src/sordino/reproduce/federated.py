@@ -49,7 +49,7 @@ class Recipe:
 
 def figure_3(quick: bool) -> Table:
     """Accuracy after the last round."""
-    rounds, share = (3, 1 / 30) if quick else (20, 1 / 4)
+    rounds, share = (3, 1 / 30) if quick else (10, 1 / 4)
     most = round(60_000 * share)
     recipes = {
         "DP-FedSGD-HT": Recipe(rounds, max(1, most // CLIENTS // 10)),

@@ -31,15 +31,16 @@ ORDER = (("MPC Grad P",), ("MPC Out P",), ("Pathak et al.", "Local Out P", "Loca
 class World:
     """A data set, its regularised optimum, and how far a model is from it."""
 
-    def __init__(self, name: str, records: int) -> None:
+    def __init__(self, name: str, records: int, relation: Relation = Relation.REPLACE_ONE) -> None:
         data: Any = load(name, transform="unit", shuffle=True, random_state=1)
-        self.x = data.data[:records].tocsr()
-        self.y = np.where(np.asarray(data.target[:records]) > 0, 1.0, -1.0)
-        facts = (records, self.x.shape[1], Relation.REPLACE_ONE, EPSILON, DELTA)
+        self.name, self.x, self.y = name, data.data[:records].tocsr(), _signs(data.target)[:records]
+        self.test_x, self.test_y = data.test_data, _signs(data.test_target)
+        facts = (records, self.x.shape[1], relation, EPSILON, DELTA)
         self.problem = Problem(LOSSES["logistic"], *facts, ridge=RIDGE)
         self.whole = LocalExecutor(self.x, self.y)
-        best = OutputPerturbation(CLIP, RIDGE).plan(self.problem).releases["minimiser"].query
-        self.least = self.objective(best.evaluate(self.whole.records(None), None))
+        query = OutputPerturbation(CLIP, RIDGE).plan(self.problem).releases["minimiser"].query
+        best = query.evaluate(self.whole.records(None), None)
+        self.least, self.accuracy = self.objective(best), self.right(best)
 
     def members(self, count: int) -> list[LocalExecutor]:
         """Return the records of ``count`` parties of about the same size."""
@@ -50,9 +51,17 @@ class World:
         loss = self.problem.loss.value(self.x @ w, self.y).mean()
         return float(loss + 0.5 * RIDGE * w @ w)
 
-    def gap(self, w: Floats) -> Outcome:
-        """Return the optimality gap."""
-        return {"value": self.objective(w) - self.least}
+    def right(self, w: Floats) -> float:
+        """Return the accuracy on test rows."""
+        return float(np.mean(np.sign(self.test_x @ w) == self.test_y))
+
+    def judge(self, w: Floats) -> tuple[float, float]:
+        """Return the optimality gap and the relative loss of accuracy."""
+        return self.objective(w) - self.least, 1 - self.right(w) / self.accuracy
+
+
+def _signs(labels: Any) -> Floats:
+    return np.where(np.asarray(labels) > 0, 1.0, -1.0)
 
 
 @cache
@@ -93,6 +102,7 @@ def gaps(quick: bool) -> Table:
     )
 
 
+@cache
 def _printed(method: str) -> str:
     """Say what the printed noise certifies under replace-one; it is not run between parties."""
     if method == "MPC Grad P":
@@ -114,7 +124,7 @@ def _runs(name: str, world: Callable[[], World]) -> dict[str, Runs]:
             if pooled
             else SimulatedParties(members, share)
         )
-        return here.gap(run_privately(solver, here.problem, executor, Ask(EPSILON, DELTA)).result)
+        return _found(here, run_privately(solver, here.problem, executor, Ask(EPSILON, DELTA)).result)
 
     def gradient(seed: int) -> Outcome:
         return joint(_Averaged(Ight(None, STEPS, 1.0, CLIP)), True)
@@ -130,7 +140,11 @@ def _runs(name: str, world: Callable[[], World]) -> dict[str, Runs]:
 
 
 def _local(world: World, method: Callable[..., Floats]) -> Outcome:
-    return world.gap(method(world.members(PARTIES), world.problem, clip=CLIP))
+    return _found(world, method(world.members(PARTIES), world.problem, clip=CLIP))
+
+
+def _found(world: World, w: Floats) -> Outcome:
+    return {"value": world.judge(w)[0]}
 
 
 class _Averaged:

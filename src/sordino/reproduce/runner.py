@@ -68,6 +68,23 @@ def reproduce(
     ``quick`` makes one run per cell without tuning; ``jobs`` is the number of processes. Results that are
     there are kept: remove them to start anew.
     """
+    store = measure(name, folder, quick=quick, jobs=jobs, progress=progress)
+    table = table_named(name, quick)
+    return _written(table, list(_made(table, store)), folder, quick)
+
+
+def measure(
+    name: str,
+    folder: Path,
+    *,
+    quick: bool = False,
+    jobs: int = 1,
+    progress: Progress = lambda key, done, of: None,
+) -> Store:
+    """Make the runs of a table that are missing, and return all of them; no page is written.
+
+    This needs neither a terminal nor a plotting library, so it can run on a bare machine with many cores.
+    """
     table = table_named(name, quick)
     store = Store(folder / f"{name}.json", {"quick": quick, "version": sordino.__version__})
     repeats = 1 if quick else table.repeats
@@ -77,7 +94,7 @@ def reproduce(
         store.add(key, outcome, seconds)
         if jobs > 1:
             progress(key, done, len(todo))
-    return _written(table, list(_made(table, store)), folder, quick)
+    return store
 
 
 def _in_turn(table: Table, todo: Todo, progress: Progress) -> Iterator[tuple[str, Outcome, float]]:

@@ -59,30 +59,41 @@ def _row(method: str, theory: float, sound: Runs, default: Runs) -> Row:
     return Row("rates", method, 1.0, DELTA, round(theory, 4), cells)
 
 
-def _slope(sizes: Any, errors: Any) -> Outcome:
-    return {"value": float(np.polyfit(np.log(sizes), np.log(errors), 1)[0])}
+def slope(sizes: Any, errors: Any) -> float:
+    """Return the least-squares slope on doubly logarithmic axes."""
+    return float(np.polyfit(np.log(sizes), np.log(errors), 1)[0])
 
 
-def _mean_slope(order: float, known: bool, sizes: Any, repeats: int, seed: int) -> Outcome:
-    law, rng = Pareto(1.03 + order), public_generator(seed)
+def mean_errors(order: float, known: bool, sizes: Any, repeats: int, seed: int = 0) -> list[float]:
+    """Return mean absolute errors at epsilon 1 on Pareto numbers of index 1.03 + v, by size."""
+    law, public = Pareto(1.03 + order), public_generator(seed)
     bound: Any = law.moment_bound(1 + order) if known else "auto"
     errors = []
     for n in sizes:
-        rows = law.draw(rng, (repeats, n))
+        rows = law.draw(public, (repeats, n))
         found = [mean(x, 1.0, DELTA, moment_order=order, moment_bound=bound) for x in rows]
         errors.append(float(np.mean(np.abs(np.array(found, dtype=float) - law.mean))))
-    return _slope(sizes, errors)
+    return errors
 
 
-def _risk_slope(options: dict[str, Any], sizes: Any, repeats: int, seed: int) -> Outcome:
+def excess_risks(options: dict[str, Any], sizes: Any, repeats: int, seed: int = 0) -> list[float]:
+    """Return median excess risks of a regression with Student-t(2.2) features and noise, 5 columns."""
     law = StudentT(2.2)
     w, errors = np.array([1.0, -1.0, 0.5, 0.0, 2.0]), []
     for n in sizes:
-        rng, risks = public_generator((seed, n)), []
+        public, risks = public_generator((seed, n)), []
         for _ in range(repeats if n < 100_000 else max(1, repeats // 3)):
-            x = law.draw(rng, (n, 5))
-            y = x @ w + law.draw(rng, (n,))
+            x = law.draw(public, (n, 5))
+            y = x @ w + law.draw(public, (n,))
             model = HeavyTailedRegressor(1.0, DELTA, fit_intercept=False, **options).fit(x, y)
             risks.append(5.5 * float(np.sum((model.coef_ - w) ** 2)))  # the variance of t(2.2) is 11
         errors.append(float(np.median(risks)))
-    return _slope(sizes, errors)
+    return errors
+
+
+def _mean_slope(order: float, known: bool, sizes: Any, repeats: int, seed: int) -> Outcome:
+    return {"value": slope(sizes, mean_errors(order, known, sizes, repeats, seed))}
+
+
+def _risk_slope(options: dict[str, Any], sizes: Any, repeats: int, seed: int) -> Outcome:
+    return {"value": slope(sizes, excess_risks(options, sizes, repeats, seed))}
