@@ -82,7 +82,8 @@ class Judged:
         values, lows, highs = (np.asarray(a, dtype=float) for a in (values, lows, highs))
         rmse = math.sqrt(float(np.mean((values - truth) ** 2)))
         half = float(np.median((highs - lows) / 2.0))
-        ratio = half / rmse if rmse > 0 else (0.0 if half == 0 else math.inf)
-        slack = 1e-9 * max(1.0, abs(truth))  # a rounding of the truth itself is not a miss
+        slack = 1e-9 * max(1.0, abs(truth))  # a rounding of the truth itself is not a miss, nor wide
+        ratio = half / rmse if rmse > 0 else math.inf
+        ratio = 0.0 if half <= slack else ratio
         hits = (lows - slack <= truth) & (truth <= highs + slack)
         return cls(float(np.mean(hits)), rmse, ratio)

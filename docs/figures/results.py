@@ -57,14 +57,10 @@ def peers() -> Iterator[Line]:
 def behaviour() -> Iterator[Line]:
     """Cells of the behaviour page that hold."""
     data = kept("behaviour.json")
-    holds = sum(cell["holds"] for cell in data["cells"])
-    number = f"{holds} of {len(data['cells'])}"
-    yield (
-        "cells of the behaviour page that hold",
-        number,
-        data["about"]["command"],
-        data["about"].get("date", "2026-11-15"),
-    )
+    cells = [cell for subject in data["subjects"].values() for cell in subject["cells"]]
+    number = f"{sum(cell['holds'] for cell in cells)} of {len(cells)}"
+    about = data["about"]
+    yield "cells of the behaviour page that hold", number, about["command"], about["date"]
 
 
 def published() -> Iterator[Line]:

@@ -15,6 +15,7 @@ ROUGH = 20  # halvings that find it to 1e-4 of itself, for the columns of a mode
 SHARE = 0.1  # of the budget: it costs 5 % more noise in the rest
 CROWD = 10.0  # records per noise width: to go astray against all records takes 5 of them
 COLUMNS = 7.0  # the same for the columns of a model: one that goes astray is only lost
+NEAR = 1.5  # deviations of noise and sampling: a point whose count is so near to a half is as good as any
 
 
 def location_release(problem: Sample) -> Release:
@@ -24,23 +25,34 @@ def location_release(problem: Sample) -> Release:
 
 
 def median_of(
-    curator: Curator, population: int, columns: int, name: str = "location", crowd: float = CROWD
+    curator: Curator,
+    population: int,
+    columns: int,
+    name: str = "location",
+    crowd: float = CROWD,
+    near: float = NEAR,
 ) -> Floats:
     """Return a rough median of each column by bisection; zero where the records are too few to see one.
 
     The points have equal ratios on both sides of zero, so the error is a small fraction of the median: a
-    shift of the data moves the answer with it. All steps are asked in either case; the plan has paid them.
+    shift of the data moves the answer with it. Between two clusters of equal size every point is a median:
+    the first one asked whose count is within ``near`` deviations of a half is taken, which is in their middle
+    rather than at the edge of one. All steps are asked in any case; the plan has paid them.
     """
-    times = curator.plan.releases[name].times
+    times, noise = curator.plan.releases[name].times, noise_of(curator, name, None)
+    near *= float(np.hypot(noise, np.sqrt(population) / 2.0))
     high = np.full(columns, 2 ** (times - 1), dtype=np.int64)
     low, cells = -high, high[0]
+    found = np.full(columns, np.nan)
     for _ in range(times):
         middle = (low + high) // 2
-        below = curator.release(name, _points(middle, cells)) >= population / 2.0
-        low, high = np.where(below, low, middle), np.where(below, middle, high)
-    if population < crowd * noise_of(curator, name, None):
+        point = _points(middle, cells)
+        above_half = curator.release(name, point) - population / 2.0
+        found = np.where(np.isnan(found) & (np.abs(above_half) <= near), point, found)
+        low, high = np.where(above_half >= 0, low, middle), np.where(above_half >= 0, middle, high)
+    if population < crowd * noise:
         return np.zeros(columns)
-    return _points(high, cells)
+    return np.where(np.isnan(found), _points(high, cells), found)
 
 
 def _points(cells: Ints, most: int) -> Floats:

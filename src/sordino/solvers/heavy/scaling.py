@@ -19,12 +19,14 @@ from sordino.problems.scales import (
     GradientScales,
     TargetsBelow,
 )
-from sordino.solvers.heavy.location import COLUMNS, ROUGH, median_of
+from sordino.solvers.heavy.location import COLUMNS, CROWD, ROUGH, median_of
 from sordino.solvers.heavy.shares import noise_of, share_relative
-from sordino.solvers.heavy.threshold import SURE, Tail, moment_threshold
+from sordino.solvers.heavy.threshold import LIKELY, SURE, Tail, moment_threshold
 
 SHARE = 0.1  # of the budget for each kind of histogram
+MOST, FEWER = 0.8, 14  # the largest share of the targets' median, and its halvings there: to 1 % of itself
 WANDER, FEW = 0.3, 0.7  # residuals that noise may move a model; less where nothing is forgotten
+_CLASSICAL = 0.75  # noise of a budget over the classical formula's, which is loose: .63 to .8 from .1 to 1
 REFRESH = 3  # histograms of gradient scales: gradients shrink on the way
 
 
@@ -65,8 +67,9 @@ class Scaling:
         if self.center:
             out["location"] = Release(CountsBelow(problem.features), halvings, times=ROUGH, mean=False)
         if self.target:
-            halvings = problem.gaussian(share_relative(SHARE / 2.0, paid / ROUGH))
-            out["target"] = Release(TargetsBelow(), halvings, times=ROUGH, mean=False)
+            share, times = target_share(problem)
+            halvings = problem.gaussian(share_relative(share, paid / times))
+            out["target"] = Release(TargetsBelow(), halvings, times=times, mean=False)
         hint = problem.gaussian(share_relative(SHARE, paid))
         if self.columns:
             out["columns"] = Release(ColumnScales(problem.features), hint, mean=False)
@@ -95,7 +98,8 @@ class Scaling:
         ridge = problem.ridge / float(np.min(scales)) ** 2
         w = np.zeros(problem.shape)
         if self.target:
-            w[-1] = median_of(curator, problem.population, 1, "target")[0]  # its scale is the constant itself
+            # In the units of the constant itself.
+            w[-1] = median_of(curator, problem.population, 1, "target", near=0.0)[0]
         point = GradientPoint(w, 1.0, scales, center)
         if self.step is not None:
             return point, self.step
@@ -104,7 +108,7 @@ class Scaling:
     def _center(self, curator: Curator, problem: Problem) -> Floats | None:
         if not self.center:
             return None
-        found = median_of(curator, problem.population, problem.features, crowd=COLUMNS)
+        found = median_of(curator, problem.population, problem.features, crowd=COLUMNS, near=0.0)
         return np.append(found, np.zeros(problem.n_intercepts))
 
     def threshold(
@@ -125,6 +129,20 @@ class Scaling:
         tail = Tail.read(counts, noise_of(curator, "gradients", point), 1.0 + self.order)
         cut = tail.threshold(noise)
         return cut, min(tail.typical(n), cut)
+
+
+def target_share(problem: Problem) -> tuple[float, int]:
+    """Return the share of the budget for a rough median of the targets, and its number of halvings.
+
+    It must find ``CROWD`` noise widths among the records, or the model starts at zero, which for targets far
+    from zero is far below a constant. Where that takes more than usual the coefficients drown in any case,
+    and the constant is what can be learned. All of it is public.
+    """
+    width = _CLASSICAL * math.sqrt(2.0 * math.log(1.25 / max(problem.delta, 1e-300))) / problem.epsilon
+    needed = (CROWD * width / problem.population) ** 2
+    if needed * ROUGH <= SHARE / 2.0 or needed * FEWER > MOST:
+        return SHARE / 2.0, ROUGH
+    return needed * FEWER, FEWER
 
 
 def patience(noise: float, steps: int) -> float:
@@ -152,8 +170,10 @@ def learned_scales(curator: Curator, problem: Problem, center: Floats | None = N
 
     A column without such an octave gets the middle scale of the others; the intercept has its own.
     """
-    counts = curator.release("columns", center)
-    seen = counts > max(SURE * noise_of(curator, "columns", None), 0.5)
+    counts, noise = curator.release("columns", center), noise_of(curator, "columns", None)
+    sure = np.pad(counts > max(SURE * noise, 0.5), ((0, 0), (1, 1)))
+    # Next to a sure octave less will do: without its tail a column looks short, and its rows are cut.
+    seen = sure[:, 1:-1] | ((sure[:, :-2] | sure[:, 2:]) & (counts > max(LIKELY * noise, 0.5)))
     square = np.where(seen, counts, 0.0) @ EDGES**2 / (2.0 * problem.population)
     scales = np.sqrt(square)
     known = scales > 0

@@ -66,7 +66,8 @@ class ProjectedGradient:
             point = replace(point, w=walk.point.w)
             if t in refresh:
                 cut, size = self._threshold(curator, problem, point)
-                point = replace(point, threshold=cut)
+                # Gradients shrink on the way: an octave that shows later was there before, or is noise.
+                point = replace(point, threshold=min(cut, point.threshold) if t else cut)
                 walk.step = min(walk.step, step * self._patience(curator, problem, point, size))
             walk.move(self._gradient(curator, problem, point), self._noise(curator, problem, point))
             if t >= first:

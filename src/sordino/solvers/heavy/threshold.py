@@ -21,7 +21,9 @@ _WINDOW = 3  # octaves that are looked at together as well: smooth laws are spre
 _LOOK = 4  # octaves past the last one that tell how heavy the tail is
 _GUESS = 4.5 * math.sqrt(_WINDOW)  # for a window: enough to guess, not to be sure
 _DOUBT = 1.2  # noise widths that the values beyond may be more than they look, where squares are hidden
-_LIKELY = 2.5  # enough for a bin next to one that is seen: a mistake costs a factor of two
+LIKELY = 2.5  # enough for a bin next to one that is seen: a mistake costs a factor of two
+_MAYBE = 1.5  # enough for a bin past the edge to count in an interval, which a mistake makes only wider,
+_GROUP = 0.02  # if it is that part of all records: the declared tail speaks for less
 
 
 def moment_threshold(bound: float, order: float, count: float, noise: float, log: float) -> float:
@@ -42,7 +44,8 @@ class Tail:
     ``edge`` is the end of the last octave that stands out of the noise, ``beyond`` the number of values
     past it at most, if the tail falls like ``t^-index`` from there on, ``counts`` the histogram up to the
     edge, ``at_most`` is ``beyond`` with some doubt added. Where no octave stands out (too few records), the
-    edge is a guess, ``sure`` is False and the bias unknown.
+    edge is a guess, ``sure`` is False and the bias unknown. ``after`` are the counts of the next octaves that
+    may hold records, though not surely enough to be cut at.
     """
 
     edge: float
@@ -52,6 +55,7 @@ class Tail:
     index: float
     sure: bool = True
     at_most: float = math.inf
+    after: tuple[float, ...] = ()
 
     @classmethod
     def read(cls, counts: Floats, noise: float, index: float) -> Tail:
@@ -62,7 +66,9 @@ class Tail:
         least, most = _counted(counts, last, noise, index)
         beyond = float(np.clip(continued, least, most))
         at_most = min(beyond + _DOUBT * noise, most)
-        return cls(float(EDGES[last]), beyond, inside, noise, index, sure, at_most)
+        next_ones = counts[last + 1 : last + 1 + _LOOK]
+        after = tuple(np.where(next_ones > _MAYBE * noise, next_ones, 0.0).tolist())
+        return cls(float(EDGES[last]), beyond, inside, noise, index, sure, at_most, after)
 
     def threshold(self, noise: float, power: int = 1) -> float:
         """Return the point, at least the edge, with so many values beyond it that bias and noise balance.
@@ -78,13 +84,18 @@ class Tail:
     def bias(self, threshold: float, count: float, power: int = 1, zero: bool = False) -> float:
         r"""Return what truncation at t hides of ``E|x|^p`` if the tail falls like ``t^-a`` beyond the edge.
 
-        Clipping hides ``P(|x| > t) t^p / (a/p - 1)``; setting to zero hides ``P(|x| > t) t^p`` more.
+        Clipping hides ``P(|x| > t) t^p / (a/p - 1)``; setting to zero hides ``P(|x| > t) t^p`` more. If the
+        next octaves hold more than that, a group of records far away, it is what they hide.
         """
         if not self.sure:
             return math.inf
         beyond = self.beyond if power == 1 else self.at_most  # squares forgive less
         share = beyond / count * (self.edge / threshold) ** self.index
-        return float(share * threshold**power * (power / (self.index - power) + zero))
+        falling = share * threshold**power * (power / (self.index - power) + zero)
+        far = self.edge * np.exp2(np.arange(1.0, len(self.after) + 1.0))
+        cut = np.where(far > threshold, 0.0 if zero else threshold, far) ** power
+        group = np.where(np.asarray(self.after) > _GROUP * count, self.after, 0.0)
+        return float(max(falling, group @ (far**power - cut) / count))
 
     def moment(self, threshold: float, count: float, power: int) -> float:
         """Return a bound of ``E min(|x|, t)^p``: upper edges, two noise widths, the tail."""
@@ -95,7 +106,7 @@ class Tail:
 
     def typical(self, count: float) -> float:
         """Return the root mean square of the octaves that are likely there, from their middles."""
-        likely = np.where(self.counts > max(_LIKELY * self.noise, 0.5), self.counts, 0.0)
+        likely = np.where(self.counts > max(LIKELY * self.noise, 0.5), self.counts, 0.0)
         return float(np.sqrt(likely @ (0.75 * EDGES) ** 2 / count))
 
     def _tail_moment(self, threshold: float, power: int) -> float:
@@ -117,7 +128,7 @@ def last_octave(counts: Floats, noise: float) -> tuple[int, bool]:
         # A wrong guess upwards is noise without bound; downwards the answer is the centre, no worse.
         return (min(best + 1, BINS - 1) if together[best] > _GUESS * noise else 0), False
     last = int(max(alone[-1] if alone.size else 0, crowds[-1] - 1 if crowds.size else 0))
-    while last + 1 < BINS and counts[last + 1] > max(_LIKELY * noise, 0.5):
+    while last + 1 < BINS and counts[last + 1] > max(LIKELY * noise, 0.5):
         last += 1
     return last, True
 
