@@ -32,15 +32,15 @@ How some cells are judged:
 * Axes are judged on the rows of the fit, with the means of 20 times as many fits as other models. On new rows
   of a law without a leading direction any two axes capture the same: random ones scored 0.97 to 1.02 there,
   which said nothing of PCA and failed 17 cells. Rows with leading axes are tried as well.
-* The error of a statistic at two epsilons is the distance from NumPy's answer on the same draw, and its growth
-  is counted in standard errors that are measured. The distance from the law's value also holds the draw's own
+* The error of a statistic at two epsilons is the distance from NumPy's answer on the same draw; its growth is
+  counted in standard errors that are measured. The distance from the law's value also holds the draw's own
   error (one of 25 draws of a Poisson law has another 0.9 quantile than the law), which noise can hide by
   luck; and on ties an answer is right or off by a whole step, so errors have no common size.
 * A mean that is within 1e-9 of a constant column is not asked for a narrow interval.
 
-At epsilon 0.1 and 2,000 rows, noise hides up to 3 % of the records in an octave of the histogram of sizes. Intervals
-of `mean` and `variance` count a group that may be there (2 % of the records, 1.5 noise widths), so that they cover a
-tenth of the records far away, and one in four is wide for a normal law at this budget.
+At epsilon 0.1 and 2,000 rows, noise hides up to 3 % of the records in an octave of the histogram of sizes.
+Intervals of `mean` and `variance` count a group that may be there (2 % of the records, 1.5 noise widths), so
+that they cover a tenth of the records far away; one in four is wide for a normal law at this budget.
 """
 
 
