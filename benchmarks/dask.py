@@ -1,6 +1,10 @@
 """What a round over two workers costs beyond its work, and what two workers gain on heavy rounds.
 
-Command: python -m benchmarks.dask   (seed 0; medians; the ratios are what counts)
+Rounds of three kinds take turns, so that whatever else the machine does falls on all of them: ours, one by
+hand (two tasks of Dask that send a vector back, gathered) and the same release in this process. Wall times
+are medians; processor times are of this process, which is driver and scheduler, and of the workers.
+
+Command: python -m benchmarks.dask   (seed 0; the ratios are what counts)
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import psutil
 from dask import delayed
 from distributed import LocalCluster
 from scipy import sparse
@@ -34,22 +39,44 @@ def block(rows: int, columns: int, entries: int, seed: int) -> tuple[Any, np.nda
     return sparse.csr_matrix((data, indices, pointers), (rows, columns)), rng.choice([-1.0, 1.0], rows)
 
 
-def median(call: Callable[[], Any], times: int) -> float:
-    """Return the median milliseconds of a call."""
-    taken = []
-    for _ in range(times):
-        start = time.perf_counter()
-        call()
-        taken.append(time.perf_counter() - start)
-    return 1e3 * float(np.median(taken[times // 6 :]))
+def in_turns(
+    calls: dict[str, Callable[[], Any]], times: int, processes: list[psutil.Process]
+) -> dict[str, tuple[float, float, np.ndarray]]:
+    """Return the median and least milliseconds of each call, and the processor's, per process."""
+    walls: dict[str, list[float]] = {name: [] for name in calls}
+    used = {name: np.zeros(len(processes)) for name in calls}
+    for turn in range(times + times // 6):
+        for name, call in calls.items():
+            before, start = _used(processes), time.perf_counter()
+            call()
+            if turn >= times // 6:  # the first ones warm up
+                walls[name].append(time.perf_counter() - start)
+                used[name] += _used(processes) - before
+    return {
+        name: (1e3 * float(np.median(wall)), 1e3 * min(wall), 1e3 * used[name] / times)
+        for name, wall in walls.items()
+    }
 
 
-def round_of(executor: Any, w: np.ndarray, times: int) -> float:
-    """Return the median milliseconds of one gradient release."""
+def _used(processes: list[psutil.Process]) -> np.ndarray:
+    return np.array([sum(process.cpu_times()[:2]) for process in processes])
+
+
+def asker(executor: Any, w: np.ndarray, times: int) -> Callable[[], Any]:
+    """Return a call that asks for one gradient release."""
     release = Release(GlmGradient(Logistic(), 1.0), Gaussian(), Full(), times)
     plan = Plan({"gradient": release}, Relation.ADD_REMOVE, executor.population).at(1.0)
     curator = Curator(executor, plan, NoiseSource.from_os())
-    return median(lambda: curator.release("gradient", w), times)
+    return lambda: curator.release("gradient", w)
+
+
+def executors(rows: int, entries: int) -> tuple[Any, Any]:
+    """Return the executor over four parts on the workers, which make them, and over the same rows here."""
+    made = [block(rows // 4, COORDINATES, entries, seed) for seed in range(4)]
+    pairs = [delayed(block, nout=2)(rows // 4, COORDINATES, entries, seed) for seed in range(4)]
+    X, y = spread(*([pair[i] for pair in pairs] for i in range(2)))
+    here = LocalExecutor(sparse.vstack([m for m, _ in made]), np.concatenate([t for _, t in made]), 1.0)
+    return X.executor(y, 1.0, 0.0, None), here
 
 
 def main() -> None:
@@ -60,31 +87,27 @@ def main() -> None:
         sordino.on_cluster(cluster) as client,
     ):
         client.wait_for_workers(2)
-        unit = median(lambda: client.submit(int, 1, pure=False).result(), ROUNDS)
-        print(f"one empty task of Dask: {unit:.1f} ms (what this machine needs for a message and back)")
         w = np.zeros(COORDINATES)
         homes = sorted(client.scheduler_info()["workers"])
+        processes = [psutil.Process(), *(psutil.Process(nanny.pid) for nanny in cluster.workers.values())]
 
         def by_hand() -> None:
             client.gather([client.submit(np.negative, w, pure=False, workers=[home]) for home in homes])
 
-        floor = median(by_hand, ROUNDS)
-        print(f"a round by hand, two tasks that send back a vector of {COORDINATES:,}: {floor:.1f} ms")
-        for rows, entries, times in ((1_000, 20, ROUNDS), (400_000, 100, 6)):
-            made = [block(rows // 4, COORDINATES, entries, seed) for seed in range(4)]
-            pairs = [delayed(block, nout=2)(rows // 4, COORDINATES, entries, seed) for seed in range(4)]
-            X, y = spread(*([pair[i] for pair in pairs] for i in range(2)))  # made where they lie
-            there = X.executor(y, 1.0, 0.0, None)
-            here = LocalExecutor(
-                sparse.vstack([m for m, _ in made]), np.concatenate([t for _, t in made]), 1.0
-            )
-            ours, alone = round_of(there, w, times), round_of(here, w, times)
-            print(
-                f"{rows:,} rows x {COORDINATES:,} columns, {entries} entries a row: {alone:.1f} ms here, "
-                f"{ours:.1f} ms on two workers (overhead {ours - alone / 2:.1f} ms, bar 15, "
-                f"{(ours - alone / 2) / floor:.1f} rounds by hand; "
-                f"speed-up {alone / ours:.2f}, bar 1.6 where a round takes 300 ms)"
-            )
+        for rows, entries, times in ((1_000, 20, ROUNDS), (400_000, 100, 8)):
+            there, here = executors(rows, entries)
+            calls = {"ours": asker(there, w, 2 * times), "here": asker(here, w, 2 * times), "hand": by_hand}
+            found = in_turns(calls, times, processes)
+            print(f"{rows:,} rows x {COORDINATES:,} columns, {entries} entries a row:")
+            for name, (median, least, used) in found.items():
+                print(
+                    f"  {name}: {median:.1f} ms (least {least:.1f}); processor: "
+                    f"driver and scheduler {used[0]:.1f} ms, workers {used[1]:.1f} and {used[2]:.1f} ms"
+                )
+            (ours, quick, _), (alone, best, _), (hand, _, _) = (found[name] for name in calls)
+            extra = ours - alone / 2
+            print(f"  overhead {extra:.1f} ms, {extra / hand:.2f} rounds by hand (bar 15 ms)")
+            print(f"  speed-up {alone / ours:.2f}, of the quickest {best / quick:.2f} (bar 1.6 at 300 ms)")
 
 
 if __name__ == "__main__":

@@ -1,15 +1,21 @@
-"""Fits from disk against reading the file: time per pass and memory beyond the model.
+"""Fits from disk against reading the files and against the same fits in memory; memory beyond the model.
 
-Command: python -m benchmarks.disk [megabytes]   (400 by default; seed 0)
+A pass from disk, one in memory and one that only reads take turns. Reading is from the disk itself (the
+files' pages are given up before) and from the system's cache; the floor of a pass is the larger one of
+reading and working.
+
+Command: python -m benchmarks.disk [megabytes] [MB of memory for a pass]   (400 and 256 by default; seed 0)
 """
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,60 +25,115 @@ from scipy import sparse
 import sordino
 from benchmarks.machine import describe
 
-COLUMNS, ENTRIES, BLOCK, PASSES, MEMORY = 1_000_000, 75, 20_000, 5, 1 << 28
+COLUMNS, ENTRIES, BLOCK, PASSES, TURNS = 1_000_000, 75, 20_000, 2, 3
+WHOLE_FITS_IN = 2_000  # megabytes that are also fitted in memory
+COMMON = {"delta": 1e-8, "data_norm": 1.0, "classes": [-1, 1], "n_nonzero_coefs": 1000}
 
 
 def blocks(megabytes: int) -> Iterator[tuple[Any, np.ndarray]]:
     """Make CSR blocks in single precision, about so many megabytes together."""
     rng = np.random.default_rng(0)
-    for _ in range(max(1, megabytes * 2**20 // (BLOCK * ENTRIES * 12))):
-        indices = rng.integers(0, COLUMNS, BLOCK * ENTRIES).astype(np.int32)
+    for _ in range(max(1, megabytes * 2**20 // (BLOCK * ENTRIES * 8))):
+        indices = np.sort(rng.integers(0, COLUMNS, (BLOCK, ENTRIES)), axis=1).astype(np.int32).ravel()
         data = (rng.standard_normal(indices.size) / np.sqrt(ENTRIES)).astype(np.float32)
         pointers = np.arange(0, indices.size + 1, ENTRIES)
         rows = sparse.csr_matrix((data, indices, pointers), (BLOCK, COLUMNS))
         yield rows, rng.choice([-1.0, 1.0], BLOCK)
 
 
+def memory_now() -> float:
+    """Return the memory of this process that no file backs, in MB."""
+    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    return float(next(line.split()[1] for line in lines if line.startswith("RssAnon"))) / 1024
+
+
 def peak() -> float:
-    """Return the peak memory of this process in MB."""
+    """Return the peak memory of this process in MB, mapped pages of files included."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def reading(folder: Path) -> float:
-    """Return the seconds to read all files of a folder in order."""
-    start = time.perf_counter()
+def reading(folder: Path, cold: bool) -> None:
+    """Read all files of a folder in order; cold: after their pages in the system's cache are given up."""
+    buffer = bytearray(1 << 24)
     for file in folder.iterdir():
         with file.open("rb", buffering=0) as opened:
-            buffer = bytearray(1 << 24)
+            if cold:
+                os.fsync(opened.fileno())
+                os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             while opened.readinto(buffer):
                 pass
-    return time.perf_counter() - start
+
+
+def timed(call: Callable[[], Any]) -> tuple[float, float]:
+    """Return the seconds and the processor's seconds of a call."""
+    wall, used = time.perf_counter(), time.process_time()
+    call()
+    return time.perf_counter() - wall, time.process_time() - used
+
+
+def fit(rows: Any, target: np.ndarray, **options: Any) -> None:
+    """Fit once."""
+    sordino.SparseLogisticRegression(**COMMON, **options).fit(rows, target)
+
+
+def passes(rows: Any, whole: Any, target: np.ndarray, folder: Path) -> None:
+    """Print what passes over all records cost."""
+    calls: dict[str, Callable[[], Any]] = {
+        "reading from the disk": lambda: reading(folder, True),
+        "reading from the cache": lambda: reading(folder, False),
+        "a pass from disk": lambda: fit(rows, target, solver="ight", max_iter=PASSES),
+    }
+    if whole is not None:
+        calls["a pass in memory"] = lambda: fit(whole, target, solver="ight", max_iter=PASSES)
+    calls["a pass from disk"]()  # compiles
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
+    for _ in range(1 if whole is None else TURNS):
+        for name, call in calls.items():
+            found[name].append(timed(call))
+    best = {}
+    for name, pairs in found.items():
+        each = PASSES if "pass" in name else 1
+        wall, used = (float(np.median([pair[i] for pair in pairs])) / each for i in (0, 1))
+        best[name] = (wall, used)
+        print(f"{name}: {wall:.2f} s, processor {used:.2f} s")
+    ours, cold = best["a pass from disk"], best["reading from the disk"]
+    print(f"a pass from disk / reading the disk: {ours[0] / cold[0]:.2f} (bar 1.3)")
+    if whole is not None:
+        alone = best["a pass in memory"]
+        floor = max(cold[0], alone[0])
+        print(f"a pass from disk / the larger of reading and a pass in memory: {ours[0] / floor:.2f}")
+        print(f"processor's time, a pass from disk / in memory: {ours[1] / alone[1]:.2f}")
+
+
+def batches(rows: Any, target: np.ndarray) -> None:
+    """Print what an epoch of mini-batches costs, for batches of two sizes."""
+    for size, steps in ((256, 200), (8192, 20)):
+        step = partial(fit, rows, target, solver="sgd-ht", batch_size=size)
+        long, short = (timed(partial(step, max_iter=count)) for count in (steps + 2, 2))
+        epoch = [(a - b) * len(target) / (size * steps) for a, b in zip(long, short, strict=True)]
+        print(f"an epoch of sgd-ht, batches of {size}: {epoch[0]:.2f} s, processor {epoch[1]:.2f} s")
 
 
 def main() -> None:
-    """Write a folder, fit from it twice, and print times and memory."""
+    """Write a folder, fit from it, and print times and memory."""
     describe()
-    megabytes = int(sys.argv[1]) if len(sys.argv) > 1 else 400
+    megabytes, memory = (int(given) for given in (sys.argv[1:] + ["400", "256"][len(sys.argv) - 1 :])[:2])
     with tempfile.TemporaryDirectory() as place:
-        start = time.perf_counter()
-        folder = sordino.to_disk(f"{place}/rows", blocks(megabytes))
+        taken = timed(lambda: sordino.to_disk(f"{place}/rows", blocks(megabytes)))
+        folder = Path(place) / "rows"
         size = sum(file.stat().st_size for file in folder.iterdir()) / 2**20
-        print(f"{size:.0f} MB written in {time.perf_counter() - start:.1f} s")
-        rows = sordino.on_disk(folder, memory=MEMORY)
-        before, floor = peak(), reading(folder)
-        n = rows.shape[0]
-        common = {"delta": 1e-8, "data_norm": 1.0, "classes": [-1, 1], "n_nonzero_coefs": 1000}
-        for name, options in (
-            ("ight", {"solver": "ight", "max_iter": PASSES}),
-            ("sgd-ht", {"solver": "sgd-ht", "batch_size": 256, "max_iter": 400}),
-        ):
-            start = time.perf_counter()
-            sordino.SparseLogisticRegression(**common, **options).fit(rows, rows.target.astype(int))
-            took = time.perf_counter() - start
-            each = took / PASSES if name == "ight" else took * n / (256 * 400)
+        print(f"{size:.0f} MB written in {taken[0]:.1f} s, processor {taken[1]:.1f} s (making rows included)")
+        rows = sordino.on_disk(folder, memory=memory << 20)
+        target = rows.target.astype(int)
+        before = memory_now(), peak()
+        whole = sparse.vstack(list(rows.blocks())).tocsr() if size < WHOLE_FITS_IN else None
+        passes(rows, whole, target, folder)
+        batches(rows, target)
+        if whole is None:
+            fit(rows, target, solver="auto", max_iter=3)
             print(
-                f"{name}: {each:.2f} s a pass, {each / floor:.1f} x reading it ({floor:.2f} s, cached); "
-                f"peak {peak():.0f} MB, {peak() - before:.0f} MB more than before the fit"
+                f"memory before the fits {before[0]:.0f} MB (peak {before[1]:.0f}); after five kinds of fits "
+                f"{memory_now():.0f} MB, peak {peak():.0f} MB, of which mapped files count too"
             )
 
 

@@ -304,6 +304,7 @@ def test_an_interrupted_fit_leaves_no_task_behind(cluster, monkeypatch):  # noqa
     with pytest.raises(KeyboardInterrupt):
         executor._cluster.results(executor._parts)
     assert cancelled == executor._parts
+    assert executor._cluster.begun == []
 
 
 def test_what_asks_for_an_array_is_told_that_the_rows_lie_elsewhere():

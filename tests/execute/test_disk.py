@@ -13,7 +13,9 @@ from tests.solver_table import CASES
 
 import sordino
 from sordino.errors import DataNotFoundError, InvalidInputError, UnsupportedError
-from sordino.kernel import GumbelTopK, LaplacePeeling, check_offer
+from sordino.kernel import Full, Gaussian, GumbelTopK, LaplacePeeling, NoiseSource, Release, check_offer
+from sordino.problems.glm import GlmGradient
+from sordino.problems.losses import LOSSES
 
 X, NUMBERS, LABELS = small_data()
 SELECTIONS = (GumbelTopK, LaplacePeeling)
@@ -154,6 +156,42 @@ def test_a_page_that_lies_about_its_files_is_refused(change, tmp_path):
     page.write_text(json.dumps({**json.loads(page.read_text()), **change}))
     with pytest.raises(InvalidInputError):
         sordino.on_disk(tmp_path / "rows")
+
+
+@pytest.mark.parametrize("name", ["values.bin", "indices.bin", "pointers.bin", "targets.bin"])
+def test_files_that_are_written_to_while_they_are_fitted_are_refused(name, tmp_path):
+    rows = written(tmp_path, as_csr(X), NUMBERS, memory=20000)
+    executor = rows.executor(NUMBERS, 1.0, 0.0, None)
+    release = Release(GlmGradient(LOSSES["squared"], 1.0), Gaussian(1.0), Full())
+    noise = NoiseSource.seeded_not_private(0)
+    executor.answer(release, np.zeros(8), 1.0, 0, noise)
+    with (tmp_path / "rows" / name).open("r+b") as file:  # the same size, other rows
+        file.write(b"\0" * 8)
+    with pytest.raises(InvalidInputError, match=f"{name} as it was when it was opened"):
+        executor.answer(release, np.zeros(8), 1.0, 1, noise)
+
+
+def test_a_folder_that_is_put_in_place_of_another_is_not_mixed_with_it(tmp_path):
+    rows = written(tmp_path, X, NUMBERS, memory=5000)
+    (tmp_path / "rows").rename(tmp_path / "old")
+    written(tmp_path, X[::-1], NUMBERS)
+    assert np.array_equal(np.concatenate(list(rows.blocks())), X)
+
+
+def test_a_folder_can_be_compared_with_what_was_written(tmp_path):
+    written(tmp_path, as_csr(X), NUMBERS, [100])
+    assert sordino.on_disk(tmp_path / "rows", verify=True).shape == (300, 8)
+    file = tmp_path / "rows" / "values.bin"
+    values = np.fromfile(file)
+    values[7] += 1e-3
+    values.tofile(file)
+    assert sordino.on_disk(tmp_path / "rows").shape == (300, 8)
+    with pytest.raises(InvalidInputError, match=r"values.bin as it was written"):
+        sordino.on_disk(tmp_path / "rows", verify=True)
+    page = tmp_path / "rows" / "rows.json"
+    page.write_text(json.dumps({**json.loads(page.read_text()), "sums": {}}))
+    with pytest.raises(InvalidInputError, match="without a sum"):
+        sordino.on_disk(tmp_path / "rows", verify=True)
 
 
 @pytest.mark.parametrize("name", ["pointers.bin", "indices.bin"])

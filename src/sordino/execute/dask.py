@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
 
@@ -87,6 +87,7 @@ class Placed:
     client: Any
     homes: tuple[str, ...]
     pinned: bool = True
+    begun: list[Any] = field(default_factory=list)  # tasks that are tied to a worker
 
     @classmethod
     def on(cls, client: Any, X: Any) -> Placed:
@@ -108,13 +109,15 @@ class Placed:
         """Start a task where a part is to lie; later, where the parts lie that it is given."""
         where = {"workers": [home], "allow_other_workers": True} if self.pinned else {}
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
-            return self.client.submit(
+            future = self.client.submit(
                 function,
                 *arguments,
                 key=f"sordino-{function.__name__}-{self.client.id}-{next(_numbers)}",  # of no other client
                 pure=False,
                 **where,
             )
+        self.begun.extend([future] if self.pinned else [])
+        return future
 
     def freed(self, futures: Sequence[Any], sources: Sequence[Any]) -> Placed:
         """Let Dask read parts again anywhere, now that each has its place."""
@@ -126,6 +129,7 @@ class Placed:
             for key in keys:
                 with suppress(KeyError):
                     self._unpin([key])
+        self.begun.clear()
         return replace(self, pinned=False)
 
     def _unpin(self, keys: Iterable[Any]) -> None:
@@ -159,7 +163,8 @@ class Placed:
         try:
             found = self.client.sync(self._gathered, list(futures))
         except BaseException as error:
-            self.client.cancel(list(futures), force=True)
+            # Those that wait for a worker that was lost too: Dask would tie the next reader's tasks to it.
+            self.client.cancel([*futures, *self.begun], force=True)
             if not isinstance(error, Exception) or isinstance(error, WorkerError):
                 raise
             broken = error

@@ -277,7 +277,7 @@ async def forwarded(rpc: Any, jobs: Sequence[Job], asked: Round) -> Any:
 
 def message(function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
     """Return what asks a worker to run a function now, besides its tasks."""
-    return {"function": dumps(function), "args": dumps(arguments), "kwargs": dumps({}), "wait": True}
+    return {"function": dumps(function), "args": dumps(arguments)}
 
 
 def unpacked(response: Any) -> Any:
@@ -295,8 +295,11 @@ async def _own(job: Job, asked: Round, worker: Any) -> Any:
     question = replace(asked.question, params=params)
     held = [(i, worker.data[key]) for i, key in enumerate(job.keys) if key in worker.data]
     loop, pool = asyncio.get_running_loop(), worker.executors["default"]
-    starts = [loop.run_in_executor(pool, _one, part, job, i, question, asked.token) for i, part in held]
-    sums = await asyncio.gather(*starts)
+    try:
+        starts = [loop.run_in_executor(pool, _one, part, job, i, question, asked.token) for i, part in held]
+        sums = await asyncio.gather(*starts)
+    except RuntimeError:  # this worker is closing, and begins nothing new
+        return Reply({}, job.numbers)
     failed = next((found for found in sums if isinstance(found, Failed)), None)
     nodes = {(0, job.numbers[i]): found for (i, _), found in zip(held, sums, strict=True)}
     there = {i for i, _ in held}

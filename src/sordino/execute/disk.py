@@ -1,11 +1,12 @@
-"""Rows on a disk, read in order with one block ahead; a batch reads its own rows only."""
+"""Rows on a disk, read in order by several threads; a batch reads its own rows only."""
 
 from __future__ import annotations
 
 import mmap
 import os
+from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,17 +15,19 @@ import numpy as np
 from scipy import sparse
 
 from sordino.errors import InvalidInputError
-from sordino.execute.disk_files import Layout
+from sordino.execute.disk_files import Layout, Opened
 from sordino.execute.held import Held
-from sordino.execute.local import CSR, DENSE, LocalExecutor
-from sordino.execute.parts import in_parts
+from sordino.execute.local import LocalExecutor
+from sordino.execute.parts import SummedExecutor
 from sordino.execute.question import Question
 from sordino.execute.tree import Nodes, folded, total
-from sordino.kernel import NoiseSource, Offer, Release
+from sordino.kernel import NoiseSource
 from sordino.kernel.arrays import Floats, Ints
+from sordino.kernel.sampling import Sampling
 
 Chosen: TypeAlias = slice | Ints
-_SHARE = 6  # a block, the next one, and what a pass over a block makes of it
+_THREADS = max(2, min(8, os.cpu_count() or 2))  # at least two: one reads while the other adds up
+_SHARE = 3 * _THREADS  # a block of each thread, and what a pass over a block makes of it
 _REMEDY = "Read the rows into memory, or choose a solver that asks for sums."
 
 
@@ -39,7 +42,8 @@ class DiskMatrix(Held):
     """
 
     def __init__(self, folder: Path, memory: int) -> None:
-        self._folder, self._layout, self.memory = folder, Layout.read(folder), memory
+        self._layout, self.memory = Layout.read(folder), memory
+        self._files = {name: Opened(folder / name, size) for name, size in self._layout.sizes().items()}
         self._touched = 0  # bytes of mapped pages, about
         layout = self._layout
         self.shape, self.sparse = (layout.rows, layout.columns), layout.sparse
@@ -118,86 +122,91 @@ class DiskMatrix(Held):
                 "Expected rising row pointers inside the file, got others. Convert it again."
             )
 
+    def require_unchanged(self) -> None:
+        """Refuse files that somebody wrote to since they were opened."""
+        for file in self._files.values():
+            file.require_unchanged()
+
+    def verify(self) -> None:
+        """Read all files and compare them with the sums that :func:`to_disk` wrote down."""
+        for name, file in self._files.items():
+            file.require_sum(self._layout.sums.get(name))
+
     def _from(self, name: str, kind: np.dtype[Any], start: int, count: int) -> Any:
-        with (self._folder / name).open("rb") as file:
-            return np.fromfile(file, dtype=kind, count=count, offset=start * kind.itemsize)
+        out = np.empty(count, dtype=kind)
+        self._files[name].read(out.view(np.uint8).data, start * kind.itemsize)
+        return out
 
     def _mapped(self, name: str, kind: str) -> Any:
-        size = self._layout.sizes()[name] // np.dtype(kind).itemsize
-        if not size:
-            return np.empty(0, dtype=kind)
-        return np.memmap(self._folder / name, dtype=kind, mode="r", shape=(size,))
+        return self._files[name].mapped(kind)
 
     def _forget(self) -> None:
         """Give mapped pages back: what batches read is not memory that the next one needs."""
         self._touched = 0
-        for part in ("_values", "_indices", "_pointers"):
-            mapped = getattr(getattr(self, part, None), "_mmap", None)
-            if mapped is not None:
-                mapped.madvise(mmap.MADV_DONTNEED)
+        for file in self._files.values():
+            file.forget()
 
 
-class DiskExecutor:
+class DiskExecutor(SummedExecutor):
     """Answers releases from rows on a disk: all of them block by block, or the rows of a batch.
 
     **Privacy.** As in memory: rows are clipped as they are read, a record that is not finite contributes
-    zero, noise is added to the sum over all blocks.
+    zero, noise is added to the sum over all blocks. Files that were written to since they were opened are
+    refused before anything is released from them: a record could have moved to where it enters twice.
     """
 
     def __init__(
         self, rows: DiskMatrix, targets: Any, data_norm: float | None, intercept: float, weights: Any
     ) -> None:
+        super().__init__(rows.shape[0], rows.sparse, "rows on a disk", _REMEDY)
         self._rows, self._targets, self._weights = rows, targets, weights
         self._norm, self._intercept = data_norm, intercept
-        self._offer = in_parts(CSR if rows.sparse else DENSE, "rows on a disk", _REMEDY)
 
-    @property
-    def population(self) -> int:
-        """The number of records, declared public."""
-        return self._rows.shape[0]
-
-    @property
-    def offer(self) -> Offer:
-        """What queries can ask of these rows."""
-        return self._offer
-
-    def answer(
-        self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
-    ) -> Any:
-        """Add up the drawn rows, as many at a time as fit, and add the noise."""
-        question = Question.of(release, params, sensitivity, self.population)
-        rows = release.sampling.draw(self.population, position, noise)
-        chosen = _cut(rows, self.population, self._rows.block_rows)
+    def _total(self, question: Question, sampling: Sampling, position: int, noise: NoiseSource) -> Any:
+        """Add up the drawn rows, as many at a time as fit."""
+        chosen = _cut(sampling.draw(self.population, position, noise), self.population, self._rows.block_rows)
         nodes: Nodes = {}
-        for number, part in enumerate(self._parts(chosen)):
-            nodes = folded({**nodes, (0, number): part.summed(question, None)}, len(chosen))
-        return question.noised(total([nodes], len(chosen)), release, sensitivity, noise)
+        for number, part in enumerate(self._sums(question, chosen)):
+            nodes = folded({**nodes, (0, number): part}, len(chosen))
+        self._rows.require_unchanged()
+        return total([nodes], len(chosen))
 
-    def _parts(self, chosen: Sequence[Chosen]) -> Iterator[LocalExecutor]:
-        """Yield executors over blocks; the next block is read while one is worked on."""
+    def _sums(self, question: Question, chosen: Sequence[Chosen]) -> Iterator[Any]:
+        """Yield the sums of blocks in order; each thread reads a block and adds it up."""
         if len(chosen) == 1:
-            yield self._part(chosen[0], self._rows.read(chosen[0]))
+            yield self._sum(question, chosen[0])
             return
-        with ThreadPoolExecutor(1) as reader:
-            ahead = reader.submit(self._rows.read, chosen[0])
-            for number, rows in enumerate(chosen):
-                block = ahead.result()
-                if number + 1 < len(chosen):
-                    ahead = reader.submit(self._rows.read, chosen[number + 1])
-                yield self._part(rows, block)
+        with ThreadPoolExecutor(_THREADS) as pool:
+            begun: deque[Future[Any]] = deque()
+            try:
+                for rows in chosen:
+                    if len(begun) == _THREADS:
+                        yield begun.popleft().result()
+                    begun.append(pool.submit(self._sum, question, rows))
+                while begun:
+                    yield begun.popleft().result()
+            finally:
+                for future in begun:
+                    future.cancel()
+
+    def _sum(self, question: Question, rows: Chosen) -> Any:
+        return self._part(rows, self._rows.read(rows)).summed(question, None)
 
     def _part(self, rows: Chosen, block: Any) -> LocalExecutor:
         targets, weights = (None if v is None else _picked(v, rows) for v in (self._targets, self._weights))
         return LocalExecutor(block, targets, self._norm, self._intercept, weights)
 
 
-def on_disk(path: str | os.PathLike[str], *, memory: int = 1 << 30) -> DiskMatrix:
+def on_disk(path: str | os.PathLike[str], *, memory: int = 1 << 30, verify: bool = False) -> DiskMatrix:
     """Open rows that :func:`to_disk` wrote, without reading them.
 
     Parameters
     ----------
     path : the folder.
     memory : how many bytes a pass over the rows may use.
+    verify : read everything once and compare it with the sums that were written down with the rows.
+
+    Files that are written to while they are open are refused (by their size and times).
 
     **Privacy.** The number of rows and of columns is declared public. Rows that are not finite are not
     refused as they are in memory: they contribute nothing.
@@ -214,7 +223,10 @@ def on_disk(path: str | os.PathLike[str], *, memory: int = 1 << 30) -> DiskMatri
     """
     if not isinstance(memory, int) or isinstance(memory, bool) or memory < 1:
         raise InvalidInputError("Expected memory as a number of bytes >= 1, got another.")
-    return DiskMatrix(Path(path), memory)
+    rows = DiskMatrix(Path(path), memory)
+    if verify:
+        rows.verify()
+    return rows
 
 
 def _cut(rows: Ints | None, count: int, size: int) -> list[Chosen]:

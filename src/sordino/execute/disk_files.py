@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import shutil
+import weakref
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
+from zlib import crc32
 
 import numpy as np
 from scipy import sparse
@@ -34,6 +37,7 @@ class Layout:
     indices: str = ""
     targets: str = ""
     version: int = 1
+    sums: dict[str, int] = field(default_factory=dict)
 
     @property
     def row_bytes(self) -> float:
@@ -70,6 +74,78 @@ class Layout:
             out |= {"indices.bin": self.entries * np.dtype(self.indices).itemsize}
             out |= {"pointers.bin": 8 * (self.rows + 1)}
         return out | ({"targets.bin": self.rows * np.dtype(self.targets).itemsize} if self.targets else {})
+
+
+class Opened:
+    """A file that is kept open, and what it looked like then: one that is put in its place is not seen."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        self._number = os.open(path, os.O_RDONLY)
+        self._map: mmap.mmap | None = None
+        weakref.finalize(self, os.close, self._number)
+        self._name, self._size, self._mark = path.name, size, self._seen()
+        if self._mark[0] != size:
+            raise self._changed()
+
+    def _seen(self) -> tuple[int, ...]:
+        now = os.fstat(self._number)
+        return now.st_size, now.st_mtime_ns, now.st_ctime_ns
+
+    def _changed(self) -> InvalidInputError:
+        return InvalidInputError(
+            f"Expected {self._name} as it was when it was opened, got another. Leave files alone while they "
+            "are fitted; what was booked stays spent."
+        )
+
+    def require_unchanged(self) -> None:
+        """Refuse a file that was written to since."""
+        if self._seen() != self._mark:
+            raise self._changed()
+
+    def read(self, buffer: memoryview, start: int) -> None:
+        """Fill a buffer with the bytes from a place on; several threads may do so at a time."""
+        while len(buffer):
+            got = os.preadv(self._number, [buffer], start)
+            if not got:
+                raise self._changed()
+            buffer, start = buffer[got:], start + got
+
+    def mapped(self, kind: str) -> Any:
+        """Return the file as an array whose pages are read when they are looked at."""
+        count = self._size // np.dtype(kind).itemsize
+        if not count:
+            return np.empty(0, dtype=kind)
+        self._map = mmap.mmap(self._number, self._size, access=mmap.ACCESS_READ)
+        return np.frombuffer(self._map, dtype=kind)
+
+    def forget(self) -> None:
+        """Give pages of the map back: what was looked at is not memory that the next one needs."""
+        if self._map is not None:
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+    def require_sum(self, expected: int | None) -> None:
+        """Read the whole file and compare its CRC-32 with the one that was written down."""
+        if expected is None:
+            raise InvalidInputError(f"{self._name} was written without a sum to compare. Convert it again.")
+        found, buffer = 0, memoryview(bytearray(_CHUNK // 4))
+        for start in range(0, self._size, len(buffer)):
+            piece = buffer[: min(len(buffer), self._size - start)]
+            self.read(piece, start)
+            found = crc32(piece, found)
+        if found != expected:
+            raise InvalidInputError(f"Expected {self._name} as it was written, got another. Write it again.")
+
+
+class Written:
+    """A file that is written piece by piece, with the CRC-32 of all of them."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self.sum = file, 0
+
+    def write(self, piece: bytes) -> None:
+        """Add a piece."""
+        self.sum = crc32(piece, self.sum)
+        self._file.write(piece)
 
 
 def to_disk(
@@ -161,13 +237,14 @@ def _write(folder: Path, blocks: Blocks, verbose: bool) -> None:
     first: Layout | None = None
     rows = entries = 0
     with ExitStack() as stack:
-        files: dict[str, BinaryIO] = {}
+        files: dict[str, Written] = {}
         for x, y in blocks:
             block = as_rows(sound(x if sparse.issparse(x) else np.asarray(x)))
             made = _layout_of(block, y)
             if first is None:
                 first = made
-                files = {name: stack.enter_context((folder / name).open("wb")) for name in made.sizes()}
+                opened = {name: stack.enter_context((folder / name).open("wb")) for name in made.sizes()}
+                files = {name: Written(file) for name, file in opened.items()}
                 if made.sparse:
                     files["pointers.bin"].write(np.zeros(1, dtype=np.int64).tobytes())
             _check_kind(first, made)
@@ -177,7 +254,8 @@ def _write(folder: Path, blocks: Blocks, verbose: bool) -> None:
                 print(f"{rows:,} rows written", flush=True)
     if first is None:
         raise InvalidInputError("Expected at least one block of rows, got none.")
-    page = {**asdict(first), "rows": rows, "entries": entries}
+    sums = {name: file.sum for name, file in files.items()}
+    page = {**asdict(first), "rows": rows, "entries": entries, "sums": sums}
     (folder / PAGE).write_text(json.dumps(page), "utf-8")
 
 
@@ -203,7 +281,7 @@ def _check_kind(first: Layout, made: Layout) -> None:
         raise InvalidInputError("Expected blocks of one width and kind, got others behind the first.")
 
 
-def _append(files: dict[str, BinaryIO], block: Any, y: Any, entries: int, kind: str) -> None:
+def _append(files: dict[str, Written], block: Any, y: Any, entries: int, kind: str) -> None:
     if sparse.issparse(block):
         files["values.bin"].write(block.data.tobytes())
         files["indices.bin"].write(block.indices.astype(kind).tobytes())

@@ -10,6 +10,7 @@ from sordino.execute.local import CSR, DENSE, LocalExecutor
 from sordino.execute.question import Question
 from sordino.execute.tree import Nodes, total
 from sordino.kernel import Disjoint, FixedSize, Full, NoiseSource, Offer, Poisson, Release, contracts
+from sordino.kernel.sampling import Sampling
 from sordino.kernel.shares import Share
 
 
@@ -25,32 +26,28 @@ def in_parts(offer: Offer, records: str, remedy: str) -> Offer:
     )
 
 
-class PartedExecutor:
-    """What executors over parts share; a subclass says how the parts are asked.
+class SummedExecutor:
+    """What executors share that add up sums of parts and add the noise once, here.
 
     Parameters
     ----------
-    sizes : the number of records of each part, in order.
+    population : the number of records.
     sparse : whether rows are sparse.
     records, remedy : what lies where, and what a user can do instead, in words for an error.
-
-    **Privacy.** The exact sums of the parts come to this process and nowhere else; noise is added here, once,
-    after all parts have entered their sum exactly once. Each part draws its rows of a batch from a key that
-    the noise source drew for this release, position and part: a task that is run again draws the same ones.
     """
 
-    def __init__(self, sizes: Sequence[int], sparse: bool, records: str, remedy: str) -> None:
-        self.sizes = tuple(sizes)
+    def __init__(self, population: int, sparse: bool, records: str, remedy: str) -> None:
+        self._population = population
         self._offer = in_parts(CSR if sparse else DENSE, records, remedy)
 
     @property
     def population(self) -> int:
         """The number of records, declared public."""
-        return sum(self.sizes)
+        return self._population
 
     @property
     def offer(self) -> Offer:
-        """What queries can ask of these parts."""
+        """What queries can ask of these records."""
         return self._offer
 
     def answer(
@@ -58,9 +55,31 @@ class PartedExecutor:
     ) -> Any:
         """Add up the answers of the parts and add the noise."""
         question = Question.of(release, params, sensitivity, self.population)
-        shares = release.sampling.shares(self.sizes, position, noise)
-        found = total(self._branches(question, shares), len(self.sizes))
+        found = self._total(question, release.sampling, position, noise)
         return question.noised(found, release, sensitivity, noise)
+
+    def _total(self, question: Question, sampling: Sampling, position: int, noise: NoiseSource) -> Any:
+        """Return the exact sum over the records of a batch."""
+        raise NotImplementedError  # pragma: no cover
+
+
+class PartedExecutor(SummedExecutor):
+    """What executors over parts share; a subclass says how the parts are asked.
+
+    ``sizes`` are the numbers of records of the parts, in order; the other parameters as above.
+
+    **Privacy.** The exact sums of the parts come to this process and nowhere else; noise is added here, once,
+    after all parts have entered their sum exactly once. Each part draws its rows of a batch from a key that
+    the noise source drew for this release, position and part: a task that is run again draws the same ones.
+    """
+
+    def __init__(self, sizes: Sequence[int], sparse: bool, records: str, remedy: str) -> None:
+        super().__init__(sum(sizes), sparse, records, remedy)
+        self.sizes = tuple(sizes)
+
+    def _total(self, question: Question, sampling: Sampling, position: int, noise: NoiseSource) -> Any:
+        shares = sampling.shares(self.sizes, position, noise)
+        return total(self._branches(question, shares), len(self.sizes))
 
     def _branches(self, question: Question, shares: Sequence[Share]) -> list[Nodes]:
         """Return sums of parts that together hold each part once."""
