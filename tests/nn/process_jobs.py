@@ -50,6 +50,7 @@ SAME = {
     "srm": lambda: fitted(optimizer="srm"),
     "persons": lambda: fitted(groups=GROUPS, batch_size=15),
     "all records": lambda: fitted(batch_size=120),
+    "integers": lambda: fitted(secure_noise=True),
     "loop": lambda: looped(),
 }
 

@@ -48,6 +48,10 @@ def test_two_processes_are_one_to_rounding(name, seen):
     assert any("2 processes" in note for note in seen[1][name]["notes"])
 
 
+def test_sums_in_integers_are_the_same_whoever_adds_them_up(seen):
+    assert seen[0]["integers"]["model"] == process_jobs.SAME["integers"]()["model"]
+
+
 def test_a_run_is_resumed_from_the_files_of_the_first_process(seen):
     for rank in range(2):
         assert seen[rank]["resumed"]["steps"] == 0

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.nn.helpers import blobs, perceptron
 from torch import nn
 
-from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.errors import InvalidInputError
 from sordino.execute.torch import TorchExecutor
 from sordino.kernel import Curator, Gaussian, NoiseSource, Plan, Poisson, Relation, Release
 from sordino.nn.engines import GhostEngine, VmapEngine
@@ -122,14 +122,6 @@ def test_an_empty_batch_is_answered_with_pure_noise_and_divided_by_the_expected_
     # std = multiplier * sensitivity / expected batch size
     scaled = answer.double().numpy() / (3.0 * 2 * 0.5 / 1e-8)
     assert 0.75 < scaled.std() < 1.25
-
-
-def test_secure_noise_is_refused_for_float_gradients():
-    x, y = blobs(10, 6)
-    release = Release(TorchGradient(ENGINES["ghost"], 0.5), Gaussian(multiplier=3.0, secure=True))
-    plan = Plan({"q": release}, Relation.ADD_REMOVE, 10)
-    with pytest.raises(UnsupportedError, match="secure_noise"):
-        Curator(TorchExecutor((x, y), CPU), plan, NoiseSource.from_os())
 
 
 @pytest.mark.parametrize("clip", [0.0, -1.0, math.inf, math.nan])

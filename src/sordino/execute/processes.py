@@ -76,18 +76,25 @@ class Processes:
         return box[0]
 
     def summed(
-        self, question: str, params: Any, rows: Rows, population: int, evaluate: Callable[[Any], Tensor]
+        self,
+        question: str,
+        params: Any,
+        drawn: tuple[Rows, float | None],
+        population: int,
+        evaluate: Callable[[Rows, float | None], Tensor],
     ) -> Tensor:
-        """Return the sum over the rows that the first process has drawn; elsewhere, a part of it."""
+        """Return the sum over what the first process has drawn; elsewhere, a part of it."""
         asked = (question, fingerprint(params))
-        heard = self.told((asked, rows))
+        heard = self.told((asked, drawn))
         if heard == _STOP:
             self._broken = True
             raise WorkerError("The first process has stopped this training. What was asked is spent.")
-        rows = np.arange(population) if heard[1] is None else heard[1]
+        rows, spacing = heard[1]
+        rows = np.arange(population) if rows is None else rows
+        mine = rows[rows % self.count == self.rank]  # where a record is computed depends on no other
         state, value, error = _DIFFERENT, torch.empty(0), None
         if heard[0] == asked:
-            state, value, error = _tried(lambda: evaluate(rows[self.rank :: self.count]))
+            state, value, error = _tried(lambda: evaluate(mine, spacing))
         self._all_fine(state, error)
         with self._watched():
             dist.reduce(value, 0, group=self._group(value))

@@ -15,6 +15,7 @@ from torch import Tensor
 from sordino.errors import InvalidInputError, PlanError, SordinoError
 from sordino.execute.chacha import normals
 from sordino.execute.processes import Processes
+from sordino.execute.question import Question
 from sordino.kernel import NoiseSource, Offer, Release
 from sordino.kernel.arrays import Rows
 from sordino.kernel.contracts import TensorChunks
@@ -39,7 +40,7 @@ class TorchExecutor:
     processes : those that share the work of each release; None for this one alone.
     """
 
-    offer: ClassVar[Offer] = Offer("gradients in float32", (TensorChunks,))
+    offer: ClassVar[Offer] = Offer("gradients", (TensorChunks,), lattice=True)
 
     data: Any = field(repr=False)
     device: torch.device
@@ -70,19 +71,29 @@ class TorchExecutor:
         """Evaluate the query on the drawn rows and add the noise."""
         mechanism: Any = release.mechanism
         rows = release.sampling.draw(self.population, position, noise)
-        value = self.summed(release, params, position, rows)
-        return mechanism.privatise(value, sensitivity, self._tensors(noise))
+        question = Question.of(release, params, sensitivity, self.population)
+        value = self.summed(release, params, position, (rows, question.spacing))
+        if question.spacing is None:
+            return mechanism.privatise(value, sensitivity, self._tensors(noise))
+        released = question.noised(value.cpu().numpy(), release, sensitivity, noise)
+        return torch.from_numpy(released).to(self.device, torch.float32)
 
-    def summed(self, release: Release, params: Any, position: int, rows: Rows) -> Tensor:
-        """Return the exact answer on some rows, computed here or by several processes; for the noise only."""
+    def summed(
+        self, release: Release, params: Any, position: int, drawn: tuple[Rows, float | None]
+    ) -> Tensor:
+        """Return the sum over some rows, on a lattice if it has a spacing; for what adds the noise only.
 
-        def evaluate(some: Rows) -> Tensor:
-            return _quietly(lambda: release.query.evaluate(self.records(some), params))
+        It is computed here, or by several processes, the first of which says what is ``drawn``.
+        """
+
+        def evaluate(some: Rows, spacing: float | None) -> Tensor:
+            asked = Question(release.query, params, False, spacing)
+            return _quietly(lambda: asked.summed(self.records(some)))
 
         if self.processes is None:
-            return evaluate(rows)
-        question = f"{type(release.query).__name__} {position}"
-        return self.processes.summed(question, params, rows, self.population, evaluate)
+            return evaluate(*drawn)
+        words = f"{type(release.query).__name__} {position}"
+        return self.processes.summed(words, params, drawn, self.population, evaluate)
 
     def records(self, rows: Rows) -> Any:
         """Return some records, chunk by chunk; for queries only."""

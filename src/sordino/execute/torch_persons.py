@@ -30,7 +30,7 @@ class PersonExecutor(TorchExecutor):
     records alone, part by part: memory does not grow with the largest person.
     """
 
-    offer: ClassVar[Offer] = Offer("gradients of persons in float32", (TensorPersons,))
+    offer: ClassVar[Offer] = Offer("gradients of persons", (TensorPersons,), lattice=True)
 
     owners: Owners | None = field(default=None, repr=False)
 
@@ -72,7 +72,14 @@ class PersonRecords:
     def long(self) -> Iterator[Iterator[tuple[Tensor, Tensor]]]:
         """Yield the persons with many records, each in parts."""
         places = _rounded_up(self.owners.sizes(self.persons))
-        for person in self.persons[places > self._largest]:
+        return self._alone(self.persons[places > self._largest])
+
+    def each(self) -> Iterator[Iterator[tuple[Tensor, Tensor]]]:
+        """Yield all persons, each in parts."""
+        return self._alone(self.persons)
+
+    def _alone(self, persons: Ints) -> Iterator[Iterator[tuple[Tensor, Tensor]]]:
+        for person in persons:
             yield self._parts(self.owners.rows(np.array([person])))
 
     @property

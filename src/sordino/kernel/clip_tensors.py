@@ -246,6 +246,21 @@ def weighted_rows(rows: Tensor, factors: Tensor) -> Tensor:
     return factors @ rows.where(factors[:, None] > 0, 0.0)
 
 
+def exact_rows(rows: Tensor, factors: Tensor) -> Tensor:
+    """Return ``factors_i rows_i`` in float64: exactly, for the product of two float32 numbers fits there."""
+    weights = factors[:, None].double()
+    return rows.where(factors[:, None] > 0, 0.0).double() * weights
+
+
+def lattice_sum(rows: Tensor, spacing: float) -> Tensor:
+    """Return ``sum_i rows_i`` in int64, each entry truncated towards zero to multiples of ``spacing``.
+
+    The spacing is a power of two, so nothing is rounded but by the truncation, which makes no row longer: a
+    row of norm at most C adds at most C, and the sum is exact in any order.
+    """
+    return (rows / spacing).trunc().long().sum(0)
+
+
 def clipped_rows(rows: Tensor, clip: float, inputs: float = 0.0, present: Tensor | None = None) -> Tensor:
     """Return ``sum_i clip(rows_i)`` for gradients that are held one to a row."""
     return weighted_rows(rows, row_factors(rows, clip, inputs, present))

@@ -201,6 +201,9 @@ class TensorPersons(Protocol):
     def long(self) -> Iterator[Iterator[tuple[Any, Any]]]:
         """Yield the persons with more records than fit at once: each as (inputs, targets) of its parts."""
 
+    def each(self) -> Iterator[Iterator[tuple[Any, Any]]]:
+        """Yield all persons in parts: what one of them looks like depends on no other."""
+
 
 class ValueColumns(Protocol):
     """Columns of a table as they are: each record has at most one value in each."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from sordino.kernel.clip_tensors import lattice_sum
 from sordino.kernel.contracts import TensorPersons
+from sordino.nn.engines import Engine
 from sordino.nn.queries import TorchDifference, TorchGradient
 
 BlockSum = Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -35,8 +37,17 @@ class PersonGradient(TorchGradient):
 
         total = _sum_of_blocks(persons, together, params)
         for parts in persons.long():
-            row = sum((self.engine.whole(params, x, y) for x, y in parts), torch.zeros_like(params))
+            (row,) = _whole(self.engine, (params,), parts)
             total += _if_finite(self.clipped(row[None]))
+        return total
+
+    def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> Any:
+        """Return the clipped sum in integers; each person is differentiated alone."""
+        persons: TensorPersons = records
+        total = torch.zeros_like(params, dtype=torch.int64)
+        for parts in persons.each():
+            (row,) = _whole(self.engine, (params,), parts)
+            total += lattice_sum(self.parts(row[None]), spacing)
         return total
 
 
@@ -59,12 +70,27 @@ class PersonDifference(TorchDifference):
 
         total = _sum_of_blocks(persons, together, params[0])
         for parts in persons.long():
-            rows = [torch.zeros_like(point) for point in params]
-            for x, y in parts:
-                for row, point in zip(rows, params, strict=True):
-                    row += self.engine.whole(point, x, y)
-            total += _if_finite(self.mixed(*(row[None] for row in rows)))
+            new, old = _whole(self.engine, params, parts)
+            total += _if_finite(self.mixed(new[None], old[None]))
         return total
+
+    def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> Any:
+        """Return the clipped sum in integers; each person is differentiated alone."""
+        persons: TensorPersons = records
+        total = torch.zeros_like(params[0], dtype=torch.int64)
+        for parts in persons.each():
+            new, old = _whole(self.engine, params, parts)
+            total += lattice_sum(self.parts(new[None], old[None]), spacing)
+        return total
+
+
+def _whole(engine: Engine, points: Any, parts: Iterable[tuple[Tensor, Tensor]]) -> list[Tensor]:
+    """Return the gradient of one person at each of the points."""
+    rows = [torch.zeros_like(point) for point in points]
+    for x, y in parts:
+        for row, point in zip(rows, points, strict=True):
+            row += engine.whole(point, x, y)
+    return rows
 
 
 def _sum_of_blocks(persons: TensorPersons, together: BlockSum, like: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from sordino.kernel import Gaussian, Plan, Poisson, Relation, Release
 from sordino.nn.engines import Engine
 from sordino.nn.layer_smoothing import smoothed_by_layer
 from sordino.nn.persons import PersonDifference, PersonGradient
-from sordino.nn.queries import TorchDifference, TorchGradient
+from sordino.nn.queries import Block, TorchDifference, TorchGradient
 from sordino.nn.updates import HardThreshold, Sgd, Slots, UpdateRule, cosine
 
 
@@ -22,7 +22,8 @@ from sordino.nn.updates import HardThreshold, Sgd, Slots, UpdateRule, cosine
 class NetworkTask:
     """What is public about training one network: the model, n, the relation, the unit.
 
-    ``grouped`` says that a unit has several records, whose gradients are added up before the clip.
+    ``grouped`` says that a unit has several records, whose gradients are added up before the clip. With
+    ``block`` sums are taken in integers, and the noise is exactly rounded.
     """
 
     engine: Engine
@@ -30,15 +31,20 @@ class NetworkTask:
     relation: Relation
     unit: str = "record"
     grouped: bool = False
+    block: Block | None = None
+
+    def noise(self) -> Gaussian:
+        """Return the noise of every release."""
+        return Gaussian(secure=self.block is not None)
 
     def gradient(self, clip: float) -> TorchGradient:
         """Return the sum of clipped gradients of the units."""
-        return (PersonGradient if self.grouped else TorchGradient)(self.engine, clip)
+        return (PersonGradient if self.grouped else TorchGradient)(self.engine, clip, self.block)
 
     def difference(self, clip: float, difference_clip: float, gamma: float) -> TorchDifference:
         """Return the sum of clipped corrections of the units."""
         kind = PersonDifference if self.grouped else TorchDifference
-        return kind(self.engine, clip, difference_clip, gamma)
+        return kind(self.engine, clip, difference_clip, gamma, self.block)
 
     def planned(self, **releases: Release) -> Plan:
         """Return the plan of these releases."""
@@ -176,7 +182,7 @@ class Descent:
         """Declare the gradients."""
         query = task.gradient(self.recipe.clip)
         sampling = task.batches(self.recipe.batch)
-        return task.planned(gradient=Release(query, Gaussian(), sampling, self.recipe.steps))
+        return task.planned(gradient=Release(query, task.noise(), sampling, self.recipe.steps))
 
     def start(self, task: NetworkTask) -> TrainingState:
         """Return the initial parameters of the model."""
@@ -219,11 +225,11 @@ class Srm:
         recipe = self.recipe
         first = task.gradient(recipe.clip)
         batch = recipe.batch if self.first_batch is None else self.first_batch
-        releases = {"start": Release(first, Gaussian(), task.batches(batch))}
+        releases = {"start": Release(first, task.noise(), task.batches(batch))}
         if recipe.steps > 1:
             query = task.difference(recipe.clip, self.difference_clip, self.gamma)
             sampling = task.batches(recipe.batch)
-            releases["correction"] = Release(query, Gaussian(), sampling, recipe.steps - 1)
+            releases["correction"] = Release(query, task.noise(), sampling, recipe.steps - 1)
         return task.planned(**releases)
 
     def start(self, task: NetworkTask) -> TrainingState:

@@ -59,7 +59,7 @@ class Following:
         """Add up this process's part of a question, and return what the first process has released."""
         processes = self._executor.processes
         assert processes is not None
-        self._executor.summed(self.plan.releases[name], params, self._used[name], None)
+        self._executor.summed(self.plan.releases[name], params, self._used[name], (None, None))
         self._used[name] += 1
         point = params if isinstance(params, Tensor) else params[0]
         return processes.shared(torch.empty_like(point))

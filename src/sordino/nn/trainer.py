@@ -20,6 +20,7 @@ from sordino.nn.compiled import compiled_engine
 from sordino.nn.data import Source, source_of
 from sordino.nn.engine_choice import engine_notes, make_engine
 from sordino.nn.engines import Engine
+from sordino.nn.exact import exact_block
 from sordino.nn.moved import check_moved
 from sordino.nn.network import Loss, Network
 from sordino.nn.session import Session, Training, open_session, resume_session
@@ -68,6 +69,8 @@ class Trainer:
     compiled : True, or a mode of ``torch.compile``. Tried on made-up records first; where it fails or is not
         faster, steps run without it, with a warning and a note in the report.
     device_noise : expand the noise on the device; None does so on a GPU.
+    secure_noise : noise without floating-point artefacts: what each record adds is truncated to a lattice of
+        integers, and the noise is exactly rounded to it. Gradients are formed one by one, which takes longer.
     relation, unit : which data sets are neighbours. ``unit`` is a word for what one record is, for example a
         person all of whose data it holds; it groups nothing, and the report says so. With ``groups`` it is
         a word for the owners of records, ``"person"`` where nothing else is said.
@@ -109,6 +112,7 @@ class Trainer:
     precision: torch.dtype = torch.float32
     compiled: bool | str = False
     device_noise: bool | None = None
+    secure_noise: bool = False
     relation: str | Relation = "add-remove"
     unit: str = "record"
     ledger: Any = None
@@ -182,8 +186,10 @@ class Trainer:
         engine, said = self._engine(network, source, chunk)
         grouped = source.owners is not None
         unit = "person" if grouped and self.unit == "record" else self.unit
-        task = NetworkTask(engine, source.population, Relation.parse(self.relation), unit, grouped)
-        noisy_device = device.type == "cuda" if self.device_noise is None else self.device_noise
+        block = exact_block(engine, *source.example, chunk) if self.secure_noise else None
+        task = NetworkTask(engine, source.population, Relation.parse(self.relation), unit, grouped, block)
+        wanted = device.type == "cuda" if self.device_noise is None else self.device_noise
+        noisy_device = wanted and not self.secure_noise
         solver, processes = self.solver(source.population), joined(self.distributed)
         executor = source.executor(device, chunk, noisy_device, processes)
         facts, notes = (*public_facts(task), *self.public), (*engine_notes(engine), *said)
