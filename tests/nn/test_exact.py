@@ -1,4 +1,4 @@
-"""Noise without floating-point artefacts: a record moves an integer sum by its own truncated gradient alone."""
+"""Noise without floating-point artefacts: a record moves an integer sum by its truncated gradient alone."""
 
 import math
 

@@ -28,7 +28,7 @@ from sordino.problems.glm import check_clip
 
 @dataclass(frozen=True)
 class Block:
-    """How many records are differentiated at once, always, and how often each stands there, of which one counts.
+    """How many records are differentiated at once, always, and how often each stands there: one copy counts.
 
     A row that starts at another remainder of 64 bytes may be computed in another order: with 16 copies of
     each record, those that count all start alike.
@@ -54,9 +54,8 @@ class TorchGradient(OnLattice, ClippedSum):
     r"""``sum_i clip_C(gradient of the loss of record i)`` at the parameter vector ``params``.
 
     **Privacy.** Sensitivity C (add-remove) or 2 C (replace-one) in L2, whatever the data. Splitting a batch
-    into chunks does not change the sum; a record whose gradient is not finite contributes zero. With ``block``,
-    so many records are differentiated at once, always, and the sum can be taken in integers
-    (:mod:`sordino.nn.exact`).
+    into chunks does not change the sum; a record whose gradient is not finite contributes zero. With a
+    ``block`` the sum can be taken in integers (:mod:`sordino.nn.exact`).
     """
 
     needs: ClassVar[tuple[type, ...]] = (TensorChunks,)
