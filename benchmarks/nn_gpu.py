@@ -192,6 +192,7 @@ def candidates(make, x, y, device, chunk: int, loss):
     from sordino.kernel import NoiseSource
     from sordino.nn.compiled import CompiledEngine
     from sordino.nn.engines import GhostEngine, VmapEngine
+    from sordino.nn.lean import LeanEngine
     from sordino.nn.network import Network
 
     def plain(compiled):
@@ -235,6 +236,7 @@ def candidates(make, x, y, device, chunk: int, loss):
     yield "sordino ghost", lambda: ours(GhostEngine, False)
     yield "sordino ghost compiled", lambda: ours(GhostEngine, True)
     yield "sordino ghost compiled, CUDA graph", lambda: ours(GhostEngine, True, "reduce-overhead")
+    yield "sordino lean", lambda: ours(LeanEngine, False)
     yield "sordino vmap", lambda: ours(VmapEngine, False, block=small)
     yield "sordino vmap compiled", lambda: ours(VmapEngine, True, block=small)
     if importlib.util.find_spec("opacus"):

@@ -8,6 +8,7 @@ from sordino.errors import SlowEngineWarning
 from sordino.nn import Trainer, compiled
 from sordino.nn.compiled import CompiledEngine, block_sizes, compiled_engine
 from sordino.nn.engines import GhostEngine, VmapEngine
+from sordino.nn.lean import LeanEngine
 from sordino.nn.network import Network
 
 torch.set_num_threads(1)
@@ -106,3 +107,10 @@ def test_a_run_that_is_not_compiled_as_was_asked_says_so_in_its_report(monkeypat
     with pytest.warns(SlowEngineWarning, match="not compiled"):
         trained = trainer.fit(x, y)
     assert any("not compiled" in note for note in trained.privacy.notes)
+
+
+def test_steps_in_little_memory_are_not_compiled():
+    network, x, y = made()
+    with pytest.warns(SlowEngineWarning, match="two backward passes"):
+        found, _ = compiled_engine(LeanEngine(network), 100, 80, (x[:1], y[:1]))
+    assert type(found) is LeanEngine

@@ -15,6 +15,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from sordino.errors import SlowEngineWarning
 from sordino.nn.engines import Engine
+from sordino.nn.lean import LeanEngine
 from sordino.nn.made_up import made_up
 from sordino.nn.network import Network, same_draws
 from sordino.nn.precision import product_inputs, without_autocast
@@ -163,6 +164,8 @@ def compiled_engine(
     Both sizes of blocks are compiled here, before any record is read. ``expected`` is the expected size of a
     batch; 0 where blocks are of one size.
     """
+    if isinstance(engine, LeanEngine):
+        return _not_compiled(engine, "a compiled step would hold what two backward passes spare")
     whole, rest = block_sizes(chunk, expected)
     made = CompiledEngine(engine, whole, backend, mode, rest)
     count = max(2, min(expected or chunk, whole + rest))
@@ -175,9 +178,13 @@ def compiled_engine(
         why = f"a step took {compiled:.2g} s on made-up records, and {eager:.2g} s without"
     except Exception as error:  # whatever a compiler says: without it the same is computed
         why = f"torch.compile failed: {type(error).__name__}, {' '.join(str(error).split())[:160]}"
+    return _not_compiled(engine, why)
+
+
+def _not_compiled(engine: Engine, why: str) -> tuple[Engine, tuple[str, ...]]:
     said = f"steps are not compiled, as was asked for: {why}"
     warnings.warn(
-        f"{said[0].upper()}{said[1:]}. Pass compiled=False if this is meant.", SlowEngineWarning, stacklevel=4
+        f"{said[0].upper()}{said[1:]}. Pass compiled=False if this is meant.", SlowEngineWarning, stacklevel=5
     )
     return engine, (said,)
 

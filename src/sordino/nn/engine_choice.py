@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -12,12 +13,14 @@ from sordino.kernel.clip_tensors import LARGEST_CLIP
 from sordino.nn.compatibility import check_model
 from sordino.nn.compiled import CompiledEngine
 from sordino.nn.engines import Engine, GhostEngine, VmapEngine
+from sordino.nn.lean import LeanEngine
 from sordino.nn.made_up import made_up, points, uneven
 from sordino.nn.network import Network, quiet_dropout, same_draws
 from sordino.nn.precision import forward_inputs
 from sordino.nn.state import check_stateless
 
-METHODS = ("auto", "ghost", "vmap")
+METHODS = ("auto", "ghost", "lean", "vmap")
+_FULL = 0.8  # of a GPU's memory: a run needs some for noise, parameters and what else is there
 # how many records, how large their numbers are, and at which point: where training starts, or away from there
 _BATCHES = ((2, 1.0, 1), (3, 30.0, 0), (7, 0.1, 1))
 _PART = 7  # records of a part: that many were compared one by one
@@ -31,9 +34,10 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto", ch
     """Return the engine for a model whose records have the shape and type of ``x`` and ``y``.
 
     ``auto`` takes ghost norms if they agree with one backward pass per record on made-up records, else
-    vmap, and then warns: vmap is slower. Only shapes and types of the data are looked at. A model that
-    remembers records is refused. ``chunk`` is how many records will be differentiated at once: some models
-    mix them in large batches only.
+    vmap, and then warns: vmap is slower. ``lean`` finds ghost norms in two backward passes; ``auto`` takes it
+    where made-up records, as many as will be differentiated at once, fill the memory of the GPU. Only shapes
+    and types of the data are looked at. A model that remembers records is refused. ``chunk`` is how many
+    records will be differentiated at once: some models mix them in large batches only.
     """
     if method not in METHODS:
         raise InvalidInputError(f"Expected engine in {METHODS}, got {method!r}.")
@@ -46,20 +50,52 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto", ch
     if method == "vmap":
         return _tried(VmapEngine(network), x, y)
     try:
-        engine = GhostEngine(network)
-        _followed(engine, x, y, chunk)
+        engine = _fitted(network, x, y, method, chunk)
     except UnsupportedError as error:
-        if method == "ghost":
+        if method != "auto":
             raise
         return _instead(VmapEngine(network, str(error).removesuffix(_REMEDY)), x, y)
     _said_of(engine)
     return engine
 
 
+def _fitted(network: Network, x: Tensor, y: Tensor, method: str, chunk: int) -> GhostEngine:
+    """Return an engine that passes the checks, in one backward pass if memory suffices."""
+    if method != "lean":
+        engine = GhostEngine(network)
+        try:
+            used = _peak(network.device, lambda: _followed(engine, x, y, chunk))
+            if method == "ghost" or used <= _FULL:
+                return engine
+        except torch.OutOfMemoryError:
+            if method == "ghost":
+                raise
+    lean = LeanEngine(network)
+    try:
+        _followed(lean, x, y, chunk)
+    except torch.OutOfMemoryError:
+        raise InvalidInputError(
+            f"Expected fewer records at once: {chunk} do not fit into the memory of the device. Pass a "
+            "smaller chunk_size; the answer is the same."
+        ) from None
+    return lean
+
+
+def _peak(device: torch.device, action: Callable[[], None]) -> float:
+    """Run the action; return which part of a GPU's memory was taken at most, 0 elsewhere."""
+    if device.type != "cuda":
+        action()
+        return 0.0
+    torch.cuda.reset_peak_memory_stats(device)
+    action()
+    free, _ = torch.cuda.mem_get_info(device)
+    return torch.cuda.max_memory_allocated(device) / (free + torch.cuda.memory_reserved(device))
+
+
 def _followed(engine: GhostEngine, x: Tensor, y: Tensor, chunk: int) -> None:
     try:
         _check(engine, x, y, chunk)
-    except UnsupportedError:
+    except (UnsupportedError, torch.OutOfMemoryError):
         raise
     except RuntimeError as error:
         raise UnsupportedError(

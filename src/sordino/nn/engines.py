@@ -106,7 +106,7 @@ class GhostEngine:
     def per_record(self, vector: Tensor, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
         """Return the gradients, one row per record or person."""
         try:
-            return self._sorted_out(vector, x, y, True, _units(present))[1].all()
+            return self._sorted_out(vector, x, y, True, units_of(present))[1].all()
         except _OneRecord:
             return self.per_record(vector, *_two(x, y))[:1]
 
@@ -133,13 +133,13 @@ class GhostEngine:
     ) -> tuple[Tensor, Tensor]:
         """Return the clipped sum, and what each record (or person) was multiplied by."""
         try:
-            ghosts, rows = self._sorted_out(vector, x, y, False, _units(present))
+            ghosts, rows = self._sorted_out(vector, x, y, False, units_of(present))
         except _OneRecord:
             alone = torch.tensor([1.0, 0.0], device=vector.device)
             filled = alone if present is None else alone * present.reshape(1)
             total, factors = self.clipped(vector, *_two(x, y), clip, filled)
             return total, factors[:1]
-        fills = None if _units(present) is not None else present
+        fills = None if units_of(present) is not None else present
         with without_autocast(vector.device), torch.no_grad():
             batch = vector.new_empty(len(x) if present is None else len(present))
             found, factors = _clipped(ghosts, rows, batch, clip, fills)
@@ -165,9 +165,8 @@ class GhostEngine:
                     else:
                         rows.add(name, piece.values)
         if back.unknown:
-            for name, values in _by_vmap(self.network, back.unknown, vector, x, y).items():
-                weighted = values if units is None else united(values * units.reshape(-1, 1), units)
-                rows.add(name, weighted)
+            for name, values in by_vmap(self.network, back.unknown, vector, x, y, units).items():
+                rows.add(name, values)
         return ghosts, rows
 
     def _found(self, vector: Tensor, x: Tensor, y: Tensor, units: Tensor | None) -> _Backward:
@@ -248,7 +247,8 @@ def _aligned(part: Tensor) -> Tensor:
     return part.clone() if apart else part
 
 
-def _units(present: Tensor | None) -> Tensor | None:
+def units_of(present: Tensor | None) -> Tensor | None:
+    """Return the places of persons, where ``present`` tells of persons."""
     return present if present is not None and present.dim() == 2 else None
 
 
@@ -271,8 +271,10 @@ def _clipped(
     return total, factors
 
 
-def _by_vmap(network: Network, names: list[str], vector: Tensor, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-    """Return the gradients of some parameters, one row for each record."""
+def by_vmap(
+    network: Network, names: list[str], vector: Tensor, x: Tensor, y: Tensor, units: Tensor | None = None
+) -> dict[str, Tensor]:
+    """Return the gradients of some parameters, one row for each record or person."""
     params = network.unflatten(vector.detach())
     chosen = {name: params[name] for name in names}
 
@@ -280,7 +282,10 @@ def _by_vmap(network: Network, names: list[str], vector: Tensor, x: Tensor, y: T
         return network.loss(network.outputs(params | some, a[None]), b[None]).sum()
 
     found = vmap(grad(loss), (None, 0, 0), randomness="different")(chosen, x, y)
-    return {name: value.reshape(len(x), -1) for name, value in found.items()}
+    rows = {name: value.reshape(len(x), -1) for name, value in found.items()}
+    if units is None:
+        return rows
+    return {name: united(values * units.reshape(-1, 1), units) for name, values in rows.items()}
 
 
 class _Rows:

@@ -23,7 +23,7 @@ from sordino.nn.precision import product_inputs
 
 _ENTRY_COST = 16  # products of a processor in the time in which it writes and reads one entry of a gradient
 _BYTE_COST = 13.0, 60.0  # operations of a GPU in the time of one byte: in float32, and in coarser products
-_HELD = 2  # a gradient that is formed is at most this many times as large as what is held anyway
+_HELD = 1  # a gradient that is formed is at most this many times as large as what is held anyway
 _CASTS = ("ToCopyBackward0", "AliasBackward0")
 _SWAPS = ("TBackward0", "TransposeBackward0", "PermuteBackward0")
 _CUTS = ("SplitBackward0", "SplitWithSizesBackward0", "UnbindBackward0", "ChunkBackward0")
@@ -129,6 +129,11 @@ def pieces(graph: Graph, name: str, found: list[tuple[Use, Found]], form: bool) 
         total = values if total is None else total + values
     if total is not None:
         yield Rows(name, total.reshape(len(total), -1))
+
+
+def is_made_of_parameter(graph: Graph, found: list[tuple[Use, Found]]) -> bool:
+    """Tell whether some use is of something made of the parameter, not of the parameter itself."""
+    return any(path for path in _by_end(graph, found))
 
 
 def _by_end(graph: Graph, found: list[tuple[Use, Found]]) -> dict[tuple[Step, ...], list[Found]]:

@@ -63,7 +63,7 @@ class Trainer:
     clip_norm : the gradient of each record (the summed gradient of each person) is clipped to this norm.
     learning_rate, schedule, weight_decay, smoothing, projection, average : see
         :class:`sordino.nn.solvers.Recipe`; all of them are free.
-    engine : ``"auto"``, ``"ghost"`` or ``"vmap"``: how clipped sums are computed. Same answer.
+    engine : ``"auto"``, ``"ghost"``, ``"lean"`` or ``"vmap"``: how clipped sums are computed. Same answer.
     chunk_size : how many records are differentiated at once. Same answer, other memory.
     device, precision : where, and in which type the forward pass runs.
     compiled : True, or a mode of ``torch.compile``. Tried on made-up records first; where it fails or is not
