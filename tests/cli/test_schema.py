@@ -1,5 +1,6 @@
 """`sordino schema`: draft, show, check, learn, and then a fit from a CSV file."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,7 @@ BOOKED = ("--ledger", "budget.db", "--dataset", "people")
 def test_from_a_file_to_a_model_without_knowing_a_bound(folder):
     said = typed("schema", "draft", "people.csv", *KINDS, "--output", "blank.toml")
     assert "no record was read" in said
-    assert "age (bounds (low and high))" in typed("schema", "check", "blank.toml", "people.csv")
+    assert "age (bounds (low and high))" in typed("schema", "check", "blank.toml", "people.csv", code=3)
     learned = typed_json(
         "schema",
         "learn",
@@ -103,7 +104,9 @@ def test_json_has_what_is_declared(folder):
         "target",
     ]
     assert shown["columns"][0]["blank"] == "bounds (low and high)"
-    assert typed_json("schema", "check", "blank.toml", "people.csv")["digest"] == shown["digest"]
+    checked = typed("schema", "check", "blank.toml", "people.csv", "--json", code=3)
+    assert json.loads(checked[: checked.rindex("}") + 1])["digest"] == shown["digest"]
+    assert "Not declared yet" in checked
 
 
 def test_names_that_do_not_fit_are_refused(folder):

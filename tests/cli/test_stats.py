@@ -48,6 +48,23 @@ def test_means_and_quantiles_by_group_leave_records_without_the_number_out():
     assert whole["rows"][0]["sum"] == pytest.approx(sum(age for _, age, _ in ROWS) + 100, abs=600)
 
 
+def test_several_probabilities_are_typed_with_commas_or_one_by_one():
+    words = ("stats", "quantile", *SCHEMA, "--column", "age")
+    for typed_q in (("--q", "0.25,.5", "--q", ".75"), ("--q", "[0.25, 0.5, 0.75]")):
+        assert [row["q"] for row in typed_json(*words, *typed_q)["rows"]] == [0.25, 0.5, 0.75]
+    assert "--q wants numbers with commas" in typed(*words, "--q", "half", code=2)
+    assert "q in [0, 1]" in typed(*words, "--q", "1.5", code=3)
+
+
+def test_a_budget_for_records_says_how_to_make_one_for_persons():
+    sordino.Schema([Category("ward", ["north", "south"]), Person("id")]).write("persons.toml")
+    typed("ledger", "create", "b.db", "wards", "--epsilon", 9, "--delta", 1e-4)
+    words = ("--schema", "persons.toml", "--epsilon", 1, "--ledger", "b.db", "--dataset", "wards")
+    assert "--unit person" in typed("stats", "count", "wards.csv", "--by", "ward", *words, code=5)
+    typed("ledger", "create", "b.db", "people", "--epsilon", 9, "--delta", 1e-4, "--unit", "person")
+    typed("stats", "count", "wards.csv", "--by", "ward", *words[:-1], "people")
+
+
 def test_histograms_have_declared_edges():
     words = ("stats", "histogram", "wards.csv", "--column", "age", "--edges", "0,50,100", "--epsilon", 4)
     found = typed_json(*words)

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy import sparse
 from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import check_estimator
 
 import sordino
 from sordino import LogisticRegression, ScatteringTransformer, pipeline_privacy
@@ -69,7 +71,7 @@ def test_the_coefficients_are_those_of_plain_convolutions():
 
     x = RNG.random((1, 28, 28))
     pad, sides = module._padding(28, 28, 2)
-    big = module._reflected(x, pad, np)[0]
+    big = module._reflected(x, pad)[0]
     psi, phi = module._wavelet(sides, 1, 3, 8, 0), module._average(sides, 2, 0)
     modulus = np.abs(np.fft.ifft2(np.fft.fft2(big) * psi))
     wanted = np.fft.ifft2(np.fft.fft2(modulus) * phi).real[4:32:4, 4:32:4]
@@ -91,16 +93,30 @@ def test_tensors_give_the_same_numbers():
 
 
 @pytest.mark.parametrize(
-    "options", [{"shape": (5, 5)}, {"shape": (784,)}, {"scales": 6}, {"scales": 0}, {"normalise": "rows"}]
+    "options", [{"shape": (5, 5)}, {"shape": (784,)}, {"scales": 17}, {"scales": 0}, {"normalise": "rows"}]
 )
 def test_what_does_not_fit_is_refused(options):
     with pytest.raises(SordinoError):
         ScatteringTransformer(**options).fit_transform(images())
 
 
-def test_columns_that_are_no_square_need_a_shape():
-    with pytest.raises(SordinoError, match="shape="):
-        ScatteringTransformer().fit(np.ones((3, 783)))
+def test_a_row_that_is_no_square_is_filled_up_and_that_is_said():
+    with pytest.warns(UserWarning, match=r"783 pixels.* up to 28 x 28. Pass shape="):
+        padded = ScatteringTransformer().fit(images()[:, :783])
+    whole = images()
+    whole[:, 783] = 0.0
+    assert np.allclose(padded.transform(whole[:, :783]), ScatteringTransformer().fit_transform(whole))
+
+
+@pytest.mark.filterwarnings("ignore:Rows of")
+def test_it_keeps_the_rules_of_scikit_learn():
+    for check in check_estimator(ScatteringTransformer(), on_fail=None, on_skip=None):
+        assert check["status"] in ("passed", "skipped"), check["check_name"]
+
+
+def test_sparse_rows_are_refused():
+    with pytest.raises(SordinoError, match="sparse"):
+        ScatteringTransformer().fit(sparse.csr_matrix(images()))
 
 
 def test_a_pipeline_pays_nothing_for_it():

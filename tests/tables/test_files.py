@@ -206,6 +206,11 @@ def test_libsvm_and_npz_files_that_lie_are_refused(file, tmp_path):
         read_matrix(DataFile(str(tmp_path / "n.npz")))
 
 
+def _empty(path):
+    path.touch()
+    return path
+
+
 def test_paths_that_lead_nowhere_are_refused(tmp_path):
     with pytest.raises(DataFileError, match="no such file"):
         read_frame(DataFile(str(tmp_path / "no.csv")), KINDS)
@@ -213,7 +218,11 @@ def test_paths_that_lead_nowhere_are_refused(tmp_path):
     with pytest.raises(DataFileError, match=r"folder|cannot be read"):
         read_frame(DataFile(str(tmp_path / "folder.csv")), KINDS)
     with pytest.raises(DataFileError, match="does not say what it is"):
-        read_frame(DataFile("people.xlsx"), KINDS)
+        read_frame(DataFile(str(_empty(tmp_path / "people.xlsx"))), KINDS)
+    with pytest.raises(DataFileError, match=r"^\.: it is a folder. Pass a file"):
+        read_frame(DataFile("."), KINDS)
+    with pytest.raises(DataFileError, match=r"^nothing: there is no such file"):
+        read_frame(DataFile(str(tmp_path / "nothing")), KINDS)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sordino.cli import options, show
+from sordino.errors import SchemaError
 
 if TYPE_CHECKING:
     from sordino import Schema
@@ -84,6 +85,7 @@ def show_schema(schema: Path, as_json: bool) -> None:
 def check(schema: Path, data: str | None, as_json: bool, **how: Any) -> None:
     """Check SCHEMA for blanks and mistakes, and the names of the columns of DATA against it.
 
+    Blanks end with status 3, as mistakes do: a model cannot be fitted yet.
     No record is read: whether values fit is not told, for that would tell about them.
     """
     from sordino import Schema
@@ -97,10 +99,10 @@ def check(schema: Path, data: str | None, as_json: bool, **how: Any) -> None:
         check_names(tuple(read_names(file)), needed, frozenset(column.name for column in found.columns))
     if as_json:
         show.document(_summary(found))
-    elif found.unknown:
+    if found.unknown:
         blank = ", ".join(f"{column.name} ({column.unknown})" for column in found.unknown)
-        click.echo(f"Not declared yet: {blank}. Fill in, or pay for it: sordino schema learn.")
-    else:
+        raise SchemaError(f"Not declared yet: {blank}. Fill in, or pay for it: sordino schema learn.")
+    if not as_json:
         click.echo(f"{len(found.columns)} columns declared, nothing is blank. Digest {found.digest[:12]}.")
 
 

@@ -23,7 +23,7 @@ _ALL = "all records"
 @click.option("--levels", multiple=True, metavar="COLUMN=[LEVELS]", help="Where no schema declares them.")
 @click.option("--edges", help="Of the bars of a histogram: 0,18,65,100.")
 @click.option("--bounds", help="Of the numbers, which are clipped to them: 0,100. Else those of the schema.")
-@click.option("--q", multiple=True, type=float, help="Probabilities of quantiles; else .25, .5 and .75.")
+@click.option("--q", multiple=True, help="Probabilities of quantiles: .5,.9; else .25, .5 and .75.")
 @options.BUDGET
 @options.LEDGER
 @options.JSON
@@ -76,7 +76,8 @@ class _Wanted:
                 out.levels[key] = typed.get(key) or _levels(schema, key)
         if statistic == "histogram" and not out.edges:
             raise click.UsageError("A histogram needs --column and --edges.")
-        out.q = list(chosen["q"]) or [0.25, 0.5, 0.75]
+        typed_q = (q for text in chosen["q"] for q in _numbers("--q", str(text)))
+        out.q = list(typed_q) or [0.25, 0.5, 0.75]
         return out
 
     def read(self, file: Any) -> Any:

@@ -94,18 +94,14 @@ def histogram(
     delta: float | None = None,
     *,
     groups: Any = None,
-    confidence: float = 0.95,
-    relation: str = "add-remove",
-    secure_noise: bool = False,
-    ledger: Any = None,
-    dataset_id: str | None = None,
+    **options: Any,
 ) -> PrivateTable:
     """Return how many numbers lie between public ``edges``: ``[e0, e1), ..., [ek-1, ek]``, as NumPy has it.
 
-    What lies outside is not counted. Parameters, result and **Privacy** as in :func:`count`.
+    What lies outside is not counted. Parameters, result, ``options`` (``confidence``, ``relation``,
+    ``secure_noise``, ``ledger``, ``dataset_id``) and **Privacy** as in :func:`count`.
     """
-    terms = Terms(epsilon, delta, confidence, relation, secure_noise, ledger, dataset_id)
-    return group_by(x, edges=edges, groups=groups)._counted(terms)
+    return group_by(x, edges=edges, groups=groups).count(epsilon, delta, **options)
 
 
 def crosstab(
@@ -116,24 +112,19 @@ def crosstab(
     *,
     levels: Any,
     groups: Any = None,
-    confidence: float = 0.95,
-    relation: str = "add-remove",
-    secure_noise: bool = False,
-    ledger: Any = None,
-    dataset_id: str | None = None,
+    **options: Any,
 ) -> PrivateTable:
     """Return how many records have each pair of declared levels; ``levels`` are two lists of them.
 
-    ``np.asarray(table)`` has one row per level of ``rows``. Parameters, result and **Privacy** as in
-    :func:`count`.
+    ``np.asarray(table)`` has one row per level of ``rows``. Parameters, result, ``options`` and **Privacy**
+    as in :func:`histogram`.
     """
-    terms = Terms(epsilon, delta, confidence, relation, secure_noise, ledger, dataset_id)
     try:
         first, second = levels
     except (TypeError, ValueError):
         raise InvalidInputError("Expected levels as two lists, of the rows and of the columns.") from None
-    keys = {"rows": rows, "columns": columns}
-    return group_by(keys, levels={"rows": first, "columns": second}, groups=groups)._counted(terms)
+    keys, by = {"rows": rows, "columns": columns}, {"rows": first, "columns": second}
+    return group_by(keys, levels=by, groups=groups).count(epsilon, delta, **options)
 
 
 def group_by(keys: Any, *, levels: Any = None, edges: Any = None, groups: Any = None) -> GroupBy:

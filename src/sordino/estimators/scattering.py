@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
+from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -32,7 +34,8 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
     ----------
     scales : the number of octaves J; the averages are over ``2^J x 2^J`` pixels.
     angles : the number of directions L.
-    shape : of an image, ``(height, width)`` or ``(height, width, channels)``; None takes square grey images.
+    shape : of an image, ``(height, width)`` or ``(height, width, channels)``; None takes square grey images,
+        and fills rows that are none with zeros up to the next square, with a warning.
     normalise : ``"groups"`` centres and scales the coefficients of each image within groups of channels, and
         makes the norm of a row at most 1, so that ``data_norm=1`` of a linear model after it is a fact;
         ``"none"``.
@@ -74,38 +77,43 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.requires_fit = False
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Check the shape; nothing else is read."""
-        X = check_data(self, X)
-        self.shape_ = _shape_of(self.shape, X.shape[1])
+        X = _dense(check_data(self, X))
+        scales = check_count("scales", self.scales, 1, 16, "It is the number of octaves.") or 1
+        self.shape_ = _shape_of(self.shape, X.shape[1], 1 << scales)
         return self
 
     def transform(self, X: Any) -> Floats:
         """Return the coefficients, one row per image, in the precision of X."""
         check_is_fitted(self, "shape_")
-        X = np.asarray(check_data(self, X, reset=False))
+        X = _dense(check_data(self, X, reset=False))
         return np.concatenate([self._rows(part) for part in _parts(X)])
 
     def _rows(self, rows: Floats) -> Floats:
         height, width, channels = self.shape_
+        rows = np.pad(rows, ((0, 0), (0, math.prod(self.shape_) - rows.shape[1])))
         images = np.moveaxis(rows.reshape(-1, height, width, channels), 3, 1)
-        scales = check_count("scales", self.scales, 1, None, "It is the number of octaves.")
-        angles = check_count("angles", self.angles, 1, None, "It is the number of directions.")
-        assert scales is not None
-        assert angles is not None
+        scales = check_count("scales", self.scales, 1, 16, "It is the number of octaves.") or 1
+        angles = check_count("angles", self.angles, 1, None, "It is the number of directions.") or 1
         found = scattered(images.reshape(-1, height, width), scales, angles, np)
         found = found.reshape(len(rows), channels * found.shape[1], *found.shape[2:])
         among("normalise", self.normalise, _NORMS)
         return np.asarray(grouped(found)) if self.normalise == "groups" else found.reshape(len(rows), -1)
 
 
-def _shape_of(shape: tuple[int, ...] | None, columns: int) -> tuple[int, int, int]:
+def _dense(X: Any) -> Floats:
+    if sparse.issparse(X):
+        raise InvalidInputError("Expected a dense array, got a sparse matrix. Pass X.toarray().")
+    return np.asarray(X)
+
+
+def _shape_of(shape: tuple[int, ...] | None, columns: int, unit: int) -> tuple[int, int, int]:
     if shape is None:
-        side = math.isqrt(columns)
-        shape = (side, side)
+        return _square(columns, unit)
     full = tuple(int(s) for s in (*shape, 1))[:3] if len(shape) in (2, 3) else (0, 0, 0)
     if math.prod(full) != columns or min(full) < 1:
         raise InvalidInputError(
@@ -113,6 +121,19 @@ def _shape_of(shape: tuple[int, ...] | None, columns: int) -> tuple[int, int, in
             "columns. Pass shape=(height, width) or (height, width, channels)."
         )
     return full[0], full[1], full[2]
+
+
+def _square(columns: int, unit: int) -> tuple[int, int, int]:
+    """Return the smallest square that holds a row; more pixels than the row has are said aloud."""
+    side = max(math.isqrt(columns - 1) + 1, unit)
+    if side * side != columns:
+        warnings.warn(
+            f"Rows of {columns} pixels are no square images for this transformer: they are filled with zeros "
+            f"up to {side} x {side}. Pass shape=(height, width) or (height, width, channels).",
+            UserWarning,
+            stacklevel=4,
+        )
+    return side, side, 1
 
 
 def _parts(rows: Floats) -> Iterator[Floats]:
@@ -128,7 +149,7 @@ def scattered(images: Any, scales: int, angles: int, xp: Any) -> Any:
     height, width = images.shape[1:]
     pad, sides = _padding(height, width, scales)
     bank = _Bank(sides, scales, angles, xp, images)
-    spectrum = xp.fft.fft2(_reflected(images, pad, xp))
+    spectrum = xp.fft.fft2(_reflected(images, pad))
     kept = [bank.low(spectrum, 0)]
     first = []
     for j in range(scales):
@@ -156,7 +177,7 @@ def _padding(height: int, width: int, scales: int) -> tuple[tuple[int, int], tup
     return (unit, unit), (sides[0], sides[1])
 
 
-def _reflected(images: Any, pad: tuple[int, int], xp: Any) -> Any:
+def _reflected(images: Any, pad: tuple[int, int]) -> Any:
     height, width = images.shape[1:]
     unit = pad[0]
     rows = _mirror(height, unit)

@@ -70,7 +70,8 @@ class BudgetPolicy:
         if name(unit, "unit") != self.unit:
             raise PolicyMismatchError(
                 f"The plan protects the unit {unit!r}, the budget the unit {self.unit!r}. "
-                f"Plan for one {self.unit!r}, or book on a data set with the other budget."
+                f"Plan for one {self.unit!r}, or book on a data set whose budget protects one {unit!r} "
+                f"(sordino ledger create ... --unit {unit})."
             )
 
 

@@ -19,47 +19,15 @@ COMPARED = (1.0, 4.0, 8.0)
 _LONGEST_EVENT = 20_000
 
 
-def write_report(
-    model: Any,
-    path: str | Path,
-    *,
-    dataset_id: str | None = None,
-    author: str | None = None,
-    config: str | Mapping[str, Any] | None = None,
-    command: str | None = None,
-    title: str | None = None,
-    ledger: Any = None,
-    scores: Mapping[str, Any] | None = None,
-    assume_public: Sequence[str] = (),
-) -> Path:
-    """Write one self-contained HTML page about a run; return its path.
+def write_report(model: Any, path: str | Path, **details: Any) -> Path:
+    """Write one self-contained HTML page about a run to ``path``; return the path.
 
-    Parameters
-    ----------
-    model : a fitted model, search or pipeline, a private result, or a :class:`sordino.PrivacyReport`.
-    path : where to write.
-    dataset_id, ledger : of the records; None takes the model's own.
-    author : who ran it; None takes ``SORDINO_PERSON`` or the name of the account.
-    config : the settings of the run, a text or a mapping; None takes the model's parameters.
-    command : how it was run, for the section on how to do it again.
-    title : of the page.
-    scores : results of :func:`sordino.private_score` (or plain numbers from public records) by name.
-    assume_public : for a pipeline, see :func:`sordino.pipeline_privacy`.
+    ``model`` and ``details`` (``dataset_id``, ``author``, ``config``, ``command``, ``title``, ``ledger``,
+    ``scores``, ``assume_public``) as in :func:`report_html`.
 
-    **Privacy.** The page shows released numbers and declared constants only, by a fixed list of attributes;
-    of a model that is not private nothing but its kind.
+    **Privacy.** The page shows released numbers and declared constants only.
     """
-    page = report_html(
-        model,
-        dataset_id=dataset_id,
-        author=author,
-        config=config,
-        command=command,
-        title=title,
-        ledger=ledger,
-        scores=scores,
-        assume_public=assume_public,
-    )
+    page = report_html(model, **details)
     path = Path(path)
     path.write_text(page, encoding="utf-8")
     return path
@@ -77,7 +45,22 @@ def report_html(
     scores: Mapping[str, Any] | None = None,
     assume_public: Sequence[str] = (),
 ) -> str:
-    """Return the page of :func:`write_report` as text."""
+    """Return one self-contained HTML page about a run.
+
+    Parameters
+    ----------
+    model : a fitted model, search or pipeline, a private result, or a :class:`sordino.PrivacyReport`.
+    dataset_id, ledger : of the records; None takes the model's own.
+    author : who ran it; None takes ``SORDINO_PERSON`` or the name of the account.
+    config : the settings of the run, a text or a mapping; None takes the model's parameters.
+    command : how it was run, for the section on how to do it again.
+    title : of the page.
+    scores : results of :func:`sordino.private_score` (or plain numbers from public records) by name.
+    assume_public : for a pipeline, see :func:`sordino.pipeline_privacy`.
+
+    **Privacy.** The page shows released numbers and declared constants only, by a fixed list of attributes;
+    of a model that is not private nothing but its kind.
+    """
     report = report_of(model, assume_public)
     dataset_id = dataset_id or getattr(model, "dataset_id", None)
     ledger = getattr(model, "ledger", None) if ledger is None else ledger

@@ -29,6 +29,7 @@ _ENDINGS = {
     ".svmlight": "libsvm",
 }
 _PACKED = (".gz", ".bz2", ".zst")
+_FOLDER, _NOWHERE = "it is a folder. Pass a file.", "there is no such file."
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class DataFile:
     @property
     def name(self) -> str:
         """What messages call it."""
-        return "standard input" if self.path == "-" else Path(self.path).name
+        return "standard input" if self.path == "-" else Path(self.path).name or self.path
 
     @property
     def kind(self) -> str:
@@ -80,6 +81,8 @@ class DataFile:
         path = Path(self.path)
         ending = (path.with_suffix("") if path.suffix.lower() in _PACKED else path).suffix.lower()
         if ending not in _ENDINGS:
+            if path.is_dir() or not path.exists():
+                raise self.refuse(_FOLDER if path.is_dir() else _NOWHERE)
             raise DataFileError(
                 f"{self.name}: the ending {ending!r} does not say what it is. Pass the format, one of "
                 f"{', '.join(FORMATS)}."
@@ -117,8 +120,8 @@ def in_words(file: DataFile, call: Callable[[], T]) -> T:
 
 def _trouble(file: DataFile, error: OSError) -> DataFileError:
     words = {
-        FileNotFoundError: "there is no such file.",
-        IsADirectoryError: "it is a folder.",
+        FileNotFoundError: _NOWHERE,
+        IsADirectoryError: _FOLDER,
         PermissionError: "it may not be read by this user.",
     }
     known = words.get(type(error))
