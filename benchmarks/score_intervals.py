@@ -1,10 +1,10 @@
 """How often the intervals of private scores cover the score on the population.
 
-Command: python -m benchmarks.score_intervals [--repeats 1000]
+Command: python -m benchmarks.score_intervals [--repeats 1000] [--only auc]
 Laws: two classes balanced, imbalanced, easy, overconfident; five classes; regression with Gaussian,
-heavy-tailed, whole-numbered and nearly exact targets. Writes benchmarks/results/score_intervals.json. The
-formulas were written with the laws "balanced", "imbalanced", "easy", "gauss" and "good" in view; the others
-judge.
+heavy-tailed, whole-numbered and nearly exact targets; "tied" margins are whole numbers. Of a calibration
+curve the worst cell counts. Writes benchmarks/results/score_intervals.json. The formulas were written with the
+laws "balanced", "imbalanced", "easy", "gauss" and "good" in view; the others judge.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ LAWS = {
     "easy": (2, 5.0, 1.0, 1.0),
     "five classes": (5, 2.0, 3.0, 1.0),
     "overconfident": (2, 1.0, 1.0, 4.0),
+    "tied": (2, 2.0, 2.0, 1.0),
 }
 NUMBERS = ("gauss", "heavy", "whole", "good")
 BOUNDS = (-5.0, 5.0)
@@ -65,6 +66,11 @@ def labelled(public, n, classes, distance, imbalance, scale):
     return X * scale, y
 
 
+def whole(public, n, *law):
+    X, y = labelled(public, n, *law)
+    return np.round(X), y
+
+
 def numbers(public, n, law):
     x = public.normal(size=n)
     noise = {
@@ -78,9 +84,15 @@ def numbers(public, n, law):
 
 def cells():
     for name, law in LAWS.items():
-        metrics = ("accuracy", "balanced_accuracy", "log_loss", *(("auc",) if law[0] == 2 else ()))
+        metrics = (
+            "accuracy",
+            "balanced_accuracy",
+            "log_loss",
+            *(("auc", "calibration") if law[0] == 2 else ()),
+        )
+        made = whole if name == "tied" else labelled
         for metric in metrics:
-            yield name, metric, Softmax(law[0]), lambda p, n, law=law: labelled(p, n, *law), {}
+            yield name, metric, Softmax(law[0]), lambda p, n, law=law, made=made: made(p, n, *law), {}
     for law in NUMBERS:
         for metric in ("mse", "r2"):
             yield law, metric, First(), lambda p, n, law=law: numbers(p, n, law), {"bounds": BOUNDS}
@@ -89,11 +101,15 @@ def cells():
 def measured(metric, model, make, options, n, epsilon, repeats):
     """Return coverage, error and half width; the noise is that of the plan, drawn here a thousand times."""
     exact = {"epsilon": float("inf"), "delta": 1e-6, "metric": metric, **options}
-    truth = float(sordino.private_score(model, *make(np.random.default_rng(9), 1_000_000), **exact))
+    truth = sordino.private_score(model, *make(np.random.default_rng(9), 1_000_000), **exact)
     public = np.random.default_rng(1)
     plan = sordino.private_score(model, *make(public, n), **{**exact, "epsilon": epsilon}).privacy
     chosen = evaluation._metric(metric, model, None, options.get("bounds"), 10)
     noise = chosen.radius * plan.releases[0].noise_multiplier / n
+    if metric == "calibration":
+        curves = [_curve(chosen, model, make, public, n, noise, plan) for _ in range(repeats)]
+        return _worst(curves, truth)
+    truth = float(truth)
     found = np.array([_one(chosen, model, make, public, n, noise) for _ in range(repeats)])
     inside = np.mean((found[:, 1] <= truth) & (truth <= found[:, 2]))
     error = np.sqrt(np.mean((found[:, 0] - truth) ** 2))
@@ -105,24 +121,54 @@ def _finite(value):
     return float(f"{value:.3g}") if np.isfinite(value) else "inf"  # nothing but the limits is known
 
 
-def _one(chosen, model, make, public, n, noise):
+def _noisy(chosen, model, make, public, n, noise):
     X, y = make(public, n)
     rows = chosen.rows(evaluation._judged(model, X, y, chosen.asks))
-    found = NoisyMeans(rows.mean(axis=0) + noise * public.normal(size=rows.shape[1]), noise)
-    return chosen.estimate(found, n, 0.95)
+    return NoisyMeans(rows.mean(axis=0) + noise * public.normal(size=rows.shape[1]), noise)
+
+
+def _one(chosen, model, make, public, n, noise):
+    return chosen.estimate(_noisy(chosen, model, make, public, n, noise), n, 0.95)
+
+
+def _curve(chosen, model, make, public, n, noise, report):
+    return chosen.curve(_noisy(chosen, model, make, public, n, noise), n, 0.95, report)
+
+
+def _worst(curves, truth):
+    """Return coverage, error and half width of the cell that is covered least; one that is not told, is."""
+    low, high, seen = (np.array([getattr(c, name) for c in curves]) for name in ("low", "high", "observed"))
+    told, right = ~np.isnan(seen), truth.observed
+    inside = ~told | ((low <= right) & (right <= high))
+    worst = int(np.argmin(inside.mean(axis=0)))
+    there = told[:, worst]
+    if not there.any():
+        return {"coverage": 1.0, "error": "none told", "half": "inf"}
+    error = np.sqrt(np.mean((seen[there, worst] - right[worst]) ** 2))
+    half = np.median((high - low)[there, worst] / 2)
+    return {
+        "coverage": round(float(inside.mean(axis=0)[worst]), 4),
+        "error": float(f"{error:.3g}"),
+        "half": _finite(half),
+    }
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--repeats", type=int, default=1000)
-    repeats = parser.parse_args().repeats
+    parser.add_argument("--only", help="A metric or a law; the kept cells of others stay as they are.")
+    asked = parser.parse_args()
     warnings.simplefilter("ignore")
-    results = {"repeats": repeats, "nominal": 0.95, "cells": []}
+    results = {"repeats": asked.repeats, "nominal": 0.95, "cells": []}
+    if asked.only is not None:
+        kept = json.loads(OUT.read_text())["cells"]
+        results["cells"] = [cell for cell in kept if asked.only not in (cell["law"], cell["metric"])]
     for n, epsilon in SETTINGS:
         for law, metric, model, make, options in cells():
-            found = measured(metric, model, make, options, n, epsilon, repeats)
-            results["cells"].append({"n": n, "epsilon": epsilon, "law": law, "metric": metric, **found})
-            print(n, epsilon, law, metric, found, flush=True)
+            if asked.only in (None, law, metric):
+                found = measured(metric, model, make, options, n, epsilon, asked.repeats)
+                results["cells"].append({"n": n, "epsilon": epsilon, "law": law, "metric": metric, **found})
+                print(n, epsilon, law, metric, found, flush=True)
     OUT.write_text(json.dumps(results, indent=1) + "\n")
 
 

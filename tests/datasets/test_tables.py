@@ -1,4 +1,4 @@
-"""The encoding uses declared levels and bounds only, and each row by itself."""
+"""The tables of the registry are encoded as in the papers: lines, and zeros for what is not declared."""
 
 import math
 
@@ -8,16 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sordino.datasets import REGISTRY, Category, Number, Schema, encode_table
-from sordino.errors import InvalidInputError
+from sordino import Schema, TableEncoder
+from sordino.datasets import REGISTRY
+from sordino.errors import SchemaError
+from sordino.tables import Category, Number
 
 SCHEMA = Schema(
-    (
-        Number("age", 0, 100),
-        Category("town", ("Rome", "Bonn")),
-        Number("debt", 0, 1000, log=True),
-        Number("rank", 2, 4, missing_column=True),
-    )
+    [
+        Number("age", 0, 100, knots=1, missing="zero"),
+        Category("town", ("Rome", "Bonn"), missing="zero", other="zero"),
+        Number("debt", 0, 1000, knots=1, missing="zero", log=True),
+        Number("rank", 2, 4, knots=1),
+    ]
 )
 NAMES = ("age", "town", "debt", "rank")
 
@@ -28,17 +30,35 @@ def _frame(*lines):
 
 
 def _encode(*lines):
-    return encode_table(_frame(*lines), SCHEMA).toarray()
+    return TableEncoder(SCHEMA, sparse_output=False).fit_transform(_frame(*lines))
 
 
 def test_numbers_are_scaled_by_their_bounds_and_levels_become_columns():
     rows = _encode("25, Bonn, 0, 3", "50, Rome, 1000, 2")
     assert rows.tolist() == [[0.25, 0, 1, 0, 0.5, 0], [0.5, 1, 0, 1, 0, 0]]
-    assert SCHEMA.feature_names == (*("age", "town=Rome", "town=Bonn", "debt", "rank", "rank missing"),)
+    names = TableEncoder(SCHEMA).fit().get_feature_names_out().tolist()
+    assert names == ["age", "town=Rome", "town=Bonn", "debt", "rank", "rank missing"]
 
 
 def test_a_logarithmic_column_is_log1p_over_log1p_of_the_bound():
     assert _encode("0, Rome, 31, 2")[0, 3] == pytest.approx(math.log(32) / math.log(1001))
+
+
+def test_the_knots_of_a_logarithmic_column_are_spaced_by_powers():
+    schema = Schema([Number("pay", 10, 1009, knots=4, log=True)])
+    encoder = TableEncoder(schema, sparse_output=False).fit()
+    assert encoder.get_feature_names_out().tolist()[:4] == [
+        "pay at 10",
+        "pay at 19",
+        "pay at 109",
+        "pay at 1009",
+    ]
+    rows = encoder.transform({"pay": [10, 19, 109, 1009, -1e300, 1e300, math.sqrt(1000) + 9]})
+    assert rows[:6, :4] == pytest.approx(np.eye(4)[[0, 1, 2, 3, 0, 3]])
+    assert rows[6, 1:3] == pytest.approx([0.5, 0.5])
+    again = Schema.from_toml(schema.to_toml())
+    assert again == schema
+    assert "logarithmic scale" in again.facts[1]
 
 
 def test_values_outside_the_bounds_are_clipped():
@@ -51,49 +71,20 @@ def test_values_outside_the_bounds_are_clipped():
 def test_an_undeclared_level_and_a_missing_value_leave_zeros():
     rows = _encode("10, Oslo, ?, ?", "?, ?, , NA")
     assert rows.tolist() == [[0.1, 0, 0, 0, 0, 1], [0, 0, 0, 0, 0, 1]]
+    assert "others count as none" in Schema.from_toml(SCHEMA.to_toml()).facts[2]
 
 
-def test_other_columns_and_another_order_change_nothing():
-    frame = pandas.DataFrame({"rank": [3], "id": ["x"], "debt": [0], "town": ["Bonn"], "age": [25]})
-    assert encode_table(frame, SCHEMA).toarray().tolist() == [[0.25, 0, 1, 0, 0.5, 0]]
-
-
-def test_rows_keep_their_places_whatever_the_index_of_the_frame():
-    frame = _frame("25, Bonn, 0, 3", "50, Rome, 1000, 2").iloc[::-1]
-    assert encode_table(frame, SCHEMA).toarray()[:, 0].tolist() == [0.5, 0.25]
-
-
-def test_typed_columns_are_encoded_like_text():
-    """Numbers as numbers, levels as a categorical, gaps as NaN or None."""
-    typed = pandas.DataFrame(
-        {
-            "age": [25, 50],
-            "town": pandas.Categorical(["Bonn", None]),
-            "debt": [0.0, np.nan],
-            "rank": pandas.array([3, None], dtype="Int64"),
-        }
-    )
-    assert np.array_equal(encode_table(typed, SCHEMA).toarray(), _encode("25, Bonn, 0, 3", "50, ?, ?, ?"))
-
-
-def test_a_word_in_a_column_of_numbers_counts_as_missing_and_is_not_shown():
-    assert _encode("SECRET, Rome, 0, SECRET").tolist() == [[0, 1, 0, 0, 0, 1]]
-
-
-def test_a_level_declared_twice_is_refused():
-    with pytest.raises(InvalidInputError, match="each level of the column 'town' once"):
-        Category("town", ("Rome", "Rome"))
-
-
-def test_a_column_that_is_not_there_is_named():
-    with pytest.raises(InvalidInputError, match="lacks the declared columns town, rank"):
-        encode_table({"age": [1], "debt": [2]}, SCHEMA)
-
-
-@pytest.mark.parametrize(("low", "high"), [(1, 1), (2, 1), (0, math.inf), (math.nan, 1)])
-def test_bounds_that_bound_nothing_are_refused(low, high):
-    with pytest.raises(InvalidInputError, match="finite low < high for the column 'age'"):
-        Number("age", low, high)
+@pytest.mark.parametrize(
+    ("kind", "options", "words"),
+    [
+        (Category, {"other": "drop"}, "rule for other levels"),
+        (Category, {"other": "zero", "missing": "other"}, "rule for missing values"),
+        (Number, {"log": 1}, "log is int"),
+    ],
+)
+def test_rules_that_are_not_known_are_refused(kind, options, words):
+    with pytest.raises(SchemaError, match=words):
+        kind("x", **options)
 
 
 _TOWN = st.sampled_from(["Rome", "Bonn", "Oslo", "?"])
@@ -106,7 +97,7 @@ def test_rows_stay_below_the_declared_norm_whatever_the_data(records):
     rows = _encode(*records)
     assert (rows >= 0).all()
     assert (rows <= 1).all()
-    assert np.linalg.norm(rows, axis=1).max() <= SCHEMA.norm_bound + 1e-12
+    assert np.linalg.norm(rows, axis=1).max() <= SCHEMA.data_norm + 1e-12
 
 
 @given(st.lists(_RECORD, min_size=2, max_size=6))
@@ -122,8 +113,8 @@ def test_a_row_does_not_depend_on_the_other_rows(records):
 )
 def test_declared_schemas_have_the_columns_of_the_papers(name, columns, features):
     declared = REGISTRY[name].schema
-    assert (len(declared.columns), declared.n_features) == (columns, features)
-    assert len(set(declared.feature_names)) == features
+    names = TableEncoder(declared).fit().get_feature_names_out()
+    assert (len(declared.columns), len(names), len(set(names))) == (columns, features, features)
     for column in declared.columns:
         if isinstance(column, Number):
             assert column.low < column.high

@@ -22,22 +22,17 @@ from sordino.datasets.synthetic import (
     make_sparse_linear_model,
     make_spiked_covariance,
 )
-from sordino.datasets.tables import Category, Number, Schema, encode_table
 
 __all__ = [
     "REGISTRY",
-    "Category",
     "DataFile",
     "Dataset",
     "HeavyTail",
     "Lognormal",
-    "Number",
     "Pareto",
-    "Schema",
     "Stable",
     "StudentT",
     "centred_unit",
-    "encode_table",
     "load",
     "log1p_unit",
     "make_heavy_tailed",

@@ -16,9 +16,9 @@ from sordino.datasets.files import Download, Files
 from sordino.datasets.formats import Part, read
 from sordino.datasets.registry import REGISTRY, Dataset, Target
 from sordino.datasets.rows import centred_unit, log1p_unit, unit_rows
-from sordino.datasets.tables import encode_table
 from sordino.errors import InvalidInputError
 from sordino.kernel.noise import public_generator
+from sordino.tables import TableEncoder
 
 _TRANSFORMS = {
     "unit": unit_rows,
@@ -184,8 +184,12 @@ class _Recipe:
         if self.encoding == "raw":
             return Part(frame, target, {}, list(frame.columns))
         assert self.row.schema is not None
-        data = encode_table(frame, self.row.schema, self.dtype or "float64")
-        return Part(data, target, {}, list(self.row.schema.feature_names))
+        encoder = TableEncoder(
+            self.row.schema, sparse_output=True, dtype=_dtype_name(self.dtype or "float64")
+        )
+        data = encoder.fit_transform(frame)
+        data.eliminate_zeros()
+        return Part(data, target, {}, encoder.get_feature_names_out().tolist())
 
     def _pixels(self, images: NDArray[np.uint8]) -> NDArray[Any]:
         rows = images if self.flatten is False else images.reshape(len(images), -1)

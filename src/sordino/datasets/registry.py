@@ -9,7 +9,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any
 
-from sordino.datasets.tables import Category, Number, Schema
+from sordino.tables import Category, Number, Schema
 
 
 @dataclass(frozen=True)
@@ -95,10 +95,12 @@ def _frozen(value: Any) -> Any:
 
 
 def _column(name: str, *declared: Any) -> Number | Category:
+    """Return a column as the papers encode it: lines, and nothing for what is missing or not declared."""
     if isinstance(declared[0], str):
-        return Category(name, declared)
+        return Category(name, declared, missing="zero", other="zero")
     low, high, *options = declared
-    return Number(name, low, high, log="log" in options, missing_column="missing" in options)
+    missing = "column" if "missing" in options else "zero"
+    return Number(name, low, high, missing=missing, knots=1, log="log" in options)
 
 
 def _dataset(name: str, row: dict[str, Any]) -> Dataset:

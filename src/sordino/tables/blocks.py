@@ -80,10 +80,10 @@ class Block:
         """Return the entries of each row."""
         positions = self.read(series)
         absent = np.isnan(positions) if positions.dtype.kind == "f" else positions == MISSING
-        strange = positions == OTHER if self.other else np.zeros(1, dtype=bool)
+        strange = positions == OTHER if self.levels or self.other else np.zeros(1, dtype=bool)
         regular = np.where(absent | strange, 0, positions)
         out = self._regular(regular)
-        self._special(out, strange, len(self.labels))
+        self._special(out, strange, len(self.labels) if self.other else None)
         place = len(self.labels) + (self.other and self.missing == "column")
         self._special(out, absent, place if self.missing in ("column", "other") else None)
         return out
@@ -152,7 +152,7 @@ def block_of(column: Column, markers: frozenset[str]) -> Block | WordBlock:
     if isinstance(column, Ordinal):
         return _ordinal_block(column, levels, markers)
     read = _codes_reader(levels, markers)
-    return Block(name, levels, read, levels=True, other=True, missing=column.missing)
+    return Block(name, levels, read, levels=True, other=column.other == "column", missing=column.missing)
 
 
 def _codes_reader(levels: tuple[str, ...], markers: frozenset[str]) -> Callable[[Any], Ints]:
@@ -164,7 +164,10 @@ def knots_of(column: Number) -> Floats:
     low, high = column.low or 0.0, column.high or 0.0
     if isinstance(column.knots, tuple):
         return np.array([low, *column.knots, high])
-    return np.linspace(low, high, max(column.knots, 2))
+    if not column.log:
+        return np.linspace(low, high, max(column.knots, 2))
+    inner = low + np.expm1(np.linspace(0.0, np.log1p(high - low), max(column.knots, 2)))
+    return np.array([low, *inner[1:-1], high])
 
 
 def _number_block(column: Number, markers: frozenset[str]) -> Block:
@@ -177,7 +180,11 @@ def _number_block(column: Number, markers: frozenset[str]) -> Block:
 
     def read(series: Any) -> Floats:
         values = numbers_of(column.name, series, markers)
-        return _between(np.where(np.isnan(values), fill, values), knots)
+        values = np.where(np.isnan(values), fill, values)
+        if not column.log:
+            return _between(values, knots)
+        above = np.clip(values, knots[0], knots[-1]) - knots[0]
+        return _between(np.log1p(above), np.log1p(knots - knots[0]))
 
     labels = ("",) if column.knots == 1 else tuple(f"at {knot:.12g}" for knot in knots)
     return Block(column.name, labels, read, missing=missing)

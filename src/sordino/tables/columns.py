@@ -49,6 +49,7 @@ class Number(Column):
     source : where the bounds come from.
     knots : how the effect may bend. A number m stands for m equally spaced knots, a list for these values;
         the effect is linear between knots. 1 is a single straight line.
+    log : measure it as ``log(1 + x - low)``, for amounts that range over several powers of ten.
     """
 
     word: ClassVar[str] = "number"
@@ -59,11 +60,13 @@ class Number(Column):
     missing: str | float = "column"
     source: str = ""
     knots: int | tuple[float, ...] = KNOTS
+    log: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         low, high = rules.check_bounds(self.name, self.low, self.high)
         self._set(low=low, high=high, knots=self._checked_knots(low, high))
+        rules.check_flag(self.name, "log", self.log)
         if self.unit is not None:
             rules.check_text(self.name, "unit", self.unit)
         if isinstance(self.missing, str):
@@ -90,7 +93,7 @@ class Number(Column):
 
 @dataclass(frozen=True)
 class Category(Column):
-    """One of several declared levels without an order; others share the column "other".
+    """One of several declared levels without an order.
 
     Parameters
     ----------
@@ -98,6 +101,8 @@ class Category(Column):
     levels : the declared levels; None where they are to be learned.
     missing : "column", "zero" or "other".
     source : where the levels come from.
+    other : what becomes of levels that are not declared: "column" gives them one of their own, together;
+        "zero" leaves all columns at zero.
     """
 
     word: ClassVar[str] = "category"
@@ -105,11 +110,14 @@ class Category(Column):
     levels: tuple[str, ...] | None = None
     missing: str = "column"
     source: str = ""
+    other: str = "column"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self._set(levels=rules.check_levels(self.name, self.levels, 0))
-        rules.check_missing(self.name, self.missing, (*rules.MISSING, "other"))
+        rules.check_other(self.name, self.other)
+        also = ("other",) if self.other == "column" else ()
+        rules.check_missing(self.name, self.missing, (*rules.MISSING, *also))
 
     @property
     def unknown(self) -> str | None:

@@ -58,7 +58,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     data_norm_: float
     n_features_in_: int
     feature_names_in_: NDArray[np.object_]
-    schema: Schema  # for Sphinx, which takes the types of arguments from here: two classes are called so
+    schema: Schema
     schema_: Schema
 
     def __init__(self, schema: Schema, *, sparse_output: bool | str = "auto", dtype: Any = "float64") -> None:

@@ -82,6 +82,18 @@ def check_missing(column: str, rule: Any, allowed: tuple[str, ...]) -> None:
         raise refuse(column, f"the rule for missing values is not one of {words}", f"Use {allowed[0]!r}.")
 
 
+def check_other(column: str, rule: Any) -> None:
+    """Refuse a rule for levels that are not declared, if it is not known."""
+    if not isinstance(rule, str) or rule not in MISSING:
+        raise refuse(column, "the rule for other levels is not one of 'column', 'zero'", "Use 'column'.")
+
+
+def check_flag(column: str, field: str, value: Any) -> None:
+    """Refuse what is neither true nor false."""
+    if not isinstance(value, bool):
+        raise refuse(column, f"{field} is {type(value).__name__}, not true or false", "Write true or false.")
+
+
 def check_whole(column: str, field: str, value: Any, low: int, high: int) -> int:
     """Return a whole number between two bounds."""
     whole = isinstance(value, Integral) and not isinstance(value, bool)

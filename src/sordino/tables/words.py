@@ -20,11 +20,12 @@ def described(column: Column) -> str:
     if column.unknown is not None:
         return f"{column.word or 'blank'}, {column.unknown} not declared"
     if isinstance(column, Number):
-        return f"number in {_range(column)}"
+        return f"number in {_range(column)}{', on a logarithmic scale' if column.log else ''}"
     if isinstance(column, Date):
         return f"date from {column.low} to {column.high}"
     if isinstance(column, (Category, Ordinal)):
-        return f"{column.word}, {_levels(column.levels or ())}"
+        alone = isinstance(column, Category) and column.other == "zero"
+        return f"{column.word}, {_levels(column.levels or ())}{'; others count as none' if alone else ''}"
     if isinstance(column, Text):
         return f"words hashed into {column.buckets} columns"
     if isinstance(column, Target):
