@@ -138,7 +138,8 @@ def _curve(chosen, model, make, public, n, noise, report):
 def _worst(curves, truth):
     """Return coverage, error and half width of the cell that is covered least; one that is not told, is."""
     low, high, seen = (np.array([getattr(c, name) for c in curves]) for name in ("low", "high", "observed"))
-    told, right = ~np.isnan(seen), truth.observed
+    right = truth.observed
+    told = ~np.isnan(seen) & ~np.isnan(right)
     inside = ~told | ((low <= right) & (right <= high))
     worst = int(np.argmin(inside.mean(axis=0)))
     there = told[:, worst]

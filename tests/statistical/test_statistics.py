@@ -1,5 +1,8 @@
 """The statistics are covered, not too wide, moved with the data and blind to its order."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from benchmarks.laws import LAWS, Judged, Q
@@ -49,6 +52,18 @@ def test_an_interval_of_a_quantile_covers_within_two_points_of_what_it_says(law)
             found.append((value, *value.interval))
     for j, truth in enumerate(LAWS[law].quantiles):
         assert Judged.of(*np.array(found)[:, :, j].T, truth).coverage >= 0.93
+
+
+KEPT = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
+
+
+@pytest.mark.parametrize("name", ["score_intervals", "statistic_intervals"])
+def test_every_kept_coverage_of_a_thousand_repeats_is_within_two_points_or_above(name):
+    kept = json.loads((KEPT / f"{name}.json").read_text("utf-8"))
+    assert kept["repeats"] >= 1000
+    low = [c for c in kept["cells"] if c["coverage"] < kept["nominal"] - 0.02 and not c.get("undeclared")]
+    assert not low
+    assert len(kept["cells"]) >= 60
 
 
 def same_noise(statistic, x, **options):
