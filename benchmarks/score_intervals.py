@@ -3,8 +3,8 @@
 Command: python -m benchmarks.score_intervals [--repeats 1000] [--only auc]
 Laws: two classes balanced, imbalanced, easy, overconfident; five classes; regression with Gaussian,
 heavy-tailed, whole-numbered and nearly exact targets; "tied" margins are whole numbers. Of a calibration
-curve the worst cell counts. Writes benchmarks/results/score_intervals.json. The formulas were written with the
-laws "balanced", "imbalanced", "easy", "gauss" and "good" in view; the others judge.
+curve the worst cell counts. Writes benchmarks/results/score_intervals.json. The formulas were written with
+the laws "balanced", "imbalanced", "easy", "gauss" and "good" in view; the others judge.
 """
 
 from __future__ import annotations
