@@ -82,6 +82,8 @@ def _added_up(left: Tensor, right: Tensor) -> Tensor:
     """Return ``sum_bt left_bt right_bt^T`` for each group, places and records in the order of memory."""
     order = (1, 2, 0, 3) if right.stride(2) > right.stride(0) else (1, 0, 2, 3)
     flat = [values.permute(order).flatten(1, 2) for values in (left, right)]
+    if len(flat[0]) == 1:  # a product that is not one of several may be split along the places
+        return (flat[0][0].T @ flat[1][0])[None]
     return flat[0].transpose(1, 2) @ flat[1]
 
 
