@@ -8,9 +8,11 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from sordino.nn import ghosts, operations
+from sordino.kernel import clip_tensors
+from sordino.nn import engines, ghosts, lean, operations
 from sordino.nn.compiled import CompiledEngine
 from sordino.nn.engines import GhostEngine
+from sordino.nn.lean import LeanEngine
 from sordino.nn.network import Network, quiet_dropout
 
 torch.set_num_threads(1)
@@ -203,6 +205,32 @@ def test_a_compiled_step_reads_the_records_of_its_own_batch(name):
         want = plain.clipped_sum(moved, x[4:7], y[4:7], 0.1)
         assert float((traced.clipped_sum(moved, x[4:7], y[4:7], 0.1) - want).norm()) <= 1e-6
         assert len(traced._graphs) == 1
+
+
+def rounded(values, bits):
+    """The value with this many bits after the first: what a coarse matrix product reads."""
+    scale = 2.0 ** (torch.frexp(values).exponent - 1).double()
+    return (torch.round(values.double() / scale * 2.0**bits) / 2.0**bits * scale).float().nan_to_num(0.0)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("engine", [GhostEngine, LeanEngine])
+@pytest.mark.parametrize(("bits", "coarse"), [(10, 2.0**-11), (7, 2.0**-8)], ids=["TF32", "bfloat16"])
+def test_a_record_adds_at_most_its_clip_where_products_round(name, engine, bits, coarse, monkeypatch):
+    """Norms and sums read rounded numbers, and the clip knows how far they are rounded."""
+    monkeypatch.setattr(ghosts, "_direct_pays", lambda found: False)
+    products, added = clip_tensors._products, ghosts._added_up
+    monkeypatch.setattr(clip_tensors, "_products", lambda v: products(rounded(v, bits)))
+    monkeypatch.setattr(ghosts, "_added_up", lambda a, b: added(rounded(a, bits), rounded(b, bits)))
+    for room in (engines, lean):
+        monkeypatch.setattr(room, "product_inputs", lambda device: coarse)
+    network, vector, x, y = made(name)
+    with quiet_dropout(network.model):
+        for i in range(len(x)):
+            present = torch.zeros(len(x)).index_fill(0, torch.tensor([i]), 1.0)
+            total, factors = engine(network).clipped(vector, x, y, 1e-3, present)
+            assert 0.7e-3 <= float(total.double().norm()) <= 1e-3
+            assert factors.count_nonzero() == 1
 
 
 # ------------------------------------------------------------------------------- broken twins
