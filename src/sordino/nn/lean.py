@@ -152,10 +152,12 @@ def _fixed_order(device: torch.device) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
+    room: Any = torch.utils.deterministic
     before = (
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
     )
+    filled, room.fill_uninitialized_memory = room.fill_uninitialized_memory, False  # only costs time here
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*deterministic.*")
         torch.use_deterministic_algorithms(True, warn_only=True)
@@ -163,3 +165,4 @@ def _fixed_order(device: torch.device) -> Iterator[None]:
             yield
         finally:
             torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+            room.fill_uninitialized_memory = filled
