@@ -28,6 +28,8 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the table b
     from sordino.nn.updates import Adam as Adam
     from sordino.nn.updates import HardThreshold as HardThreshold
     from sordino.nn.updates import Sgd as Sgd
+    from sordino.nn.updates import warm_up as warm_up
+    from sordino.nn.watching import Step as Step
 
 if find_spec("torch") is None:  # pragma: no cover - the extra is installed wherever tests run
     raise require_extra("torch", "torch")
@@ -45,6 +47,7 @@ _EXPORTS = {
     "Recipe": "sordino.nn.solvers",
     "Sgd": "sordino.nn.updates",
     "Srm": "sordino.nn.solvers",
+    "Step": "sordino.nn.watching",
     "TorchDifference": "sordino.nn.queries",
     "TorchGradient": "sordino.nn.queries",
     "TorchModel": "sordino.nn.federated",
@@ -53,6 +56,7 @@ _EXPORTS = {
     "VmapEngine": "sordino.nn.engines",
     "make_private": "sordino.nn.loop",
     "replace_batch_norm": "sordino.nn.compatibility",
+    "warm_up": "sordino.nn.updates",
 }
 
 __all__ = list(_EXPORTS)

@@ -27,6 +27,7 @@ from sordino.nn.session import Session, Training, open_session, resume_session
 from sordino.nn.solvers import Descent, NetworkSolver, NetworkTask, Recipe, Srm
 from sordino.nn.together import FollowingSession, together
 from sordino.nn.updates import Adam, HardThreshold, Sgd, schedule_of
+from sordino.nn.watching import Callback, Watch, score_every, scoring
 from sordino.runs import Ask, PrivacyReport, track
 
 # name -> (what makes the solver from a recipe and options, strength of smoothing, learning rate)
@@ -41,11 +42,12 @@ OPTIMIZERS: dict[str, tuple[Callable[..., NetworkSolver], float, float]] = {
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A trained model and what it cost."""
+    """A trained model and what it cost; ``history`` holds (step, score) on the public validation records."""
 
     model: nn.Module
     privacy: PrivacyReport
     steps: int
+    history: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +80,11 @@ class Trainer:
     checkpoint, checkpoint_every : a path, and how many steps between two savings.
     distributed : whether the processes of ``torch.distributed`` train together, see the guide; None lets them
         if there are several.
+    validation : *public* records, as ``fit`` takes them, whose mean loss is noted in ``history``; or a
+        function of the model that returns a score. The report lists them as assumed public; they are tried
+        once before anything is booked.
+    validate_every : how many steps between two scores; None makes about ten of them.
+    callbacks : functions of a :class:`sordino.nn.Step`, called after each step; True stops the training.
     public : further facts that the report lists as assumed public.
     verbose : progress on a terminal; never a loss, which would leak.
 
@@ -120,6 +127,9 @@ class Trainer:
     checkpoint: Any = None
     checkpoint_every: int = 50
     distributed: bool | None = None
+    validation: Any = None
+    validate_every: int | None = None
+    callbacks: tuple[Callback, ...] = ()
     public: tuple[str, ...] = ()
     verbose: int | bool = 0
 
@@ -192,13 +202,27 @@ class Trainer:
         noisy_device = wanted and not self.secure_noise
         solver, processes = self.solver(source.population), joined(self.distributed)
         executor = source.executor(device, chunk, noisy_device, processes)
-        facts, notes = (*public_facts(task), *self.public), (*engine_notes(engine), *said)
+        facts, notes = (
+            (*public_facts(task), *self._shown(network), *self.public),
+            (*engine_notes(engine), *said),
+        )
         if processes is not None:
             notes = (
                 *notes,
                 f"gradients added up by {processes.count} processes, one of which adds the noise",
             )
         return Training(solver, task, executor, budget, facts, notes)
+
+    def _shown(self, network: Network) -> tuple[str, ...]:
+        """Return what the report says about records that the training is scored on; try them once."""
+        score_every(self.validate_every, 1)
+        score = scoring(self.validation, network)
+        if score is None:
+            return ()
+        float(score(copy.deepcopy(self.model).eval()))  # what fails, fails before a budget is spent
+        if callable(self.validation):
+            return ("records behind the scores of the history",)
+        return (f"records behind the scores of the history: {source_of(self.validation).population}",)
 
     def _engine(self, network: Network, source: Source, chunk: int) -> tuple[Engine, tuple[str, ...]]:
         engine: Engine = make_engine(network, *source.example, self.engine, chunk)
@@ -210,6 +234,7 @@ class Trainer:
 
     def _train(self, session: Session | FollowingSession, solver: Any, task: NetworkTask) -> Trained:
         state, steps, recipe = session.state, 0, solver.recipe
+        watch = self._watch(task.engine.network, recipe)
         with session:
             states = solver.run(session.curator, task, state)
             shown = self.verbose if isinstance(session, Session) else 0
@@ -217,13 +242,19 @@ class Trainer:
                 steps += 1
                 if session.due():
                     session.save(state)
+                if watch.after(sum(session.curator.used.values()), state):
+                    break
             session.save(state)
-        model = copy.deepcopy(self.model)
-        network = task.engine.network
-        network.load(recipe.finished(state).result.to(_device_of(model, None)), model)
+        model = watch.loaded(state)
         if steps and recipe.learning_rate and recipe.projection is None:
-            check_moved(self.model, model, network.names)
-        return Trained(model, session.report, steps)
+            check_moved(self.model, model, task.engine.network.names)
+        return Trained(model, session.report, steps, tuple(watch.history))
+
+    def _watch(self, network: Network, recipe: Recipe) -> Watch:
+        every = score_every(self.validate_every, recipe.steps)
+        return Watch(
+            self.model, network, recipe, scoring(self.validation, network), every, tuple(self.callbacks)
+        )
 
 
 def _device_of(model: nn.Module, wanted: str | torch.device | None) -> torch.device:

@@ -118,6 +118,29 @@ def cosine(progress: float) -> float:
     return 0.5 * (1.0 + math.cos(math.pi * progress))
 
 
+@dataclass(frozen=True)
+class WarmUp:
+    """Let the learning rate rise in a straight line for a share of the run, then follow another schedule."""
+
+    share: float
+    then: Callable[[float], float]
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share < 1:
+            raise InvalidInputError(f"Expected a share of the run in (0, 1), got {self.share}.")
+
+    def __call__(self, progress: float) -> float:
+        """Return the factor at this progress."""
+        if progress < self.share:
+            return progress / self.share
+        return self.then((progress - self.share) / (1 - self.share))
+
+
+def warm_up(share: float = 0.1, then: str | Callable[[float], float] = "cosine") -> WarmUp:
+    """Return a schedule that rises for a share of the run and then follows another (a name or a function)."""
+    return WarmUp(share, schedule_of(then))
+
+
 SCHEDULES: dict[str, Callable[[float], float]] = {
     "constant": constant,
     "cosine": cosine,
