@@ -50,17 +50,24 @@ def test_a_block_is_that_of_the_standard():
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU with CUDA")
 def test_the_kernel_of_a_gpu_makes_the_same_words():
     device = torch.device("cuda", torch.cuda.current_device())
-    stream, key = chacha._kernel(device), _key(4).cuda()
-    assert stream is not None
+    made, key = chacha._kernel(device), _key(4).cuda()
+    assert made is not None
     for blocks in (1, 127, 129, 5000):
-        assert torch.equal(stream(key, blocks), chacha20_words(key, blocks))
+        assert torch.equal(made.words(key, blocks), chacha20_words(key, blocks))
+    for count in (1, 2, 255, 257, 100_001):
+        drawn = made.normals(key, count)
+        assert drawn.shape == (count,)
+        assert torch.allclose(drawn, chacha._normals(key, count), rtol=1e-6, atol=1e-6)
 
 
-def test_a_kernel_that_makes_other_words_is_not_used(monkeypatch):
-    for twist in (0, 1):
-        made = SimpleNamespace(words=lambda key, blocks, twist=twist: chacha20_words(key, blocks) ^ twist)
-        monkeypatch.setattr(chacha.importlib, "import_module", lambda name, made=made: made)
-        assert (chacha._kernel.__wrapped__(torch.device("cpu")) is None) is bool(twist)
+@pytest.mark.parametrize(("twist", "scale"), [(0, 1.0), (1, 1.0), (0, 0.999)])
+def test_a_kernel_that_makes_other_words_or_numbers_is_not_used(monkeypatch, twist, scale):
+    made = SimpleNamespace(
+        words=lambda key, blocks: chacha20_words(key, blocks) ^ twist,
+        normals=lambda key, count: scale * chacha._normals(key, count),
+    )
+    monkeypatch.setattr(chacha.importlib, "import_module", lambda name: made)
+    assert (chacha._kernel.__wrapped__(torch.device("cpu")) is None) is (twist == 1 or scale != 1.0)
 
 
 @pytest.mark.statistical

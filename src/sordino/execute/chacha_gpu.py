@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import triton
 import triton.language as tl
@@ -83,4 +85,34 @@ def words(key: Tensor, blocks: int) -> Tensor:
     out = torch.empty(16 * blocks, dtype=torch.int32, device=key.device)
     with torch.cuda.device(key.device):
         _stream[(-(-blocks // _SIZE),)](key, out, blocks, size=_SIZE)
+    return out
+
+
+@triton.jit
+def _unsigned(words: tl.tensor, inside: tl.tensor) -> tl.tensor:
+    return tl.load(words, mask=inside, other=0).to(tl.uint32, bitcast=True).to(tl.float64)
+
+
+@triton.jit
+def _pairs(words: tl.tensor, out: tl.tensor, pairs: tl.tensor, count: tl.tensor, size: tl.constexpr) -> None:
+    """Write two normal variables for three words, by the Box-Muller transform in float64."""
+    place = tl.program_id(0) * size + tl.arange(0, size)
+    inside = place < pairs
+    high, low = _unsigned(words + place, inside), _unsigned(words + pairs + place, inside)
+    uniform = (high * 4294967296.0 + low + 1.0) * 5.421010862427522e-20  # 2^32 and 2^-64
+    radius = tl.sqrt(-2.0 * tl.log(uniform))
+    turn = _unsigned(words + 2 * pairs + place, inside) * 1.4629180792671596e-09  # 2 pi 2^-32
+    tl.store(out + place, (radius * tl.cos(turn)).to(tl.float32), mask=inside)
+    tl.store(
+        out + pairs + place, (radius * tl.sin(turn)).to(tl.float32), mask=inside & (pairs + place < count)
+    )
+
+
+def normals(key: Tensor, count: int) -> Tensor:
+    """Return ``count`` standard normal float32 numbers."""
+    pairs = (count + 1) // 2
+    stream = words(key, math.ceil(3 * pairs / 16))
+    out = torch.empty(count, device=key.device)
+    with torch.cuda.device(key.device):
+        _pairs[(-(-pairs // _SIZE),)](stream, out, pairs, count, size=_SIZE)
     return out
