@@ -25,7 +25,7 @@ MOST = 10**8
 
 def check_data(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, **kwargs: Any) -> Any:
     """Validate X (and y) as scikit-learn does, without a value of the data in any message."""
-    X, y = untensored(X), untensored(y)
+    X, y = untensored(X, here=not reset), untensored(y)
     elsewhere = held(X, None if isinstance(y, str) else y)
     if elsewhere is not None:
         return _check_held(estimator, *elsewhere, y, reset, kwargs)

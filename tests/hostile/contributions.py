@@ -83,11 +83,27 @@ def held(case: Case, rows: np.ndarray, targets: np.ndarray, kind: str) -> Any:
         rows = rows.astype(np.float32) if "float32" in kind else rows
     matrix = rows if kind.startswith(("dense", "persons dense")) else sparse.csr_matrix(rows)
     matrix = stale(matrix) if "stale" in kind else matrix
+    if kind.startswith("tensor"):
+        return tensor_records(case, matrix, targets, kind)
     executor = LocalExecutor(matrix, targets, case.data_norm, case.intercept)
     if kind.startswith("persons"):
         return GroupedExecutor(executor, np.zeros(len(targets), dtype=int)).records(None)
     records = executor.records(None)
     return LazyRecords(records) if kind == "lazy" else records
+
+
+def tensor_records(case: Case, matrix: Any, targets: np.ndarray, kind: str) -> Any:
+    """Return the records as tensors on the processor: the passes of a device."""
+    import torch
+
+    from sordino.execute.tensor_rows import TensorExecutor
+    from sordino.execute.tensor_store import store_of
+
+    parts = (matrix.indptr, matrix.indices, matrix.data)
+    tensor = torch.sparse_csr_tensor(*map(torch.from_numpy, parts), size=matrix.shape)
+    if "dense" in kind:
+        tensor = torch.from_numpy(matrix.toarray())
+    return TensorExecutor(store_of(tensor), targets, case.data_norm, case.intercept)._all
 
 
 def stale(matrix: Any) -> Any:

@@ -117,6 +117,9 @@ def held(X: Any, y: Any = None, *maps: Any) -> tuple[Held, Any] | None:
     """
     if isinstance(X, Held):
         return X, None if y is None else X.column(y)
+    if _package(X) == "torch" and hasattr(X, "detach"):
+        tensors: Any = import_module("sordino.execute.tensor_rows").TensorRows(X)
+        return tensors, None if y is None else tensors.column(y)
     first = X[0] if isinstance(X, (list, tuple)) and X else X
     if _package(first) not in ("dask", "distributed"):
         return None
@@ -128,14 +131,19 @@ def held(X: Any, y: Any = None, *maps: Any) -> tuple[Held, Any] | None:
     return found
 
 
-def untensored(values: Any) -> Any:
-    """Return a torch tensor on the processor as an array or CSR matrix over the same memory; others as is."""
+def untensored(values: Any, here: bool = True) -> Any:
+    """Return a torch tensor on the processor as an array or CSR matrix over the same memory; others as is.
+
+    One on a GPU stays there, unless its values are wanted ``here``.
+    """
     if _package(values) != "torch" or not hasattr(values, "detach"):
         return values
+    if values.device.type == "cuda":
+        return untensored(values.cpu()) if here else values
     if values.device.type != "cpu":
         raise UnsupportedError(
-            f"Expected a tensor on the processor, got one on {values.device.type}. Pass X.cpu(): linear "
-            "models and PCA are worked on there."
+            f"Expected a tensor on the processor or on a CUDA device, got one on {values.device.type}. Pass "
+            "X.cpu(): linear models and PCA need double precision."
         )
     plain = values.detach()
     if str(plain.layout) == "torch.strided":

@@ -71,7 +71,8 @@ class Logistic:
 
     def largest_residual(self, margins: Floats) -> Floats:
         """Return the probability of the likelier label."""
-        return np.asarray(expit(np.abs(margins)))
+        out: Floats = expit(np.abs(margins))
+        return out
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numba
 import numpy as np
 
 from sordino.errors import InvalidInputError
+from sordino.kernel import clip_doubles
 from sordino.kernel.arrays import Floats
 from sordino.kernel.clip.norms import row_norms
 from sordino.kernel.clip.rounding import HIGHEST, LOWEST, NOTHING, TINY, limit
@@ -33,6 +34,9 @@ def clip_scalars(scalars: Floats, norms: Floats, bound: float) -> Floats:
     caller's products with a row factor and an entry once more: :func:`limit` leaves sixteen u for them. A
     quotient or a clipped scalar below 2^-960 would lose digits to underflow and becomes zero.
     """
+    if hasattr(scalars, "tensor"):  # on a device
+        near: Any = scalars
+        return near.like(clip_doubles.clipped_scalars(near.tensor, beside(near, norms), bound))
     scalars = np.asarray(scalars, dtype=np.float64)
     if not bound >= NOTHING:
         return np.zeros_like(scalars)
@@ -53,6 +57,9 @@ def factors_of(norms: Floats, bound: float) -> Floats:
 
     **Rounding.** As in :func:`clip_scalars`.
     """
+    if hasattr(norms, "tensor"):
+        near: Any = norms
+        return near.like(clip_doubles.factors_of(near.tensor, bound))
     out = np.empty(len(norms))
     _factors(norms, np.ones(len(norms)), limit(bound), out)
     return out
@@ -74,9 +81,17 @@ def scaled(coefficients: Floats, factors: Floats) -> Floats:
     **Rounding.** One, counted in :func:`limit`. A product below 2^-960 becomes zero: the row it belongs to
     may be as large as 1.8e308, and half a unit of a subnormal number times that is not small.
     """
+    if hasattr(coefficients, "tensor"):
+        near: Any = coefficients
+        return near.like(clip_doubles.scaled(near.tensor, beside(near, factors)))
     out = np.empty(len(coefficients))
     _products(np.ascontiguousarray(coefficients), factors, out)
     return out
+
+
+def beside(near: Any, values: Any) -> Any:
+    """Return the tensor of numbers of records, which lies where ``near`` lies."""
+    return values.tensor if hasattr(values, "tensor") else near.tensor.new_tensor(values)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -1,0 +1,292 @@
+"""Linear models and PCA on tensors, where they lie: rows on a GPU are never brought to the processor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sordino.errors import InvalidInputError, InvalidTypeError
+from sordino.execute.affine_view import AffineView
+from sordino.execute.device import DeviceVector
+from sordino.execute.gram import spread_of
+from sordino.execute.held import Held
+from sordino.execute.question import Question
+from sordino.execute.records import LocalRecords
+from sordino.execute.tensor_store import Store, store_of
+from sordino.kernel import NoiseSource, Offer, Release, SparseVector, clip, clip_doubles, contracts
+from sordino.kernel.arrays import Floats, Ints
+from sordino.kernel.contracts import Point, PublicBall, PublicMap
+
+_LAYOUTS = (torch.strided, torch.sparse_csr)
+
+
+class TensorRows(Held):
+    """A tensor of rows with its public facts; its numbers are checked where they lie."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        tensor = tensor.detach()
+        if tensor.ndim != 2:
+            raise InvalidInputError(f"Expected a matrix, one row per record, got {tensor.ndim} dimensions.")
+        if tensor.is_complex():
+            raise InvalidTypeError("Expected a tensor of real numbers, got complex ones.")
+        tensor = tensor if tensor.layout in _LAYOUTS else tensor.to_sparse_csr()
+        kind = torch.float32 if tensor.dtype == torch.float32 else torch.float64
+        self._tensor = tensor.to(kind)
+        self.shape, self.sparse = (tensor.shape[0], tensor.shape[1]), tensor.layout != torch.strided
+        self.dtype = np.dtype("float32" if kind == torch.float32 else "float64")
+        if self.sparse:
+            self._tensor = _canonical(self._tensor)
+        values = self._tensor.values() if self.sparse else self._tensor
+        if not all(bool(torch.isfinite(part).all()) for part in values.split(1 << 20)):
+            raise InvalidInputError(
+                "Expected finite numbers, got NaN or inf. Drop or replace them by a public rule."
+            )
+
+    def column(self, values: Any) -> Any:
+        """Return one value per row, in this process."""
+        return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+
+    def executor(
+        self, targets: Any, data_norm: float | None, intercept: float, weights: Any
+    ) -> TensorExecutor:
+        """Return the executor over these rows."""
+        return TensorExecutor(store_of(self._tensor), targets, data_norm, intercept, weights)
+
+
+@dataclass(frozen=True, eq=False)
+class TensorExecutor:
+    """Rows on a device; parameters as of :class:`~sordino.execute.local.LocalExecutor`.
+
+    **Privacy.** The passes are those of arrays, in the same precision. A row longer than 2^400 contributes
+    zero. Noise is drawn in this process and added there: only sums leave the device.
+    """
+
+    offer: ClassVar[Offer] = Offer(
+        "rows on a device",
+        (contracts.RecordSums, contracts.AffineViews, contracts.ColumnSums, contracts.GramSums),
+        remedy="Pass X.cpu().",
+    )
+
+    store: Store = field(repr=False)
+    targets: Any = field(repr=False)
+    data_norm: float | None
+    intercept: float = 0.0
+    weights: Any = field(repr=False, default=None)
+    _all: TensorRecords = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        n, device = self.store.shape[0], self.store.device
+        if self.data_norm is not None:
+            clip.check_bound("data_norm", self.data_norm, "Pass a public bound on the row norms.")
+        targets = np.zeros(n) if self.targets is None else np.asarray(self.targets, dtype=float)
+        if targets.shape != (n,):
+            raise InvalidInputError(f"Expected one target per record, {n} of them, got {targets.shape}.")
+        near, lengths = DeviceVector.of(targets, device), self.store.norms()
+        lengths = lengths.where(near.tensor.isfinite(), float("nan"))
+        if not bool(lengths.isfinite().all()):  # such records contribute zero, whatever is asked
+            object.__setattr__(self, "store", self.store.zeroed(lengths.isnan()))
+            near = DeviceVector(near.tensor.masked_fill(lengths.isnan(), float("nan")))
+        scale = lengths.isfinite().double()
+        if self.data_norm is not None:
+            scale = clip_doubles.factors_of(lengths, self.data_norm)
+            lengths = lengths.clamp(max=self.data_norm)  # which leaves nan
+        last = np.full(n, abs(self.intercept))
+        norms = clip.joint_norms([lengths.cpu().numpy(), last]) if self.intercept else lengths.cpu().numpy()
+        records = TensorRecords(
+            self.store,
+            near,  # type: ignore[arg-type]
+            DeviceVector.of(norms, device),  # type: ignore[arg-type]
+            DeviceVector(scale),  # type: ignore[arg-type]
+            self.intercept,
+            self.store.shape[1],
+            row_norms=DeviceVector(lengths),  # type: ignore[arg-type]
+            weights=None if self.weights is None else DeviceVector.of(self.weights, device),  # type: ignore[arg-type]
+        )
+        object.__setattr__(self, "_all", records)
+
+    @property
+    def population(self) -> int:
+        """The number of records, declared public."""
+        return self.store.shape[0]
+
+    def answer(
+        self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
+    ) -> Any:
+        """Evaluate the query on the drawn rows and add the noise."""
+        question = Question.of(release, params, sensitivity, self.population)
+        rows = release.sampling.draw(self.population, position, noise)
+        records = self._all if rows is None else self._all.taken(rows)
+        return question.noised(question.summed(records), release, sensitivity, noise)
+
+
+@dataclass(frozen=True, eq=False)
+class TensorRecords(LocalRecords):
+    """Rows of a store: what there is one of for each record stays on the device while a query is asked.
+
+    ``chosen`` are the columns that are looked at; None for all.
+    """
+
+    matrix: Store
+    chosen: Ints | None = field(default=None, kw_only=True)
+
+    def margins(self, w: Point) -> Floats:
+        """Return ``x_i . w``; on the device where there is one output."""
+        w = w.to_dense() if isinstance(w, SparseVector) else np.asarray(w, dtype=float)
+        if w.ndim == 2:
+            return np.stack([np.asarray(self.margins(row)) for row in w], axis=1)
+        return super().margins(w)
+
+    def weighted_sum(self, coefficients: Floats) -> Floats:
+        """Return ``sum_i c_i x_i``, one row per output."""
+        if coefficients.ndim == 2:
+            return np.stack([self.weighted_sum(c) for c in coefficients.T])
+        near: Any = coefficients
+        if not isinstance(near, DeviceVector):
+            near = DeviceVector.of(near, self.matrix.device)
+        return super().weighted_sum(near)
+
+    def column_moments(self, square: bool = False) -> tuple[Floats, Floats]:
+        """Return the sums of the columns and of their absolute values, or squares, over clipped rows."""
+        usable = self._tensor(self.norms).isfinite().double()
+        first = self.weighted_sum(DeviceVector(usable))[: self.features]  # type: ignore[arg-type]
+        return first, self._host(self.matrix.added_sizes(usable * self._tensor(self.scale), square))
+
+    def centred_norms(self, shift: Floats, weights: Floats, spread: float = 1.0) -> Floats:
+        """Return upper bounds of ``|| weights (x_i - shift) ||`` of clipped rows, without the intercept."""
+        found = self.matrix.centred(
+            self._tensor(self.scale), self._spread(shift), self._spread(weights), spread
+        )
+        usable = self._tensor(self.norms).isfinite()
+        return np.asarray(found.where(usable, float("nan")).cpu().numpy())
+
+    @property
+    def peaks(self) -> Floats:
+        """The largest magnitude of each clipped row, intercept included."""
+        found = self.matrix.peaks() * self._tensor(self.scale)
+        return np.maximum(found.cpu().numpy(), abs(self.intercept))
+
+    def taken(self, rows: Ints) -> TensorRecords:
+        """Return some of these rows, by position."""
+        at = self._near(rows)
+
+        def part(values: Any) -> Any:
+            return None if values is None else DeviceVector(self._tensor(values)[at])
+
+        names = ("targets", "norms", "scale", "weights", "row_norms")
+        facts = {name: part(getattr(self, name)) for name in names}
+        return replace(self, matrix=self.matrix.picked(at), **facts)
+
+    def restricted(self, columns: Ints) -> TensorRecords:
+        """Return the same records with some of their columns and no intercept."""
+        kept = columns if self.chosen is None else self.chosen[columns]
+        return replace(self, chosen=kept, features=len(kept), intercept=0.0)
+
+    def gram(self, ball: PublicBall) -> Floats:
+        """Return ``sum y y^T``."""
+        total = self._zeros(self.features, self.features)
+        for y in self._rows(ball):
+            total += y.T @ y
+        return np.asarray(total.cpu().numpy())
+
+    def gram_product(self, matrix: Floats, ball: PublicBall) -> Floats:
+        """Return ``sum y (y^T matrix)``."""
+        near, total = self._near(matrix), self._zeros(*matrix.shape)
+        for y in self._rows(ball, spread_of(matrix)):
+            total += y.T @ (y @ near)
+        return np.asarray(total.cpu().numpy())
+
+    def moments(self, ball: PublicBall) -> tuple[Floats, float]:
+        """Return ``sum y`` and ``sum ||y||^2``."""
+        total, squares = self._zeros(self.features), 0.0
+        for y in self._rows(ball):
+            total, squares = total + y.sum(0), squares + float(y.square().sum())
+        return total.cpu().numpy(), squares
+
+    def squared_columns(self, ball: PublicBall) -> Floats:
+        """Return ``sum y_j^2`` for each column."""
+        total = self._zeros(self.features)
+        for y in self._rows(ball):
+            total += y.square().sum(0)
+        return np.asarray(total.cpu().numpy())
+
+    def _rows(self, ball: PublicBall, spread: float = 1.0) -> Any:
+        """Yield the clipped, centred rows block by block."""
+        usable, scale = self._tensor(self.norms).isfinite(), self._tensor(self.scale)
+        chosen = None if self.chosen is None else self._near(self.chosen)
+        center = None if ball.center is None else self._near(ball.center)
+        for rows, block in self.matrix.blocks():
+            y = (block if chosen is None else block[:, chosen]) * scale[rows, None]
+            y = y if center is None else y - center
+            distances = clip_doubles.row_norms(y).where(usable[rows], float("nan"))
+            length = int(self.features * spread)
+            factors = clip_doubles.factors_of(distances, clip.limit(ball.radius, length))
+            yield y.where(factors[:, None] > 0.0, 0.0) * factors[:, None]
+
+    def _mapped(self, affine: PublicMap) -> Any:
+        if affine.rest is None:
+            return _DeviceView(self.within(affine.columns), affine)
+        return _DeviceView(self, affine.picked(np.arange(self.features)))
+
+    def _within_columns(self, columns: Ints) -> TensorRecords:
+        return replace(self, chosen=columns, features=len(columns))
+
+    def _products(self, w: Floats) -> Floats:
+        return DeviceVector(self.matrix.products(self._spread(w)))  # type: ignore[return-value]
+
+    def _add(self, coefficients: Floats, out: Floats) -> None:
+        out += self._host(self.matrix.added(self._tensor(coefficients)))
+
+    def _tensor(self, values: Any) -> Tensor:
+        return values.tensor if isinstance(values, DeviceVector) else torch.from_numpy(values)
+
+    def _host(self, columns: Tensor) -> Floats:
+        found: Floats = columns.cpu().numpy()
+        return found if self.chosen is None else found[self.chosen]
+
+    def _spread(self, values: Floats) -> Tensor:
+        out = np.zeros(self.matrix.shape[1])
+        out[slice(None) if self.chosen is None else self.chosen] = values
+        return self._near(out)
+
+    def _near(self, values: Any) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values)).to(self.matrix.device)
+
+    def _zeros(self, *shape: int) -> Tensor:
+        return torch.zeros(shape, dtype=torch.float64, device=self.matrix.device)
+
+
+class _DeviceView(AffineView):
+    """Mapped rows whose factors and norms lie beside them."""
+
+    def __init__(self, base: Any, affine: PublicMap) -> None:
+        super().__init__(base, affine)
+        device = base.matrix.device
+        near: Any = (DeviceVector.of(self._clip, device), DeviceVector.of(self.norms, device))
+        self._clip, self.norms = near
+
+
+def _canonical(tensor: Tensor) -> Tensor:
+    """Return a CSR tensor whose rows hold each column once, inside the matrix, in order."""
+    pointers, columns = tensor.crow_indices(), tensor.col_indices()
+    inside = bool(((columns >= 0) & (columns < tensor.shape[1])).all())
+    rising = (
+        bool((pointers.diff() >= 0).all()) and int(pointers[0]) == 0 and int(pointers[-1]) == len(columns)
+    )
+    if not (inside and rising):
+        raise InvalidInputError(
+            f"Expected a sparse tensor of shape {tuple(tensor.shape)} with rising pointers and indices "
+            "inside it, got a malformed one. Build it again from its entries."
+        )
+    rows = torch.repeat_interleave(torch.arange(tensor.shape[0], device=tensor.device), pointers.diff())
+    keys = rows * tensor.shape[1] + columns
+    if bool((keys.diff() > 0).all()):
+        return tensor
+    kept, slots = torch.unique(keys, return_inverse=True)
+    values = tensor.values().new_zeros(len(kept)).index_add(0, slots, tensor.values())
+    ends = torch.bincount(kept // tensor.shape[1], minlength=tensor.shape[0]).cumsum(0)
+    pointers = torch.cat([ends.new_zeros(1), ends])
+    return torch.sparse_csr_tensor(pointers, kept % tensor.shape[1], values, tuple(tensor.shape))
