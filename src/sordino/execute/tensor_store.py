@@ -90,13 +90,9 @@ class DenseStore:
 
     def centred(self, factors: Tensor, shift: Tensor, weights: Tensor, spread: float) -> Tensor:
         """Return upper bounds of the norms of centred rows."""
-        whole, width = float((weights * shift).square().sum()), self.shape[1]
 
         def each(block: Tensor, rows: slice) -> Tensor:
-            entries = block * factors[rows, None]
-            near = ((entries - shift) * weights).square().sum(1)
-            away = (entries * weights).square().sum(1)
-            return clip_doubles.centred_norms(near, away, whole, width, spread, True)
+            return clip_doubles.centred_rows(block * factors[rows, None], shift, weights, spread)
 
         return self._each(each)
 

@@ -79,6 +79,14 @@ def centred_norms(near: Tensor, away: Tensor, whole: float, width: int, spread: 
     return out.where(out < float("inf"), float("nan"))
 
 
+def centred_rows(rows: Tensor, shift: Tensor, weights: Tensor, spread: float) -> Tensor:
+    """Return upper bounds of the norms of dense rows that are shifted and weighed."""
+    near = ((rows - shift) * weights).square().sum(1)
+    away = (rows * weights).square().sum(1)
+    whole = float((weights * shift).square().sum())
+    return centred_norms(near, away, whole, rows.shape[1], spread, True)
+
+
 def _power(exponents: Tensor, like: Tensor) -> Tensor:
     """Return powers of two of exponents between -1022 and 1023, exactly, by their bits."""
     return ((exponents.long() + 1023) * 2**52).view(like.dtype)
