@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings, target
 from hypothesis import strategies as st
+from tests.nn import test_operations
 from tests.nn.helpers import accuracy, blobs, perceptron
 from torch import nn
 
@@ -14,12 +15,13 @@ from sordino.execute.torch import TorchExecutor
 from sordino.execute.torch_persons import PersonExecutor, _rounded_up
 from sordino.kernel import Curator, Gaussian, NoiseSource, Plan, Poisson, Relation, Release
 from sordino.ledger import BudgetPolicy, Ledger
-from sordino.nn import NeuralClassifier, NeuralRegressor, Trainer, make_private
+from sordino.nn import NeuralClassifier, NeuralRegressor, Trainer, ghosts, lean, make_private
 from sordino.nn.compiled import CompiledEngine
 from sordino.nn.engine_choice import make_engine
 from sordino.nn.engines import GhostEngine, VmapEngine
-from sordino.nn.network import Network
-from sordino.nn.persons import PersonDifference, PersonGradient
+from sordino.nn.lean import LeanEngine
+from sordino.nn.network import Network, quiet_dropout
+from sordino.nn.persons import PersonDifference, PersonGradient, finite_persons
 from sordino.nn.queries import TorchGradient
 
 CPU = torch.device("cpu")
@@ -106,11 +108,53 @@ def test_a_compiled_engine_fills_up_with_persons_that_count_nothing():
     network = Network(model, LOSS)
     inner, vector = GhostEngine(network), network.flat() * 1.1
     made = CompiledEngine(inner, 16, backend="eager")
-    groups = np.repeat(np.arange(6), [2, 2, 2, 4, 4, 26])
+    groups = np.repeat(np.arange(6), [3, 3, 3, 3, 3, 25])
     want = evaluate(PersonGradient(inner, 0.8), x, y, groups, vector)
     got = evaluate(PersonGradient(made, 0.8), x, y, groups, vector)
     assert torch.allclose(got, want, atol=1e-5)
-    assert len(made._graphs) == 2
+    assert len(made._graphs) == 1
+
+
+PRESENT = torch.tensor([[1.0, 1.0, 1.0], [1.0, 1.0, 0.0]])  # a person of three records and one of two
+
+
+@pytest.mark.parametrize("name", test_operations.MODELS)
+@pytest.mark.parametrize("cost", [1e9, 0.0], ids=["norms", "formed"])
+@pytest.mark.parametrize("kind", [GhostEngine, LeanEngine])
+def test_every_operation_agrees_with_float64_for_persons(name, cost, kind, monkeypatch):
+    def pays(found):
+        return cost == 0.0 and not isinstance(found, ghosts.Table)
+
+    for room in (ghosts, lean):
+        monkeypatch.setattr(room, "_direct_pays", pays, raising=False)
+    network, vector, x, y = test_operations.made(name, 6)
+    test_operations.trainable(network)
+    engine = kind(network)
+    with quiet_dropout(network.model):
+        rows = test_operations.loop(network, vector, x, y)
+        sums = (rows.unflatten(0, (2, 3)) * PRESENT[:, :, None]).sum(1)
+        clip = 0.7 * float(sums.norm(dim=1).min())
+        want = (sums * (clip / sums.norm(dim=1))[:, None]).sum(0)
+        got = engine.clipped_sum(vector, x, y, clip, PRESENT)
+        alone = engine.clipped_sum(vector, x[:3], y[:3], clip, PRESENT[:1])
+        whole = engine.whole(vector, x[:3], y[:3])
+    assert float((got - want).norm()) <= 1e-4 * clip
+    assert 0.999 * clip <= float(alone.double().norm()) <= clip
+    assert float((whole - sums[0]).norm()) <= 1e-4 * float(sums[0].norm())
+
+
+@pytest.mark.parametrize("name", ["encoder", "tied", "functions", "norms"])
+def test_a_coarse_forward_pass_of_persons_is_clipped_all_the_same(name):
+    network, vector, x, y = test_operations.made(name, 6, torch.bfloat16)
+    test_operations.trainable(network)
+    engine = GhostEngine(network)
+    for size in (1e-3, 1.0, 1e3):  # the last may overflow
+
+        def clipped(a, b, present, point=size * vector):
+            return engine.clipped_sum(point, a, b, 0.01, present)
+
+        got = finite_persons(clipped, x[:3], y[:3], PRESENT[:1])
+        assert float(got.double().norm()) <= 0.01
 
 
 @pytest.mark.parametrize("chunk", [3, 64])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from sordino.errors import InvalidInputError, SordinoError, WorkerError
 from sordino.kernel.arrays import Rows
 
 _STOP = "stop"
+_PIECE = 1 << 20  # numbers compared at once
 _FINE, _FAILED, _DIFFERENT = 0, 1, 2
 
 
@@ -44,7 +45,7 @@ class Processes:
 
     def __init__(self) -> None:
         self.rank, self.count = dist.get_rank(), dist.get_world_size()
-        self._broken = False
+        self._broken = self._amid = False
         with self._watched():
             self._control = dist.new_group(backend="gloo")
 
@@ -86,6 +87,7 @@ class Processes:
         """Return the sum over what the first process has drawn; elsewhere, a part of it."""
         asked = (question, fingerprint(params))
         heard = self.told((asked, drawn))
+        self._amid = True
         if heard == _STOP:
             self._broken = True
             raise WorkerError("The first process has stopped this training. What was asked is spent.")
@@ -105,16 +107,21 @@ class Processes:
         answer = answer.contiguous()
         with self._watched():
             dist.broadcast(answer, 0, group=self._group(answer))
+        self._amid = False
         return answer
 
     def leave(self, failed: bool) -> None:
-        """End the training here; the others are told if it failed at the first process alone."""
+        """End the training here; the others are told if it failed between two questions.
+
+        Amid a question they wait for something else: they notice when this process ends.
+        """
         if self._broken:
             return
-        if failed and self.first:
-            self.told(_STOP)
         if not failed:
             dist.destroy_process_group(self._control)
+        elif self.first and not self._amid:
+            with suppress(WorkerError):
+                self.told(_STOP)
 
     def _all_fine(self, state: int, error: Exception | None) -> None:
         worst = torch.tensor([state])
@@ -167,11 +174,16 @@ def fingerprint(values: Any) -> int:
     """Return a number that two lists of tensors share if they are equal bit by bit, else hardly ever."""
     if isinstance(values, Tensor):
         flat = values.detach().contiguous().reshape(-1)
-        if not flat.numel():
-            return 1
-        bits = flat.view(torch.uint8) if flat.element_size() != 4 else flat.view(torch.int32)
-        places = torch.arange(1, bits.numel() + 1, device=bits.device)
-        mixed = (bits.long() + 0x9E3779B9) * (places * 0x5DEECE66D + 11)
-        mixed = mixed ^ (mixed >> 29)
-        return int((mixed * (places * 2 + 1)).sum())
+        return hash((tuple(values.shape), *map(_mixed, flat.split(_PIECE))))
     return hash(tuple(fingerprint(one) for one in values))
+
+
+def _mixed(flat: Tensor) -> int:
+    """Return a sum over the bits of a piece, each multiplied by a number for its place; integers wrap."""
+    if not flat.numel():
+        return 0
+    bits = flat.view(torch.int32) if flat.element_size() == 4 else flat.view(torch.uint8)
+    places = torch.arange(1, bits.numel() + 1, device=bits.device)
+    mixed = (bits.long() + 0x9E3779B9) * (places * 0x5DEECE66D + 11)
+    mixed = mixed ^ (mixed >> 29)
+    return int((mixed * (places * 2 + 1)).sum())
