@@ -62,6 +62,7 @@ def test_a_miss_is_explained_by_what_the_printed_noise_certifies():
 
 def test_a_miss_is_explained_by_what_can_be_had_without_privacy():
     said = judged(table(), row(0.3), sound=Cell((0.9,)), plain=Cell((0.5,)))
+    assert said.startswith("not reproduced: 0.9 is reached, 0.3 is printed")
     assert "without privacy 0.5" in said
 
 
@@ -78,6 +79,8 @@ def test_for_a_figure_the_order_of_the_curves_is_compared():
     cells = [{**dict.fromkeys(MODES, "none"), "sound": Cell((v,))} for v in (0.1, 0.2)]
     assert verdict(drawn, one, list(zip((one, other), cells))) == "order of the curves reproduced"
     assert "not reproduced" in verdict(drawn, one, list(zip((one, other), reversed(cells))))
+    equal = [{**cells[0], "sound": Cell((v,))} for v in (0.2001, 0.2)]
+    assert verdict(drawn, one, list(zip((one, other), equal))) == "no order to see: b 0.2, a 0.2"
 
 
 def test_a_cell_that_is_not_finite_is_never_the_best():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import combinations
 from typing import Literal
 
 # What one run yields: "value", and in paper mode the epsilon that the printed noise certifies, by relation.
@@ -130,7 +130,9 @@ def verdict(table: Table, row: Row, made: Made) -> str:
     if gain >= -tolerance:
         by = "by the same method" if ours is cells["sound"] else "by our default"
         return f"{'better' if gain > tolerance else 'reproduced'}, {by}"
-    return f"not reproduced: {_why(table, row, cells)}"
+    numbers = "" if table.likeness != "stand-in" else " times the model without privacy"
+    reached = f"{measured:.4g}{numbers} is reached, {published:.4g} is printed"
+    return "; ".join([f"not reproduced: {reached}", *_why(table, row, cells)])
 
 
 def best(table: Table, cells: Mapping[str, Cell | str]) -> Cell | None:
@@ -145,17 +147,27 @@ def best(table: Table, cells: Mapping[str, Cell | str]) -> Cell | None:
 def _order(table: Table, row: Row, made: Made) -> str:
     """Compare the sound modes of the methods at one epsilon with the order of the curves in the figure."""
     found = {
-        other.method: cell.mean
+        other.method: cell
         for other, cells in made
         if (other.group, other.epsilon) == (row.group, row.epsilon)
         and isinstance(cell := cells["sound"], Cell)
     }
     sign = 1.0 if table.better == "lower" else -1.0
-    here = sorted(found, key=lambda method: sign * found[method])
+    here = sorted(found, key=lambda method: sign * found[method].mean)
     rank = {method: place for place, group in enumerate(table.order) for method in group}
-    if all(rank[one] <= rank[other] for one, other in pairwise(here)):
-        return "order of the curves reproduced"
-    return f"order of the curves not reproduced: here {', '.join(here)}"
+    apart = [pair for pair in combinations(here, 2) if _apart(*(found[method] for method in pair))]
+    numbers = ", ".join(f"{method} {found[method].mean:.3g}" for method in here)
+    if any(rank[one] > rank[other] for one, other in apart):
+        return f"order of the curves not reproduced: here {numbers}"
+    if not any(rank[one] < rank[other] for one, other in apart):
+        return f"no order to see: {numbers}"
+    return "order of the curves reproduced"
+
+
+def _apart(one: Cell, other: Cell) -> bool:
+    """Tell whether two numbers differ by more than two standard errors and 2 %."""
+    least = max(2 * math.hypot(one.error, other.error), 0.02 * max(abs(one.mean), abs(other.mean)))
+    return not abs(one.mean - other.mean) <= least
 
 
 def _comparable(
@@ -169,7 +181,7 @@ def _comparable(
     return row.published / row.published_plain, ours.mean / plain.mean
 
 
-def _why(table: Table, row: Row, cells: Mapping[str, Cell | str]) -> str:
+def _why(table: Table, row: Row, cells: Mapping[str, Cell | str]) -> list[str]:
     """Explain by numbers: the printed noise, or what can be had here without privacy."""
     assert row.published is not None
     reasons = []
@@ -186,7 +198,7 @@ def _why(table: Table, row: Row, cells: Mapping[str, Cell | str]) -> str:
         and not _reaches(table, plain.mean, row.published)
     ):
         reasons.append(f"without privacy {plain.mean:.4g} is reached here")
-    return "; ".join(reasons) or "the noise at the true epsilon costs this much"
+    return reasons
 
 
 def _reaches(table: Table, value: float, published: float) -> bool:
