@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tests.execute.in_parts import as_csr, small_data
+from scipy import sparse
 
 import sordino
 from sordino.errors import InvalidInputError, InvalidTypeError, UnsupportedError
@@ -18,7 +18,9 @@ from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeC
 from sordino.problems.losses import LOSSES
 from sordino.testing import seeded_noise_not_private
 
-X, NUMBERS, SIGNS = small_data()
+RNG = np.random.default_rng(8)
+X = np.where(RNG.random((97, 7)) < 0.6, RNG.normal(size=(97, 7)), 0.0) / 2
+NUMBERS = np.clip(X @ RNG.normal(size=7) + 0.1 * RNG.normal(size=97), -1.0, 1.0)
 SIGNS = np.where(NUMBERS > 0, 1.0, -1.0)
 INF = float("inf")
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
@@ -31,12 +33,12 @@ def tensor_of(rows, kind, device="cpu"):
         return torch.from_numpy(rows).to(device)
     if kind == "single":
         return torch.from_numpy(rows.astype(np.float32)).to(device)
-    held = as_csr(rows)
+    held = sparse.csr_matrix(rows)
     return torch.sparse_csr_tensor(held.indptr, held.indices, held.data, held.shape).to(device)
 
 
 def rows_of(kind):
-    return {"dense": X, "single": X.astype(np.float32), "csr": as_csr(X)}[kind]
+    return {"dense": X, "single": X.astype(np.float32), "csr": sparse.csr_matrix(X)}[kind]
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -120,15 +120,17 @@ class CsrStore:
         self._rows = torch.repeat_interleave(torch.arange(self.shape[0], device=self.device), counts)
         self._order = torch.argsort(self._columns, stable=True)
         ends = torch.bincount(self._columns, minlength=self.shape[1]).cumsum(0)
-        self._ends = torch.cat([ends.new_zeros(1), ends])
+        self._ends, self._turned_rows = torch.cat([ends.new_zeros(1), ends]), self._rows[self._order]
+        self._matrix = _csr(self._pointers, self._columns, self._values, self.shape)
+        self._turned = self._transposed(self._values)
 
     def products(self, w: Tensor) -> Tensor:
         """Return ``x_i . w`` of each row."""
-        return _times(self._pointers, self._columns, self._values, w, self.shape)
+        return _times(self._matrix, w)
 
     def added(self, coefficients: Tensor) -> Tensor:
         """Return ``sum_i c_i x_i``."""
-        return self._added(self._values, coefficients)
+        return _times(self._turned, coefficients)
 
     def added_sizes(self, coefficients: Tensor, square: bool) -> Tensor:
         """Return the sums of sizes."""
@@ -187,7 +189,8 @@ class CsrStore:
             yield rows, block
 
     def _by_row(self, values: Tensor) -> Tensor:
-        return _times(self._pointers, self._columns, values, values.new_ones(self.shape[1]), self.shape)
+        matrix = _csr(self._pointers, self._columns, values, self.shape)
+        return _times(matrix, values.new_ones(self.shape[1]))
 
 
 def store_of(tensor: Tensor) -> Store:
@@ -195,8 +198,8 @@ def store_of(tensor: Tensor) -> Store:
     return DenseStore(tensor) if tensor.layout == torch.strided else CsrStore(tensor)
 
 
-def _times(pointers: Tensor, columns: Tensor, values: Tensor, w: Tensor, shape: tuple[int, int]) -> Tensor:
-    return (_csr(pointers, columns, values, shape) @ w[:, None])[:, 0]
+def _times(matrix: Tensor, w: Tensor) -> Tensor:
+    return (matrix @ w[:, None])[:, 0]
 
 
 def _csr(pointers: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
