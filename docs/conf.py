@@ -35,7 +35,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"
 autodoc_default_options = {"members": True, "show-inheritance": True, "ignore-module-all": True}
-autodoc_mock_imports = []
+autodoc_mock_imports = ["triton"]  # there is none for machines without a GPU
 templates_path = ["_templates"]
 default_role = "code"  # `x` in a docstring is code
 

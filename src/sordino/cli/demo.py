@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from sordino.cli import show
+
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 SEED = 20
 
@@ -26,11 +28,11 @@ class Task:
     private: Callable[[float], tuple[float, Any]]
 
 
-def run(report: str) -> None:
-    """Fit everything, print a table, write the report."""
+def run(report: str, as_json: bool = False) -> None:
+    """Fit everything, print a table (or a JSON document), write the report."""
     console = Console()
     results: dict[str, tuple[Task, list[float], Any]] = {}
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(console=console, transient=True, disable=as_json or not console.is_terminal) as bar:
         step = bar.add_task("fitting", total=None)
         for task in _tasks():
             scores, privacy = [], None
@@ -42,9 +44,17 @@ def run(report: str) -> None:
                 scores.append(score)
                 privacy = fit_privacy if epsilon == 1.0 else privacy
             results[task.name] = (task, scores, privacy)
-    console.print(_table(results))
     path = _page(results).write(report)
+    if as_json:
+        show.document({"output": path, "tasks": [_row(*row) for row in results.values()]})
+        return
+    console.print(_table(results))
     console.print(f"Report written to {path}")
+
+
+def _row(task: Task, scores: list[float], privacy: Any) -> dict[str, Any]:
+    private = {f"{epsilon:g}": score for epsilon, score in zip(EPSILONS, scores, strict=True)}
+    return {"task": task.name, "measure": task.measure, "without privacy": task.plain, "private": private}
 
 
 def _tasks() -> Iterator[Task]:

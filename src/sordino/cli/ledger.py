@@ -12,6 +12,7 @@ import click
 from sordino.cli.exits import refused
 from sordino.cli.options import JSON
 from sordino.cli.show import document as show_json
+from sordino.cli.show import result as show_result
 from sordino.errors import SordinoError
 
 if TYPE_CHECKING:
@@ -38,7 +39,10 @@ def ledger() -> None:
 @click.option("--delta", type=float, required=True, help="Delta of everything ever released.")
 @click.option("--relation", default="add-remove", show_default=True, help="Or replace-one.")
 @click.option("--unit", default="record", show_default=True, help="Whom the budget protects.")
-def create(ledger: str, dataset: str, epsilon: float, delta: float, relation: str, unit: str) -> None:
+@JSON
+def create(
+    ledger: str, dataset: str, epsilon: float, delta: float, relation: str, unit: str, as_json: bool
+) -> None:
     """Give DATASET its budget, once and for all."""
     from sordino.kernel.relation import Relation
     from sordino.ledger import BudgetPolicy
@@ -47,7 +51,8 @@ def create(ledger: str, dataset: str, epsilon: float, delta: float, relation: st
         policy = BudgetPolicy(epsilon, delta, Relation.parse(relation), unit)
     with _opened(ledger, create=True) as book:
         book.create(dataset, policy)
-    click.echo(f"{dataset}: epsilon {epsilon:g}, delta {delta:g} per {unit}, {relation}.")
+        made = _summary(book, dataset)
+    show_result(as_json, made, f"{dataset}: epsilon {epsilon:g}, delta {delta:g} per {unit}, {relation}.")
 
 
 @ledger.command(name="list")
@@ -120,7 +125,8 @@ def history(ledger: str, dataset: str, as_json: bool) -> None:
 @PLACE
 @click.option("--dataset", help="Only this data set.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="A file; else print.")
-def export(ledger: str, dataset: str | None, output: Path | None) -> None:
+@JSON
+def export(ledger: str, dataset: str | None, output: Path | None, as_json: bool) -> None:
     """Write budgets and histories as JSON."""
     with _opened(ledger) as book:
         document = book.to_json(dataset)
@@ -130,41 +136,48 @@ def export(ledger: str, dataset: str | None, output: Path | None) -> None:
         from sordino.ledger.export import save
 
         save(document, output)
+        show_result(as_json, {"output": output}, f"Written to {output}")
 
 
 @ledger.command(name="import")
 @PLACE
 @click.argument("document", type=click.File(encoding="utf-8"))
-def import_document(ledger: str, document: TextIO) -> None:
+@JSON
+def import_document(ledger: str, document: TextIO, as_json: bool) -> None:
     """Add the data sets of an export to LEDGER, for example to move to PostgreSQL."""
     with _opened(ledger, create=True) as book:
         names = book.import_json(document.read())
-    click.echo(f"Imported: {', '.join(names) or 'nothing'}.")
+    show_result(as_json, {"imported": list(names)}, f"Imported: {', '.join(names) or 'nothing'}.")
 
 
 @ledger.command()
 @PLACE
 @click.argument("output", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--dataset", help="Only this data set.")
-def report(ledger: str, output: Path, dataset: str | None) -> None:
+@JSON
+def report(ledger: str, output: Path, dataset: str | None, as_json: bool) -> None:
     """Write a page about budgets: spending over time, by person and data set, what is left."""
     from sordino.report import write_ledger_report
 
     with _opened(ledger) as book:
         path = write_ledger_report(book, output, dataset_id=dataset)
-    click.echo(f"Report written to {path}")
+    show_result(as_json, {"output": path}, f"Report written to {path}")
 
 
 @ledger.command()
 @PLACE
 @click.option("--mark-crashed", is_flag=True, help="Label reservations of processes that are gone.")
-def verify(ledger: str, mark_crashed: bool) -> None:
+@JSON
+def verify(ledger: str, mark_crashed: bool, as_json: bool) -> None:
     """Replay all histories and compare them with the running sums."""
     with _opened(ledger) as book:
-        if mark_crashed:
-            click.echo(f"{book.mark_crashed()} reservation(s) marked as crashed; they stay spent.")
+        crashed = book.mark_crashed() if mark_crashed else 0
+        if mark_crashed and not as_json:
+            click.echo(f"{crashed} reservation(s) marked as crashed; they stay spent.")
         result = book.verify()
-    click.echo(f"Sound: {result.reservations} reservation(s) of {result.datasets} data set(s).")
+    found = {"sound": True, "reservations": result.reservations, "datasets": result.datasets}
+    words = f"Sound: {result.reservations} reservation(s) of {result.datasets} data set(s)."
+    show_result(as_json, {**found, "marked as crashed": crashed}, words)
 
 
 _MODES = {

@@ -12,10 +12,12 @@ from sordino.cli.exits import Program
 from sordino.cli.fit import fit, tune
 from sordino.cli.ledger import ledger
 from sordino.cli.look import inspect, report
+from sordino.cli.options import JSON
 from sordino.cli.party import party
 from sordino.cli.pca import pca
 from sordino.cli.reproduce import reproduce
 from sordino.cli.schema import schema
+from sordino.cli.show import result
 from sordino.cli.stats import stats
 
 
@@ -25,9 +27,11 @@ def main() -> None:
 
 
 @main.command()
-def version() -> None:
+@JSON
+def version(as_json: bool) -> None:
     """Print the installed version."""
-    click.echo(metadata.version("sordino"))
+    found = metadata.version("sordino")
+    result(as_json, {"version": found}, found)
 
 
 @main.command()
@@ -38,11 +42,12 @@ def version() -> None:
     type=click.Path(dir_okay=False, writable=True),
     help="Where to write the HTML report.",
 )
-def demo(report: str) -> None:
+@JSON
+def demo(report: str, as_json: bool) -> None:
     """Compare private with non-private learning on data made on the spot."""
     from sordino.cli.demo import run
 
-    run(report)
+    run(report, as_json)
 
 
 for command in (fit, predict, inspect, evaluate, stats, pca, tune, account, report, datasets):

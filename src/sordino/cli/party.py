@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from sordino.cli.options import JSON
+from sordino.cli.show import result
 from sordino.errors import SordinoError
 
 if TYPE_CHECKING:
@@ -26,34 +29,47 @@ def party() -> None:
 @CONFIG
 @click.argument("plan", type=FILE)
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def approve(config: Path, plan: Path, yes: bool) -> None:
+@JSON
+def approve(config: Path, plan: Path, yes: bool, as_json: bool) -> None:
     """Show PLAN in words, check it against this member's settings, and allow it to be run, once."""
     try:
         settings, text = _read(config, plan)
-        _approve(settings, text, ask=not yes)
+        _approve(settings, text, ask=not yes, aside=as_json)
     except SordinoError as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"Approved {text.digest[:12]} at {settings.name}.")
+    found = {"approved": text.digest, "party": settings.name}
+    result(as_json, found, f"Approved {text.digest[:12]} at {settings.name}.")
 
 
 @party.command()
 @CONFIG
 @click.option("--plan", type=FILE, required=True, help="The plan to take part in.")
 @click.option("--approve", is_flag=True, help="Approve of the plan, which is shown in words.")
-def run(config: Path, plan: Path, approve: bool) -> None:
+@JSON
+def run(config: Path, plan: Path, approve: bool, as_json: bool) -> None:
     """Take part in an approved plan, after checking it against this member's ledger and settings."""
     from sordino.parties.mpc.party import PartyRun
 
     try:
         settings, text = _read(config, plan)
         if approve:
-            _approve(settings, text, ask=False)
-        outcome = PartyRun(settings, text, click.echo).run()
+            _approve(settings, text, ask=False, aside=as_json)
+        outcome = PartyRun(settings, text, partial(click.echo, err=as_json)).run()
     except SordinoError as error:
         raise click.ClickException(str(error)) from error
-    found = outcome.certificate
-    click.echo(f"Done: epsilon {found.epsilon:.4g}, delta {found.delta:.3g} ({found.relation.value}).")
-    click.echo(f"Sent {outcome.bytes_sent} bytes. Result and transcript: {outcome.transcript.parent}")
+    found, folder = outcome.certificate, outcome.transcript.parent
+    facts = {
+        "epsilon": found.epsilon,
+        "delta": found.delta,
+        "relation": found.relation.value,
+        "bytes sent": outcome.bytes_sent,
+        "folder": folder,
+    }
+    words = (
+        f"Done: epsilon {found.epsilon:.4g}, delta {found.delta:.3g} ({found.relation.value}).\n"
+        f"Sent {outcome.bytes_sent} bytes. Result and transcript: {folder}"
+    )
+    result(as_json, facts, words)
 
 
 @party.command()
@@ -76,7 +92,8 @@ def _read(config: Path, plan: Path) -> tuple[PartyConfig, JointPlan]:
     return PartyConfig.load(config), JointPlan.load(plan)
 
 
-def _approve(settings: PartyConfig, plan: JointPlan, ask: bool) -> None:
+def _approve(settings: PartyConfig, plan: JointPlan, ask: bool, aside: bool = False) -> None:
+    """Show a plan in words, on standard error if ``aside``, and note that this member allows it."""
     from sordino.parties.mpc.approval import Approvals, in_words
     from sordino.parties.mpc.partners import check_partners
     from sordino.parties.mpc.party import spent_slack
@@ -85,7 +102,7 @@ def _approve(settings: PartyConfig, plan: JointPlan, ask: bool) -> None:
     check_partners(plan, settings.partners)
     check_plan(plan, settings.policy, spent_slack(settings.state))
     for line in in_words(plan):
-        click.echo(line)
+        click.echo(line, err=aside)
     if ask:
-        click.confirm(f"Shall {settings.name} take part?", abort=True)
+        click.confirm(f"Shall {settings.name} take part?", abort=True, err=aside)
     Approvals(settings.state).add(plan)

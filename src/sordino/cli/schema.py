@@ -38,8 +38,16 @@ def _kind(option: str, kind: str, words: str) -> Any:
 @click.option("--rest", default="", help="The kind of all other columns; blank by default.")
 @click.option("--output", type=options.OUTPUT, help="A TOML file; else print.")
 @options.FORCE
+@options.JSON
 def draft(
-    data: str, target: str | None, person: str | None, rest: str, output: Path | None, force: bool, **how: Any
+    data: str,
+    target: str | None,
+    person: str | None,
+    rest: str,
+    output: Path | None,
+    force: bool,
+    as_json: bool,
+    **how: Any,
 ) -> None:
     """Write the names of the columns of DATA, with blanks to fill in.
 
@@ -55,12 +63,11 @@ def draft(
     kinds |= {name: kind for name, kind in ((target, "target"), (person, "person")) if name is not None}
     text = draft_schema(file, kinds=kinds, rest=rest)
     if output is None:
-        click.echo(text, nl=False)
+        show.result(as_json, {"schema": text}, text.rstrip("\n"))
         return
     replace_file(output, text.encode())
-    click.echo(
-        f"{output} drafted; no record was read. Fill in the blanks, then: sordino schema check {output}"
-    )
+    words = f"{output} drafted; no record was read. Fill in the blanks, then: sordino schema check {output}"
+    show.result(as_json, {"output": output}, words)
 
 
 @schema.command(name="show")

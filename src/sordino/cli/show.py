@@ -19,6 +19,14 @@ def document(values: Any) -> None:
     click.echo(text(values))
 
 
+def result(as_json: bool, values: dict[str, Any], words: str) -> None:
+    """Print what a command did: a document for programs, or a sentence for people."""
+    if as_json:
+        document(values)
+    else:
+        click.echo(words)
+
+
 def text(values: Any) -> str:
     """Return values as one JSON document."""
     return json.dumps(plain(values), indent=2, allow_nan=False)
