@@ -61,8 +61,8 @@ format: $(FULL)  ## let ruff mend what it can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(FULL)  ## the guard's measures and the peers, in a quarter of an hour
-	$(BIN)/python -m benchmarks guard
+bench: $(FULL)  ## the guard's measures, growth and the peers, in a quarter of an hour
+	$(BIN)/python -m benchmarks guard growth
 	$(BIN)/python -m benchmarks.peers --quick
 
 bench-full: $(FULL)  ## every benchmark: speed, memory, scaling, accuracy, peers; hours

@@ -54,6 +54,20 @@ def peers() -> Iterator[Line]:
         yield f"{task}, epsilon 1", number, data["about"]["command"], data["about"]["date"]
 
 
+def growth() -> Iterator[Line]:
+    """How CPU time grows with each size."""
+    data = kept("growth.json")
+    for solver in ("ight", "auto"):
+        found = {
+            key.partition(", ")[2]: line for key, line in data["growth"].items() if key.startswith(solver)
+        }
+        number = ", ".join(f"{size}^{line['exponent']:.2f}" for size, line in found.items())
+        claim = f"CPU of a sparse fit by `{solver}` over doublings of one size"
+        yield claim, number, data["about"]["command"], data["about"]["date"]
+    number = f"m^{data['growth']['parties']['exponent']:.2f}"
+    yield "CPU of descent between m parties of 100 records", number, *data["about"].values()
+
+
 def behaviour() -> Iterator[Line]:
     """Cells of the behaviour page that hold."""
     data = kept("behaviour.json")
@@ -86,7 +100,7 @@ def published() -> Iterator[Line]:
 
 def page() -> str:
     """Return the page."""
-    lines = [line for part in (guard, peers, behaviour, published) for line in part()]
+    lines = [line for part in (guard, peers, growth, behaviour, published) for line in part()]
     return HEAD + "\n".join(f"| {a} | {b} | `{c}` | {d} |" for a, b, c, d in lines) + "\n"
 
 

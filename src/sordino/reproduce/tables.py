@@ -124,7 +124,7 @@ def verdict(table: Table, row: Row, made: Made) -> str:
         return _order(table, row, made)
     published, measured = _comparable(table, row, cells, ours)
     if published is None or measured is None:
-        return "not comparable: the paper prints no number without privacy for its own set"
+        return "not comparable: no number without privacy is printed for a set like this one"
     gain = (published - measured) if table.better == "lower" else (measured - published)
     tolerance = max(2 * ours.error, 0.02 * abs(published), table.tolerance)
     if gain >= -tolerance:

@@ -1,0 +1,115 @@
+"""How the CPU time of a private fit grows with the rows, the columns, the entries of a row and what is kept.
+
+Command: python -m benchmarks.growth [--save benchmarks/results/growth.json]
+Each line doubles one of n, d, entries a row (nnz), kept coefficients (k) or parties, the others fixed, and
+prints the exponent p of CPU ~ size^p over the doublings (least of three fits each). Sparse rows, seed 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from benchmarks.machine import describe
+from sordino import SparseLogisticRegression
+from sordino.execute import LocalExecutor
+from sordino.execute.parties import Mode, NoiseShare, SimulatedParties
+from sordino.kernel import Relation
+from sordino.problems.losses import LOSSES
+from sordino.problems.problem import Problem
+from sordino.runs import Ask, run_privately
+from sordino.solvers.sparse.ight import Ight
+
+BASE = {"n": 10_000, "d": 10_000, "nnz": 50, "k": 500}
+DOUBLINGS, STEPS = 3, 50
+
+
+def rows(n: int, d: int, nnz: int) -> tuple[Any, np.ndarray]:
+    """Return sparse rows of unit norm with labels."""
+    public = np.random.default_rng(0)
+    indices = np.sort(public.integers(0, d, (n, nnz)), axis=1).astype(np.int32).ravel()
+    values = np.full(n * nnz, nnz**-0.5)
+    x = sparse.csr_matrix((values, indices, np.arange(0, n * nnz + 1, nnz, dtype=np.int32)), (n, d))
+    x.sum_duplicates()
+    return x, public.integers(0, 2, n)
+
+
+def fit(solver: str, n: int, d: int, nnz: int, k: int) -> Callable[[], Any]:
+    """Return a fit, its data made beforehand."""
+    x, y = rows(n, d, nnz)
+    settings = {"max_iter": STEPS} if solver == "ight" else {}
+    model = SparseLogisticRegression(1.0, 1e-6, n_nonzero_coefs=k, data_norm=1.0, solver=solver, **settings)
+    return lambda: model.fit(x, y)
+
+
+def between(parties: int) -> Callable[[], Any]:
+    """Return descent between parties of 100 records each, in one process."""
+    x, y = rows(100 * parties, 200, 20)
+    problem = Problem(LOSSES["logistic"], *x.shape, Relation.ADD_REMOVE, 1.0, 1e-6)
+    parts = np.array_split(np.arange(len(y)), parties)
+    signs = np.where(y > 0, 1.0, -1.0)
+    members = SimulatedParties(
+        [LocalExecutor(x[p], signs[p]) for p in parts], NoiseShare(Mode.INSIDE, parties, 1)
+    )
+    return lambda: run_privately(Ight(None, STEPS, 1.0, 1.0), problem, members, Ask(1.0, 1e-6))
+
+
+def cpu(work: Callable[[], Any], times: int = 3) -> float:
+    """Return the least CPU seconds of some calls."""
+    found = []
+    for _ in range(times):
+        start = time.process_time()
+        work()
+        found.append(time.process_time() - start)
+    return min(found)
+
+
+def growth(
+    make: Callable[[int], Callable[[], Any]], first: int, doublings: int = DOUBLINGS
+) -> dict[str, Any]:
+    """Return sizes, CPU seconds, and the exponent over the doublings."""
+    sizes = [first * 2**i for i in range(doublings + 1)]
+    seconds = [cpu(make(size)) for size in sizes]
+    slope = float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+    return {"sizes": sizes, "cpu": seconds, "exponent": slope}
+
+
+def measured(doublings: int = DOUBLINGS, base: dict[str, int] | None = None) -> dict[str, dict[str, Any]]:
+    """Return the growth of every size for two solvers, and that of the parties."""
+    base, found = base or BASE, {}
+    for solver in ("ight", "auto"):
+        for name in base:
+            made = growth(lambda size, n=name, s=solver: fit(s, **{**base, n: size}), base[name], doublings)
+            found[f"{solver}, {name}"] = made
+            print(f"{solver:>5} {name:>4}: CPU ~ {name}^{made['exponent']:.2f}   {made['cpu']}", flush=True)
+    found["parties"] = growth(between, 10, doublings)
+    print(f"parties: CPU ~ m^{found['parties']['exponent']:.2f}   {found['parties']['cpu']}", flush=True)
+    return found
+
+
+def main() -> None:
+    """Measure, print, save."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--save", type=Path)
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore")
+    describe()
+    fit("ight", 500, 500, 5, 20)()  # compile
+    found = measured()
+    if asked.save:
+        about = {"command": "python -m benchmarks.growth", "date": time.strftime("%Y-%m-%d", time.gmtime())}
+        asked.save.write_text(
+            json.dumps({"about": about, "growth": found}, indent=1) + "\n", encoding="utf-8"
+        )
+
+
+if __name__ == "__main__":
+    main()
