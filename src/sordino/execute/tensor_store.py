@@ -135,13 +135,13 @@ class CsrStore:
     def added_sizes(self, coefficients: Tensor, square: bool) -> Tensor:
         """Return the sums of sizes."""
         sizes = self._values.abs()
-        return (
-            self._added(sizes.square(), coefficients.square()) if square else self._added(sizes, coefficients)
-        )
+        if square:
+            return _times(self._transposed(sizes.square()), coefficients.square())
+        return _times(self._transposed(sizes), coefficients)
 
-    def _added(self, values: Tensor, coefficients: Tensor) -> Tensor:
+    def _transposed(self, values: Tensor) -> Tensor:
         turned = (self.shape[1], self.shape[0])
-        return _times(self._ends, self._rows[self._order], values[self._order], coefficients, turned)
+        return _csr(self._ends, self._turned_rows, values[self._order], turned)
 
     def norms(self) -> Tensor:
         """Return upper bounds of the norms of rows."""
