@@ -186,3 +186,14 @@ def test_the_run_stands_beside_one_four_and_eight():
     assert [c["epsilon"] for c in at(1.0)] == ["1", "4", "8"]
     assert [bool(c["own"]) for c in at(1.0)] == [True, False, False]
     assert at(2.0)[0]["bet"] == "73.1 %"
+
+
+def test_bounds_that_were_learned_are_not_said_to_be_declared_by_somebody():
+    from sordino.report.words import _declared_by
+
+    learned = (
+        "the schema was learned from records: epsilon = 0.5",
+        "column 'age': number (learned: quantiles)",
+    )
+    assert {_declared_by(line, "Ada") for line in learned} == {"learned from records, for its own price"}
+    assert _declared_by("column 'age': number in [0, 100] (admission form)", "Ada") == "declared by Ada"

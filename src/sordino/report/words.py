@@ -113,6 +113,8 @@ def _declared_by(line: str, author: str) -> str:
         return "nobody: the library's default"
     if "seen in" in line:
         return "nobody: read off the data"
+    if line.startswith("the schema was learned") or "(learned: " in line:
+        return "learned from records, for its own price"
     if line.startswith(("number of", "feature names")):
         return "the shape of the table"
     return f"declared by {author}"
