@@ -192,7 +192,7 @@ def test_bounds_that_were_learned_are_not_said_to_be_declared_by_somebody():
     from sordino.report.words import _declared_by
 
     learned = (
-        "the schema was learned from records: epsilon = 0.5",
+        "the schema was learned from records: x",
         "column 'age': number (learned: quantiles)",
     )
     assert {_declared_by(line, "Ada") for line in learned} == {"learned from records, for its own price"}
