@@ -9,7 +9,7 @@ import sys
 import benchmarks
 
 NOT_BENCHMARKS = {"machine", "laws", "behaviour_designs", "__main__", "adassp", "nn_models", "peer_worker"}
-NEED_A_GPU = {"nn_gpu"}
+NEED_A_GPU = {"nn_gpu", "gpu_linear"}
 
 
 def names() -> list[str]:
