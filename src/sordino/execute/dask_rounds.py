@@ -119,10 +119,12 @@ class DaskExecutor(PartedExecutor):
         heavy = self._direct and size * len(jobs) > _LARGE
         branches = [half for half in worker.halves(jobs) if half] if heavy else [[job] for job in jobs]
         asks = {asyncio.ensure_future(self._ask(branch, asked)): branch for branch in branches}
+        beat = _BEAT / 16
         try:
             while not all(ask.done() for ask in asks):
-                await asyncio.wait(asks, timeout=_BEAT)
+                await asyncio.wait(asks, timeout=beat)
                 await self._give_up_on_lost(asks)
+                beat = min(2 * beat, _BEAT)
             replies = [_answer(ask, branch) for ask, branch in asks.items()]
         finally:
             for ask in asks:
