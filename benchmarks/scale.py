@@ -192,8 +192,9 @@ def judge(found: Constants, processes: list[Any]) -> None:
         true = measured_there(processes, *shape, times=50)
         said = np.array([found.driver(2, shape[2]), found.worker(2, *shape)])
         both = [1e3 * (cost[0] + 2 * cost[1]) for cost in (true, said)]
+        off = both[1] / both[0] - 1
         print(
-            f"  two workers, {shape}: {both[0]:.1f} ms, predicted {both[1]:.1f} ({both[1] / both[0] - 1:+.0%}); "
+            f"  two workers, {shape}: {both[0]:.1f} ms, predicted {both[1]:.1f} ({off:+.0%}); "
             f"of this the driver {1e3 * true[0]:.1f}, predicted {1e3 * said[0]:.1f}"
         )
 

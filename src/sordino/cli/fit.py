@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from sordino.cli import config, models, options, show
+from sordino.cli.large import memory_for_rows
 from sordino.cli.look import write_page
 from sordino.errors import InvalidInputError, ModelFileError
 
@@ -33,6 +34,12 @@ MODEL_NAME = click.option(
 @options.LEDGER
 @click.option("--classes", help="The class labels, with commas between; else those seen, as public.")
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Any parameter of the model.")
+@click.option(
+    "--memory",
+    type=click.IntRange(min=1),
+    metavar="MB",
+    help="For rows; libsvm and Parquet files that need more stay on disk. Else half of the machine's.",
+)
 @click.option("--output", type=options.OUTPUT, required=True, help="Where the model goes.")
 @click.option("--report", type=options.OUTPUT, help="Also write the page of `sordino report` here.")
 @options.FORCE
@@ -47,7 +54,8 @@ def fit(data: str, output: Path, report: Path | None, force: bool, as_json: bool
     show.require_model_place(output, force)
     if report is not None:
         show.require_writable(report, force)
-    rows, model = _prepared(options.data_file(data, chosen), chosen)
+    memory = memory_for_rows(chosen.pop("memory"))
+    rows, model = _prepared(options.data_file(data, chosen), chosen, memory)
     if rows.groups is None:
         model.fit(rows.X, rows.y)
     else:
@@ -125,7 +133,7 @@ def tune(
     finish(best, output, as_json, run)
 
 
-def _prepared(file: Any, chosen: dict[str, Any]) -> tuple[Any, Any]:
+def _prepared(file: Any, chosen: dict[str, Any], memory: int | None = None) -> tuple[Any, Any]:
     """Return the rows and a model; what is wrong with its parameters is said before data is read."""
     from sordino.cli.rows import known_schema, to_fit
     from sordino.saving.tree import packed
@@ -151,7 +159,7 @@ def _prepared(file: Any, chosen: dict[str, Any]) -> tuple[Any, Any]:
     options.known_parameters(kind, params)
     model = kind(**params)
     packed(model)  # a parameter that cannot be saved is refused here, not after the fit
-    return to_fit(file, schema, chosen["target"], models.takes_labels(kind)), model
+    return to_fit(file, schema, chosen["target"], models.takes_labels(kind), memory), model
 
 
 def _require_groups(model: Any) -> None:

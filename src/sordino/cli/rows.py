@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sordino.cli.large import converted, is_large
 from sordino.errors import InvalidInputError
-from sordino.tables.files import NUMBER, TEXT, DataFile, read_frame, read_matrix
+from sordino.tables.files import NUMBER, TEXT, DataFile, Matrix, read_frame, read_matrix
 
 if TYPE_CHECKING:
     from sordino import Schema
@@ -78,11 +79,19 @@ def _is_number(column: Any) -> bool:
     return column.word == "number" or (column.word == "target" and column.kind == "number")
 
 
-def to_fit(file: DataFile, schema: Schema | None, target: str | None, labels: bool) -> Rows:
-    """Return what is fitted: a table with its target in it, or a matrix and its target."""
+def to_fit(
+    file: DataFile, schema: Schema | None, target: str | None, labels: bool, memory: int | None = None
+) -> Rows:
+    """Return what is fitted: a table with its target in it, or a matrix and its target.
+
+    A matrix that needs more bytes than ``memory`` is worked on from disk.
+    """
     if schema is not None:
         return Rows(table(file, schema, target=True))
-    found = read_matrix(file, target=target, labels=labels)
+    if memory is not None and is_large(file, memory):
+        found = Matrix(*converted(file, target, labels, memory))
+    else:
+        found = read_matrix(file, target=target, labels=labels)
     if found.y is None:
         raise InvalidInputError(
             f"{file.name} has no targets. Pass --target COLUMN, or a schema with a target."

@@ -89,7 +89,7 @@ class Opened:
 
     def _seen(self) -> tuple[int, ...]:
         now = os.fstat(self._number)
-        return now.st_size, now.st_mtime_ns, now.st_ctime_ns
+        return now.st_size, now.st_mtime_ns
 
     def _changed(self) -> InvalidInputError:
         return InvalidInputError(
