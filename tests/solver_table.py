@@ -376,6 +376,8 @@ _NARROW = {"narrow": Stage(4, 2, 0.1, 0.6), "polish": Stage(2, 2, 0.2, 1.0)}
 
 # A curvature is not negative, so a replaced record cannot turn it around; the tried targets are at the ends.
 _LENGTH = {("length", Relation.REPLACE_ONE): 0.7, ("center", Relation.REPLACE_ONE): 0.7}
+# The constant entry of .25 counts in the clip of second moments, and is not among them; rows are no axes.
+_SECOND = {**_LENGTH, ("second", Relation.ADD_REMOVE): 0.94, ("second", Relation.REPLACE_ONE): 0.83}
 
 CASES += [
     SolverCase(
@@ -389,6 +391,28 @@ CASES += [
         lambda problem: Auto(3, {}, 0.3, None, True),
         _problem("multinomial", outputs=3, intercept=0.8, epsilon=1e4),
         tight={**_LENGTH, ("gradient", Relation.REPLACE_ONE): 0.95},  # softmax residuals are no axis
+    ),
+    SolverCase(
+        "auto-metric",
+        lambda problem: Auto(3, {}, 0.3, None, True),
+        _problem("logistic", intercept=0.8, features=2, epsilon=1e4, ridge=0.05),
+        tight=_SECOND,
+    ),
+    SolverCase(
+        "auto-metric-replace-csr",
+        lambda problem: Auto(3, {"polish": Stage(1, 2, 0.2, 1.0)}, 0.3, None, True),
+        _problem(
+            "squared",
+            "replace-one",
+            intercept=0.8,
+            population=80,
+            features=4,
+            epsilon=1e4,
+            target_bound=3.0,
+        ),
+        data=csr_data,
+        tight=_SECOND,
+        spends_all=False,
     ),
     SolverCase(
         "auto-dense-replace-csr",

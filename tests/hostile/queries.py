@@ -21,6 +21,7 @@ from sordino.problems.covariance import (
 )
 from sordino.problems.glm import GlmDifference, GlmGradient
 from sordino.problems.losses import LOSSES, Huber
+from sordino.problems.mapped_gram import MappedGram
 from sordino.problems.margins import MarginFit, OwnPart
 from sordino.problems.recursive import RecursiveGradient
 from sordino.problems.robust import GradientPoint, RobustGradient, RobustSum, Truncation
@@ -97,6 +98,9 @@ AFFINES = [
     Case("affine without shift", AffineGradient(SQUARED, 0.7), (W[:D], PLAIN, None, 2.0), 1.3),
     Case("affine without intercept", AffineGradient(SQUARED, 0.7), (W[:D], BARE, None, 1.0), 1.3),
     Case("affine on a mask", AffineGradient(SQUARED, 0.7), (W, AFFINE, np.arange(5) > 1, 1.0), 1.3),
+    Case("second moments", MappedGram(), AFFINE, 1.3),
+    Case("second moments without shift", MappedGram(), PLAIN, 1.3),
+    Case("second moments without intercept", MappedGram(), BARE, 1.3),
     Case("affine, whole rows", AffineGradient(SQUARED, 0.7, whole=True), (W, AFFINE, None, 1.0), 1.3),
     Case(
         "fair affine, whole rows",

@@ -176,6 +176,13 @@ class SizeCounts(ClippedSum):
         return None
 
 
+def affine_reach(clip: float, affine: Affine) -> float:
+    """Return how large ``c ||scale x|| + c ||scale shift||`` may be where ``c ||z||`` is at most the clip."""
+    if affine.offset == 0.0:
+        return clip
+    return clip * (1 + 2 * affine.offset / math.hypot(affine.floor, affine.intercept))
+
+
 def fair_weights(loss: Loss, margins: Floats, norms: Floats, clip: float) -> Floats | None:
     """Return the weights at which no label would be clipped; None for a loss that has no law of labels."""
     if not isinstance(loss, LabelModel):
@@ -194,9 +201,9 @@ class AffineGradient(ClippedSum):
     ``fair`` a record is first weighed so that no label it might have would be clipped. That weight is a
     function of its row alone, so the gradient keeps its mean zero at the true log odds.
 
-    ``z_i`` is clipped to length 1, and so is its margin. With ``whole`` the margin is that of the row before this
-    clip, which a model is asked for later: rows with rare features are long, and a model of their shortened
-    selves is another one. Where noise is large, short margins keep the descent steady.
+    ``z_i`` is clipped to length 1, and so is its margin. With ``whole`` the margin is that of the row before
+    this clip, which a model is asked for later: rows with rare features are long, and a model of their
+    shortened selves is another one. Where noise is large, short margins keep the descent steady.
     """
 
     needs: ClassVar[tuple[type, ...]] = (AffineViews,)
@@ -219,10 +226,7 @@ class AffineGradient(ClippedSum):
         ``c ||scale x|| + c ||scale shift|| <= c (||z|| + 2 ||scale shift||)`` for a mapped row z, and
         ``c ||z||``, ``c intercept`` and ``c floor`` are at most the clip.
         """
-        _, affine, _, _ = params
-        if affine.offset == 0.0:
-            return self.clip
-        return self.clip * (1 + 2 * affine.offset / math.hypot(affine.floor, affine.intercept))
+        return affine_reach(self.clip, params[1])
 
     def evaluate(self, records: AffineViews, params: Any) -> Floats:
         """Return the clipped sum, or its entries on the mask."""

@@ -52,6 +52,11 @@ class LabelModel(Protocol):
         """Return the norm of the largest residual that any label would have."""
 
 
+def has_length(loss: Loss) -> bool:
+    """Return whether margins have a right length: log odds and numbers do."""
+    return loss.targets == "numbers" or isinstance(loss, LabelModel)
+
+
 @dataclass(frozen=True)
 class Logistic:
     r"""``log(1 + exp(-y m))``."""

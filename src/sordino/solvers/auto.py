@@ -9,27 +9,35 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sordino.kernel import Curator, Full, Plan, Release
+from sordino.kernel import Curator, Full, Plan, Release, SymmetricGaussian
 from sordino.kernel.arrays import Bools, Floats, Ints
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeCounts
-from sordino.problems.losses import LabelModel
+from sordino.problems.losses import LabelModel, has_length
+from sordino.problems.mapped_gram import MappedGram
 from sordino.problems.problem import Problem
 from sordino.problems.targets import TargetCounts
 from sordino.solvers.base import NoisyCoefficients, Options, Solver
 from sordino.solvers.capabilities import STEPS, Capabilities
-from sordino.solvers.descent import Noise, NoisyDescent, masked, noise_limited_step
+from sordino.solvers.descent import Noise, NoisyDescent, masked, momentum_in, noise_limited_step
 from sordino.solvers.legs import Leg, coefficient_noise
 from sordino.solvers.length import (
     LENGTH_STEPS,
     Descended,
     constant_weights,
-    has_length,
     length_query,
     lengthened,
+)
+from sordino.solvers.metric import (
+    ROOM,
+    Moments,
+    has_metric,
+    penalty_bend,
+    second_moments,
 )
 from sordino.solvers.screening import LAZY, listed_map, screened, screens_first, spread
 from sordino.solvers.sparse.ight import Ight
 from sordino.solvers.units import (
+    TYPICAL,
     grid_cells,
     noise_std,
     row_size,
@@ -41,21 +49,23 @@ from sordino.solvers.units import (
 # Shares of the budget (of rho); what is left goes to the gradients on all columns.
 MOMENTS, SIZES, SIZES_AGAIN = 0.05, 0.02, 0.01
 NARROW, AFTER_SCREEN, POLISH, POLISH_ALONE = 0.12, 0.20, 0.20, 0.30
-# Margin noise that the last iterate may carry: dense models of two and of more classes and of numbers, models
-# still to be thresholded on all columns and on some, polishing.
-DENSE, MANY, NUMBERS = 1.2, 1.6, 0.5
+# Margin noise that the last iterate may carry: dense models of two and of more classes, of numbers and of
+# labels in a metric, models still to be thresholded on all columns and on some, polishing.
+DENSE, MANY, NUMBERS, METRIC = 1.2, 1.6, 0.5, 0.7
 SELECTING, NARROWING, POLISHING = 0.3, 0.5, 1.0
 # The support is found in stages that keep so many times as many coefficients as the last one.
 WIDTHS = (24, 6)
 INTERCEPT = 0.25
 COLUMN_POWER = 0.4
 CLIP = 0.35
-# So many records times epsilon for a coefficient leave room to clip all labels alike, and margins not at all.
-ROOM = 20.0
 # Share of the last question, about slope and offset.
 LENGTH = 0.02
 # Share of the counts that find the centre of the targets, and how often the interval is narrowed.
 CENTER, CENTER_STEPS = 0.02, 3
+# Share of the second moments of the rows.
+SECOND = 0.06
+# Without noise nothing is clipped.
+STEPS_PLAIN, UNCLIPPED = 100, 1e6
 # Fewer records times epsilon need a larger share for the size of the targets.
 FEW, SIZES_OF_FEW = 1000.0, 0.08
 
@@ -80,6 +90,7 @@ class MappedProblem:
     affine: Affine
     mask: Bools | None
     target_unit: float
+    moments: Moments | None = None
 
     @property
     def params(self) -> tuple[Affine, Bools | None, float]:
@@ -137,8 +148,9 @@ class Auto:
         if screens:  # one gradient on all columns leaves more steps to those that are left
             first = next(iter(stages))
             stages[first] = replace(stages[first], steps=2 * stages[first].steps, share=AFTER_SCREEN)
-        steps = 1 if screens else options.max_iter or (30 if stages else 50)
-        clip = CLIP if options.clip_norm is None else options.clip_norm
+        plain = math.isinf(problem.epsilon) and has_metric(problem) and not screens
+        steps = 1 if screens else options.max_iter or (30 if stages else STEPS_PLAIN if plain else 50)
+        clip = options.clip_norm or (UNCLIPPED if plain else CLIP)
         return cls(steps, stages, clip, options.step_size, bool(problem.intercept), screens)
 
     def plan(self, problem: Problem) -> Plan:
@@ -148,12 +160,14 @@ class Auto:
             "moments": (ColumnMoments(problem.data_norm), 1, MOMENTS),
             "sizes": (SizeCounts("rows", cells), 1, SIZES),
         }
+        if self._metric(problem):
+            queries["second"] = (MappedGram(), 1, SECOND)
         if problem.loss.targets in ("numbers", "counts"):
             few = problem.population * problem.epsilon < FEW
             queries["targets"] = (SizeCounts("targets", cells), 1, SIZES_OF_FEW if few else SIZES)
         if problem.loss.targets == "numbers" and problem.intercept:
             queries["center"] = (TargetCounts(), CENTER_STEPS, CENTER)
-        if has_length(problem):
+        if has_length(problem.loss) and not self._plain(problem):
             queries["length"] = (length_query(problem), LENGTH_STEPS, LENGTH)
         for name, stage in self.stages.items():
             queries[f"{name}-sizes"] = (SizeCounts("rows", cells), 1, SIZES_AGAIN)
@@ -164,7 +178,7 @@ class Auto:
             **{
                 name: Release(
                     query,
-                    problem.gaussian(math.sqrt(times / share)),
+                    _noise(problem, query, math.sqrt(times / share)),
                     Full(),
                     times,
                     mean=False,
@@ -186,7 +200,7 @@ class Auto:
             affine, w, leg = screened(curator, problem, affine, targets, self._first_count)
             legs = [leg]
             yield w
-        view = MappedProblem(affine, None, targets.size)
+        view = MappedProblem(affine, None, targets.size, second_moments(curator, problem, affine))
         if not self.screens:
             start = constant_weights(problem, affine, targets)
             legs = [Leg.of(self._descent(curator, problem, "gradient", view, start), affine, None, 0)]
@@ -225,11 +239,14 @@ class Auto:
         mask = top_mask(w, min(self.stages[name].count, free), problem.n_intercepts)
         kept: Bools = np.any(np.atleast_2d(mask), axis=0)
         affine = view.affine.restricted(kept[: view.affine.scale.size])
-        size = row_size(curator, f"{name}-sizes", affine, problem.data_norm)
+        size = row_size(curator, f"{name}-sizes", affine, problem.data_norm, self._clipped(problem))
         w, mask = np.where(mask, w, 0.0)[..., kept], mask[..., kept]
         w[..., : affine.scale.size] *= size
         opened = None if mask.all() else mask
-        narrow = MappedProblem(affine.resized(1.0 / size), opened, view.target_unit)
+        moments = None
+        if view.moments is not None and problem.outputs == 1:  # classes keep different columns
+            moments = view.moments.narrowed(kept).resized(1.0 / size, affine.scale.size)
+        narrow = MappedProblem(affine.resized(1.0 / size), opened, view.target_unit, moments)
         return narrow, w, [leg.narrowed(kept) for leg in legs]
 
     def _descent(
@@ -239,15 +256,18 @@ class Auto:
         n, steps = problem.population, curator.plan.releases[name].times
         coordinates = start.size if mask is None else int(mask.sum())
         noise = Noise(noise_std(curator, name) / n, coordinates)
-        step = self.step
-        if step is None:
-            step = noise_limited_step(self._margin_noise(name, problem), steps, noise)
+        metric = None
+        if view.moments is not None:
+            penalty = penalty_bend(problem, view.affine)
+            metric = view.moments.metric(mask, problem.loss.curvature, penalty)
+        budget = self._margin_noise(name, problem)
+        step = self.step or noise_limited_step(budget, steps, noise, momentum_in(metric))
 
         def gradient(w: Floats) -> Floats:
             return curator.release(name, (w, *view.params)) / n
 
         full = gradient if mask is None else masked(gradient, mask)
-        return NoisyDescent(full, step, noise, penalty_through(view, problem))
+        return NoisyDescent(full, step, noise, penalty_through(view, problem), metric)
 
     def _margin_noise(self, name: str, problem: Problem) -> float:
         if name in self.stages:
@@ -256,7 +276,20 @@ class Auto:
             return SELECTING
         if problem.loss.targets == "numbers":
             return NUMBERS
+        if self._metric(problem):
+            return METRIC
         return DENSE if problem.outputs == 1 else MANY
+
+    def _metric(self, problem: Problem) -> bool:
+        return not self.screens and has_metric(problem)
+
+    def _plain(self, problem: Problem) -> bool:
+        """Return whether nothing needs a clip: there is no noise, and the metric finds the minimum."""
+        return math.isinf(problem.epsilon) and self._metric(problem)
+
+    def _clipped(self, problem: Problem) -> float:
+        """Return the share of the rows that are not longer than their unit."""
+        return 1.0 if self._plain(problem) else TYPICAL
 
     @property
     def _first_count(self) -> int:
@@ -279,7 +312,14 @@ class Auto:
             return listed_map(curator, problem, self._first_count, map_of)
         released = curator.release("moments") / n
         affine = map_of(released[:d], released[d:])
-        return affine.resized(1.0 / row_size(curator, "sizes", affine, radius))
+        return affine.resized(1.0 / row_size(curator, "sizes", affine, radius, self._clipped(problem)))
+
+
+def _noise(problem: Problem, query: Any, relative: float) -> Any:
+    """Return the noise of a release, not yet calibrated: symmetric for a symmetric matrix."""
+    if isinstance(query, MappedGram):
+        return SymmetricGaussian(relative=relative)
+    return problem.gaussian(relative)
 
 
 def narrowing(sparsity: int, coefficients: int) -> dict[str, Stage]:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from sordino.kernel.arrays import Bools, Floats
+from sordino.solvers.metric import Metric
 
-MOMENTUM = 0.9
+MOMENTUM, STEADY = 0.9, 0.7
 FIRST_STEP = 4.0
 
 
@@ -30,69 +31,109 @@ class Noise:
 
 @dataclass
 class NoisyDescent:
-    r"""Nesterov steps of size at most ``step`` on noisy gradients.
+    r"""Nesterov steps of size at most ``step`` on noisy gradients, in a ``metric`` or without one.
 
     The step doubles from a safe one up to ``step``, and is cut to one over the largest curvature seen
     between two released gradients. Both points carry the noise of the earlier gradient, which looks like
     curvature; its expectation is known and subtracted. ``penalty`` returns a gradient that is free.
+
+    In a metric no direction is slow: less momentum does, the safe step is known, and the last half of the
+    points, whose noises differ, is averaged.
     """
 
     gradient: Callable[[Floats], Floats]
     step: float
     noise: Noise
     penalty: Callable[[Floats], Floats] | None = None
+    metric: Metric | None = None
     taken: list[float] = field(default_factory=list)
 
+    @property
+    def momentum(self) -> float:
+        """How much of a step the next one keeps."""
+        return momentum_in(self.metric)
+
     def path(self, start: Floats, steps: int) -> Iterator[Floats]:
-        """Yield the iterates."""
+        """Yield the iterates, in a metric the means of those behind the middle."""
+        mean = np.zeros_like(start)
+        for t, w in enumerate(self._points(start, steps)):
+            late = t - steps // 2
+            if self.metric is not None and late >= 0:
+                mean = mean + (w - mean) / (late + 1)
+                yield mean
+            else:
+                yield w
+
+    def _points(self, start: Floats, steps: int) -> Iterator[Floats]:
         w, velocity, earlier, curvature = start, np.zeros_like(start), None, 0.0
         for t in range(steps):
-            ahead = w + MOMENTUM * velocity
+            ahead = w + self.momentum * velocity
             g = self.gradient(ahead)
             if self.penalty is not None:
                 g = g + self.penalty(ahead)
             if earlier is not None:
                 moved, changed = ahead - earlier[0], g - earlier[1]
-                curvature = max(curvature, _curvature(moved, changed, self.taken[-1], self.noise))
+                curvature = max(curvature, self._curvature(moved, changed, self.taken[-1]))
             earlier = (ahead, g)
-            h = min(
-                self.step, FIRST_STEP * 2.0 ** min(t, 1000), 1.0 / curvature if curvature > 0 else math.inf
-            )
+            safe = FIRST_STEP * 2.0 ** min(t, 1000) if self.metric is None else self.metric.longest
+            h = min(self.step, safe, 1.0 / curvature if curvature > 0 else math.inf)
             self.taken.append(h)
-            velocity = MOMENTUM * velocity - h * g
+            velocity = self.momentum * velocity - h * (g if self.metric is None else self.metric(g))
             w = w + velocity
             yield w
+
+    def _curvature(self, moved: Floats, changed: Floats, step: float) -> float:
+        length = float(np.square(moved).sum())  # not vdot: BLAS threads cost more than they save here
+        spurious = step * (1 + self.momentum) * self.noise.energy
+        if self.metric is not None:
+            length, spurious = self.metric.squared(moved), spurious * self.metric.noise
+        return (float((moved * changed).sum()) - spurious) / length if length > 0 else 0.0
 
     def spread(self, curvature: Floats, before: Floats) -> Floats:
         """Return the standard deviation of the noise in coordinates of the last point.
 
-        ``before`` is that of the first point. Each step adds noise and, where there is curvature, takes some
-        of the earlier noise back: the covariance of point and velocity follows.
+        ``before`` is that of the first point; with a metric, coordinates are those along its axes. Each step
+        adds noise and, where there is curvature, takes some of the earlier noise back: the covariance of
+        point, velocity and mean follows.
         """
-        point, velocity, both = np.square(before), np.zeros_like(before), np.zeros_like(before)
-        for h in self.taken:
-            bent = np.minimum(h * curvature, 1.0)
-            kept, pull = MOMENTUM * (1.0 - bent), -bent
-            new_velocity = kept**2 * velocity + 2 * kept * pull * both + pull**2 * point
-            new_velocity = new_velocity + (h * self.noise.std) ** 2
-            crossed = kept * both + pull * point  # of the old point with the new velocity
-            point, velocity, both = point + 2 * crossed + new_velocity, new_velocity, crossed + new_velocity
-        return np.sqrt(np.maximum(point, 0.0))
+        pace = np.ones_like(before) if self.metric is None else self.metric.pace
+        law, middle = np.zeros((3, 3, *np.shape(before))), len(self.taken) // 2
+        law[0, 0] = np.square(before)
+        for t, h in enumerate(self.taken):
+            bent = np.minimum(h * pace * curvature, 1.0)
+            share = 1.0 / (t - middle + 1) if t >= middle else 1.0
+            law = _moved(law, bent, self.momentum, share, (h * pace * self.noise.std) ** 2)
+        return np.sqrt(np.maximum(law[0, 0] if self.metric is None else law[2, 2], 0.0))
 
     @property
     def travel(self) -> float:
         """How far a constant gradient of norm one would have been followed."""
         left = len(self.taken) - np.arange(len(self.taken))
-        return float((np.array(self.taken) * (1 - MOMENTUM**left)).sum() / (1 - MOMENTUM))
+        total = float((np.array(self.taken) * (1 - self.momentum**left)).sum() / (1 - self.momentum))
+        return total if self.metric is None else 0.75 * total * self.metric.own
 
 
-def _curvature(moved: Floats, changed: Floats, step: float, noise: Noise) -> float:
-    length = float(np.square(moved).sum())  # not vdot: BLAS threads cost more than they save here
-    spurious = step * (1 + MOMENTUM) * noise.energy
-    return (float((moved * changed).sum()) - spurious) / length if length > 0 else 0.0
+def _moved(law: Floats, bent: Floats, momentum: float, share: float, noise: Floats) -> Floats:
+    """Return the covariance of point, velocity and mean of points after a step."""
+    one = np.ones_like(bent)
+    kept, pull = momentum * (1.0 - bent), -bent
+    # velocity' = kept velocity + pull point + noise; point' = point + velocity'; the mean takes a share.
+    point = np.stack([one + pull, kept, 0.0 * one])
+    velocity = np.stack([pull, kept, 0.0 * one])
+    mean = share * point
+    mean[2] += 1.0 - share
+    step = np.stack([point, velocity, mean])
+    out = np.einsum("ij...,jk...,lk...->il...", step, law, step)
+    entering = np.array([1.0, 1.0, share])
+    return out + np.multiply.outer(np.multiply.outer(entering, entering), noise * one)
 
 
-def noise_limited_step(budget: float, steps: int, noise: Noise, limit: float = 1e4) -> float:
+def momentum_in(metric: Metric | None) -> float:
+    """Return the momentum of steps in a metric, or without one."""
+    return MOMENTUM if metric is None else STEADY
+
+
+def noise_limited_step(budget: float, steps: int, noise: Noise, momentum: float, limit: float = 1e4) -> float:
     """Return the step at which the noise of the last margin has about the std ``budget``.
 
     ``steps`` Nesterov steps of size h add up noise of about ``h sqrt(steps) std / (1 - momentum)`` in each
@@ -100,7 +141,7 @@ def noise_limited_step(budget: float, steps: int, noise: Noise, limit: float = 1
     """
     if noise.std == 0:
         return limit
-    return min(limit, budget * (1 - MOMENTUM) / (math.sqrt(steps) * noise.std))
+    return min(limit, budget * (1 - momentum) / (math.sqrt(steps) * noise.std))
 
 
 def masked(gradient: Callable[[Any], Floats], mask: Bools) -> Callable[[Floats], Floats]:

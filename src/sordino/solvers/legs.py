@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 
-from sordino.kernel.arrays import Bools, Floats
+from sordino.kernel.arrays import Bools, Floats, Ints
 from sordino.problems.affine import Affine
 from sordino.solvers.descent import NoisyDescent
 
 # Mapped rows have about this mean squared norm. A coordinate that others resemble is bent less than its own
 # column says: its curvature counts by this share.
 _ENERGY, _ALONE = 0.8, 0.25
+# In a metric, the axes are noisy themselves: stated deviations are so many times those that follow.
+_MARGIN = 1.4
 
 
 @dataclass(frozen=True, eq=False)
 class Leg:
-    """A finished descent: the scales of its columns, the coordinates that were open, all columns' energy."""
+    """A finished descent: the scales of its columns, the coordinates that were open, all columns' energy.
+
+    ``places`` are the columns that are left of those it had; None stands for all.
+    """
 
     descent: NoisyDescent
     scale: Floats
     mask: Bools | None
     energy: float
+    places: Ints | None = None
 
     @classmethod
     def of(cls, descent: NoisyDescent, affine: Affine, mask: Bools | None, features: int) -> Leg:
@@ -35,7 +42,9 @@ class Leg:
     def narrowed(self, kept: Bools) -> Leg:
         """Return what is known of some of the columns, the intercept among them."""
         mask = None if self.mask is None else self.mask[..., kept]
-        return replace(self, scale=self.scale[kept[: self.scale.size]], mask=mask)
+        columns = kept[: self.scale.size]
+        places = np.arange(self.scale.size) if self.places is None else self.places
+        return replace(self, scale=self.scale[columns], mask=mask, places=places[columns])
 
     def open(self, shape: tuple[int, ...]) -> Bools:
         """Return which coefficients, intercepts left out, were open."""
@@ -63,12 +72,24 @@ def coefficient_noise(legs: Sequence[Leg], bend: float, shape: tuple[int, ...]) 
     """Return the standard deviation of the noise in each coefficient, on the original columns.
 
     ``bend`` is the mean second derivative of the loss. Columns share the curvature by the size that their
-    scales give away: divided by a power of their mean absolute value, they keep the rest of it.
+    scales give away: divided by a power of their mean absolute value, they keep the rest of it. In a metric
+    the curvature along its axes is known.
     """
     noise = np.zeros(shape)
     for i, leg in enumerate(legs):
-        opened, share = leg.open(shape), _shares(leg.scale) / max(leg.energy, 1e-300)
-        curvature = np.broadcast_to(_ALONE * bend * _ENERGY * share, shape)
         before = noise * legs[i - 1].resized(leg) if i else noise
-        noise = np.where(opened, leg.descent.spread(curvature, before), 0.0)
+        noise = np.where(leg.open(shape), _spread(leg, bend, before), 0.0)
     return noise * legs[-1].scale
+
+
+def _spread(leg: Leg, bend: float, before: Floats) -> Floats:
+    """Return the noise of the mapped coefficients after a leg."""
+    metric = leg.descent.metric
+    if metric is not None:  # earlier noise is taken as alike along all axes
+        along = np.full(len(metric.sizes), math.sqrt(float(np.square(before).mean())))
+        found = _MARGIN * metric.columns(leg.descent.spread(bend * metric.expected, along))
+        places = np.arange(before.shape[-1]) if leg.places is None else leg.places
+        return np.broadcast_to(found[places], before.shape)
+    share = _shares(leg.scale) / max(leg.energy, 1e-300)
+    curvature = np.broadcast_to(_ALONE * bend * _ENERGY * share, before.shape)
+    return leg.descent.spread(curvature, before)

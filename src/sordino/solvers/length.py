@@ -75,11 +75,6 @@ class Descended:
         return self.legs[-1].descent.noise.coordinates
 
 
-def has_length(problem: Problem) -> bool:
-    """Return whether margins have a right length: log odds and numbers do."""
-    return problem.loss.targets == "numbers" or isinstance(problem.loss, LabelModel)
-
-
 def length_query(problem: Problem) -> MarginFit:
     """Return the last question."""
     return MarginFit(problem.loss, CLIP, bool(problem.intercept) and problem.outputs == 1)
@@ -112,7 +107,7 @@ def lengthened(curator: Curator, problem: Problem, model: Descended) -> Lengthen
 
     **Privacy.** Post-processing of the release ``"length"``.
     """
-    if not has_length(problem):
+    if "length" not in curator.plan.releases:
         return Lengthened(model.w, 1.0, 0.0, 0.0)
     if not model.targets.seen:
         return Lengthened(constant_weights(problem, model.affine, model.targets), 0.0, 0.0, 0.0)

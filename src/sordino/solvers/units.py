@@ -49,13 +49,14 @@ def target_unit(curator: Curator, problem: Problem) -> TargetUnit:
     return TargetUnit(center, max(typical, LARGE_SHARE * large))
 
 
-def row_size(curator: Curator, name: str, affine: Affine, radius: float) -> float:
-    """Return the typical size of mapped rows by a released histogram, or the largest possible one."""
+def row_size(curator: Curator, name: str, affine: Affine, radius: float, share: float = TYPICAL) -> float:
+    """Return the size that this share of the mapped rows has at most, by a released histogram.
+
+    Where no count stands out of its noise, it is the largest possible one.
+    """
     query: Any = curator.plan.releases[name].query
     most = affine.longest(radius)
-    size: float | None = query.quantile(
-        curator.release(name, affine), TYPICAL, noise_std(curator, name), most
-    )
+    size: float | None = query.quantile(curator.release(name, affine), share, noise_std(curator, name), most)
     return most if size is None else size
 
 

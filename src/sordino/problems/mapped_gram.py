@@ -1,0 +1,56 @@
+"""The second moments of mapped rows: which directions are long, and which columns resemble each other."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sordino.kernel import ClippedSum, Relation
+from sordino.kernel.arrays import Floats
+from sordino.kernel.clip import factors_of
+from sordino.kernel.contracts import AffineViews
+from sordino.problems.affine import Affine, affine_reach
+from sordino.problems.glm import weighted
+
+# Columns at a time: the mapped rows are never stored whole.
+_BLOCK = 16
+
+
+@dataclass(frozen=True)
+class MappedGram(ClippedSum):
+    r"""``sum_i z_i z_i^T`` for the mapped rows ``z_i`` of the map ``params``, their constant entry left out.
+
+    **Privacy.** ``||z z^T||_F = ||z||^2 <= 1``: a row is clipped by its map, its square once more, with the
+    constant entry counted in. Replacing a row moves the sum by
+    ``sqrt(||z||^4 + ||y||^4 - 2 (z . y)^2) <= sqrt 2``.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (AffineViews,)
+
+    def contribution(self, params: Any) -> float:
+        """Return 1."""
+        return 1.0
+
+    def reach(self, params: Any) -> float:
+        """Return how large the terms are that are added up for a record: rows and shift apart."""
+        return affine_reach(1.0, params)
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return 1, or sqrt 2 for a replaced record."""
+        return math.sqrt(relation.contributions)
+
+    def evaluate(self, records: AffineViews, params: Affine) -> Floats:
+        """Return the sum, symmetric to the last bit."""
+        view, d = records.through(params), params.scale.size
+        with np.errstate(over="ignore", invalid="ignore"):
+            factors = factors_of(view.norms * view.norms, 1.0)
+        out = np.empty((d, d))
+        for start in range(0, d, _BLOCK):
+            block = slice(start, min(start + _BLOCK, d))
+            columns = np.eye(d, d + bool(params.intercept))[block]
+            entries = np.where(factors[:, None] > 0.0, view.margins(columns), 0.0)
+            out[block] = view.weighted_sum(weighted(entries, factors))[:, :d]
+        return (out + out.T) / 2.0

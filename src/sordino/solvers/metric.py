@@ -1,0 +1,148 @@
+"""Lengths in which all directions are alike: a metric from released second moments of the rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from sordino.kernel import Curator
+from sordino.kernel.arrays import Bools, Floats
+from sordino.problems.affine import Affine
+from sordino.problems.losses import has_length
+from sordino.problems.problem import Problem
+from sordino.solvers.units import noise_std
+
+# So many records times epsilon for a coefficient leave room to clip all labels alike, and margins not at all.
+ROOM = 20.0
+# Second moments are asked of so many columns at most, with so many records times epsilon for their root.
+COLUMNS, SURE = 256, 100.0
+# Directions that noise hides are expected to hold at least this share of what is unsure.
+HIDDEN = 0.02
+# A direction with less than so many rows in it is not hurried: of numbers, of labels (which say less), and
+# where there is no noise.
+SEEN_NUMBERS, SEEN_LABELS, SEEN_PLAIN = 10.0, 200.0, 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    r"""Steps along ``P g``, with ``P = V diag(p) V^T`` about the inverse of the second moments of rows.
+
+    ``sizes`` are the released second moments along the axes, the rows of ``axes``, and ``expected`` what is
+    expected of them; ``pace`` is p, and ``bend`` the largest second derivative of the loss. p is scaled such
+    that steps add as much noise to a margin as without a metric: ``sum p^2 s = sum s``.
+    """
+
+    axes: Floats
+    sizes: Floats
+    expected: Floats
+    pace: Floats
+    bend: float
+
+    def __call__(self, gradient: Floats) -> Floats:
+        """Return ``P g``, for each row of several."""
+        return ((gradient @ self.axes.T) * self.pace) @ self.axes
+
+    def squared(self, moved: Floats) -> float:
+        """Return ``v^T P^-1 v``."""
+        return float((np.square(moved @ self.axes.T) / self.pace).sum())
+
+    @property
+    def noise(self) -> float:
+        """How much isotropic noise has along its own step, in units of a step without a metric."""
+        return float(self.pace.mean())
+
+    @property
+    def own(self) -> float:
+        """How much a row's gradient moves its own margin, in units of a step without a metric."""
+        return float((self.pace * self.sizes).sum() / max(self.sizes.sum(), 1e-300))
+
+    @property
+    def longest(self) -> float:
+        """The longest step that overshoots in no direction."""
+        return 1.0 / (self.bend * float((self.pace * self.sizes).max()))
+
+    def columns(self, deviations: Floats) -> Floats:
+        """Return the deviations of coordinates, from independent ones along the axes."""
+        return np.sqrt(np.square(deviations) @ np.square(self.axes))
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Released second moments of mapped rows with their constant entry, and what is unsure of them."""
+
+    matrix: Floats
+    unsure: float
+
+    @classmethod
+    def of(cls, released: Floats, noise: float, seen: float, population: int, constant: float) -> Moments:
+        """Return the moments of a released sum, with symmetric noise of this deviation.
+
+        A direction is sure beyond the spectral norm of the noise and the part that ``seen`` rows have in it.
+        """
+        unsure = noise * math.sqrt(2.0 * len(released)) + seen
+        matrix = released / population
+        if constant:
+            matrix = np.pad(matrix, (0, 1))
+            matrix[-1, -1] = constant**2
+        return cls(matrix, unsure / population)
+
+    def narrowed(self, kept: Bools) -> Moments:
+        """Return the moments of some coordinates."""
+        return Moments(self.matrix[np.ix_(kept, kept)], self.unsure)
+
+    def resized(self, factor: float, features: int) -> Moments:
+        """Return the moments of rows times ``factor``, the constant left as it is."""
+        factors = np.where(np.arange(len(self.matrix)) < features, factor, 1.0)
+        return Moments(self.matrix * np.outer(factors, factors), self.unsure * factor**2)
+
+    def metric(self, opened: Bools | None, bend: float, penalty: Floats | float = 0.0) -> Metric:
+        """Return the metric on the open coordinates, for a loss with a penalty of this second derivative."""
+        kept = np.arange(len(self.matrix)) if opened is None else np.flatnonzero(opened)
+        bent = (self.matrix + penalty / bend)[np.ix_(kept, kept)]
+        sizes, vectors = np.linalg.eigh(bent)
+        axes = np.zeros((len(kept), len(self.matrix)))
+        axes[:, kept] = vectors.T
+        expected = self._expected(sizes)
+        sizes = np.maximum(sizes, 1e-12 * max(float(sizes.max(initial=0.0)), 1e-12))
+        pace = 1.0 / (sizes + self.unsure)
+        pace *= math.sqrt(sizes.sum() / (np.square(pace) * sizes).sum())
+        return Metric(axes, sizes, expected, pace, bend)
+
+    def _expected(self, sizes: Floats) -> Floats:
+        """Return what is expected along the axes: those that noise hides share what is left of the trace."""
+        hidden = sizes < self.unsure
+        left = float(sizes[hidden].mean()) if hidden.any() else 0.0
+        return np.where(hidden, max(left, HIDDEN * self.unsure), sizes)
+
+
+def has_metric(problem: Problem) -> bool:
+    """Return whether second moments are worth their share: few columns, many records.
+
+    Their spectral noise is about ``root d / (n epsilon)`` in units of the largest possible direction.
+    """
+    d, signal = problem.features, problem.population * problem.epsilon
+    room = problem.population * min(problem.epsilon, 1.0) >= ROOM * d * problem.outputs
+    return has_length(problem.loss) and d <= COLUMNS and room and signal >= SURE * math.sqrt(d)
+
+
+def second_moments(curator: Curator, problem: Problem, affine: Affine) -> Moments | None:
+    """Return the released second moments of the mapped rows, where they were planned."""
+    if "second" not in curator.plan.releases:
+        return None
+    seen = SEEN_NUMBERS if problem.loss.targets == "numbers" else SEEN_LABELS
+    seen = SEEN_PLAIN if math.isinf(problem.epsilon) else seen
+    noise, n = noise_std(curator, "second"), problem.population
+    return Moments.of(curator.release("second", affine), noise, seen, n, affine.intercept)
+
+
+def penalty_bend(problem: Problem, affine: Affine) -> Floats | float:
+    """Return a bound on the second derivative of the penalties in mapped weights."""
+    if not problem.penalties:
+        return 0.0
+    along = np.diag(affine.scale)
+    if affine.intercept:
+        along = np.pad(along, (0, 1))
+        along[-1] = np.append(-affine.scale * affine.shift, affine.intercept) / problem.intercept
+    return problem.penalty_curvature * along.T @ along
