@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -89,14 +90,16 @@ class Options:
         return Poisson(size / problem.population)
 
 
-def distinguishable(problem: Problem, wanted: int) -> int:
+def distinguishable(problem: Problem, wanted: int, candidates: int = 100) -> int:
     """Return how many coordinates a private choice can tell from the others: ``wanted``, or fewer.
 
     The noise of a choice of m grows with sqrt m, so that one of too many is a choice at random: at most one
-    for every 500 records and unit of epsilon, and five at least.
+    for every 500 records and unit of epsilon, and five at least. The largest of many noises grows with the
+    logarithm of their number, and the square root of m has to make up for it.
     """
-    told = problem.population * min(problem.epsilon, 1e6) / 500
-    return max(1, min(wanted, max(5, int(told))))
+    told = max(5.0, problem.population * min(problem.epsilon, 1e6) // 500)
+    told *= (math.log(100.0) / math.log(max(candidates, 100))) ** 2
+    return max(1, min(wanted, math.ceil(told)))
 
 
 def among(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:

@@ -18,8 +18,10 @@ from sordino.solvers.base import Options, count, positive
 from sordino.solvers.capabilities import CURVED, STEPS, Capabilities
 from sordino.solvers.dense.column_smoothing import checked_strength, smoothed
 
-GRADIENTS, SEARCHES = 60, 40
+# So many gradients, fewer where so many records and units of epsilon for each are not there.
+GRADIENTS, FEWEST, RECORDS = 60, 20, 20.0
 SEARCH_SHARE = 0.1
+STEP_COUNT = 8  # halvings from 32 over the largest curvature: shorter ones win by noise only
 
 
 @dataclass(frozen=True)
@@ -61,9 +63,15 @@ class Agd:
     def configured(cls, problem: Problem, options: Options) -> Agd:
         """Fill what the user left open from public facts."""
         extra = options.chosen(
-            searches=None, step_count=14, objective_clip=None, growth=0.5, search_share=0.1, smoothing=0.0
+            searches=None,
+            step_count=STEP_COUNT,
+            objective_clip=None,
+            growth=0.5,
+            search_share=SEARCH_SHARE,
+            smoothing=0.0,
         )
-        portions = GRADIENTS if options.max_iter is None else options.max_iter
+        told = int(min(problem.population * problem.epsilon / RECORDS, GRADIENTS))
+        portions = max(told, FEWEST) if options.max_iter is None else options.max_iter
         searches = max(1, 2 * portions // 3) if extra["searches"] is None else extra["searches"]
         wanted = extra["objective_clip"]
         return cls(

@@ -16,6 +16,7 @@ from sordino.solvers.heavy.constraints import Constraint
 from sordino.solvers.heavy.scaling import Scaling, patience, raw_coefficients
 from sordino.solvers.heavy.shares import noise_of
 
+MOST_MOMENTUM = 10.0  # steps that momentum may add up
 _LEARNED, _BY_NORM = Scaling(), Truncation(by="norm")
 
 
@@ -68,7 +69,7 @@ class ProjectedGradient:
                 cut, size = self._threshold(curator, problem, point)
                 # Gradients shrink on the way: an octave that shows later was there before, or is noise.
                 point = replace(point, threshold=min(cut, point.threshold) if t else cut)
-                walk.step = min(walk.step, step * self._patience(curator, problem, point, size))
+                walk.allow(step * self._patience(curator, problem, point, size))
             walk.move(self._gradient(curator, problem, point), self._noise(curator, problem, point))
             if t >= first:
                 total += walk.coefficients
@@ -113,13 +114,15 @@ class ProjectedGradient:
 class _Walk:
     """The iterates; a learned step is shortened whenever a released gradient says that it is too long.
 
-    All of it looks at released values only.
+    Collinear columns make it short for all directions; momentum makes up for that in the flat ones, as far
+    as a step of the length that noise allows would go. All of it looks at released values only.
     """
 
     def __init__(
         self, step: float, point: GradientPoint, problem: Problem, solver: ProjectedGradient
     ) -> None:
         self.step, self.point = step, point
+        self._allowed, self._velocity = step, np.zeros_like(point.w)
         self._free, self._constant = problem.features, problem.intercept
         self._adapts, self._constraint = solver.scaling.step is None, solver.constraint
         self._last: tuple[Floats, Floats] | None = None
@@ -129,6 +132,11 @@ class _Walk:
         """The point in the units of the data."""
         return raw_coefficients(self.point, self._constant)
 
+    def allow(self, longest: float) -> None:
+        """Bound the step, and what momentum makes of it."""
+        self._allowed = min(self._allowed, longest)
+        self.step = min(self.step, longest)
+
     def move(self, gradient: Floats, noise: float) -> None:
         """Take one step; if the last one overshot, go back and take a shorter one instead."""
         if self._adapts and self._last is not None:
@@ -137,8 +145,11 @@ class _Walk:
             if np.linalg.norm(gradient) > 1.1 * np.linalg.norm(old) + 2.0 * noise:
                 self.step /= 2.0
                 self.point, gradient = replace(self.point, w=before), old
+                self._velocity = np.zeros_like(gradient)
         self._last = (self.point.w, gradient)
-        self.point = replace(self.point, w=self._projected(self.point.w - self.step * gradient))
+        gain = min(max(self._allowed / self.step, 1.0), MOST_MOMENTUM)  # of a lasting gradient
+        self._velocity = (1.0 - 1.0 / gain) * self._velocity + gradient
+        self.point = replace(self.point, w=self._projected(self.point.w - self.step * self._velocity))
 
     def _curvature(self, before: Floats, old: Floats, gradient: Floats, noise: float) -> float:
         """Return how fast the gradient changed along the last step, beyond what noise explains."""

@@ -26,7 +26,7 @@ from sordino.kernel.contracts import RowBlocks
 from sordino.problems.losses import Loss
 from sordino.problems.problem import Problem
 from sordino.problems.robust import GradientPoint, RobustGradient, Truncation
-from sordino.solvers.base import Options
+from sordino.solvers.base import Options, distinguishable
 from sordino.solvers.capabilities import CURVED, STEPS, Capabilities
 from sordino.solvers.heavy.scaling import Scaling, patience, raw_coefficients
 from sordino.solvers.heavy.shares import share_relative
@@ -35,6 +35,8 @@ _LEARNED = Scaling()
 CAREFUL = (
     0.5  # of a learned step: learned scales are up to 1.4 times too small, and no gradient corrects it here
 )
+
+STEPS_TAKEN, LONGER = 10, 10.0  # of the solver of the sparse estimators
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,10 +132,21 @@ class HeavyTailedSparse:
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> HeavyTailedSparse:
-        """Fill what the user left open from public facts; ``clip_norm`` is the threshold B."""
-        steps = 20 if options.max_iter is None else options.max_iter
-        scaling = Scaling(fixed=options.clip_norm, step=options.step(problem))
-        return cls(options.n_nonzero_coefs, steps, scaling)
+        """Fill what the user left open from public facts; ``clip_norm`` is the threshold B.
+
+        Rows of the sparse estimators have a declared bound, and so have entries of a gradient: half of the
+        largest one that is usual is the threshold. (A histogram of the entries of rows of text would drown:
+        nearly all are zero.) Ten steps, longer than the curvature of a row allows: a few columns have a small
+        part of it.
+        """
+        steps = STEPS_TAKEN if options.max_iter is None else options.max_iter
+        cut = options.peak(problem) / 2.0 if options.clip_norm is None else options.clip_norm
+        step = LONGER * options.step(problem) if options.step_size is None else options.step_size
+        wanted = options.n_nonzero_coefs
+        free = problem.features * problem.outputs
+        kept = None if wanted is None else distinguishable(problem, wanted, free)
+        whole = problem.gradient_bound / cut  # no gradient is longer than the bound of all
+        return cls(kept, steps, Scaling(fixed=cut, step=step), joint=max(whole, 1.0))
 
     def plan(self, problem: Problem) -> Plan:
         """Declare the histograms, the selections and the values."""

@@ -37,7 +37,7 @@ from sordino.solvers.capabilities import Capabilities
 from sordino.solvers.vectors import starting_point
 
 STEPS = 5
-LONGER = 5.0  # times one over the curvature of a row: a few columns have a small part of it
+LONGER = 20.0  # times one over the curvature of a row: a few columns have a small part of it
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,7 @@ class Peeled:
     norm_clip: float
     selection: str = "gumbel"
     split: bool = False
+    often: float | None = None
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Peeled:
@@ -83,13 +84,14 @@ class Peeled:
                 f"Expected max_iter <= the {problem.population} records with split=True, got {steps}."
             )
         return cls(
-            distinguishable(problem, min(free, options.n_nonzero_coefs or 50)),
+            distinguishable(problem, min(free, options.n_nonzero_coefs or 50), free),
             steps,
             LONGER * options.step(problem) if options.step_size is None else options.step_size,
-            options.peak(problem),
+            options.peak(problem) / (2.0 if options.clip_norm is None else 1.0),
             problem.gradient_bound,
             among("selection", extra["selection"], ("gumbel", "laplace")),
             among("split", extra["split"], (True, False)),
+            options.step(problem),
         )
 
     def plan(self, problem: Problem) -> Plan:
@@ -134,10 +136,15 @@ class Peeled:
         moved = np.empty(0)
         if open_.size:
             slope = curator.release("values", (w, open_)) + problem.ridge * pick(w, open_)
-            moved = pick(w, open_) - self.step * slope
+            moved = pick(w, open_) - self._lengths(chosen.size - known.size, open_.size) * slope
         at, values = np.concatenate([chosen[: known.size], open_]), np.concatenate([known, moved])
         out = SparseVector(at, values, math.prod(problem.shape))
         return out if isinstance(w, SparseVector) else out.to_dense().reshape(problem.shape)
+
+    def _lengths(self, chosen: int, asked: int) -> Floats:
+        """Return the steps: an intercept, which all records share, would overshoot with that of a column."""
+        often = self.step if self.often is None else self.often
+        return np.repeat([self.step, often], [chosen, asked - chosen])
 
     @property
     def _sampling(self) -> Sampling:

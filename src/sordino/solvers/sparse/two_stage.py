@@ -30,7 +30,8 @@ from sordino.solvers.capabilities import CURVED, Capabilities
 from sordino.solvers.sparse.transfer import default_strength
 from sordino.solvers.vectors import hard_threshold
 
-BLOCK_STEPS = 20
+BLOCK_STEPS = 2
+BLOCKS = 8  # times sqrt(n): votes are what stands out of the noise, and blocks of few records agree on a word
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class TwoStage:
     equal cost. Stage 2 sees the released support only. ``stage2="objective"`` puts the noise inside the
     objective instead (:class:`sordino.kernel.TiltedObjective`), for one output.
 
-    References: Kifer, Smith, Thakurta 2012. Departures: votes of about sqrt(n) blocks instead of the
+    References: Kifer, Smith, Thakurta 2012. Departures: votes of about 8 sqrt(n) blocks instead of the
     exponential mechanism over all supports; the minimiser carries a certificate instead of being assumed
     exact.
     """
@@ -116,7 +117,8 @@ class TwoStage:
         extra = options.chosen(blocks=None, stage2="output", strength=None)
         stage2 = among("stage2", extra["stage2"], ("output", "objective"))
         n, free = problem.population, problem.features * problem.outputs
-        blocks = max(1, math.isqrt(n)) if extra["blocks"] is None else extra["blocks"]
+        many = max(1, min(BLOCKS * math.isqrt(n), n // 4))
+        blocks = many if extra["blocks"] is None else extra["blocks"]
         strength = _strength(problem, stage2) if extra["strength"] is None else extra["strength"]
         return cls(
             distinguishable(problem, min(free, options.n_nonzero_coefs or 10)),
