@@ -125,3 +125,20 @@ def test_multiclass_and_accuracy_read_their_data():
     assert multiclass.pixels(np.full((2, 28, 28), 255)).max() == 1.0
     X, test, *_ = accuracy.digits(0)
     assert X.shape[1] == test.shape[1] == 64
+
+
+def test_persons_are_dealt_a_hundred_images_each():
+    from benchmarks.persons import PERSONS, owners
+
+    digits = np.arange(60_000) % 10
+    for skewed in (False, True):
+        dealt = owners(digits, skewed)
+        assert np.bincount(dealt, minlength=PERSONS).tolist() == [100] * PERSONS
+    assert max(len(set(digits[dealt == person])) for person in range(PERSONS)) <= 4
+
+
+def test_secure_noise_of_a_network_is_timed():
+    from benchmarks.secure_nn import models, seconds
+
+    model, x, _ = models()["perceptron, 7,114 weights, batch 256"]
+    assert seconds(model, x[:200], 20, True) > 0
