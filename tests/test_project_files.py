@@ -18,11 +18,12 @@ def _yaml(path):
     return yaml.safe_load((ROOT / path).read_text("utf-8"))
 
 
-MODULES = {  # where a package is imported by another name than it is installed by
+MODULES = {  # where a package is imported by another name than it is installed by, or comes with another
     "PIL": "pillow",
     "dp_accounting": "dp-accounting",
     "jinja2": "Jinja2",
     "sklearn": "scikit-learn",
+    "triton": "torch",  # builds for CUDA bring it; sordino.execute.chacha does without on others
     "yaml": "PyYAML",
 }
 

@@ -1,7 +1,6 @@
 """Notebooks show a widget while a fit runs, and what models, reports and ledgers are afterwards."""
 
 import builtins
-import importlib.util
 import sys
 import types
 from importlib.machinery import ModuleSpec
@@ -118,14 +117,8 @@ sordino.LogisticRegression(2.0, 1e-5, **how).fit(X, np.arange(300) % 2)
 
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.skipif(
-    not all(importlib.util.find_spec(name) for name in ("nbclient", "ipykernel", "ipywidgets")),
-    reason="nbclient, ipykernel and ipywidgets are not installed",
-)
 def test_a_true_notebook_shows_widget_and_model():
-    import nbclient
-    import nbformat
-
+    nbclient, nbformat, *_ = map(pytest.importorskip, ("nbclient", "nbformat", "ipykernel", "ipywidgets"))
     page = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
     nbclient.NotebookClient(page, timeout=300, kernel_name="python3").execute()
     outputs = [output.data for output in page.cells[0].outputs if "data" in output]
