@@ -186,6 +186,8 @@ class Contributions:
     def _products(self, values: Tensor) -> Tensor:
         """Return ``values values^T``, once for what several layers read (queries, keys and values do)."""
         key = values.data_ptr(), tuple(values.shape), values.stride()
+        if not key[0]:  # no memory of its own: nothing tells it from another
+            return _products(values)
         known = [one for one in self._recent if one[0] == key]
         last = known[0] if known else (key, values, _products(values))  # held: no other gets its address
         self._recent = [*[one for one in self._recent if one is not last][-1:], last]

@@ -137,6 +137,8 @@ def engine_notes(engine: Engine) -> tuple[str, ...]:
     """Return what a report says about how gradients were computed."""
     used = f"gradients by {engine.method}"
     inner = engine.inner if isinstance(engine, CompiledEngine) else engine
+    if isinstance(inner, LeanEngine) and inner.network.device.type == "cuda":
+        used += ", of which it is assumed that they give the same bits (torch's deterministic algorithms)"
     if isinstance(inner, GhostEngine) and inner.unknown():
         return (f"{used}; {_slow_ones(inner.unknown())} Theirs are computed by vmap.",)
     reason = inner.reason if isinstance(inner, VmapEngine) else ""
