@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from sordino.errors import DivergenceWarning
+from sordino.execute import untensored
 from sordino.ledger.address import hidden
 from sordino.refusals import refusing
 from sordino.runs import PrivacyReport
@@ -71,4 +72,5 @@ class Scored:
         schema = getattr(self, "schema", None)
         if y is None and schema is not None:
             y = schema.targets(schema.checked(X, target=True))
-        return float(refusing(lambda: inherited.score(X, y, sample_weight), X, y, self))
+        known = untensored(y)
+        return float(refusing(lambda: inherited.score(X, known, sample_weight), X, known, self))

@@ -50,3 +50,27 @@ def test_a_tensor_elsewhere_is_refused():
         sordino.LinearRegression(data_norm=1.0, target_bound=1.0).fit(
             torch.empty(3, 2, device="meta"), NUMBERS[:3]
         )
+
+
+def test_a_tensor_in_a_precision_that_numpy_lacks_is_widened():
+    narrow = torch.from_numpy(X).bfloat16()
+    model = sordino.LinearRegression(epsilon=INF, data_norm=1.0, target_bound=1.0, max_iter=3)
+    expected = model.fit(narrow.float().numpy(), NUMBERS).coef_.copy()
+    assert np.array_equal(model.fit(narrow, NUMBERS).coef_, expected)
+    assert np.array_equal(model.predict(narrow), model.predict(narrow.float().numpy()))
+
+
+def test_targets_with_a_gradient_or_stored_sparsely_are_their_numbers():
+    model = sordino.LinearRegression(epsilon=INF, data_norm=1.0, target_bound=1.0, max_iter=3)
+    expected = model.fit(X, NUMBERS).coef_.copy()
+    targets = torch.from_numpy(NUMBERS.copy())
+    for same in (targets.clone().requires_grad_(), targets.to_sparse()):
+        assert np.array_equal(model.fit(torch.from_numpy(X), same).coef_, expected)
+        assert model.score(torch.from_numpy(X), same) == model.score(X, NUMBERS)
+
+
+@pytest.mark.filterwarnings("ignore:.*quant.*")
+def test_a_tensor_of_codes_is_refused():
+    codes = torch.quantize_per_tensor(torch.from_numpy(X).float(), 0.01, 0, torch.qint8)
+    with pytest.raises(UnsupportedError, match="dequantize"):
+        sordino.PCA(2, epsilon=INF, data_norm=1.0).fit(codes)

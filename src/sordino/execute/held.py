@@ -13,6 +13,8 @@ from sordino.errors import UnsupportedError, require_extra
 from sordino.execute.local import LocalExecutor
 from sordino.kernel.arrays import Floats
 
+_FLOATS = ("torch.float16", "torch.float32", "torch.float64")
+
 
 class Held:
     """Rows with their public facts; a subclass makes the executor that asks them where they lie."""
@@ -145,13 +147,23 @@ def untensored(values: Any, here: bool = True) -> Any:
             f"Expected a tensor on the processor or on a CUDA device, got one on {values.device.type}. Pass "
             "X.cpu(): linear models and PCA need double precision."
         )
-    plain = values.detach()
+    plain = _widened(values.detach())
+    if plain.ndim != 2 and str(plain.layout) != "torch.strided":
+        plain = plain.to_dense()
     if str(plain.layout) == "torch.strided":
         return plain.numpy()
     if str(plain.layout) != "torch.sparse_csr":
         plain = plain.to_sparse_csr()
     parts = (plain.values(), plain.col_indices(), plain.crow_indices())
     return sparse.csr_matrix(tuple(part.numpy() for part in parts), shape=tuple(plain.shape), copy=False)
+
+
+def _widened(tensor: Any) -> Any:
+    """Return numbers of kinds that NumPy lacks (bfloat16, eight bits) in single precision, which holds them."""
+    if tensor.is_quantized:
+        raise UnsupportedError("Expected a tensor of numbers, got quantized codes. Pass X.dequantize().")
+    narrow = tensor.is_floating_point() and str(tensor.dtype) not in _FLOATS
+    return tensor.float() if narrow else tensor
 
 
 def held_numbers(x: Any) -> tuple[Held, bool] | None:
