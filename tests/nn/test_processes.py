@@ -28,7 +28,8 @@ def seen(folder):
     """What the two processes report."""
     with Ledger.open(folder / "ledger.db", create=True) as ledger:
         for what in process_jobs.APART:
-            ledger.create(what, BudgetPolicy(epsilon=20.0, delta=1e-2))
+            unit = "person" if what == "owners" else "record"
+            ledger.create(what, BudgetPolicy(epsilon=20.0, delta=1e-2, unit=unit))
     command = [sys.executable, "-W", "ignore", "-m", "tests.nn.process_jobs"]
     started = [
         subprocess.Popen([*command, str(rank), str(folder)], cwd=ROOT, stderr=subprocess.PIPE, text=True)
@@ -64,6 +65,7 @@ def test_a_run_is_resumed_from_the_files_of_the_first_process(seen):
         ("size", "number of records"),
         ("parameters", "parameters at the start"),
         ("order", "data"),
+        ("owners", "owners of records"),
         ("settings", "setting"),
     ],
 )

@@ -14,6 +14,7 @@ from torch import Tensor
 from sordino.errors import InvalidInputError, SordinoError, WorkerError
 from sordino.execute.processes import Processes, fingerprint
 from sordino.execute.torch import TorchExecutor
+from sordino.execute.torch_persons import PersonExecutor
 from sordino.kernel import Plan
 from sordino.nn.checkpoint import words
 from sordino.nn.session import Session, Training
@@ -142,7 +143,16 @@ def _facts(made: Training) -> dict[str, Any]:
         "parameters at the start": fingerprint(network.flat().cpu()),
         "setting": (words(made.solver), task.relation.value, task.unit, made.executor.chunk),
         "data": _looked_at(made.executor),
+        "owners of records": _owners(made.executor),
     }
+
+
+def _owners(executor: TorchExecutor) -> int | None:
+    """Return a number for who owns which records: a person of one process must be one of the others too."""
+    if not isinstance(executor, PersonExecutor):
+        return None
+    assert executor.owners is not None
+    return fingerprint([torch.from_numpy(executor.owners.order), torch.from_numpy(executor.owners.edges)])
 
 
 def _looked_at(executor: TorchExecutor) -> int:
