@@ -162,3 +162,13 @@ def test_what_is_not_a_matrix_of_numbers_is_refused():
         sordino.LogisticRegression(epsilon=1.0, data_norm=1.0, secure_noise=True).fit(
             TensorRows(tensor_of(X, "dense")), SIGNS
         )
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_squares_of_very_long_rows_stay_within_a_very_small_bound(kind):
+    bound, rows = 2.0**-137, np.zeros((30, 3))
+    rows[:, 0] = 2.0**399 * np.linspace(1.0, 1.9, 30)
+    records = TensorRows(tensor_of(rows, kind)).executor(None, bound, 0.0, None)._all
+    query = ColumnMoments(bound, True)
+    added = [np.asarray(query.evaluate(records.taken(np.array([i])), None)) for i in range(30)]
+    assert np.linalg.norm(added, axis=1).max() <= query.contribution(None)

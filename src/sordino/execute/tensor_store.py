@@ -134,10 +134,9 @@ class CsrStore:
 
     def added_sizes(self, coefficients: Tensor, square: bool) -> Tensor:
         """Return the sums of sizes."""
-        sizes = self._values.abs()
-        if square:
-            return _times(self._transposed(sizes.square()), coefficients.square())
-        return _times(self._transposed(sizes), coefficients)
+        sizes = self._values.abs() * coefficients[self._rows]  # first: the square of a small factor underflows
+        ones = coefficients.new_ones(self.shape[0])
+        return _times(self._transposed(sizes.square() if square else sizes), ones)
 
     def _transposed(self, values: Tensor) -> Tensor:
         turned = (self.shape[1], self.shape[0])
