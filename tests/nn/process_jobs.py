@@ -108,7 +108,18 @@ def apart(rank, what, booked):
                 os._exit(9)
 
 
-APART = ("size", "parameters", "order", "owners", "settings", "refused", "reading", "steps", "stopped", "death")
+APART = (
+    "size",
+    "parameters",
+    "order",
+    "owners",
+    "settings",
+    "refused",
+    "reading",
+    "steps",
+    "stopped",
+    "death",
+)
 
 
 def resumed(rank, folder):

@@ -134,7 +134,7 @@ class CsrStore:
 
     def added_sizes(self, coefficients: Tensor, square: bool) -> Tensor:
         """Return the sums of sizes."""
-        sizes = self._values.abs() * coefficients[self._rows]  # first: the square of a small factor underflows
+        sizes = self._values.abs() * coefficients[self._rows]  # before: the square of a factor underflows
         ones = coefficients.new_ones(self.shape[0])
         return _times(self._transposed(sizes.square() if square else sizes), ones)
 
