@@ -155,3 +155,29 @@ def test_a_state_dict_goes_to_disk_and_comes_back(tmp_path):
     assert all(p.dtype == torch.float32 for p in other.parameters())
     again = Trainer(other, LOSS, 8.0, 1e-4, steps=1, batch_size=40).fit(*blobs())  # goes on from there
     assert again.steps == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"schedule": lambda progress: math.nan}, "schedule to return"),
+        ({"schedule": lambda progress: 0.5 - progress}, "step 8 of 12"),
+        ({"schedule": lambda progress: "fast"}, "schedule to return"),
+        ({"learning_rate": math.inf}, "learning_rate"),
+        ({"callbacks": print}, "callbacks"),
+        ({"callbacks": ("print",)}, "callbacks"),
+        ({"precision": "bf16"}, "precision"),
+    ],
+)
+def test_settings_that_would_waste_a_run_are_refused_before_it_is_paid(settings, words, tmp_path):
+    with Ledger.open(tmp_path / "l.db", create=True) as ledger:
+        ledger.create("toy", BudgetPolicy(epsilon=20.0, delta=1e-2))
+        with pytest.raises(InvalidInputError, match=words):
+            trainer(**settings, ledger=ledger, dataset_id="toy").fit(*blobs())
+        assert not ledger.history("toy")
+
+
+def test_inputs_without_targets_are_refused_in_our_words():
+    for inputs in (PUBLIC[0], PUBLIC[0].numpy()):
+        with pytest.raises(InvalidInputError, match="targets"):
+            trainer().fit(inputs)

@@ -159,7 +159,7 @@ def untensored(values: Any, here: bool = True) -> Any:
 
 
 def _widened(tensor: Any) -> Any:
-    """Return numbers of kinds that NumPy lacks (bfloat16, eight bits) in single precision, which holds them."""
+    """Return numbers of a kind that NumPy lacks (bfloat16) in single precision, which holds them."""
     if tensor.is_quantized:
         raise UnsupportedError("Expected a tensor of numbers, got quantized codes. Pass X.dequantize().")
     narrow = tensor.is_floating_point() and str(tensor.dtype) not in _FLOATS

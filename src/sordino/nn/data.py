@@ -70,6 +70,8 @@ def source_of(data: Any, targets: Any = None) -> Source:
         data = (data, targets) if targets is not None else split_labels(data)
     elif targets is not None:
         data = (data, targets)
+    if isinstance(data, (Tensor, np.ndarray)):
+        raise InvalidInputError("Expected targets besides the inputs, got none. Pass fit(inputs, targets).")
     collate, loader = None, isinstance(data, torch.utils.data.DataLoader)
     if loader:
         data, collate = data.dataset, data.collate_fn

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -129,12 +130,26 @@ class Recipe:
 
     def __post_init__(self) -> None:
         for name, low in (("steps", 1), ("batch", 1), ("learning_rate", 0), ("weight_decay", 0)):
-            if not getattr(self, name) >= low:
+            if not low <= getattr(self, name) < math.inf:
                 raise InvalidInputError(f"Expected {name} >= {low}, got {getattr(self, name)}.")
+        self._check_schedule()
         if not 0 <= self.average < 1 or self.smoothing < 0:
             raise InvalidInputError(
                 f"Expected average in [0, 1) and smoothing >= 0, got {self.average} and {self.smoothing}."
             )
+
+    def _check_schedule(self) -> None:
+        """Refuse a factor that would make the model NaN or climb, before a budget is spent on it."""
+        for position in range(self.steps):
+            try:
+                fits = 0 <= float(self.schedule(position / self.steps)) < math.inf
+            except (TypeError, ValueError):
+                fits = False
+            if not fits:
+                raise InvalidInputError(
+                    "Expected schedule to return a finite number >= 0 from progress 0 to 1, got another "
+                    f"for step {position + 1} of {self.steps}."
+                )
 
     def moved(
         self,

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from sordino.errors import InvalidInputError
+from sordino.errors import InvalidInputError, InvalidTypeError
 from sordino.execute.processes import joined
 from sordino.kernel import Relation
 from sordino.ledger.address import hidden
@@ -27,7 +27,7 @@ from sordino.nn.session import Session, Training, open_session, resume_session
 from sordino.nn.solvers import Descent, NetworkSolver, NetworkTask, Recipe, Srm
 from sordino.nn.together import FollowingSession, together
 from sordino.nn.updates import Adam, HardThreshold, Sgd, schedule_of
-from sordino.nn.watching import Callback, Watch, score_every, scoring
+from sordino.nn.watching import Callback, Watch, check_callbacks, score_every, scoring
 from sordino.runs import Ask, PrivacyReport, track
 
 # name -> (what makes the solver from a recipe and options, strength of smoothing, learning rate)
@@ -190,6 +190,8 @@ class Trainer:
 
     def _prepared(self, source: Source) -> Training:
         budget = Ask.checked(self.epsilon, self.delta, source.population, self.ledger, self.dataset_id)
+        if not isinstance(self.precision, torch.dtype):
+            raise InvalidTypeError(f"Expected precision as a torch.dtype, got {self.precision!r}.")
         device = _device_of(self.model, self.device)
         network = Network(copy.deepcopy(self.model).to(device), self.loss, self.precision, source.fields)
         chunk = self.chunk_size or source.chunk(network.size, self.batch_size, device)
@@ -216,6 +218,7 @@ class Trainer:
     def _shown(self, network: Network) -> tuple[str, ...]:
         """Return what the report says about records that the training is scored on; try them once."""
         score_every(self.validate_every, 1)
+        check_callbacks(self.callbacks)
         score = scoring(self.validation, network)
         if score is None:
             return ()

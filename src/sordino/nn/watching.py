@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sordino.errors import InvalidInputError
+from sordino.errors import InvalidInputError, InvalidTypeError
 from sordino.nn.data import Source, source_of
 from sordino.nn.network import Network
 from sordino.nn.solvers import Recipe, TrainingState
@@ -88,6 +88,14 @@ def scoring(validation: Any, network: Network) -> Callable[[nn.Module], float] |
         return validation
     source = source_of(validation)
     return lambda model: _mean_loss(model, network, source)
+
+
+def check_callbacks(callbacks: Any) -> None:
+    """Refuse what cannot be called after a step, before a budget is spent on the step."""
+    if not isinstance(callbacks, (tuple, list)) or not all(map(callable, callbacks)):
+        raise InvalidTypeError(
+            "Expected callbacks as a tuple of functions of a step, got something else. Pass (function,)."
+        )
 
 
 def score_every(every: int | None, steps: int) -> int:
