@@ -209,6 +209,28 @@ def test_a_checkpoint_is_refused_with_other_settings_other_data_or_no_journal(tm
         trainer(tmp_path / "run").resume(*blobs())
 
 
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [({}, {"secure_noise": True}), ({"secure_noise": True}, {}), ({}, {"unit": "person"})],
+)
+def test_a_run_does_not_go_on_with_another_noise_or_unit_than_it_began(tmp_path, crash_at, first, then):
+    crash_at(6)
+    with pytest.raises(Crash):
+        trainer(tmp_path / "run", **first).fit(*blobs())
+    with pytest.raises(PlanError, match="another recipe"):
+        trainer(tmp_path / "run", **then).resume(*blobs())
+
+
+def test_a_run_of_persons_does_not_go_on_with_records(tmp_path, crash_at):
+    x, y = blobs()
+    crash_at(6)
+    with pytest.raises(Crash):
+        trainer(tmp_path / "run").fit(x, y, groups=np.arange(len(x)) // 2)
+    half = len(x) // 2
+    with pytest.raises(PlanError, match="another recipe"):
+        trainer(tmp_path / "run", unit="person").resume(x[:half], y[:half])
+
+
 def test_a_line_cut_off_by_the_crash_was_not_asked_and_does_not_spoil_the_next(tmp_path):
     path = tmp_path / "j"
     path.write_text("gradient 6\ngradient 7\ngradient 1")

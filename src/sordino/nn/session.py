@@ -25,6 +25,14 @@ class Training:
     public: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def recipe(self) -> str:
+        """Words for all that decides what is asked, of whom, and how it is noised."""
+        task, said = self.task, words(self.solver)
+        said += f", one {task.unit}" if task.grouped or task.unit != "record" else ""
+        said += ", of several records" if task.grouped else ""
+        return said + (", in integers" if task.block is not None else "")
+
     def report(self, promise: Promise) -> PrivacyReport:
         """Return the guarantee with the words of this training."""
         device = (ON_DEVICE,) if self.executor.device_noise else ()
@@ -85,7 +93,7 @@ def open_session(made: Training, description: str, checkpoint: Checkpoint | None
         run.resumable = True
     curator = run.curate(executor, None if journal is None else journal.note)
     return Session(
-        run, curator, made.report(promise), solver.start(task), checkpoint, words(solver), _journal=journal
+        run, curator, made.report(promise), solver.start(task), checkpoint, made.recipe, _journal=journal
     )
 
 
@@ -95,7 +103,7 @@ def resume_session(made: Training, checkpoint: Checkpoint) -> Session:
     journal = Journal(checkpoint.journal_path)
     try:
         state, saved, used = checkpoint.load(made.executor.device)
-        recipe = words(made.solver)
+        recipe = made.recipe
         journal.require(saved.digest)
         run = resumed(made.ask, made.solver.plan(made.task), saved, recipe)
         curator = run.curate(made.executor, journal.note, latest(journal.counts(), used))

@@ -147,7 +147,7 @@ class Trainer:
         return self._train(session, made.solver, made.task)
 
     def resume(self, data: Any, targets: Any = None, *, groups: Any = None) -> Trained:
-        """Go on after a crash, on the same data and with the same settings.
+        """Go on after a crash, on the same data, with the same owners and settings.
 
         The run keeps its plan and its reservation. Releases that were asked since the last saving are
         spent and not repeated.
