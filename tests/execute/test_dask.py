@@ -178,6 +178,7 @@ REFUSED = {
     "other lengths": (lambda: (blocks(X), [delayed(LABELS[:50])] * 3), "other lengths"),
     "fewer blocks": (lambda: (blocks(X), [delayed(LABELS)]), "one block of values for each"),
     "fewer targets here": (lambda: (blocks(X), LABELS[:-1]), "one value for each"),
+    "fewer targets there": (lambda: (array(X), array(LABELS)[:-1]), "one value for each"),
     "no targets": (lambda: (blocks(X), None), "requires y"),
     "labels that are numbers": (lambda: (blocks(X), blocks(NUMBERS)), "label type: continuous"),
     "one class": (lambda: (blocks(X), blocks(np.zeros(len(X)))), "at least 2 classes"),

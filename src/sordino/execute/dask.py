@@ -227,13 +227,17 @@ class Spread(Held):
 
     def _column_blocks(self, values: Any) -> Sequence[Any]:
         if isinstance(values, dask.array.Array) and not np.isnan(sum(values.chunks[0])):
+            self._check_rows(values.shape)
             values = values.rechunk({0: self.sizes}) if values.chunks[0] != self.sizes else values
         if type(values).__module__.partition(".")[0] == "dask" or _is_blocks(values):
             return _row_blocks(values)
         here = np.asarray(values)
-        if here.shape[:1] != self.shape[:1]:
-            raise InvalidInputError(f"Expected one value for each of {self.shape[0]} rows, got {here.shape}.")
+        self._check_rows(here.shape)
         return np.split(here, np.cumsum(self.sizes)[:-1])
+
+    def _check_rows(self, shape: tuple[int, ...]) -> None:
+        if shape[:1] != self.shape[:1]:
+            raise InvalidInputError(f"Expected one value for each of {self.shape[0]} rows, got {shape}.")
 
     def executor(self, targets: Any, data_norm: float | None, intercept: float, weights: Any) -> DaskExecutor:
         """Return the executor over these rows, once: the rows are handed over to it."""
