@@ -128,7 +128,8 @@ def bad_records(case: SolverCase, params: Any) -> list[tuple[np.ndarray, float]]
     for point in points:
         if hasattr(point, "to_dense") or (isinstance(point, np.ndarray) and point.dtype.kind == "f"):
             rows = np.atleast_2d(point.to_dense() if hasattr(point, "to_dense") else point)
-            directions += [row[:features] for row in rows if np.linalg.norm(row[:features]) > 0]
+            rows = [_on_all_columns(row, points, features) for row in rows]
+            directions += [row for row in rows if np.linalg.norm(row) > 0]
         if isinstance(point, np.ndarray) and point.dtype.kind == "i":  # along released coordinates
             chosen = np.isin(np.arange(features), point % case.problem.columns)
             directions += [chosen.astype(float)]
@@ -141,6 +142,17 @@ def bad_records(case: SolverCase, params: Any) -> list[tuple[np.ndarray, float]]
     if getattr(case.problem, "intercept", 0.0):  # all entries as large as that of the intercept
         sizes += [s * case.problem.intercept * np.sign(v) for v in units for s in (1.0, -1.0)]
     return [(row, y) for row in sizes for y in _extreme_targets(case)]
+
+
+def _on_all_columns(row: np.ndarray, points: tuple, features: int) -> np.ndarray:
+    """Return a point without its intercept, on all columns: a map may have dropped some."""
+    listed = [getattr(point, "columns", point) for point in points]
+    listed = [one for one in listed if isinstance(one, np.ndarray) and one.dtype.kind == "i"]
+    if len(row) >= features or not listed:
+        return row[:features]
+    out = np.zeros(features)
+    out[listed[0]] = row[: len(listed[0])]
+    return out
 
 
 def _extreme_targets(case: SolverCase) -> list[float]:

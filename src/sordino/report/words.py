@@ -38,6 +38,7 @@ _ASKED = {
     "score": "how well a candidate does on the validation part",
     "scores": "how well the model does on these records",
     "search": "how long the next step should be",
+    "second": "how the columns vary together",
     "select": "which columns matter",
     "sizes": "a histogram of how large the values are",
     "snapshot": "the direction in which the model gets better, at a fixed point",

@@ -23,6 +23,8 @@ HIDDEN = 0.02
 # A direction with less than so many rows in it is not hurried: of numbers, of labels (which say less), and
 # where there is no noise.
 SEEN_NUMBERS, SEEN_LABELS, SEEN_PLAIN = 10.0, 200.0, 0.01
+# What is smaller than this part of the largest direction is rounding, which no step should follow.
+ROUNDED = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,8 +107,9 @@ class Moments:
         axes = np.zeros((len(kept), len(self.matrix)))
         axes[:, kept] = vectors.T
         expected = self._expected(sizes)
-        sizes = np.maximum(sizes, 1e-12 * max(float(sizes.max(initial=0.0)), 1e-12))
-        pace = 1.0 / (sizes + self.unsure)
+        largest = max(float(sizes.max(initial=0.0)), 1e-12)
+        pace = 1.0 / (np.where(sizes < ROUNDED * largest, 1e6 * largest, sizes) + self.unsure)
+        sizes = np.maximum(sizes, 1e-12 * largest)
         pace *= math.sqrt(sizes.sum() / (np.square(pace) * sizes).sum())
         return Metric(axes, sizes, expected, pace, bend)
 

@@ -64,7 +64,7 @@ class RankQuantiles:
         center = (
             np.zeros(problem.columns)
             if self.bounds is not None
-            else median_of(curator, problem.population, problem.columns)
+            else median_of(curator, problem.population, problem.columns, near=0.0)
         )
         q, noise = np.asarray(self.probabilities), noise_of(curator, "tree", None)
         n = problem.population
