@@ -146,7 +146,8 @@ def bad_records(case: SolverCase, params: Any) -> list[tuple[np.ndarray, float]]
 
 def _on_all_columns(row: np.ndarray, points: tuple, features: int) -> np.ndarray:
     """Return a point without its intercept, on all columns: a map may have dropped some."""
-    listed = [getattr(point, "columns", point) for point in points]
+    maps = [getattr(point, "affine", point) for point in points]
+    listed = [getattr(one, "columns", one) for one in maps]
     listed = [one for one in listed if isinstance(one, np.ndarray) and one.dtype.kind == "i"]
     if len(row) >= features or not listed:
         return row[:features]
