@@ -23,7 +23,7 @@ HIDDEN = 0.02
 # A direction with less than so many rows in it is not hurried: of numbers, of labels (which say less), and
 # where there is no noise.
 SEEN_NUMBERS, SEEN_LABELS, SEEN_PLAIN = 10.0, 200.0, 0.01
-# What is smaller than this part of the largest direction is rounding, which no step should follow.
+# Without noise a direction with less than this part of the largest is rounding: no step should follow it.
 ROUNDED = 1e-9
 
 
@@ -108,7 +108,7 @@ class Moments:
         axes[:, kept] = vectors.T
         expected = self._expected(sizes)
         largest = max(float(sizes.max(initial=0.0)), 1e-12)
-        pace = 1.0 / (np.where(sizes < ROUNDED * largest, 1e6 * largest, sizes) + self.unsure)
+        pace = 1.0 / (np.where(np.abs(sizes) < ROUNDED * largest, 1e6 * largest, sizes) + self.unsure)
         sizes = np.maximum(sizes, 1e-12 * largest)
         pace *= math.sqrt(sizes.sum() / (np.square(pace) * sizes).sum())
         return Metric(axes, sizes, expected, pace, bend)
