@@ -31,8 +31,9 @@ from sordino.parties.flower import (
     server_app,
     simulate,
 )
+from sordino.reproduce.federated import NONZERO, sparse_start
 
-CLIENTS, LOCAL_STEPS, NONZERO, DELTA = 10, 10, 10_000, 1e-5
+CLIENTS, LOCAL_STEPS, DELTA = 10, 10, 1e-5
 LOSS = nn.functional.cross_entropy
 
 
@@ -43,26 +44,6 @@ def cnn() -> nn.Sequential:
         nn.Conv2d(1, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
         nn.Flatten(), nn.Linear(256, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10),
     )  # fmt: skip
-
-
-def sparse_start() -> np.ndarray:
-    """Return public initial weights, the same share of each layer not zero and scaled for that.
-
-    Thresholding the usual initial weights keeps those of narrow layers only: the widest one is left
-    empty, and nothing is learned for dozens of rounds.
-    """
-    model = cnn()
-    share = 0.995 * NONZERO / sum(p.numel() for p in model.parameters())
-    with torch.no_grad():
-        for p in model.parameters():
-            if p.ndim == 1:
-                p.zero_()
-                continue
-            keep = p.abs().flatten().topk(int(share * p.numel())).indices
-            sparse = torch.zeros(p.numel()).index_copy(0, keep, p.flatten()[keep])
-            std = (2 / (share * p[0].numel())) ** 0.5
-            p.copy_((sparse * std / sparse[keep].square().mean().sqrt()).view_as(p))
-        return nn.utils.parameters_to_vector(model.parameters()).numpy()
 
 
 def images(share: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -102,7 +83,7 @@ def train(recipe: FederatedRecipe, epsilon: float, data: tuple[torch.Tensor, ...
 
         strategy = HardThresholdAveraging(recipe, CLIENTS)
         rated = lambda _, weights: {"accuracy": accuracy(weights, tx, ty)}  # noqa: E731
-        server = server_app(strategy, sparse_start(), evaluate=rated, done=results.append)
+        server = server_app(strategy, sparse_start(cnn()), evaluate=rated, done=results.append)
         simulate(server, client_app(make), [{"partition-id": i} for i in range(CLIENTS)])
     return results[0]
 

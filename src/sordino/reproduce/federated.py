@@ -100,7 +100,7 @@ def _accuracy(recipe: Recipe, epsilon: float, most: int, seed: int, *, printed: 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotPrivateWarning)
         promises = [_promise(client, recipe, epsilon, printed) for client in clients]
-        weights = _federated(clients, promises, recipe, sparse_start(data, seed))
+        weights = _federated(clients, promises, recipe, sparse_start(data.network(seed)))
     model = data.network(0)
     nn.utils.vector_to_parameters(torch.from_numpy(weights).float(), model.parameters())
     value = {"value": 100 - data.error(model)}
@@ -139,13 +139,12 @@ def _federated(clients: Sequence[TorchModel], promises: Sequence[Promise], recip
     return w
 
 
-def sparse_start(data: Images, seed: int) -> Any:
-    """Return public initial weights, the same share of each layer not zero and scaled for that.
+def sparse_start(model: nn.Module) -> Any:
+    """Return public initial weights of a model, the same share of each layer not zero and scaled for that.
 
     Thresholding the usual initial weights keeps those of narrow layers only: the widest one is left
     empty, and nothing is learned for dozens of rounds.
     """
-    model = data.network(seed)
     share = 0.995 * NONZERO / sum(p.numel() for p in model.parameters())
     with torch.no_grad():
         for p in model.parameters():

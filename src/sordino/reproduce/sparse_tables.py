@@ -56,7 +56,8 @@ _BATCHES = f"Batch sizes are not printed: ours are the defaults. {_HINDSIGHT}"
 _STEPS = f"Steps of DP-IGHT and Frank-Wolfe are not printed: 50 here. {_HINDSIGHT}"
 _DESIGN = (
     "Not printed: steps (15 of DP-IGHT, 50 of Frank-Wolfe here), the clip (a quarter of the bound on the "
-    f"rows), the ball of Frank-Wolfe (s / 2). {_HINDSIGHT}"
+    "rows), the ball of Frank-Wolfe (s / 2): chosen by looking at some of these very designs. "
+    f"{_HINDSIGHT}"
 )
 _TEACHER = (
     "Half of the rows are private, the other half public features without targets. DPSL-KT's teacher has no "
