@@ -9,7 +9,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import sordino
 from sordino import LogisticRegression, ScatteringTransformer, pipeline_privacy
 from sordino.errors import SordinoError
-from sordino.estimators.scattering import scattered
+from sordino.wavelets import scattered
 
 RNG = np.random.default_rng(0)
 
@@ -67,7 +67,7 @@ def test_a_shift_of_a_pixel_changes_little_beside_what_it_does_to_pixels():
 
 def test_the_coefficients_are_those_of_plain_convolutions():
     """Order 1 without any subsampling trick: convolve, take the modulus, average, keep every fourth pixel."""
-    from sordino.estimators import scattering as module
+    from sordino import wavelets as module
 
     x = RNG.random((1, 28, 28))
     pad, sides = module._padding(28, 28, 2)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sordino.errors import require_extra
 
 if TYPE_CHECKING:  # what type checkers see; a test compares it with the table below
+    from sordino.nn.augment import Shifts as Shifts
     from sordino.nn.checkpoint import Checkpoint as Checkpoint
     from sordino.nn.compatibility import replace_batch_norm as replace_batch_norm
     from sordino.nn.engines import GhostEngine as GhostEngine
@@ -16,6 +17,7 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the table b
     from sordino.nn.estimators import NeuralClassifier as NeuralClassifier
     from sordino.nn.estimators import NeuralRegressor as NeuralRegressor
     from sordino.nn.federated import TorchModel as TorchModel
+    from sordino.nn.images import Scattering as Scattering
     from sordino.nn.loop import make_private as make_private
     from sordino.nn.network import Network as Network
     from sordino.nn.queries import TorchDifference as TorchDifference
@@ -45,7 +47,9 @@ _EXPORTS = {
     "NeuralClassifier": "sordino.nn.estimators",
     "NeuralRegressor": "sordino.nn.estimators",
     "Recipe": "sordino.nn.solvers",
+    "Scattering": "sordino.nn.images",
     "Sgd": "sordino.nn.updates",
+    "Shifts": "sordino.nn.augment",
     "Srm": "sordino.nn.solvers",
     "Step": "sordino.nn.watching",
     "TorchDifference": "sordino.nn.queries",

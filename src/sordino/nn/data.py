@@ -15,6 +15,7 @@ from sordino.execute.grouped import Owners
 from sordino.execute.processes import Processes
 from sordino.execute.torch import TorchExecutor
 from sordino.execute.torch_persons import PersonExecutor
+from sordino.execute.torch_views import ViewExecutor, Views
 from sordino.nn.fields import Fields, packing, split_labels
 from sordino.refusals import refuse_masked
 
@@ -31,6 +32,12 @@ class Source:
     collate: Any = None
     fields: Fields | None = None
     owners: Owners | None = None
+    views: Views | None = None
+
+    @property
+    def grouped(self) -> bool:
+        """Whether a unit has several rows, whose gradients are added up before the clip."""
+        return self.owners is not None or self.views is not None
 
     @property
     def population(self) -> int:
@@ -51,13 +58,16 @@ class Source:
         """Return the executor of these records."""
         kinds = (self.example[0].dtype, self.example[1].dtype)
         settings = (self.data, device, chunk, device_noise, self.collate, kinds, processes)
+        if self.views is not None:
+            owners = self.views.owners(self.owners, self._records)
+            return ViewExecutor(*settings, owners=owners, views=self.views)
         if self.owners is None:
             return TorchExecutor(*settings)
         return PersonExecutor(*settings, owners=self.owners)
 
     def chunk(self, size: int, batch: int, device: torch.device) -> int:
         """Return how many records are differentiated at once; nobody says how many some persons have."""
-        return default_chunk(size, batch if self.owners is None else _LARGEST["cuda"], device)
+        return default_chunk(size, batch if not self.grouped else _LARGEST["cuda"], device)
 
 
 def source_of(data: Any, targets: Any = None) -> Source:

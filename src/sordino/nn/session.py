@@ -31,6 +31,8 @@ class Training:
         task, said = self.task, words(self.solver)
         said += f", one {task.unit}" if task.grouped or task.unit != "record" else ""
         said += ", of several records" if task.grouped else ""
+        views = getattr(self.executor, "views", None)
+        said += f", {words(views)}" if views is not None else ""
         return said + (", in integers" if task.block is not None else "")
 
     def report(self, promise: Promise) -> PrivacyReport:

@@ -162,7 +162,7 @@ def _looked_at(executor: TorchExecutor) -> int:
     count = len(executor.data)
     some = np.unique(np.linspace(0, count - 1, min(count, _LOOKED_AT)).astype(np.int64))
     try:
-        return fingerprint(part.cpu() for part in executor.batch(some))
+        return fingerprint(part.cpu() for part in TorchExecutor.batch(executor, some))
     except Exception as error:
         kind = type(error).__name__
     raise InvalidInputError(  # outside of the handler: the foreign error may quote records

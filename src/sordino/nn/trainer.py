@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from sordino.errors import InvalidInputError, InvalidTypeError
 from sordino.execute.processes import joined
 from sordino.kernel import Relation
 from sordino.ledger.address import hidden
+from sordino.nn.augment import MeanOfViews, views_of
 from sordino.nn.checkpoint import Checkpoint
 from sordino.nn.compiled import compiled_engine
 from sordino.nn.data import Source, source_of
@@ -65,6 +66,8 @@ class Trainer:
     clip_norm : the gradient of each record (the summed gradient of each person) is clipped to this norm.
     learning_rate, schedule, weight_decay, smoothing, projection, average : see
         :class:`sordino.nn.solvers.Recipe`; all of them are free.
+    augment, multiplicity : random views of each record, for example :class:`sordino.nn.Shifts`, and how many
+        of them in each step; the mean gradient of a record's views is clipped, so they cost time only.
     engine : ``"auto"``, ``"ghost"``, ``"lean"`` or ``"vmap"``: how clipped sums are computed. Same answer.
     chunk_size : how many records are differentiated at once. Same answer, other memory.
     device, precision : where, and in which type the forward pass runs.
@@ -113,6 +116,8 @@ class Trainer:
     smoothing: float | None = None
     projection: HardThreshold | None = None
     average: float = 0.0
+    augment: Any = None
+    multiplicity: int = 1
     engine: str = "auto"
     chunk_size: int | None = None
     device: str | torch.device | None = None
@@ -193,13 +198,17 @@ class Trainer:
         if not isinstance(self.precision, torch.dtype):
             raise InvalidTypeError(f"Expected precision as a torch.dtype, got {self.precision!r}.")
         device = _device_of(self.model, self.device)
-        network = Network(copy.deepcopy(self.model).to(device), self.loss, self.precision, source.fields)
+        source = replace(source, views=views_of(self.augment, self.multiplicity, source.example))
+        loss = self.loss if source.views is None else MeanOfViews(self.loss, source.views.count)
+        network = Network(copy.deepcopy(self.model).to(device), loss, self.precision, source.fields)
         chunk = self.chunk_size or source.chunk(network.size, self.batch_size, device)
         engine, said = self._engine(network, source, chunk)
-        grouped = source.owners is not None
-        unit = "person" if grouped and self.unit == "record" else self.unit
+        owned = source.owners is not None
+        unit = "person" if owned and self.unit == "record" else self.unit
         block = exact_block(engine, *source.example, chunk) if self.secure_noise else None
-        task = NetworkTask(engine, source.population, Relation.parse(self.relation), unit, grouped, block)
+        task = NetworkTask(
+            engine, source.population, Relation.parse(self.relation), unit, source.grouped, block
+        )
         wanted = device.type == "cuda" if self.device_noise is None else self.device_noise
         noisy_device = wanted and not self.secure_noise
         solver, processes = self.solver(source.population), joined(self.distributed)
@@ -208,6 +217,8 @@ class Trainer:
             (*public_facts(task), *self._shown(network), *self.public),
             (*engine_notes(engine), *said),
         )
+        if source.views is not None:
+            notes = (*notes, f"the mean gradient of {source.views.count} random views of a record is clipped")
         if processes is not None:
             notes = (
                 *notes,
@@ -219,7 +230,7 @@ class Trainer:
         """Return what the report says about records that the training is scored on; try them once."""
         score_every(self.validate_every, 1)
         check_callbacks(self.callbacks)
-        score = scoring(self.validation, network)
+        score = scoring(self.validation, network, self.loss)
         if score is None:
             return ()
         float(score(copy.deepcopy(self.model).eval()))  # what fails, fails before a budget is spent
@@ -232,7 +243,7 @@ class Trainer:
         if not self.compiled:
             return engine, ()
         mode = self.compiled if isinstance(self.compiled, str) else None
-        expected = 0 if source.owners is not None else min(self.batch_size, source.population)
+        expected = 0 if source.grouped else min(self.batch_size, source.population)
         return compiled_engine(engine, chunk, expected, source.example, mode)
 
     def _train(self, session: Session | FollowingSession, solver: Any, task: NetworkTask) -> Trained:
@@ -256,7 +267,12 @@ class Trainer:
     def _watch(self, network: Network, recipe: Recipe) -> Watch:
         every = score_every(self.validate_every, recipe.steps)
         return Watch(
-            self.model, network, recipe, scoring(self.validation, network), every, tuple(self.callbacks)
+            self.model,
+            network,
+            recipe,
+            scoring(self.validation, network, self.loss),
+            every,
+            tuple(self.callbacks),
         )
 
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from sordino.errors import InvalidInputError, InvalidTypeError
 from sordino.nn.data import Source, source_of
-from sordino.nn.network import Network
+from sordino.nn.network import Loss, Network
 from sordino.nn.solvers import Recipe, TrainingState
 
 _BLOCK = 1024
@@ -82,12 +82,12 @@ class Watch:
         return model
 
 
-def scoring(validation: Any, network: Network) -> Callable[[nn.Module], float] | None:
+def scoring(validation: Any, network: Network, loss: Loss) -> Callable[[nn.Module], float] | None:
     """Return how a model is scored: by a function of one's own, or by the mean loss of public records."""
     if validation is None or callable(validation):
         return validation
     source = source_of(validation)
-    return lambda model: _mean_loss(model, network, source)
+    return lambda model: _mean_loss(model, network, loss, source)
 
 
 def check_callbacks(callbacks: Any) -> None:
@@ -107,10 +107,10 @@ def score_every(every: int | None, steps: int) -> int:
     return every
 
 
-def _mean_loss(model: nn.Module, network: Network, source: Source) -> float:
+def _mean_loss(model: nn.Module, network: Network, loss: Loss, source: Source) -> float:
     device = _device_of(model)
     records = source.executor(device, _BLOCK, False).records(None)
-    scored = Network(model, network.loss, network.precision, network.fields)
+    scored = Network(model, loss, network.precision, network.fields)
     losses: list[Tensor] = []
     with torch.no_grad():
         for x, y in records.chunks():
