@@ -6,6 +6,7 @@ import json
 import math
 import pickle
 import time
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
@@ -197,6 +198,59 @@ def test_processes_share_the_runs_of_a_table(tmp_path: Path, monkeypatch: pytest
     runner.reproduce("wang-gu-figure-1", tmp_path, quick=True, jobs=2)
     known = json.loads((tmp_path / "wang-gu-figure-1.json").read_text())["runs"]
     assert sorted(known) == sorted(keys)
+
+
+class Here:
+    """A pool that makes its runs in this process."""
+
+    def __init__(self, jobs: int, context: object) -> None:
+        self.shutdown = lambda **options: None
+
+    def __enter__(self) -> Here:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def submit(self, work, *given) -> Future:
+        future: Future = Future()
+        try:
+            future.set_result(work(*given))
+        except InvalidInputError as error:
+            future.set_exception(error)
+        return future
+
+
+def failing_table(quick: bool) -> Table:
+    def fail(seed: int) -> dict[str, float]:
+        raise InvalidInputError("This run fails.")
+
+    made = toy_table(quick)
+    broken = replace(made.rows[0], cells={**made.rows[0].cells, "sound": Runs("broken", fail)})
+    return replace(made, name="failing", rows=[broken, *made.rows[1:]])
+
+
+def test_tables_share_one_pool_and_a_run_that_fails_stops_nothing_else(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(runner, "ProcessPoolExecutor", Here)
+    monkeypatch.setitem(runner.TABLES, "toy", toy_table)
+    monkeypatch.setitem(runner.TABLES, "failing", failing_table)
+    said: list[tuple[str, int]] = []
+    failed = runner.measure_all(
+        ["failing", "toy"], tmp_path, quick=True, jobs=2, progress=lambda n, k, d, of: said.append((n, of))
+    )
+    assert failed == ["failing"]
+    assert "This run fails" in capsys.readouterr().err
+    kept = {name: json.loads((tmp_path / f"{name}.json").read_text())["runs"] for name in ("toy", "failing")}
+    assert set(kept["toy"]) == set(toy_table(True).runs())
+    assert set(kept["failing"]) == set(failing_table(True).runs()) - {"broken"}
+    assert said.count(("toy", len(kept["toy"]))) == len(kept["toy"])
+
+
+def test_one_table_in_a_pool_stops_at_a_run_that_fails(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "ProcessPoolExecutor", Here)
+    monkeypatch.setitem(runner.TABLES, "failing", failing_table)
+    with pytest.raises(InvalidInputError, match="This run fails"):
+        runner.measure("failing", tmp_path, quick=True, jobs=2)
 
 
 def test_every_table_can_be_made_in_another_process():

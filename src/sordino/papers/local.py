@@ -12,9 +12,11 @@ import numpy as np
 from sordino.accounting import certify
 from sordino.accounting.conversions import gaussian_epsilon
 from sordino.errors import InvalidInputError
-from sordino.kernel import Curator, Full, NoiseSource, NormGamma, Plan, Relation, Release
+from sordino.kernel import Curator, Full, NoiseSource, NormGamma, PaperNoise, Plan, Relation, Release
 from sordino.kernel.arrays import Floats
 from sordino.kernel.events import laplace_event, repeated
+from sordino.papers import formulas
+from sordino.papers.formulas import Claimed
 from sordino.papers.uncertified import Uncertified
 from sordino.problems.minimiser import CertifiedMinimiser, TiltedMinimiser
 from sordino.problems.problem import Problem
@@ -117,6 +119,14 @@ def published_gradient_noise(epsilon: float, delta: float, *, table: bool = Fals
     """
     mu = math.sqrt(2) * epsilon if table else epsilon / math.sqrt(2 * math.log(1 / delta))
     return mu, gaussian_epsilon(mu, delta)
+
+
+def gradient_noise(plan: Plan, budget: Claimed, *, table: bool = False) -> PaperNoise:
+    """Return the noise of MPC Grad P on the gradients of a plan: its formula's, or that of its table."""
+    (release,) = plan.releases.values()
+    squared = 2.0 if table else 8.0 * math.log(1 / budget.delta)
+    noise = formulas.multiplier(math.sqrt(squared * release.times) / budget.epsilon, plan.relation)
+    return PaperNoise({"gradient": noise}, "MPC Grad P, its table" if table else "MPC Grad P")
 
 
 def per_iteration_epsilon(epsilon: float, steps: int) -> float:

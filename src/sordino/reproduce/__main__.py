@@ -9,31 +9,26 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import traceback
 from pathlib import Path
 
-from sordino.reproduce import TABLES, measure
+from sordino.reproduce import TABLES, measure_all
 
 
 def main() -> int:
-    """Measure the named tables one after another; a table that fails does not stop the others."""
+    """Measure the named tables in one pool; a run that fails does not stop the others."""
     parser = argparse.ArgumentParser(prog="python -m sordino.reproduce", description=__doc__)
     parser.add_argument("names", nargs="+", choices=sorted(TABLES))
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--to", type=Path, default=Path("reproduced"))
     asked = parser.parse_args()
-    failed = []
-    for name in asked.names:
 
-        def say(key: str, done: int, of: int, name: str = name) -> None:
-            print(f"{name} {done + 1}/{of}: {key}", flush=True)
+    def say(name: str, key: str, done: int, of: int) -> None:
+        print(f"{name} {done + 1}/{of}: {key}", flush=True)
 
-        try:
-            measure(name, asked.to, quick=asked.quick, jobs=asked.jobs, progress=say)
-        except Exception:  # what was measured is on disk; the next table may do better
-            traceback.print_exc()
-            failed.append(name)
+    failed = measure_all(asked.names, asked.to, quick=asked.quick, jobs=asked.jobs, progress=say)
+    if failed:
+        print(f"Not complete: {', '.join(failed)}.", file=sys.stderr)
     return len(failed)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from functools import partial
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import sordino
 from sordino.errors import InvalidInputError, require_extra
-from sordino.reproduce import nonconvex, parties, shang, tao
+from sordino.reproduce import aggregation, nonconvex, parties, shang, tao
 from sordino.reproduce.pages import figure, markdown
 from sordino.reproduce.sparse_tables import SPARSE_TABLES
 from sordino.reproduce.store import Store
@@ -33,10 +34,13 @@ def _of_networks(module: str, name: str, quick: bool) -> Table:
 
 TABLES: dict[str, Callable[[bool], Table]] = {
     **SPARSE_TABLES,
+    "aggregation-time": aggregation.seconds,
+    "aggregation-traffic": aggregation.megabytes,
     "liang-figure-3": partial(_of_networks, "federated", "figure_3"),
     "lssgd": nonconvex.lssgd,
     "lssgd-networks": partial(_of_networks, "networks", "lssgd_networks"),
     "parties": parties.gaps,
+    "parties-accuracy": parties.losses,
     "shang-3": shang.table_3,
     "shang-3-text": shang.table_3_text,
     "shang-figure-1": shang.figure_1,
@@ -85,34 +89,73 @@ def measure(
 
     This needs neither a terminal nor a plotting library, so it can run on a bare machine with many cores.
     """
-    table = table_named(name, quick)
-    store = Store(folder / f"{name}.json", {"quick": quick, "version": sordino.__version__})
-    repeats = 1 if quick else table.repeats
-    todo = [(runs.key, seed) for runs in table.runs().values() for seed in _missing(store, runs, repeats)]
-    made = _side_by_side(TABLES[name], quick, todo, jobs) if jobs > 1 else _in_turn(table, todo, progress)
-    for done, (key, outcome, seconds) in enumerate(made):
-        store.add(key, outcome, seconds)
-        if jobs > 1:
-            progress(key, done, len(todo))
+    store, todo = _asked(name, folder, quick)
+    if jobs > 1:
+        _together({name: (store, todo)}, quick, jobs, lambda of, *where: progress(*where))
+        return store
+    for done, (key, seed) in enumerate(todo):
+        progress(key, done, len(todo))
+        store.add(*_measured(table_named(name, quick), key, seed))
     return store
 
 
-def _in_turn(table: Table, todo: Todo, progress: Progress) -> Iterator[tuple[str, Outcome, float]]:
-    for done, (key, seed) in enumerate(todo):
-        progress(key, done, len(todo))
-        yield _measured(table, key, seed)
+def measure_all(
+    names: Sequence[str],
+    folder: Path,
+    *,
+    quick: bool = False,
+    jobs: int = 1,
+    progress: Callable[[str, str, int, int], None] = lambda name, key, done, of: None,
+) -> list[str]:
+    """Make the missing runs of several tables in one pool, and return the tables of which a run failed.
+
+    Runs start in the order of the names, so that the tables with the longest runs are named first: a core is
+    idle only when the last runs of all tables are under way.
+    """
+    asked = {name: _asked(name, folder, quick) for name in names}
+    return _together(asked, quick, jobs, progress, keep_going=True)
 
 
-def _side_by_side(
-    make: Callable[[bool], Table], quick: bool, todo: Todo, jobs: int
-) -> Iterator[tuple[str, Outcome, float]]:
-    """Yield outcomes as they come, each made in a fresh process that builds the table anew."""
+def _asked(name: str, folder: Path, quick: bool) -> tuple[Store, Todo]:
+    """Return what is known of a table, and the runs that are missing."""
+    table = table_named(name, quick)
+    store = Store(folder / f"{name}.json", {"quick": quick, "version": sordino.__version__})
+    repeats = 1 if quick else table.repeats
+    return store, [
+        (runs.key, seed) for runs in table.runs().values() for seed in _missing(store, runs, repeats)
+    ]
+
+
+def _together(
+    asked: Mapping[str, tuple[Store, Todo]],
+    quick: bool,
+    jobs: int,
+    progress: Callable[[str, str, int, int], None],
+    keep_going: bool = False,
+) -> list[str]:
+    """Keep outcomes as they come, each made in a process that builds its table anew."""
+    done, failed = dict.fromkeys(asked, 0), []
     with _one_thread_each(), ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-        asked = [pool.submit(_elsewhere, make, quick, key, seed) for key, seed in todo]
+        waiting = {
+            pool.submit(_elsewhere, TABLES[name], quick, key, seed): name
+            for name, (_, todo) in asked.items()
+            for key, seed in todo
+        }
         try:
-            yield from (future.result() for future in as_completed(asked))
+            for future in as_completed(waiting):
+                name = waiting[future]
+                store, todo = asked[name]
+                if keep_going and (error := future.exception()) is not None:
+                    traceback.print_exception(error)
+                    failed.append(name)
+                    continue
+                key, outcome, seconds = future.result()
+                store.add(key, outcome, seconds)
+                progress(name, key, done[name], len(todo))
+                done[name] += 1
         finally:
             pool.shutdown(cancel_futures=True)
+    return sorted(set(failed))
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -32,21 +34,40 @@ def rates(quick: bool) -> Table:
     split = Runs("risk/split", partial(_risk_slope, {"split": True}, sizes, 6 if quick else 20))
     ours = Runs("risk/default", partial(_risk_slope, {}, sizes, 6 if quick else 20))
     rows.append(_row("strongly convex risk, v = 1", -1.0, split, ours))
+    rows += _sparse_rows(quick)
     return Table(
         "tao-rates",
-        "Tao et al., the rates of theorems on means and strongly convex losses",
-        "slope of the error in n",
+        "Tao et al., the rates of theorems on means, strongly convex losses and sparse models",
+        "slope of the error",
         "lower",
         "Pareto numbers with just a moment of order 1 + v; a regression with Student-t(2.2) features "
         "and noise.",
         "same",
         rows,
         "Epsilon 1. Sound mode is the paper's estimator with its moment bound known (the mean) or "
-        "with fresh chunks of "
-        "the records each step (the risk); the default knows no bound.",
+        "with fresh chunks of the records each step (the risk), or with Peeling (sparse models); the default "
+        "knows no bound. All slopes are in n but two: that of a sparse model's risk in s and in log d.",
         repeats=1,
         tolerance=0.15,
     )
+
+
+def _sparse_rows(quick: bool) -> list[Row]:
+    """The rate ``s^((1+2v)/(1+v)) (log d / (n eps))^(2v/(1+v))`` for v = 1, one factor after another."""
+    repeats, base = 6 if quick else 30, Sparse()
+    sizes = (3000, 10_000, 30_000) if quick else (3000, 10_000, 30_000, 100_000)
+    ways: dict[str, tuple[float, list[Sparse], Any]] = {
+        "n": (-1.0, [replace(base, n=n) for n in sizes], lambda at: at.n),
+        "s": (1.5, [replace(base, s=s) for s in (2, 4, 8)], lambda at: at.s),
+        "log d": (1.0, [replace(base, d=d) for d in (25, 100, 400)], lambda at: math.log(at.d)),
+    }
+    rows = []
+    for name, (theory, designs, size) in ways.items():
+        along = [size(at) for at in designs]
+        peeled = Runs(f"sparse/{name}/peeling", partial(_sparse_slope, "peeling", designs, along, repeats))
+        ours = Runs(f"sparse/{name}/default", partial(_sparse_slope, "gumbel", designs, along, repeats))
+        rows.append(_row(f"sparse risk in {name}, v = 1", theory, peeled, ours))
+    return rows
 
 
 def _row(method: str, theory: float, sound: Runs, default: Runs) -> Row:
@@ -57,6 +78,29 @@ def _row(method: str, theory: float, sound: Runs, default: Runs) -> Row:
         "plain": "a slope of the noise",
     }
     return Row("rates", method, 1.0, DELTA, round(theory, 4), cells)
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """A sparse regression with Student-t(2.2) features and noise: s coefficients of size one in d."""
+
+    n: int = 30_000
+    d: int = 50
+    s: int = 4
+
+
+def sparse_risk(at: Sparse, selection: str, repeats: int, seed: int = 0) -> float:
+    """Return the median excess risk."""
+    law, public, risks = StudentT(2.2), public_generator((seed, at.n, at.d, at.s)), []
+    w = np.zeros(at.d)
+    w[: at.s] = np.where(np.arange(at.s) % 2, -1.0, 1.0)
+    for _ in range(repeats):
+        x = law.draw(public, (at.n, at.d))
+        y = x @ w + law.draw(public, (at.n,))
+        options: dict[str, Any] = {"n_nonzero_coefs": at.s, "selection": selection}
+        model = HeavyTailedRegressor(1.0, DELTA, fit_intercept=False, **options).fit(x, y)
+        risks.append(5.5 * float(np.sum((model.coef_ - w) ** 2)))
+    return float(np.median(risks))
 
 
 def slope(sizes: Any, errors: Any) -> float:
@@ -97,3 +141,7 @@ def _mean_slope(order: float, known: bool, sizes: Any, repeats: int, seed: int) 
 
 def _risk_slope(options: dict[str, Any], sizes: Any, repeats: int, seed: int) -> Outcome:
     return {"value": slope(sizes, excess_risks(options, sizes, repeats, seed))}
+
+
+def _sparse_slope(selection: str, designs: list[Sparse], sizes: Any, repeats: int, seed: int) -> Outcome:
+    return {"value": slope(sizes, [sparse_risk(at, selection, repeats, seed) for at in designs])}
