@@ -228,3 +228,55 @@ def test_half_precision_forward_is_clipped_in_float32():
         assert close(total, VmapEngine(network).clipped_sum(vector, x, y, 0.25), 0.1)
         single = engine.clipped_sum(vector, 1e3 * x[:1], y[:1], 0.25)
         assert float(single.norm()) <= 0.25
+
+
+class Either(nn.Module):
+    """Uses one of two layers of the same kind, whichever is asked for."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two, self.asked = nn.Linear(4, 3), nn.Linear(4, 3), "one"
+
+    def forward(self, x):
+        return getattr(self, self.asked)(x)
+
+
+def test_two_graphs_of_the_same_operations_on_other_parameters_are_told_apart():
+    network = Network(Either(), nn.CrossEntropyLoss())
+    engine, x, y = GhostEngine(network), torch.randn(6, 4), torch.arange(6) % 3
+    for asked, first in (("one", True), ("two", False), ("one", True)):
+        network.model.asked = asked
+        found = network.unflatten(engine.clipped_sum(network.flat(), x, y, 1.0))
+        assert bool(found["one.weight"].any()) == first
+        assert bool(found["two.weight"].any()) != first
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+def test_cross_entropy_is_the_same_with_and_without_the_short_way(smoothing):
+    plain = nn.CrossEntropyLoss(label_smoothing=smoothing)
+    outputs, targets = torch.randn(7, 3, dtype=torch.float64), torch.arange(7) % 3
+    short = Network(nn.Linear(2, 3), plain).losses(outputs, targets)
+    long = Network(nn.Linear(2, 3), lambda o, t: plain(o, t)).losses(outputs, targets)
+    torch.testing.assert_close(short, long, rtol=1e-14, atol=0)
+
+
+class Halved(nn.CrossEntropyLoss):
+    """Looks like the plain loss, and is half of it."""
+
+    def forward(self, outputs, targets):
+        return super().forward(outputs, targets) / 2
+
+
+ODD_LOSSES = {
+    "weighted": nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 3.0])),
+    "leaves out a class": nn.CrossEntropyLoss(ignore_index=1),
+    "not reduced": nn.CrossEntropyLoss(reduction="none"),
+    "derived": Halved(),
+}
+
+
+@pytest.mark.parametrize("name", ODD_LOSSES)
+def test_a_loss_that_is_not_the_plain_one_is_that_of_each_record_alone(name):
+    loss, outputs, targets = ODD_LOSSES[name], torch.randn(7, 3), torch.tensor([0, 2, 0, 2, 2, 0, 0])
+    each = torch.stack([loss(outputs[[i]], targets[[i]]).sum() for i in range(7)])
+    torch.testing.assert_close(Network(nn.Linear(2, 3), loss).losses(outputs, targets), each)

@@ -14,6 +14,7 @@ from sordino.nn.queries import finite_sum
 pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU with CUDA"),
     # raised while torch imports its own compiler
+    pytest.mark.filterwarnings("ignore:TensorFloat32 tensor cores:UserWarning"),
     pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning"),
 ]
 

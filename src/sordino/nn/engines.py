@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Protocol
@@ -101,7 +102,7 @@ class GhostEngine:
 
     network: Network
     method: str = field(default="ghost", init=False)
-    _routes: dict[tuple[str, ...], Routes] = field(default_factory=dict, init=False, repr=False)
+    _routes: dict[Hashable, Routes] = field(default_factory=dict, init=False, repr=False)
 
     def per_record(self, vector: Tensor, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
         """Return the gradients, one row per record or person."""
@@ -205,17 +206,18 @@ class GhostEngine:
 
     def _routes_of(self, graph: Graph, x: Tensor, y: Tensor) -> Routes:
         """Return the uses of parameters in a graph of this form, found on made-up records."""
+        if (known := self._routes.get(graph.form)) is not None:
+            return known
         for count, full in product((_PROBE, max(2, len(x))), (False, True)):  # few records are cheap to try
-            if graph.signature not in self._routes:
-                self._probe(*made_up(self.network, x, y, count, 1.0, full))
-        if graph.signature not in self._routes and len(x) == 1:
+            self._probe(*made_up(self.network, x, y, count, 1.0, full))
+            if graph.form in self._routes:
+                return self._routes[graph.form]
+        if len(x) == 1:
             raise _OneRecord
-        if graph.signature not in self._routes:
-            raise UnsupportedError(
-                "The operations of this model depend on the values of its inputs, so no rule can be chosen "
-                "beforehand. Use engine='vmap'."
-            )
-        return self._routes[graph.signature]
+        raise UnsupportedError(
+            "The operations of this model depend on the values of its inputs, so no rule can be chosen "
+            "beforehand. Use engine='vmap'."
+        )
 
     def _probe(self, x: Tensor, y: Tensor) -> None:
         params = self._leaves(points(self.network)[1])
@@ -225,7 +227,7 @@ class GhostEngine:
             return graph, find_routes(graph, find_layouts(graph, losses), is_known)
 
         graph, routes = self.network.holding(params, tried)
-        self._routes[graph.signature] = routes
+        self._routes[graph.form] = routes
 
 
 @dataclass

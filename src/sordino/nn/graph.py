@@ -11,13 +11,16 @@ gradient only in that record's part.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge
+
+_NONE = -1  # what has no gradient
 
 
 @dataclass(frozen=True)
@@ -66,15 +69,30 @@ class Routes:
 
 @dataclass(eq=False)
 class Graph:
-    """The nodes of one forward pass, in a fixed order, and who consumes them."""
+    """The nodes of one forward pass, in a fixed order, and what goes into each: (node, its output)."""
 
     nodes: list[Any]
-    consumers: dict[int, list[tuple[int, int, int]]]  # node -> (consumer, its input, the node's output)
+    inputs: tuple[tuple[tuple[int, int], ...], ...]
     leaves: dict[str, int]
     signature: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.signature = tuple(type(node).__name__ for node in self.nodes)
+        self.signature = tuple([type(node).__name__ for node in self.nodes])
+
+    @cached_property
+    def form(self) -> Hashable:
+        """What two graphs share that use the same parameters by the same operations in the same order."""
+        return self.signature, self.inputs, tuple(self.leaves.items())
+
+    @cached_property
+    def consumers(self) -> dict[int, list[tuple[int, int, int]]]:
+        """Who consumes each node: (consumer, its input, the node's output)."""
+        found: dict[int, list[tuple[int, int, int]]] = {}
+        for at, inputs in enumerate(self.inputs):
+            for slot, (child, output) in enumerate(inputs):
+                found.setdefault(child, []).append((at, slot, output))
+        found.pop(_NONE, None)
+        return found
 
     def shape(self, node: int, slot: int) -> torch.Size:
         """Return the shape of an input of a node."""
@@ -87,20 +105,18 @@ class Graph:
 def read_graph(root: Any, params: dict[str, Tensor]) -> Graph:
     """Walk from the loss to the parameters."""
     owners = {id(value): name for name, value in params.items()}
-    nodes, numbers, leaves = [root], {root: 0}, dict[str, int]()
-    consumers: dict[int, list[tuple[int, int, int]]] = {}
+    nodes, numbers, leaves = [root], {root: 0, None: _NONE}, dict[str, int]()
+    inputs = list[tuple[tuple[int, int], ...]]()
     for at, node in enumerate(nodes):  # grows while it is read
-        if type(node).__name__ == "AccumulateGrad":
-            leaves[owners.get(id(node.variable), "")] = at
-        for slot, (child, output) in enumerate(node.next_functions):
-            if child is None:
-                continue
+        found = node.next_functions
+        for child, _ in found:
             if child not in numbers:
                 numbers[child] = len(nodes)
                 nodes.append(child)
-            consumers.setdefault(numbers[child], []).append((at, slot, output))
-    leaves.pop("", None)
-    return Graph(nodes, consumers, leaves)
+        inputs.append(tuple([(numbers[child], output) for child, output in found]))
+        if not found and (name := owners.get(id(getattr(node, "variable", None)))) is not None:
+            leaves[name] = at
+    return Graph(nodes, tuple(inputs), leaves)
 
 
 def find_layouts(graph: Graph, losses: Tensor) -> list[Layout | None]:
