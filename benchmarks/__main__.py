@@ -8,7 +8,18 @@ import sys
 
 import benchmarks
 
-NOT_BENCHMARKS = {"machine", "laws", "behaviour_designs", "__main__", "adassp", "nn_models", "peer_worker"}
+NOT_BENCHMARKS = {
+    "machine",
+    "laws",
+    "behaviour_designs",
+    "bars_linear",
+    "bars_statistics",
+    "bars_solvers",
+    "__main__",
+    "adassp",
+    "nn_models",
+    "peer_worker",
+}
 NEED_A_GPU = {"nn_gpu", "gpu_linear"}
 
 

@@ -2,12 +2,14 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from benchmarks.bars import Bar, save
 from benchmarks.behaviour import EPSILONS, judged
 from benchmarks.behaviour_designs import DESIGNS, SUBJECTS
-from docs.figures.behaviour import PAGE, RESULT, cells_of, page
+from docs.figures.behaviour import PAGE, RESULT, bars, cells_of, page
 
 from sordino.testing import seeded_noise_not_private
 
@@ -71,6 +73,16 @@ def test_a_check_fails_where_it_should_and_only_there(changes, check):
 def test_the_page_is_made_from_the_kept_results_and_shows_failures_in_red():
     result = json.loads(RESULT.read_text("utf-8"))
     assert PAGE.read_text("utf-8") == page(result)
-    failed = [cell for cell in cells_of(result) if not cell["holds"]]
+    failed = [cell for cell in cells_of(result) + bars() if not cell["holds"]]
     assert bool(failed) == ("color:#c62828" in PAGE.read_text("utf-8"))
     assert np.isfinite([cell["found"] for cell in cells_of(result) if cell["holds"]]).all()
+
+
+def test_a_bar_that_does_not_hold_says_why_and_cannot_be_kept_without(tmp_path):
+    assert all(bar["why"] for bar in bars() if not bar["holds"])
+    missed = Bar(1, "a length", "<= 1", "2", "one fit", holds=False)
+    with pytest.raises(ValueError, match="a length"):
+        save(tmp_path / "lengths.json", "python", [missed])
+    save(tmp_path / "lengths.json", "python", [replace(missed, why="noise")])
+    kept = json.loads((tmp_path / "lengths.json").read_text("utf-8"))["bars"]
+    assert [(bar["why"], bar["holds"]) for bar in kept] == [("noise", False)]

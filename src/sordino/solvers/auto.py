@@ -25,6 +25,7 @@ from sordino.solvers.length import (
     Descended,
     constant_weights,
     length_query,
+    length_share,
     lengthened,
 )
 from sordino.solvers.metric import (
@@ -58,8 +59,6 @@ WIDTHS = (24, 6)
 INTERCEPT = 0.25
 COLUMN_POWER = 0.4
 CLIP = 0.35
-# Share of the last question, about slope and offset.
-LENGTH = 0.02
 # Share of the counts that find the centre of the targets, and how often the interval is narrowed.
 CENTER, CENTER_STEPS = 0.02, 3
 # Share of the second moments of the rows.
@@ -168,7 +167,7 @@ class Auto:
         if problem.loss.targets == "numbers" and problem.intercept:
             queries["center"] = (TargetCounts(), CENTER_STEPS, CENTER)
         if has_length(problem.loss) and not self._plain(problem):
-            queries["length"] = (length_query(problem), LENGTH_STEPS, LENGTH)
+            queries["length"] = (length_query(problem), LENGTH_STEPS, length_share(problem))
         for name, stage in self.stages.items():
             queries[f"{name}-sizes"] = (SizeCounts("rows", cells), 1, SIZES_AGAIN)
             queries[name] = (self._gradient(problem, stage.count), stage.steps, stage.share)

@@ -25,6 +25,12 @@ _LABELS_SIGNAL, _NUMBERS_SIGNAL, _SEEN = 0.12, 0.03, 0.125
 # How far slope and offset are from what is expected of them: standard deviations before any release. The
 # slope of several classes is surer where all labels were clipped alike.
 _LABELS_SPREAD, _CLASSES_SPREAD, _NUMBERS_SPREAD = (0.5, 0.3), (0.25, 0.3), (0.5, 0.1)
+# With fewer records times epsilon than these, descent on two classes stops short of the odds that can be
+# learned: a slope larger by so much is expected, and one that is further from it.
+_FEW, _SHORT, _WIDER = 16_000.0, 0.2, 0.3
+# The share of the last question, about slope and offset. So many records times epsilon tell the slope of two
+# classes from noise; fewer need more of the budget, up to the largest share.
+_SHARE, _LARGEST_SHARE, _ENOUGH = 0.02, 0.10, 4000.0
 # The mean second derivative of clipped log odds and clipped numbers, and what choosing columns adds to the
 # part that a record has in its own margin.
 _LABELS_BEND, _NUMBERS_BEND, _CHOSEN = 0.04, 0.5, 1.5
@@ -62,17 +68,33 @@ class Descended:
         signal = _NUMBERS_SIGNAL if self.gradient.loss.targets == "numbers" else _LABELS_SIGNAL
         return signal * math.sqrt(len(last.taken)) / max(last.noise.std, 1e-12)
 
-    @property
-    def spread(self) -> Floats:
-        """How far slope and offset may be from what is expected."""
+    def spread(self, few: float) -> Floats:
+        """Return how far slope and offset may be from what is expected."""
         if self.gradient.loss.targets == "numbers":
             return np.array(_NUMBERS_SPREAD)
-        return np.array(_CLASSES_SPREAD if self.gradient.fair and self.w.ndim == 2 else _LABELS_SPREAD)
+        if self.gradient.fair and self.w.ndim == 2:
+            return np.array(_CLASSES_SPREAD)
+        return np.array([_LABELS_SPREAD[0] + _WIDER * few, _LABELS_SPREAD[1]])
 
     @property
     def coordinates(self) -> int:
         """How many coordinates were open last."""
         return self.legs[-1].descent.noise.coordinates
+
+
+def few_labels(problem: Problem) -> float:
+    """Return by how much records times epsilon of two classes are few: 1 where they are, 0 without noise."""
+    if problem.outputs > 1 or not isinstance(problem.loss, LabelModel):
+        return 0.0
+    return min(1.0, _FEW / max(problem.population * problem.epsilon, 1e-12))
+
+
+def length_share(problem: Problem) -> float:
+    """Return the share of the last question: with it the error of the slope is the same for all n epsilon."""
+    if few_labels(problem) < 1.0:
+        return _SHARE
+    few = _ENOUGH / max(problem.population * problem.epsilon, 1e-12)
+    return min(max(_SHARE * few**2, _SHARE), _LARGEST_SHARE)
 
 
 def length_query(problem: Problem) -> MarginFit:
@@ -112,18 +134,20 @@ def lengthened(curator: Curator, problem: Problem, model: Descended) -> Lengthen
     if not model.targets.seen:
         return Lengthened(constant_weights(problem, model.affine, model.targets), 0.0, 0.0, 0.0)
     offset = model.home + _wiener(0.5 * model.ratio) * (model.offset - model.home)
-    slope = _wiener(model.ratio * max(model.coordinates**-0.5, _SEEN))
-    point, curvature, noise = _found(curator, problem, model, offset, slope)
+    few = few_labels(problem)
+    slope = (1.0 + _SHORT * few) * _wiener(model.ratio * max(model.coordinates**-0.5, _SEEN))
+    law = np.array([slope, 0.0]), model.spread(few)
+    point, curvature, noise = _found(curator, problem, model, offset, law)
     w = model.w * point[0]
     if model.affine.intercept:
         w[..., -1] = (offset + (point[1] if len(point) == 2 else 0.0)) / model.affine.intercept
     bend = curvature[1, 1] if len(point) == 2 else mean_bend(problem)
-    error = slope_noise(curvature, noise, model.spread)
+    error = slope_noise(curvature, noise, law[1])
     return Lengthened(w, float(point[0]), error, min(max(float(bend), 0.0), 1.0))
 
 
 def _found(
-    curator: Curator, problem: Problem, model: Descended, offset: Any, slope: float
+    curator: Curator, problem: Problem, model: Descended, offset: Any, law: tuple[Floats, Floats]
 ) -> tuple[Floats, Floats, Floats]:
     query: Any = curator.plan.releases["length"].query
     n, own, plain = problem.population, own_part(problem, model), np.array(model.w)
@@ -137,9 +161,9 @@ def _found(
         return query.unpacked(curator.release("length", params) / n)
 
     noise = query.unpacked(np.full(query.size, noise_std(curator, "length") / n))[0]
-    start = np.array([slope, 0.0])[: len(noise)]
+    start, spread = (part[: len(noise)] for part in law)
     errors = np.sqrt(noise**2 + (_OWN_ERROR * own.travel) ** 2)
-    return *recalibrated(ask, start, errors, model.spread[: len(noise)]), noise
+    return *recalibrated(ask, start, errors, spread), noise
 
 
 def mean_bend(problem: Problem) -> float:
