@@ -1,9 +1,10 @@
-"""Private PCA: captured variance, the paper's protocol, certified epsilon of printed noise, time and memory.
+"""Private PCA: bars, numbers of axes, stated deviations, spiked designs, the paper's protocol, time.
 
-Command: python -m benchmarks.pca [section ...]   (seeds 0, 1, ...; sections without data are left out)
+Command: python -m benchmarks.pca [section ...] [--fits N] [--save benchmarks/results/pca.json]
+Then `python docs/figures/pca.py` writes the tables of docs/pca.md.
 
-The noise is real (not seeded), so figures move in the third digit. Splits and starting points use the
-seeds. Data sets are looked up in the folder SORDINO_DATA.
+A saved section replaces that section of the file and leaves the others. The noise is seeded (not private),
+so a section repeats. Data sets are looked up in the folder SORDINO_DATA; sections without data are left out.
 """
 
 from __future__ import annotations
@@ -12,328 +13,207 @@ import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import argparse
+import json
 import math
 import sys
 import time
-import tracemalloc
 import warnings
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import sklearn.decomposition
 from sklearn.preprocessing import normalize
 
 from benchmarks.machine import describe
-from sordino import PCA
-from sordino.accounting import gaussian_multiplier
+from benchmarks.pca_measures import AXES, SETS, Rows, captured, fitted, summary, textbook, told
+from benchmarks.pca_paper import printed, protocol, times
+from benchmarks.pca_spiked import spiked
 from sordino.datasets import load
 from sordino.errors import DataNotFoundError, NotPrivateWarning, PrivacyWarning
-from sordino.kernel import NoiseSource
-from sordino.reproduce.shang import svm_accuracy
 
-EPSILONS = (0.5, 1.0, 2.0, 8.0)
-SOLVERS = ("gauss", "power", "spca", "vrpca", "mod-sulq")
-BARS = {True: (0.50, 0.68, 0.85, 0.985), False: (0.87, 0.92, 0.96, 0.997)}
-# Quoted, not run: diffprivlib 0.6.6 does not import beside scikit-learn 1.9.
-QUOTED = {True: "diffprivlib 0.6.6 (quoted)  .222  .218  .252  none"}
+RESULT = Path(__file__).parent / "results" / "pca.json"
+EPSILONS = (0.1, 0.5, 2.0, 8.0, math.inf)
+SOLVERS = ("textbook", "auto", "mod-sulq", "power", "spca", "vrpca", "oja")  # auto is gauss here
+WIDE = ("auto", "screen", "power", "spca", "vrpca", "oja")  # those that never hold a d x d matrix
+SHARE = 0.9
 
 
-def captured(axes: np.ndarray, matrix: np.ndarray) -> float:
-    """Return the captured variance relative to the best axes."""
-    return float(np.trace(axes @ matrix @ axes.T) / np.linalg.eigvalsh(matrix)[-len(axes) :].sum())
+def bars(fits: int) -> Iterator[dict[str, Any]]:
+    """Yield both measures of every solver on every set, k = 10, centred, delta 1e-5."""
+    for name in SETS:
+        rows = absent_or(name)
+        if rows is None:
+            continue
+        for solver in SOLVERS if isinstance(rows.data, np.ndarray) else WIDE:
+            for epsilon in EPSILONS:
+                yield both_measures(rows, solver, epsilon, min(fits, most_fits(rows, solver)))
 
 
-def second_moment(rows: np.ndarray, center: bool) -> np.ndarray:
-    rows = rows - rows.mean(axis=0) if center else rows
-    return rows.T @ rows / len(rows)
+def most_fits(rows: Rows, solver: str) -> int:
+    """Return how many fits are enough: figures on many rows hardly move, nor do those of axes that drown."""
+    if isinstance(rows.data, np.ndarray):
+        return 3 if len(rows.data) > 50_000 else 10
+    return 5 if solver in ("auto", "screen") else 1
 
 
-def textbook(rows: np.ndarray, epsilon: float, seed: int, center: bool) -> np.ndarray:
-    """Return the axes of Analyze-Gauss with independent entries (centred by a free, non-private mean)."""
-    d = rows.shape[1]
-    noise = NoiseSource.seeded_not_private(seed)
-    multiplier = gaussian_multiplier(epsilon, 1e-5) if math.isfinite(epsilon) else 0.0
-    entries = np.triu(noise.normal((d, d))) * multiplier / len(rows)
-    noisy = second_moment(rows, center) + entries + np.triu(entries, 1).T
-    return np.linalg.eigh(noisy)[1][:, -10:].T
+def absent_or(name: str) -> Rows | None:
+    """Return a set, or None where it is not there."""
+    try:
+        return SETS[name]()
+    except DataNotFoundError:
+        print(f"{name}: absent")
+        return None
 
 
-def digits_table(splits: int = 10) -> None:
+def both_measures(rows: Rows, solver: str, epsilon: float, fits: int) -> dict[str, Any]:
+    """Return captured variance and subspace distance, with standard errors."""
+    start, found = time.process_time(), []
+    for seed in range(fits):
+        if solver == "textbook":
+            axes = textbook(rows.data / rows.norm, epsilon, seed, True)
+        else:
+            axes = fitted(rows.data, solver, epsilon, seed, data_norm=rows.norm).components_
+        found.append(rows.judged(axes))
+    seconds = (time.process_time() - start) / fits
+    (share, share_error), (far, far_error) = (summary(values) for values in zip(*found, strict=True))
+    facts = {"set": rows.name, "solver": solver, "epsilon": told(epsilon), "fits": fits}
+    facts |= {"captured": share, "captured_se": share_error, "distance": far, "distance_se": far_error}
+    return facts | {"seconds": round(seconds, 2)}
+
+
+def splits(fits: int) -> Iterator[dict[str, Any]]:
+    """Yield captured variance on 70 % of digits, beside diffprivlib's in its own environment."""
     rows = normalize(load("digits").data)
     for center in (True, False):
-        print(
-            f"\n## digits 1,257 x 64 (70 %), k = 10, delta 1e-5, {'centred' if center else 'raw'} unit rows"
-        )
-        print("captured variance / non-private".ljust(28) + "".join(f"{e:>7g}" for e in EPSILONS))
-        print("bar".ljust(28) + "".join(f"{b:>7.3f}" for b in BARS[center]))
-        print(QUOTED.get(center, "diffprivlib: no raw mode"))
-        print_row("textbook Analyze-Gauss", partial(textbook, center=center), rows, center, splits)
-        for solver in SOLVERS:
-            name = solver + (" = auto" if solver == "gauss" else "")
-            print_row(name, partial(axes_of, solver, center), rows, center, splits)
+        for solver in ("textbook", "auto", "power", "spca", "vrpca", "mod-sulq"):
+            for epsilon in (0.5, 1.0, 2.0, 8.0):
+                found = [on_a_split(rows, solver, epsilon, seed, center) for seed in range(fits)]
+                facts = {"center": center, "solver": solver, "epsilon": epsilon, "fits": fits}
+                yield facts | dict(zip(("captured", "captured_se"), summary(found), strict=True))
 
 
-def axes_of(solver: str, center: bool, rows: np.ndarray, epsilon: float, seed: int) -> np.ndarray:
-    model = PCA(10, epsilon=epsilon, delta=1e-5, solver=solver, center=center, random_state=seed)
-    return model.fit(rows).components_
-
-
-def print_row(name: str, fit: Callable[..., np.ndarray], rows: np.ndarray, center: bool, splits: int) -> None:
-    scores = np.empty((splits, len(EPSILONS)))
-    for seed in range(splits):
-        train = rows[np.random.default_rng(seed).permutation(len(rows))[: int(0.7 * len(rows))]]
-        matrix = second_moment(train, center)
-        scores[seed] = [captured(fit(train, e, seed), matrix) for e in EPSILONS]
-    print(name.ljust(28) + "".join(f"{score:>7.3f}" for score in scores.mean(axis=0)))
-
-
-def accuracy(rows: Any, y: np.ndarray, make: Callable[[int], Any], repeats: int) -> float:
-    """Return the mean of the paper's accuracy over seeds."""
-    found = [
-        svm_accuracy(rows, y, seed, lambda half, s=seed: make(s).fit(half))[0] for seed in range(repeats)
-    ]
-    return float(np.mean(found))
-
-
-class Unchanged:
-    """All features, for the upper end of the comparison."""
-
-    def fit(self, rows: Any) -> Unchanged:
-        return self
-
-    def transform(self, rows: Any) -> Any:
-        return np.array(rows)
-
-
-def paper_table(repeats: int = 5) -> None:
-    print("\n## 001's protocol at a TRUE epsilon of .1, delta 1e-3; accuracy % of a linear SVM, not private")
-    print("paper's claims: a9a k=10 82.55, MNIST k=10 98.48 (an unnamed binary task; its non-private 99.29)")
-    head = ("task", "k", "all", "non-private", "auto", "power", "spca", "vrpca")
-    print("".join(h.rjust(12) for h in head))
-    for name, rows, y in paper_tasks():
-        for k in (10, 20):
-            fits = [lambda s: Unchanged(), lambda s, k=k: PCA(k, epsilon=math.inf)]
-            fits += [
-                lambda s, k=k, name=solver: PCA(k, epsilon=0.1, delta=1e-3, solver=name, random_state=s)
-                for solver in ("auto", "power", "spca", "vrpca")
-            ]
-            cells = "".join(f"{accuracy(rows, y, fit, repeats):>12.2f}" for fit in fits)
-            print(f"{name:>12}{k:>12}{cells}")
-
-
-def paper_tasks() -> list[tuple[str, np.ndarray, np.ndarray]]:
-    a9a, mnist = load("a9a"), load("mnist")
-    tasks = [("a9a", normalize(a9a.data.toarray().astype(float)), a9a.target)]
-    images = mnist.data.reshape(len(mnist.data), -1)
-    for one, other in ((0, 1), (1, 7), (3, 8)):
-        rows = (mnist.target == one) | (mnist.target == other)
-        tasks.append(
-            (f"MNIST {one}/{other}", normalize(images[rows].astype(float)), mnist.target[rows] == one)
-        )
-    return tasks
-
-
-def printed_noise() -> None:
-    print("\n## printed noise: claimed and certified epsilon (n = 32,561, d = 123, k = 10, delta 1e-3)")
-    rows = np.zeros((32_561, 123))
-    for solver, claims in (("spca", (0.1, 1.0)), ("vrpca", (0.1,)), ("power", (0.1,)), ("mod-sulq", (0.1,))):
-        for claim in claims:
-            steps = {"max_iter": 5, "n_oversamples": 0} if solver == "power" else {}
-            model = PCA(10, solver=solver, noise="paper", center=False, epsilon=claim, delta=1e-3, **steps)
-            print(f"{solver:>10}: claims {claim:g}, certifies {certified(model, rows):.4g} (add-remove)")
-
-
-def certified(model: PCA, rows: np.ndarray) -> float:
-    """Return what the printed noise certifies; nothing is run."""
-    from sordino.estimators.pca.checks import checked_options
-    from sordino.papers.pca import published
-    from sordino.runs import Promise
-
-    budget = model._budget(len(rows))
-    problem, options = model._problem(*rows.shape, budget), checked_options(model)
-    solver, paper = published(model.solver, problem, options, budget)
-    return Promise.made(budget, solver.plan(problem), paper).certificate.epsilon
-
-
-def cpu(work: Callable[[], Any], repeats: int = 3) -> float:
-    """Return the least CPU seconds of some runs."""
-    times = []
-    for _ in range(repeats):
-        start = time.process_time()
-        work()
-        times.append(time.process_time() - start)
-    return min(times)
-
-
-def peak(work: Callable[[], Any]) -> float:
-    """Return the largest memory beyond what was held before, in MB."""
-    tracemalloc.start()
-    work()
-    most = tracemalloc.get_traced_memory()[1] / 1e6
-    tracemalloc.stop()
-    return most
-
-
-def time_and_memory() -> None:
-    print("\n## CPU seconds (one thread) and memory beyond the data")
-    rows = normalize(load("mnist").data.reshape(60_000, -1).astype(np.float64))
-    compare(
-        "MNIST 60,000 x 784, gauss",
-        lambda: PCA(10).fit(rows),
-        "sklearn PCA randomized",
-        lambda: sklearn.decomposition.PCA(10, svd_solver="randomized", random_state=0).fit(rows),
-        2,
-    )
-    small = rows.astype(np.float32)
-    compare(
-        "the same in float32",
-        lambda: PCA(10).fit(small),
-        "sklearn PCA randomized",
-        lambda: sklearn.decomposition.PCA(10, svd_solver="randomized", random_state=0).fit(small),
-        2,
-    )
-    text = normalize(load("20news").data.tocsr().astype(float))
-    for solver in ("power", "auto"):
-        compare(
-            f"20news {text.shape[0]:,} x {text.shape[1]:,} CSR, {solver}",
-            lambda name=solver: PCA(10, solver=name, random_state=0).fit(text),
-            "TruncatedSVD",
-            lambda: sklearn.decomposition.TruncatedSVD(10, random_state=0).fit(text),
-            5,
-        )
-    cifar = load("cifar10").data.reshape(20_000, -1).astype(np.float32)
-    cifar /= np.linalg.norm(cifar, axis=1, keepdims=True)
-    fit = partial(PCA(10, epsilon=1.0).fit, cifar)
-    print(f"CIFAR-10 20,000 x 3,072 float32, auto: {cpu(fit, 1):.2f} s, {peak(fit):.0f} MB (bar 500)")
-
-
-def compare(name: str, ours: Callable[[], Any], other: str, theirs: Callable[[], Any], bar: float) -> None:
-    ours()  # compile
-    mine, yours = cpu(ours), cpu(theirs)
-    ratio = f"{mine / yours:.2f} (bar {bar})"
-    print(f"{name}: {mine:.2f} s, {peak(ours):.0f} MB; {other} {yours:.2f} s; ratio {ratio}")
-
-
-def distance(axes: np.ndarray, best: np.ndarray) -> float:
-    """Return the Frobenius distance of the two projections."""
-    return float(np.linalg.norm(axes.T @ axes - best.T @ best))
-
-
-def both_measures(repeats: int = 3) -> None:
-    """Print captured variance and subspace distance of the solvers on raw rows, centred, k = 10."""
-    a9a, mnist = load("a9a").data.toarray().astype(float), load("mnist").data
-    sets = {
-        "digits": (normalize(load("digits").data), 1.0),
-        "a9a": (a9a, 3.75),
-        "MNIST, 10,000": (normalize(mnist.reshape(len(mnist), -1)[:10_000].astype(float)), 1.0),
-    }
-    budgets = (0.1, 0.5, 2.0, 8.0, math.inf)
-    for name, (rows, norm) in sets.items():
-        matrix = second_moment(rows, True)
-        best = np.linalg.eigh(matrix)[1][:, -10:].T
-        print(f"\n## {name} {rows.shape}, k = 10, centred, data_norm {norm}: captured / subspace distance")
-        print("solver".ljust(12) + "".join(f"{e:>14g}" for e in budgets))
-        for solver in ("textbook", *SOLVERS[:-1]):
-            cells = []
-            for e in budgets:
-                found = [both_axes(solver, rows, norm, e, seed) for seed in range(repeats)]
-                scores = [(captured(axes, matrix), distance(axes, best)) for axes in found]
-                cells.append("{:.3f} / {:.2f}".format(*np.mean(scores, axis=0)))
-            print(solver.ljust(12) + "".join(cell.rjust(14) for cell in cells), flush=True)
-
-
-def both_axes(solver: str, rows: np.ndarray, norm: float, epsilon: float, seed: int) -> np.ndarray:
+def on_a_split(rows: np.ndarray, solver: str, epsilon: float, seed: int, center: bool) -> float:
+    """Return the captured variance relative to the best on 70 % of the rows."""
+    train = rows[np.random.default_rng(seed).permutation(len(rows))[: int(0.7 * len(rows))]]
+    mean = train.mean(axis=0) * center
     if solver == "textbook":
-        return textbook(rows / norm, epsilon, seed, True)
-    model = PCA(10, epsilon=epsilon, delta=1e-5, solver=solver, data_norm=norm, random_state=seed)
-    return model.fit(rows).components_
+        axes = textbook(train, epsilon, seed, center)
+    else:
+        axes = fitted(train, solver, epsilon, seed, center=center, data_norm=1.0).components_
+    best = np.linalg.eigvalsh(train.T @ train / len(train) - np.outer(mean, mean))[-AXES:].sum()
+    return float(captured(axes, train, mean).sum() / best)
 
 
-def oja(rows: np.ndarray, epsilon: float, seed: int, top: float, rest: float, parts: int = 50) -> np.ndarray:
-    """Return the axis of a one-pass private Oja: disjoint batches, gradients clipped at a known size.
-
-    After Liu, Kong, Jain, Oh 2022 (DP-Oja), but with the eigenvalues known, which they estimate privately.
-    Each batch answers with the whole budget, since no record is in two.
-    """
-    n, d = rows.shape
-    public, noise = np.random.default_rng(seed), NoiseSource.seeded_not_private(seed)
-    z, size = gaussian_multiplier(epsilon, 1e-5), n // parts
-    clip = 3 * math.sqrt(top * (top + (d - 1) * rest))
-    w = public.normal(size=d)
-    w /= np.linalg.norm(w)
-    for t in range(parts):
-        batch = rows[t * size : (t + 1) * size]
-        g = batch * (batch @ w)[:, None]
-        g *= np.minimum(1.0, clip / np.linalg.norm(g, axis=1))[:, None]
-        step = g.sum(axis=0) + z * clip * noise.normal(d)
-        w = w + 5.0 / (top - rest) / (5 + t) * step / size
-        w /= np.linalg.norm(w)
-    return w
+def few_axes() -> Rows:
+    """Return rows that three axes explain to 95 %: 2,000 x 60 on the unit sphere's scale."""
+    public = np.random.default_rng(0)
+    scales = np.r_[np.sqrt([0.5, 0.3, 0.15]), np.full(57, math.sqrt(0.05 / 57))]
+    return Rows.of("three axes", public.normal(size=(2_000, 60)) * scales, 2.0)
 
 
-def spiked_table(repeats: int = 10) -> None:
-    print("\n## one spike: N(0, rest I + (top - rest) v v^T), 1 - <v, found>^2, delta 1e-5")
-    print(
-        "n, d, top / rest, epsilon".ljust(32) + "".join(h.rjust(12) for h in ("oja", "auto", "spca", "power"))
-    )
-    for n, d, top, epsilon in ((20_000, 20, 4.0, 1.0), (20_000, 100, 4.0, 1.0), (20_000, 100, 4.0, 0.3)):
-        errors = np.zeros(4)
-        for seed in range(repeats):
-            public = np.random.default_rng(seed)
-            rows = public.normal(size=(n, d)) * np.r_[math.sqrt(top), np.ones(d - 1)]
-            norm = 2 * math.sqrt(top + d - 1)  # public: twice a typical row
-            axes = [oja(rows, epsilon, seed, top, 1.0)]
-            for solver in ("auto", "spca", "power"):
-                model = PCA(1, epsilon=epsilon, delta=1e-5, solver=solver, data_norm=norm, random_state=seed)
-                axes.append(model.fit(rows).components_[0])
-            errors += [1 - axis[0] ** 2 for axis in axes]
-        cells = "".join(f"{error:>12.4f}" for error in errors / repeats)
-        print(f"{n:,}, {d}, {top:g}, {epsilon:g}".ljust(32) + cells, flush=True)
+def counts(fits: int) -> Iterator[dict[str, Any]]:
+    """Yield how many axes ``n_components=0.9`` keeps, and what they really explain."""
+    for make in (few_axes, SETS["digits"], SETS["a9a"]):
+        rows = make()
+        about = rows.data - rows.mean
+        values = np.linalg.eigvalsh(about.T @ about / len(about))[::-1]
+        right = int(np.argmax(np.cumsum(values) >= SHARE * values.sum())) + 1
+        for epsilon in (0.5, 1.0, 2.0, 8.0, math.inf):
+            models = [fitted(rows.data, "auto", epsilon, s, SHARE, data_norm=rows.norm) for s in range(fits)]
+            kept = [model.n_components_ for model in models]
+            explained = [captured(m.components_, rows.data, rows.mean).sum() / values.sum() for m in models]
+            facts = {"set": rows.name, "epsilon": told(epsilon), "fits": fits, "right": right}
+            facts |= {"median": float(np.median(kept)), "least": min(kept), "most": max(kept)}
+            yield facts | {"explained": summary(explained)[0]}
 
 
-def text_table() -> None:
-    text = normalize(load("20news").data.tocsr().astype(float))
-    mean = np.asarray(text.mean(axis=0)).ravel()
-
-    def variance(axes: np.ndarray) -> float:
-        return float(np.square(text @ axes.T).sum() / text.shape[0] - np.square(axes @ mean).sum())
-
-    best = PCA(10, epsilon=math.inf, solver="power", max_iter=10, random_state=0).fit(text)
-    print("\n## 20news 11,314 x 130,107, unit rows of counts, k = 10, centred: captured / non-private")
-    print("solver".ljust(28) + "".join(f"{e:>7g}" for e in EPSILONS))
-    for solver in ("screen", "power"):
-        cells = [
-            variance(PCA(10, epsilon=e, delta=1e-5, solver=solver, random_state=0).fit(text).components_)
-            for e in EPSILONS
-        ]
-        name = solver + (" = auto" if solver == "screen" else "")
-        print(name.ljust(28) + "".join(f"{c / variance(best.components_):>7.3f}" for c in cells))
+def deviations(fits: int) -> Iterator[dict[str, Any]]:
+    """Yield how often +-2 ``eigenvalue_noise_`` covers what an axis captures; ratio sums, true and stated."""
+    for make in (few_axes, SETS["digits"], SETS["a9a"]):
+        rows = make()
+        total = float(np.square(rows.data - rows.mean).sum() / len(rows.data))
+        for solver in ("auto", "power", "spca", "vrpca", "oja", "mod-sulq"):
+            for epsilon in (0.1, 0.5, 2.0, 8.0):
+                models = [fitted(rows.data, solver, epsilon, s, data_norm=rows.norm) for s in range(fits)]
+                yield {"set": rows.name, "solver": solver, "epsilon": epsilon, "fits": fits} | covered(
+                    models, rows, total
+                )
 
 
-def main() -> None:
-    """Print all tables."""
-    warnings.simplefilter("ignore", NotPrivateWarning)
-    warnings.simplefilter("ignore", PrivacyWarning)
+def covered(models: list[Any], rows: Rows, total: float) -> dict[str, Any]:
+    """Return the coverage over axes and fits, the size of the bands, stated and true ratio sums."""
+    true = np.array([captured(model.components_, rows.data, rows.mean) for model in models])
+    stated = np.array([model.explained_variance_ for model in models])
+    doubt = np.array([model.eigenvalue_noise_ for model in models])
+    sums = [model.explained_variance_ratio_.sum() for model in models]
+    off = math.sqrt(float(np.square(stated - true).mean()))
+    size = math.sqrt(float(np.square(doubt).mean()))
+    return {
+        "coverage": round(float((np.abs(stated - true) <= 2 * doubt).mean()), 4),
+        "stated_over_true_deviation": float(f"{size / max(off, 1e-300):.3g}"),
+        "ratio_stated": summary(sums)[0],
+        "ratio_true": summary(true.sum(axis=1) / total)[0],
+    }
+
+
+SECTIONS: dict[str, tuple[Callable[[int], Iterator[dict[str, Any]]], int]] = {
+    "bars": (bars, 10),
+    "splits": (splits, 10),
+    "spiked": (spiked, 10),
+    "counts": (counts, 20),
+    "deviations": (deviations, 20),
+    "printed": (printed, 1),
+    "protocol": (protocol, 5),
+    "times": (times, 1),
+}
+
+
+def measured(name: str, fits: int | None) -> dict[str, Any]:
+    """Run a section, print its rows as they come, and return them with what they are."""
+    section, usual = SECTIONS[name]
+    many, rows = usual if fits is None else fits, []
+    for row in section(many):
+        print(f"{name}: " + ", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+        rows.append(row)
+    command = f"python -m benchmarks.pca {name}" + ("" if fits is None else f" --fits {fits}")
+    return {"about": {"command": command, "date": datetime.now(UTC).date().isoformat()}, "rows": rows}
+
+
+def kept(path: Path, found: dict[str, Any]) -> None:
+    """Write the sections that were measured over those of the file."""
+    old = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    lines = [f"{json.dumps(name)}: {_section(part)}" for name, part in sorted({**old, **found}.items())]
+    path.write_text("{" + ",\n".join(lines) + "}\n", "utf-8")
+
+
+def _section(part: dict[str, Any]) -> str:
+    rows = ",\n".join(json.dumps(row) for row in part["rows"])
+    return f'{{"about": {json.dumps(part["about"])}, "rows": [\n{rows}\n]}}'
+
+
+def main() -> int:
+    """Run, print and save."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sections", nargs="*", default=list(SECTIONS), help="sections by name")
+    parser.add_argument("--fits", type=int, default=None, help="fits of each cell")
+    parser.add_argument("--save", type=Path, default=None, help=f"for the page: {RESULT.name}")
+    asked = parser.parse_args()
+    for kind in (NotPrivateWarning, PrivacyWarning):
+        warnings.simplefilter("ignore", kind)
     describe()
-    sections = (
-        digits_table,
-        both_measures,
-        spiked_table,
-        printed_noise,
-        paper_table,
-        text_table,
-        time_and_memory,
-    )
-    for section in sections:
-        if sys.argv[1:] and section.__name__ not in sys.argv[1:]:
-            continue
+    for name in asked.sections:
         try:
-            section()
+            found = {name: measured(name, asked.fits)}
         except DataNotFoundError as error:
-            print(f"\n## {section.__name__} left out: {error}")
+            print(f"{name} left out: {error}")
+            continue
+        if asked.save is not None:
+            kept(asked.save, found)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

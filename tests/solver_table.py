@@ -34,6 +34,7 @@ from tests.solver_case import SolverCase, csr32_data, csr_data
 
 from sordino.execute import LocalExecutor
 from sordino.kernel import (
+    Disjoint,
     FixedSize,
     Full,
     Poisson,
@@ -54,6 +55,7 @@ from sordino.solvers.dense.srm import Srm
 from sordino.solvers.heavy import HeavyTailedSparse, ProjectedGradient, Scaling
 from sordino.solvers.momentum import Momentum
 from sordino.solvers.pca.gauss import Gauss
+from sordino.solvers.pca.oja import Oja
 from sordino.solvers.pca.power import Power
 from sordino.solvers.pca.screen import Screen
 from sordino.solvers.pca.spca import Spca
@@ -157,6 +159,7 @@ CASES += [
         "pca-power-replace-csr", lambda problem: Power(6, 3), _pca("replace-one"), csr_data, tight=_SQUARES
     ),
     SolverCase("pca-spca", lambda problem: Spca(6, 3, 5.0, Poisson(0.5)), _pca(), tight=_SQUARES),
+    SolverCase("pca-oja", lambda problem: Oja(6, 2, 5.0, Disjoint(2)), _pca(), tight=_SQUARES),
     SolverCase("pca-vrpca", lambda problem: Vrpca(6, 2, 2, 5.0, Poisson(0.5)), _pca(), tight=_SQUARES),
 ]
 

@@ -19,7 +19,7 @@ from sordino import PCA, BudgetPolicy, Ledger, SparseLogisticRegression
 from sordino.errors import BudgetExceededError, InvalidInputError, PlanSpentError
 from sordino.testing import seeded_noise_not_private
 
-SOLVERS = ("gauss", "screen", "power", "spca", "vrpca", "mod-sulq")
+SOLVERS = ("gauss", "screen", "power", "spca", "vrpca", "oja", "mod-sulq")
 # Two fits on the same data differ by their noise; that is the privacy.
 NOISE_DIFFERS = {"check_fit_idempotent"}
 
@@ -296,3 +296,13 @@ def test_bad_parameters_are_refused_before_the_budget_is_spent(digits, bad, tmp_
     with pytest.raises(InvalidInputError):
         PCA(**(settings | bad)).fit(digits)
     PCA(**settings).fit(digits)  # all of the budget is still there
+
+
+def test_one_pass_over_batches_does_not_mind_sorted_rows(digits):
+    rows = digits[np.argsort(digits[:, 20])]
+    found = []
+    for data in (rows, digits):
+        with seeded_noise_not_private(0):
+            found.append(captured(PCA(5, epsilon=math.inf, solver="oja", random_state=0).fit(data), digits))
+    assert min(found) > 0.97
+    assert abs(found[0] - found[1]) < 0.02

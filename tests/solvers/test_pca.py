@@ -81,6 +81,16 @@ def test_without_noise_the_full_solvers_are_plain_pca(name, center):
     assert found.total == pytest.approx(values.sum(), rel=1e-6)
 
 
+def test_without_noise_the_power_method_takes_as_many_steps_as_the_axes_need():
+    rows = spiked(n=1000, d=40)
+    for epsilon, right in ((math.inf, 1e-6), (1.0, 1.0)):
+        problem = problem_of(rows, epsilon=epsilon)
+        solver = make_pca_solver("power", problem, PcaOptions(oversampling=2))
+        found = run(solver, rows, problem)[-1]
+        assert 1 - captured(found.axes, moment(rows, True)) < right
+    assert (solver.steps, solver.momentum) == (5, 1.0)
+
+
 @pytest.mark.parametrize("center", [True, False])
 @pytest.mark.parametrize(
     "solver", [Spca(3, 60, 400.0, Poisson(1.0)), Vrpca(3, 8, 20, 60.0, Poisson(0.5))], ids=["spca", "vrpca"]
@@ -144,10 +154,20 @@ def test_more_steps_of_the_power_method_share_one_budget():
         assert spent == pytest.approx(1 / 3.0**2)
 
 
+def test_one_pass_of_oja_costs_one_batch_and_the_mean():
+    problem = problem_of(spiked())
+    for batches in (1, 8):
+        solver = make_pca_solver("oja", problem, PcaOptions(max_iter=batches))
+        plan = solver.plan(problem).at(gaussian_multiplier(1.0, 1e-5))
+        assert plan.releases["batch"].times == batches
+        assert certify(plan.event(), 1e-5, problem.relation).epsilon == pytest.approx(1.0, rel=1e-3)
+
+
 def test_auto_takes_the_matrix_while_it_fits():
     assert automatic(784) == automatic(3072) == "gauss"
     assert automatic(26_000) == "power"
     assert automatic(26_000, sparse=True) == "screen"
+    assert automatic(26_000, sparse=True, noisy=False) == "power"
     assert automatic(784, sparse=True) == "gauss"
     wide = PcaProblem(50, 5000, 2, Relation.ADD_REMOVE, 1.0, 1e-5)
     assert isinstance(make_pca_solver("auto", wide, PcaOptions()), Power)
@@ -223,7 +243,7 @@ def test_screening_finds_the_columns_that_matter_where_nothing_else_learns():
         rows[i, public.integers(0, d, 5)] = 0.1
     rows = rows.tocsr()
     dense = rows.toarray() - np.asarray(rows.mean(axis=0))
-    problem = problem_of(rows, components=1, sparse=True)
+    problem = problem_of(rows, components=1, sparse=True, epsilon=1.0)
     best = svds(dense, k=1, return_singular_vectors=False, random_state=0)[0] ** 2
     scores = {}
     for name in ("auto", "power"):

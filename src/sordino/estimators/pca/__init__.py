@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from sordino.bounds import declared_bound
 from sordino.checks import among, check_count, check_data, check_flag
 from sordino.errors import InvalidInputError
-from sordino.estimators.pca.checks import axes_to_follow, checked_options, public_facts
+from sordino.estimators.pca.checks import axes_to_follow, checked_options, in_public_order, public_facts
 from sordino.estimators.pca.stream import PcaStream
 from sordino.execute import LocalExecutor, executor_of, is_sparse
 from sordino.kernel import Relation
@@ -31,7 +31,7 @@ _NOISES = ("sound", "paper")
 class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
     r"""Principal components under differential privacy.
 
-    The axes of largest variance of ``clip_R(x) - m``, R = ``data_norm``, m the released mean. A tenth of
+    The axes of largest variance of ``clip_R(x) - m``, R = ``data_norm``, m the released mean. 0.15 of
     the (squared) budget buys the mean and the mean squared norm; rows are then measured from the mean
     and clipped at their spread, so that the rest of the budget buys the second moment with less noise.
 
@@ -43,8 +43,8 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
     delta : the probability of a larger loss; None means ``min(1e-5, 1 / (10 n))``.
     solver : ``"auto"``, ``"gauss"`` (one noisy matrix), ``"screen"`` (the same on the columns that matter,
         for sparse rows), ``"power"`` (products, for many features), ``"spca"``, ``"vrpca"`` (mini-batches),
-        ``"mod-sulq"`` (independent entries); only with ``noise="paper"``: ``"local-gauss"`` (noise at each
-        record) and ``"wishart"``, which is not private.
+        ``"oja"`` (one pass over disjoint batches), ``"mod-sulq"`` (independent entries); only with
+        ``noise="paper"``: ``"local-gauss"`` (noise at each record) and ``"wishart"``, which is not private.
     data_norm : rows are clipped to this Euclidean norm, in fit and in transform; a public bound, never the
         data's own maximum. None is 1, and says so once.
     center : subtract the released mean; False gives the axes of the second moment about zero.
@@ -57,7 +57,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
     max_iter, batch_size, step_size, n_oversamples, momentum : of the iterative solvers; None lets a
         rule on public facts choose.
     n_chunks : how many calls of :meth:`partial_fit` one budget pays for.
-    random_state : seeds public starting points only, never the noise.
+    random_state : seeds public starting points and orders only, never the noise.
     verbose : progress on a terminal.
 
     Attributes
@@ -166,6 +166,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
             solver, paper = published(self.solver, problem, options, budget)
         else:
             solver, paper = make_pca_solver(self.solver, problem, options), None
+        X = in_public_order(X, self.random_state) if self.solver == "oja" else X
         fitted = run_privately(
             solver,
             problem,

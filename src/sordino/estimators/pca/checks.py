@@ -8,6 +8,7 @@ from typing import Any
 from sordino.bounds import bound_fact
 from sordino.checks import as_float, check_count, check_positive
 from sordino.errors import InvalidInputError
+from sordino.kernel import public_generator
 from sordino.problems.covariance import PcaProblem
 from sordino.solvers.pca import PcaOptions, automatic
 
@@ -47,6 +48,12 @@ def checked_options(estimator: Any) -> PcaOptions:
         check_count("n_oversamples", estimator.n_oversamples, 0, None, "20 is plenty."),
         None if momentum is None else float(momentum),
     )
+
+
+def in_public_order(rows: Any, random_state: Any) -> Any:
+    """Return the rows in a random order that nobody chose: batches by position then depend on no order."""
+    public = public_generator(random_state)
+    return rows[public.permutation(rows.shape[0])]
 
 
 def public_facts(problem: PcaProblem, declared: Any) -> tuple[str, ...]:

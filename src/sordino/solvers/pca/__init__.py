@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from sordino.errors import InvalidInputError
 from sordino.problems.covariance import PcaProblem
 from sordino.solvers.pca.gauss import Gauss
+from sordino.solvers.pca.oja import Oja
 from sordino.solvers.pca.options import PcaOptions, fits_matrix
 from sordino.solvers.pca.power import Power
 from sordino.solvers.pca.screen import Screen
@@ -24,6 +26,7 @@ READS: dict[str, tuple[str, ...]] = {
     "power": (*_ITERATION, "momentum"),
     "spca": (*_ITERATION, "batch_size", "step_size"),
     "vrpca": (*_ITERATION, "batch_size", "step_size"),
+    "oja": (*_ITERATION, "step_size"),
     "mod-sulq": (),
 }
 PCA_SOLVERS: dict[str, Callable[[PcaProblem, PcaOptions], Any]] = {
@@ -32,26 +35,28 @@ PCA_SOLVERS: dict[str, Callable[[PcaProblem, PcaOptions], Any]] = {
     "power": Power.configured,
     "spca": Spca.configured,
     "vrpca": Vrpca.configured,
+    "oja": Oja.configured,
     "mod-sulq": ModSulq.configured,
 }
 
 
-def automatic(features: int, sparse: bool = False) -> str:
-    """Return the solver for a number of columns and a storage format: public, so the choice is.
+def automatic(features: int, sparse: bool = False, noisy: bool = True) -> str:
+    """Return the solver for a number of columns, a storage format and a budget: public, so the choice is.
 
     One noisy matrix beats every iteration (each of its releases gets only a part of the budget), so
     it is taken whenever it fits in memory. Beyond, sparse rows have few columns that matter, and
     screening finds them; dense ones go to the power method, which uses all records in each of few
-    releases and never holds a d x d matrix.
+    releases and never holds a d x d matrix. Without noise no column has to be left out.
     """
     if fits_matrix(features):
         return "gauss"
-    return "screen" if sparse else "power"
+    return "screen" if sparse and noisy else "power"
 
 
 def make_pca_solver(name: str, problem: PcaProblem, options: PcaOptions) -> Any:
     """Return the named solver, configured for a problem."""
-    name = automatic(problem.features, problem.sparse) if name == "auto" else name
+    if name == "auto":
+        name = automatic(problem.features, problem.sparse, math.isfinite(problem.epsilon))
     if name not in PCA_SOLVERS:
         known = ["auto", *PCA_SOLVERS]
         raise InvalidInputError(f"Expected solver in {known}, got {name!r}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,6 +20,10 @@ from sordino.solvers.pca.locate import (
 from sordino.solvers.pca.options import PcaOptions
 from sordino.solvers.pca.ritz import Products
 from sordino.solvers.pca.spectrum import Principal
+
+# With noise each step takes a share of the budget, and products are added up against it; without any, a step
+# costs only time, and adding up earlier products would only hold it back.
+STEPS, STEPS_WITHOUT_NOISE = 5, 20
 
 
 @dataclass(frozen=True)
@@ -43,8 +48,9 @@ class Power:
     @classmethod
     def configured(cls, problem: PcaProblem, options: PcaOptions) -> Power:
         """Fill what the user left open from public facts."""
-        steps = 5 if options.max_iter is None else options.max_iter
-        momentum = 1.0 if options.momentum is None else options.momentum
+        noisy = math.isfinite(problem.epsilon)
+        steps = (STEPS if noisy else STEPS_WITHOUT_NOISE) if options.max_iter is None else options.max_iter
+        momentum = float(noisy) if options.momentum is None else options.momentum
         return cls(options.columns(problem), steps, momentum)
 
     def plan(self, problem: PcaProblem) -> Plan:

@@ -12,13 +12,13 @@ from sordino.kernel import Curator, Full, Plan, Release
 from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.covariance import Ball, GramMatrix, PcaProblem, RowMoments, SquaredColumns
 from sordino.solvers.pca.gauss import principal_of
-from sordino.solvers.pca.locate import SHARE, location_from, noise_std
+from sordino.solvers.pca.locate import location_from, noise_std
 from sordino.solvers.pca.options import PcaOptions
 from sordino.solvers.pca.spectrum import Principal
 
-# The share of the squared budget for the choice of columns; how many standard deviations a column has to
-# stand out (one of 100,000 empty columns does by chance); the most columns whose matrix is held.
-COLUMNS_SHARE, CLEAR, MOST = 0.2, 4.0, 3000
+# The shares of the squared budget for the choice of columns and for their mean; how many standard deviations
+# a column has to stand out (ten of 100,000 empty columns do by chance); the most columns of a matrix.
+COLUMNS_SHARE, MEAN_SHARE, CLEAR, MOST = 0.25, 0.1, 3.7, 3000
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Screen:
 
     def plan(self, problem: PcaProblem) -> Plan:
         """Declare the squares, the mean and the matrix."""
-        norm, rest = problem.data_norm, 1 - COLUMNS_SHARE - SHARE
+        norm, rest = problem.data_norm, 1 - COLUMNS_SHARE - MEAN_SHARE
         return problem.planned(
             squares=Release(SquaredColumns(norm), problem.gaussian(COLUMNS_SHARE**-0.5), Full()),
-            moments=Release(RowMoments(norm), problem.gaussian(SHARE**-0.5), Full()),
+            moments=Release(RowMoments(norm), problem.gaussian(MEAN_SHARE**-0.5), Full()),
             gram=Release(GramMatrix(norm), problem.symmetric(rest**-0.5), Full()),
         )
 
