@@ -227,3 +227,15 @@ def test_a_callers_autocast_does_not_reach_the_sum():
     rows = torch.full((1, 3), 1.0 + 2.0**-12)
     with torch.autocast("cpu", dtype=torch.bfloat16), without_autocast(CPU):
         assert (rows @ rows.T).dtype == torch.float32
+
+
+def test_many_short_rows_are_measured_along_the_row():
+    values = torch.arange(300, dtype=torch.float32).reshape(100, 3)
+    torch.testing.assert_close(norms(values), values.double().norm(dim=1), rtol=1e-6, atol=0)
+
+
+def test_a_long_tail_of_small_entries_is_not_lost_behind_large_ones():
+    values = torch.full((1, 64 * 40_000), 1e-4)
+    values[0, :64] = 1.0  # one by one, the squares of the others vanish beside these
+    part, lost = shortfall(values)
+    assert float(norms(values)) * (1 + part) + lost >= float(values.double().norm())
