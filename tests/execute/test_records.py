@@ -20,7 +20,8 @@ from tests.kernel.toys import source
 
 from sordino.errors import InvalidInputError
 from sordino.execute import LocalExecutor
-from sordino.execute.records import CsrRecords, DenseRecords
+from sordino.execute.csr_records import CsrRecords
+from sordino.execute.records import DenseRecords
 from sordino.execute.touched import LazyRecords
 from sordino.kernel import Full, Gaussian, Poisson, Release, SparseVector
 from sordino.problems.glm import GlmGradient

@@ -16,6 +16,9 @@ from sordino.kernel.contracts import Point, PublicMap
 if TYPE_CHECKING:
     from sordino.execute.records import LocalRecords
 
+# Columns at a time where mapped rows are never stored; entries of a block of them where they are.
+_COLUMNS, _ENTRIES = 16, 1 << 16
+
 
 class AffineView:
     r"""The records ``z_i = clip_1(scale * (x_i - shift))`` with an intercept entry.
@@ -52,10 +55,39 @@ class AffineView:
         last = self._affine.intercept * coefficients.sum(axis=0)
         return np.concatenate([out, np.asarray(last)[..., None]], axis=-1)
 
+    def gram(self, factors: Floats) -> Floats:
+        """Return ``sum_i f_i z_i z_i^T``, some columns at a time."""
+        d = self._affine.scale.size
+        every, out = np.eye(d, d + bool(self._affine.intercept)), np.empty((d, d))
+        for start in range(0, d, _COLUMNS):
+            block = slice(start, min(start + _COLUMNS, d))
+            entries = np.where(factors[:, None] > 0.0, self.margins(every[block]), 0.0)
+            out[block] = self.weighted_sum(entries * factors[:, None])[:, :d]
+        return (out + out.T) / 2.0
+
     def _products(self, weights: Floats) -> Floats:
         if self._base.intercept:
             weights = np.concatenate([weights, np.zeros((*weights.shape[:-1], 1))], axis=-1)
         return self._base.margins(weights)
+
+
+class LocalView(AffineView):
+    """Mapped rows in memory."""
+
+    def gram(self, factors: Floats) -> Floats:
+        """Return ``sum_i f_i z_i z_i^T`` from blocks of mapped rows, which are arrays."""
+        base, affine = self._base, self._affine
+        step, out = max(1, _ENTRIES // max(1, base.features)), np.zeros((base.features, base.features))
+        weights = self._clip * np.sqrt(factors)
+        for start in range(0, base.count, step):
+            rows = slice(start, min(start + step, base.count))
+            block = base.clipped_rows(rows)
+            block -= affine.shift
+            block *= affine.scale
+            block *= weights[rows, None]
+            block[weights[rows] == 0.0] = 0.0
+            out += block.T @ block
+        return (out + out.T) / 2.0
 
 
 class TouchedView:

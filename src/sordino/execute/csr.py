@@ -9,10 +9,13 @@ import numpy as np
 from scipy import sparse
 
 from sordino.errors import InvalidInputError
-from sordino.kernel.arrays import Floats
+from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.touch import TouchMap, find
 
 _AHEAD = 256  # rows
+# A place in an array that cannot be negative: compiled code then has no test for places from the end, which
+# would cost as much as the work. All structures were checked when they were made (:func:`checked`).
+At = np.uint64
 
 
 def as_rows(matrix: Any) -> Any:
@@ -103,8 +106,8 @@ def margins(indptr: Any, indices: Any, data: Any, rows: Any, w: Floats, out: Flo
     """Write ``x_i . w`` for the given rows."""
     for i in range(rows.size):
         total = 0.0
-        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
-            total += data[p] * w[indices[p]]
+        for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
+            total += data[p] * w[At(indices[p])]
         out[i] = total
 
 
@@ -114,8 +117,16 @@ def scatter(indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, out: 
     for i in range(rows.size):
         c = coef[i]
         if c != 0.0:
-            for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
-                out[indices[p]] += c * data[p]
+            for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
+                out[At(indices[p])] += c * data[p]
+
+
+@numba.njit(cache=True, nogil=True)
+def fill(indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, out: Floats) -> None:
+    """Write ``coef_i x_i`` into the rows of an array of zeros."""
+    for i in range(rows.size):
+        for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
+            out[i, At(indices[p])] = coef[i] * data[p]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -129,19 +140,26 @@ def scatter_integers(
     for i in range(rows.size):
         c = coef[i]
         if c != 0.0:
-            for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
-                out[indices[p]] += np.int64(c * data[p] / spacing)
+            for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
+                out[At(indices[p])] += np.int64(c * data[p] / spacing)
 
 
-def picked(matrix: Any, rows: Any, kept: TouchMap) -> Any:
-    """Return some rows with the columns of a map alone, numbered by it."""
+def picked(matrix: Any, rows: Any, columns: Ints) -> Any:
+    """Return some rows with some columns alone, numbered in their order."""
     x, ends = matrix, np.zeros(rows.size + 1, dtype=np.int64)
     slots = np.empty(x.indices.size, dtype=np.int32)
-    _slots(x.indptr, x.indices, rows, kept.cells, kept.columns, slots, ends[1:])
+    if x.shape[1] <= x.indices.size // max(1, x.shape[0]) * rows.size:  # a number of each column costs less
+        numbers = np.full(x.shape[1], -1, dtype=np.int32)
+        numbers[columns] = np.arange(columns.size, dtype=np.int32)
+        _numbers(x.indptr, x.indices, rows, numbers, slots, ends[1:])
+    else:
+        kept = TouchMap.of(columns)
+        _slots(x.indptr, x.indices, rows, kept.cells, kept.columns, slots, ends[1:])
     np.cumsum(ends, out=ends)
-    indices, data = np.empty(ends[-1], dtype=np.int32), np.empty(ends[-1], dtype=x.data.dtype)
+    count = int(ends[-1])  # and one place more, for what is not wanted
+    indices, data = np.empty(count + 1, dtype=np.int32), np.empty(count + 1, dtype=x.data.dtype)
     _gather(x.indptr, slots, x.data, rows, ends, indices, data)
-    return sparse.csr_matrix((data, indices, ends), (rows.size, kept.columns.size), copy=False)
+    return sparse.csr_matrix((data[:count], indices[:count], ends), (rows.size, columns.size), copy=False)
 
 
 def renumbered(matrix: Any, rows: Any) -> tuple[Any, Any]:
@@ -173,11 +191,22 @@ def _with_indices(matrix: Any, indices: Any) -> Any:
 
 
 @numba.njit(cache=True, nogil=True)
+def _numbers(indptr: Any, indices: Any, rows: Any, numbers: Any, slots: Any, counts: Any) -> None:
+    """Write the number of each entry's column, which is -1 where it is not wanted, and count the others."""
+    for i in range(rows.size):
+        kept = 0
+        for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
+            slots[p] = numbers[At(indices[p])]
+            kept += slots[p] >= 0
+        counts[i] = kept
+
+
+@numba.njit(cache=True, nogil=True)
 def _slots(indptr: Any, indices: Any, rows: Any, cells: Any, columns: Any, slots: Any, counts: Any) -> None:
     """Write the number of each entry's column, -1 for one that is not in the map, and count the others."""
     for i in range(rows.size):
         kept = 0
-        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
+        for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
             slots[p] = cells[find(cells, columns, np.int64(indices[p]))]
             kept += slots[p] >= 0
         counts[i] = kept
@@ -185,13 +214,12 @@ def _slots(indptr: Any, indices: Any, rows: Any, cells: Any, columns: Any, slots
 
 @numba.njit(cache=True, nogil=True)
 def _gather(indptr: Any, slots: Any, data: Any, rows: Any, ends: Any, indices: Any, out: Any) -> None:
-    """Copy the entries that have a number."""
+    """Copy the entries that have a number; each other one is written over by what comes next."""
     for i in range(rows.size):
-        at = ends[i]
-        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
-            if slots[p] >= 0:
-                indices[at], out[at] = slots[p], data[p]
-                at += 1
+        at = At(ends[i])
+        for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
+            indices[at], out[at] = slots[p], data[p]
+            at += At(slots[p] >= 0)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -199,7 +227,7 @@ def _renumber(indptr: Any, indices: Any, rows: Any, cells: Any, columns: Any, sl
     """Number the columns in the order in which they appear; return how many there are."""
     count = 0
     for i in range(rows.size):
-        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
+        for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
             column = np.int64(indices[p])
             cell = find(cells, columns, column)
             if cells[cell] < 0:
@@ -235,7 +263,7 @@ def touch(
         if i % _AHEAD == 0:
             ahead += _read_ahead(indptr, indices, data, rows[i : i + _AHEAD])
         total = 0.0
-        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
+        for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
             column = np.int64(indices[p])
             cell = find(cells, columns, column)
             slot: Any = np.int64(cells[cell])
@@ -258,7 +286,7 @@ def _read_ahead(indptr: Any, indices: Any, data: Any, rows: Any) -> int:
     """Read one entry of each cache line of some rows, so that they are near when their turn comes."""
     seen: Any = 0
     for i in range(rows.size):
-        for p in range(indptr[rows[i]], indptr[rows[i] + 1], 8):
+        for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1]), At(8)):
             seen += np.int64(indices[p]) + np.int64(data[p] > 0)
     return seen
 
@@ -269,8 +297,8 @@ def scatter_touched(ends: Any, layout: Any, packed: Floats, coef: Floats, out: F
     at = 0
     for i in range(ends.size):
         if coef[i] != 0.0:
-            for p in range(at, ends[i]):
-                out[layout[p]] += coef[i] * packed[p]
+            for p in range(At(at), At(ends[i])):
+                out[At(layout[p])] += coef[i] * packed[p]
         at = ends[i]
 
 
@@ -280,6 +308,6 @@ def size_scatter(
 ) -> None:
     """Add ``|coef_i x_i|``, or its square, to ``out``."""
     for i in range(rows.size):
-        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
+        for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
             size = abs(coef[i] * np.float64(data[p])) if coef[i] != 0.0 else 0.0
-            out[indices[p]] += size * size if square else size
+            out[At(indices[p])] += size * size if square else size

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numba
 import numpy as np
 
+from sordino.execute.csr import At
 from sordino.kernel import clip
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.contracts import PublicBall
 
 if TYPE_CHECKING:
-    from sordino.execute.records import CsrRecords, DenseRecords, LocalRecords
+    from sordino.execute.csr_records import CsrRecords
+    from sordino.execute.records import DenseRecords, LocalRecords
 
 _CHUNK = 1 << 21  # entries of a dense block
 
@@ -153,9 +155,9 @@ def restricted(records: LocalRecords, columns: Ints) -> LocalRecords:
 def add_squares(indptr: Any, indices: Any, data: Any, rows: Any, scale: Floats, out: Floats) -> None:
     """Add the squared entries of ``scale_i x_i`` to their columns."""
     for i in range(rows.size):
-        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
+        for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
             value = scale[i] * data[p]
-            out[indices[p]] += value * value
+            out[At(indices[p])] += value * value
 
 
 @numba.njit(cache=True, nogil=True)
@@ -164,8 +166,8 @@ def multiply(
 ) -> None:
     """Write ``scale_i x_i^T block`` for the given rows."""
     for i in range(rows.size):
-        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
-            value, column = scale[i] * data[p], indices[p]
+        for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
+            value, column = scale[i] * data[p], At(indices[p])
             for j in range(block.shape[1]):
                 out[i, j] += value * block[column, j]
 
@@ -176,8 +178,8 @@ def multiply_transposed(
 ) -> None:
     """Add ``scale_i x_i coef_i^T`` for the given rows."""
     for i in range(rows.size):
-        for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
-            value, column = scale[i] * data[p], indices[p]
+        for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
+            value, column = scale[i] * data[p], At(indices[p])
             for j in range(coef.shape[1]):
                 out[column, j] += value * coef[i, j]
 
@@ -187,7 +189,7 @@ def add_pairs(indptr: Any, indices: Any, data: Any, rows: Any, scale: Floats, ou
     """Add ``(scale_i x_i)(scale_i x_i)^T`` over the non-zero pairs of each row."""
     for i in range(rows.size):
         if scale[i] != 0.0:
-            for p in range(indptr[rows[i]], indptr[rows[i] + 1]):
-                value, row = scale[i] * data[p], indices[p]
-                for q in range(indptr[rows[i]], indptr[rows[i] + 1]):
-                    out[row, indices[q]] += value * (scale[i] * data[q])
+            for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
+                value, row = scale[i] * data[p], At(indices[p])
+                for q in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
+                    out[row, At(indices[q])] += value * (scale[i] * data[q])

@@ -10,8 +10,9 @@ from scipy import sparse
 
 from sordino.errors import InvalidInputError
 from sordino.execute.csr import as_rows
+from sordino.execute.csr_records import CsrRecords
 from sordino.execute.question import Question
-from sordino.execute.records import CsrRecords, DenseRecords, LocalRecords
+from sordino.execute.records import DenseRecords, LocalRecords
 from sordino.execute.touched import LazyRecords
 from sordino.kernel import NoiseSource, Offer, Release, clip, contracts
 from sordino.kernel.arrays import Floats, Ints

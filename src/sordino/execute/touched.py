@@ -8,7 +8,8 @@ import numpy as np
 
 from sordino.execute import csr
 from sordino.execute.affine_view import TouchedView
-from sordino.execute.records import CsrRecords, LocalRecords
+from sordino.execute.csr_records import CsrRecords
+from sordino.execute.records import LocalRecords
 from sordino.kernel import SparseVector, clip
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.contracts import PublicMap

@@ -131,6 +131,9 @@ class MappedRows(Records, Protocol):
     def weighted_sum(self, coefficients: Floats) -> Answer:
         """Return the weighted sum of the mapped rows."""
 
+    def gram(self, factors: Floats) -> Floats:
+        """Return ``sum_i f_i z_i z_i^T``, the constant entry left out, symmetric to the last bit."""
+
 
 class AffineViews(Records, Protocol):
     """Rows through a public affine map."""

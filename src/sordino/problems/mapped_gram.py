@@ -13,10 +13,6 @@ from sordino.kernel.arrays import Floats
 from sordino.kernel.clip import factors_of
 from sordino.kernel.contracts import AffineViews
 from sordino.problems.affine import Affine, affine_reach
-from sordino.problems.glm import weighted
-
-# Columns at a time: the mapped rows are never stored whole.
-_BLOCK = 16
 
 
 @dataclass(frozen=True)
@@ -44,13 +40,7 @@ class MappedGram(ClippedSum):
 
     def evaluate(self, records: AffineViews, params: Affine) -> Floats:
         """Return the sum, symmetric to the last bit."""
-        view, d = records.through(params), params.scale.size
+        view = records.through(params)
         with np.errstate(over="ignore", invalid="ignore"):
             factors = factors_of(view.norms * view.norms, 1.0)
-        out = np.empty((d, d))
-        for start in range(0, d, _BLOCK):
-            block = slice(start, min(start + _BLOCK, d))
-            columns = np.eye(d, d + bool(params.intercept))[block]
-            entries = np.where(factors[:, None] > 0.0, view.margins(columns), 0.0)
-            out[block] = view.weighted_sum(weighted(entries, factors))[:, :d]
-        return (out + out.T) / 2.0
+            return view.gram(factors)

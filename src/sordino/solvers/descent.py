@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numba
 import numpy as np
 
 from sordino.kernel.arrays import Bools, Floats
@@ -96,14 +97,14 @@ class NoisyDescent:
         adds noise and, where there is curvature, takes some of the earlier noise back: the covariance of
         point, velocity and mean follows.
         """
-        pace = np.ones_like(before) if self.metric is None else self.metric.pace
-        law, middle = np.zeros((3, 3, *np.shape(before))), len(self.taken) // 2
-        law[0, 0] = np.square(before)
-        for t, h in enumerate(self.taken):
-            bent = np.minimum(h * pace * curvature, 1.0)
-            share = 1.0 / (t - middle + 1) if t >= middle else 1.0
-            law = _moved(law, bent, self.momentum, share, (h * pace * self.noise.std) ** 2)
-        return np.sqrt(np.maximum(law[0, 0] if self.metric is None else law[2, 2], 0.0))
+        shape = np.shape(before)
+        pace = np.ones(shape) if self.metric is None else np.broadcast_to(self.metric.pace, shape)
+        bends = np.ascontiguousarray(pace * curvature).reshape(-1)
+        stds = np.ascontiguousarray(pace * self.noise.std).reshape(-1)
+        law = _followed(
+            np.square(before).reshape(-1), bends, np.square(stds), np.array(self.taken), self.momentum
+        )
+        return np.sqrt(np.maximum(law[0 if self.metric is None else 1], 0.0)).reshape(shape)
 
     @property
     def travel(self) -> float:
@@ -113,19 +114,33 @@ class NoisyDescent:
         return total if self.metric is None else 0.75 * total * self.metric.own
 
 
-def _moved(law: Floats, bent: Floats, momentum: float, share: float, noise: Floats) -> Floats:
-    """Return the covariance of point, velocity and mean of points after a step."""
-    one = np.ones_like(bent)
-    kept, pull = momentum * (1.0 - bent), -bent
-    # velocity' = kept velocity + pull point + noise; point' = point + velocity'; the mean takes a share.
-    point = np.stack([one + pull, kept, 0.0 * one])
-    velocity = np.stack([pull, kept, 0.0 * one])
-    mean = share * point
-    mean[2] += 1.0 - share
-    step = np.stack([point, velocity, mean])
-    out = np.einsum("ij...,jk...,lk...->il...", step, law, step)
-    entering = np.array([1.0, 1.0, share])
-    return out + np.multiply.outer(np.multiply.outer(entering, entering), noise * one)
+@numba.njit(cache=True)
+def _followed(
+    before: Floats, bends: Floats, entering: Floats, taken: Floats, momentum: float
+) -> tuple[Floats, Floats]:
+    """Return the variances of each coordinate of the last point, and of the mean of the last half of them.
+
+    ``before`` is that of the first point, ``entering`` what a step of length one adds. A step of length h is
+    ``velocity' = momentum (1 - b) velocity - b point + noise``, ``point' = point + velocity'`` with
+    ``b = min(h bend, 1)``; the covariances of point p, velocity v and mean m follow.
+    """
+    n, middle = before.size, taken.size // 2
+    pp, pv, vv = before.copy(), np.zeros(n), np.zeros(n)
+    pm, vm, mm = np.zeros(n), np.zeros(n), np.zeros(n)
+    for t in range(taken.size):
+        share = 1.0 / (t - middle + 1) if t >= middle else 1.0
+        for j in range(n):
+            bent = min(taken[t] * bends[j], 1.0)
+            kept = momentum * (1.0 - bent)
+            point, mean = kept * pv[j] - bent * pp[j], kept * vm[j] - bent * pm[j]  # with velocity'
+            vv[j] = kept * (kept * vv[j] - bent * pv[j]) - bent * point + taken[t] * taken[t] * entering[j]
+            moved = pm[j] + mean  # point' with the mean so far
+            pp[j] += 2.0 * point + vv[j]
+            pv[j] = point + vv[j]
+            mm[j] = (1.0 - share) * ((1.0 - share) * mm[j] + 2.0 * share * moved) + share * share * pp[j]
+            pm[j] = (1.0 - share) * moved + share * pp[j]
+            vm[j] = (1.0 - share) * mean + share * pv[j]
+    return pp, mm
 
 
 def momentum_in(metric: Metric | None) -> float:
