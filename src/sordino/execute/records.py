@@ -91,8 +91,9 @@ class LocalRecords:
     def through(self, affine: PublicMap) -> Any:
         """Return these rows through a public affine map; the last map is remembered."""
         known = self.__dict__.get("_view")
-        if known is None or not same_map(known[0], affine):
-            known = (affine, self._mapped(affine))
+        if known is None or known[0] is not affine:
+            view = known[1] if known is not None and same_map(known[0], affine) else self._mapped(affine)
+            known = (affine, view)
             object.__setattr__(self, "_view", known)
         return known[1]
 
