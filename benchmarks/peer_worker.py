@@ -42,13 +42,24 @@ def dp_ebm(task, epsilon, seed):
     ).fit(task["raw"], task["y"])
 
 
-class opacus:
-    """DP-SGD by Opacus, a linear model: 20 epochs of n / 20 records, the best of three rates in hindsight."""
+class Linear:
+    """DP-SGD, a linear model: 20 epochs of n / 20 records, the best of three rates in hindsight."""
 
     def __init__(self, task, epsilon, seed):
         runs = [self._run(task, epsilon, rate, seed) for rate in (1.0, 4.0, 16.0)]
         score = [np.mean(self._margins(task["test_x"], w) * np.sign(task["test_y"] - 0.5) > 0) for w in runs]
         self.w = runs[int(np.argmax(score))]
+
+    @staticmethod
+    def _margins(x, w):
+        return x @ w[:-1] + w[-1]
+
+    def predict(self, x):
+        return (self._margins(x, self.w) > 0).astype(int)
+
+
+class opacus(Linear):
+    """By Opacus."""
 
     def _run(self, task, epsilon, rate, seed):
         import torch
@@ -84,12 +95,56 @@ class opacus:
             model._module.weight.detach().numpy()[0].astype(float), float(model._module.bias.detach()[0])
         )
 
-    @staticmethod
-    def _margins(x, w):
-        return x @ w[:-1] + w[-1]
 
-    def predict(self, x):
-        return (self._margins(x, self.w) > 0).astype(int)
+class jax_privacy(Linear):
+    """By jax-privacy: Poisson batches, clipped gradients and noise are its own."""
+
+    def _run(self, task, epsilon, rate, seed):
+        import jax
+        import optax
+        from jax_privacy import batch_selection, clipped_grad, noise_addition
+
+        x, y = task["x"].astype(np.float32), task["y"].astype(np.float32)
+        sample, steps, clip = 1 / 20, 400, 0.5
+        size = max(1, round(sample * len(y)))
+        sigma = _jax_noise(epsilon, size, steps, len(y))
+        grad = clipped_grad(_logistic, l2_clip_norm=clip, normalize_by=size, batch_argnums=(1, 2))
+        noise = noise_addition.gaussian_privatizer(stddev=sigma * clip / size, prng_key=seed)
+        optimizer = optax.sgd(rate, momentum=0.9)
+
+        @jax.jit
+        def step(w, rows, labels, padding, state):
+            private, kept = noise.update(grad(w, rows, labels, is_padding_example=padding), state[0])
+            moved, momentum = optimizer.update(private, state[1])
+            return optax.apply_updates(w, moved), (kept, momentum)
+
+        w = {"w": np.zeros(x.shape[1], np.float32), "b": np.float32(0)}
+        state = (noise.init(w), optimizer.init(w))
+        batches = batch_selection.CyclicPoissonSampling(sample, steps)
+        for chosen in batches.batch_iterator(len(y), seed):
+            rows = batch_selection.pad_to_multiple_of(chosen, size)
+            w, state = step(w, x[rows], y[rows], rows < 0, state)
+        return np.append(np.asarray(w["w"], float), float(w["b"]))
+
+
+def _jax_noise(epsilon, size, steps, n):
+    from jax_privacy import accounting
+
+    accountant = accounting.DpsgdTrainingAccountant(accounting.PldAccountantConfig())
+    return accounting.calibrate_noise_multiplier(
+        target_epsilon=epsilon,
+        accountant=accountant,
+        batch_sizes=size,
+        num_updates=steps,
+        num_samples=n,
+        target_delta=DELTA,
+    )
+
+
+def _logistic(w, x, y):
+    import optax
+
+    return optax.sigmoid_binary_cross_entropy(x @ w["w"] + w["b"], y).mean()
 
 
 def opendp(task, epsilon, seed):
@@ -105,7 +160,13 @@ def opendp(task, epsilon, seed):
     return release(np.clip(task["values"], *bounds).tolist())
 
 
-PEERS = {"diffprivlib": diffprivlib, "dp-ebm": dp_ebm, "opacus": opacus, "opendp": opendp}
+PEERS = {
+    "diffprivlib": diffprivlib,
+    "dp-ebm": dp_ebm,
+    "jax-privacy": jax_privacy,
+    "opacus": opacus,
+    "opendp": opendp,
+}
 
 
 def main() -> None:

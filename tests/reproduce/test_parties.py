@@ -69,9 +69,9 @@ def test_without_the_engine_the_extra_is_named(monkeypatch):
 
 @pytest.mark.long
 def test_a_release_is_timed_between_three_processes():
-    walls, sent = aggregation.release_cost(Mode.INSIDE, 7, 2)
-    assert walls.shape == (3, 2)
-    assert (walls > 0).all()
+    spent, sent = aggregation.release_cost(Mode.INSIDE, 7, 2)
+    assert spent.shape == (3, 2)
+    assert (spent > 0).all()
     assert (sent > 7 * 8).all()
 
 

@@ -84,6 +84,37 @@ def test_for_a_figure_the_order_of_the_curves_is_compared():
     assert verdict(drawn, one, list(zip((one, other), equal))) == "no order to see: b 0.2, a 0.2"
 
 
+def test_an_order_that_is_not_seen_is_explained_by_the_printed_noise_and_by_our_default():
+    one, other = row(None, "a"), row(None, "b")
+    drawn = table(order=(("a",), ("b",)))
+    printed = [Cell((0.1,), {"add-remove": 9.0}), Cell((0.3,), {"add-remove": 0.1})]
+    cells = [
+        {"paper": paper, "sound": Cell((v,)), "default": Cell((0.15,)), "plain": "none"}
+        for paper, v in zip(printed, (0.4, 0.2))
+    ]
+    assert verdict(drawn, one, list(zip((one, other), cells))) == (
+        "order of the curves not reproduced: here b 0.2, a 0.4; the printed noise, which certifies up to 9, "
+        "shows it: a 0.1, b 0.3; our default reaches 0.15"
+    )
+    cells = [{**c, "paper": p, "default": Cell((0.3,))} for c, p in zip(cells, reversed(printed))]
+    said = verdict(drawn, one, list(zip((one, other), cells)))
+    assert said.endswith("does not show it either: b 0.1, a 0.3")
+
+
+def test_every_miss_has_a_reason():
+    miss = judged(table(), row(0.3), sound=Cell((0.9,)), plain=Cell((0.2,)))
+    assert miss.endswith("the same method with sound noise reaches 0.9 here")
+    known = judged(table(), row(0.3, plain=0.1), sound=Cell((0.9,)), plain=Cell((0.2,)))
+    assert known.endswith("without privacy 0.2 is reached here, 0.1 is printed")
+    stand_in, one = table(likeness="stand-in"), row(0.3, plain=0.2)
+    paper = Cell((4.0,), {"add-remove": 0.5})
+    said = judged(stand_in, one, paper=paper, sound=Cell((9.0,)), default=Cell((6.0,)), plain=Cell((2.0,)))
+    assert said == (
+        "not reproduced: 3 times the model without privacy is reached, 1.5 is printed; the printed noise "
+        "itself reaches 2 times that here"
+    )
+
+
 def test_a_cell_that_is_not_finite_is_never_the_best():
     assert judged(table(), row(0.3), sound=Cell((math.inf,)), default=Cell((0.2,))).endswith("our default")
     assert "nothing here runs" in judged(table(), row(0.3), sound=Cell((math.inf,)))

@@ -130,7 +130,7 @@ def verdict(table: Table, row: Row, made: Made) -> str:
     if gain >= -tolerance:
         by = "by the same method" if ours is cells["sound"] else "by our default"
         return f"{'better' if gain > tolerance else 'reproduced'}, {by}"
-    numbers = "" if table.likeness != "stand-in" else " times the model without privacy"
+    numbers = " times the model without privacy" if table.likeness == "stand-in" else ""
     reached = f"{measured:.4g}{numbers} is reached, {published:.4g} is printed"
     return "; ".join([f"not reproduced: {reached}", *_why(table, row, cells)])
 
@@ -145,23 +145,54 @@ def best(table: Table, cells: Mapping[str, Cell | str]) -> Cell | None:
 
 
 def _order(table: Table, row: Row, made: Made) -> str:
-    """Compare the sound modes of the methods at one epsilon with the order of the curves in the figure."""
-    found = {
-        other.method: cell
-        for other, cells in made
-        if (other.group, other.epsilon) == (row.group, row.epsilon)
-        and isinstance(cell := cells["sound"], Cell)
-    }
+    """Compare the sound modes of the methods at one epsilon with the order of the curves in the figure.
+
+    Where the order is another one, say whether the printed noise shows it, and what our default reaches.
+    """
+    beside = [(r, cells) for r, cells in made if (r.group, r.epsilon) == (row.group, row.epsilon)]
+    found = _methods(beside, "sound")
+    numbers, shown = _listed(table, found), _shown(table, found)
+    if shown:
+        return "order of the curves reproduced"
+    words = "order of the curves not reproduced: here" if shown is False else "no order to see:"
+    return "; ".join([f"{words} {numbers}", *_behind(table, beside, found)])
+
+
+def _behind(table: Table, beside: Made, found: Mapping[str, Cell]) -> Iterator[str]:
+    """Yield what the printed noise shows, and our default where it beats all methods."""
+    printed = _methods(beside, "paper")
+    if len(printed) > 1:
+        claim = beside[0][0].epsilon
+        worst = max((v for cell in printed.values() for v in cell.certified.values()), default=0.0)
+        beyond = f", which certifies up to {short(worst)}," if worst > claim else ""
+        shown = "shows it" if _shown(table, printed) else "does not show it either"
+        yield f"the printed noise{beyond} {shown}: {_listed(table, printed)}"
+    ours, reached = beside[0][1]["default"], [cell.mean for cell in found.values()]
+    if isinstance(ours, Cell) and all(_reaches(table, ours.mean, value) for value in reached):
+        yield f"our default reaches {ours.mean:.3g}"
+
+
+def _methods(beside: Made, mode: str) -> dict[str, Cell]:
+    return {row.method: cell for row, cells in beside if isinstance(cell := cells[mode], Cell)}
+
+
+def _ranked(table: Table, found: Mapping[str, Cell]) -> list[str]:
     sign = 1.0 if table.better == "lower" else -1.0
-    here = sorted(found, key=lambda method: sign * found[method].mean)
+    return sorted(found, key=lambda method: sign * found[method].mean)
+
+
+def _listed(table: Table, found: Mapping[str, Cell]) -> str:
+    return ", ".join(f"{method} {found[method].mean:.3g}" for method in _ranked(table, found))
+
+
+def _shown(table: Table, found: Mapping[str, Cell]) -> bool | None:
+    """Tell whether methods come in the order of the figure; None where no two of them are apart."""
+    here = _ranked(table, found)
     rank = {method: place for place, group in enumerate(table.order) for method in group}
     apart = [pair for pair in combinations(here, 2) if _apart(*(found[method] for method in pair))]
-    numbers = ", ".join(f"{method} {found[method].mean:.3g}" for method in here)
     if any(rank[one] > rank[other] for one, other in apart):
-        return f"order of the curves not reproduced: here {numbers}"
-    if not any(rank[one] < rank[other] for one, other in apart):
-        return f"no order to see: {numbers}"
-    return "order of the curves reproduced"
+        return False
+    return True if any(rank[one] < rank[other] for one, other in apart) else None
 
 
 def _apart(one: Cell, other: Cell) -> bool:
@@ -182,23 +213,32 @@ def _comparable(
 
 
 def _why(table: Table, row: Row, cells: Mapping[str, Cell | str]) -> list[str]:
-    """Explain by numbers: the printed noise, or what can be had here without privacy."""
+    """Explain by numbers: the printed noise, what can be had here without privacy, the same method."""
     assert row.published is not None
     reasons = []
-    paper, plain = cells["paper"], cells["plain"]
+    paper, plain, sound = cells["paper"], cells["plain"], cells["sound"]
     if isinstance(paper, Cell):
         worst = max(paper.certified.values(), default=0.0)
         if worst > row.epsilon:
             reasons.append(f"the printed noise certifies {short(worst)}, not {row.epsilon:g}")
-        if table.likeness != "stand-in" and not _reaches(table, paper.mean, row.published):
-            reasons.append(f"the printed noise itself reaches {paper.mean:.4g} here")
-    if (
-        isinstance(plain, Cell)
-        and table.likeness != "stand-in"
-        and not _reaches(table, plain.mean, row.published)
-    ):
-        reasons.append(f"without privacy {plain.mean:.4g} is reached here")
+        if missed := _missed(table, row, cells, paper):
+            reasons.append(f"the printed noise itself reaches {missed} here")
+    if isinstance(plain, Cell) and table.likeness != "stand-in":
+        if not _reaches(table, plain.mean, row.published):
+            reasons.append(f"without privacy {plain.mean:.4g} is reached here")
+        elif (known := row.published_plain) is not None and not _reaches(table, plain.mean, known):
+            reasons.append(f"without privacy {plain.mean:.4g} is reached here, {known:.4g} is printed")
+    if isinstance(sound, Cell) and (missed := _missed(table, row, cells, sound)) and not reasons:
+        reasons.append(f"the same method with sound noise reaches {missed} here")
     return reasons
+
+
+def _missed(table: Table, row: Row, cells: Mapping[str, Cell | str], cell: Cell) -> str:
+    """Return what a cell reaches where that is less than the published number, in the units compared."""
+    published, measured = _comparable(table, row, cells, cell)
+    if published is None or measured is None or _reaches(table, measured, published):
+        return ""
+    return f"{measured:.4g} times that" if table.likeness == "stand-in" else f"{measured:.4g}"
 
 
 def _reaches(table: Table, value: float, published: float) -> bool:
