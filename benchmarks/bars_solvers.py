@@ -19,6 +19,7 @@ from benchmarks.accuracy import fixed
 from benchmarks.bars import Bar, medians, numbers
 from benchmarks.solver_bars import RESULT
 from sordino.datasets import load, make_knowledge_transfer
+from sordino.reproduce.images import images
 from sordino.reproduce.tao import excess_risks
 from sordino.testing import seeded_noise_not_private
 
@@ -198,7 +199,7 @@ def networks() -> Iterator[Bar]:
     scores = []
     for epsilon in epsilons:
         found = []
-        for seed in range(3):
+        for seed in range(2):
             with seeded_noise_not_private(seed):
                 model = NeuralClassifier(epsilon, 1e-6, data_norm=2.0, classes=[0, 1], random_state=seed)
                 found.append(model.fit(X[train], y[train]).score(X[test], y[test]))
@@ -209,7 +210,7 @@ def networks() -> Iterator[Bar]:
         "`NeuralClassifier`, n = 20,000: accuracy at epsilon .3 / 1 / 3 / 10 / no noise",
         "not falling by more than .01",
         f"{numbers(scores)} (a linear model {plain:.3f})",
-        "means of 3 fits",
+        "means of 2 fits",
         bool(np.all(np.array(scores) >= np.maximum.accumulate(scores) - 0.01)),
         "see the numbers",
     )
@@ -225,42 +226,35 @@ def networks() -> Iterator[Bar]:
     yield from _srm()
 
 
-def _srm(images_used: int = 6000, runs: int = 2) -> Iterator[Bar]:
-    import torch
-    from torch import nn
-
-    from benchmarks.nn import accuracy
-    from sordino.nn import Trainer
-    from sordino.reproduce.images import images
-
-    data = images("mnist", "four layers", images_used)
+def _srm(used: int = 3000) -> Iterator[Bar]:
+    """Rates and clips were chosen on digits (`python -m benchmarks.nn`), but the rate 2 at epsilon 3 here."""
+    data, plain = images("mnist", "four layers", used), {"learning_rate": 2.0, "average": 0.9}
     ways: dict[str, dict[str, Any]] = {
-        "sgd": {"learning_rate": 0.5, "average": 0.9, "epochs": 15},
-        "srm": {
-            "optimizer": "srm", "learning_rate": 2.0, "average": 0.9, "epochs": 15,
-            "optimizer_options": {"gamma": 0.5, "difference_clip": 0.5},
-        },
-    }  # fmt: skip
-    found: dict[str, list[float]] = {name: [] for name in ways}
-    for name, way in ways.items():
-        for epsilon in (1.2, 3.0, 7.0):
-            errors = []
-            for seed in range(runs):
-                torch.manual_seed(seed)
-                with seeded_noise_not_private(seed):
-                    trainer = Trainer(
-                        data.network(seed), nn.CrossEntropyLoss(), epsilon, 1e-5, batch_size=512, **way
-                    )
-                    errors.append(
-                        100.0 - accuracy(trainer.fit(data.x, data.y).model, data.test_x, data.test_y)
-                    )
-            found[name].append(float(np.mean(errors)))
+        "srm": {**plain, "optimizer": "srm", "optimizer_options": {"gamma": 0.3, "difference_clip": 0.3}},
+        "sgd": {"learning_rate": 0.5, "average": 0.9},
+        "sgd without momentum": {**plain, "optimizer_options": {"momentum": 0.0}},
+    }
+    found = {name: [_image_error(data, way, e) for e in (1.2, 3.0, 7.0)] for name, way in ways.items()}
+    srm, *others = found.values()
     yield Bar(
         8,
-        f"DP-SRM on the MNIST network ({images_used:,} images): test error in % at epsilon 1.2 / 3 / 7",
+        f"DP-SRM on the MNIST network ({used:,} images, 10 epochs): test error in % at epsilon 1.2 / 3 / 7",
         "<= that of DP-SGD",
-        f"{numbers(found['srm'], 1)} (DP-SGD {numbers(found['sgd'], 1)})",
-        f"means of {runs} runs, delta 1e-5",
-        bool(np.all(np.array(found["srm"]) <= np.array(found["sgd"]))),
-        "see the numbers",
+        f"{numbers(srm, 1)} (DP-SGD {numbers(others[0], 1)}, without momentum {numbers(others[1], 1)})",
+        "one run, delta 1e-5, batches of 256",
+        bool(np.all(np.array(srm) <= np.min(others, axis=0))),
+        "DP-SRM halves the noise of a release (sensitivity .7 C2 + .3 C1 = .51 for 1) and sums releases up: "
+        "with the same steps DP-SGD without momentum has less error, and one gradient a step in place of two",
     )
+
+
+def _image_error(data: Any, way: dict[str, Any], epsilon: float, seed: int = 0) -> float:
+    from torch import manual_seed, nn
+
+    from sordino.nn import Trainer
+
+    manual_seed(seed)
+    settings = {"batch_size": 256, "epochs": 10, **way}
+    with seeded_noise_not_private(seed):
+        trainer = Trainer(data.network(seed), nn.CrossEntropyLoss(), epsilon, 1e-5, **settings)
+        return data.error(trainer.fit(data.x, data.y).model)

@@ -227,7 +227,7 @@ def all_cells(size: Size, only: list[str], kept: Kept) -> None:
     jobs |= {name: (lambda n=name: statistic(n, size)) for name in STATISTICS}
     jobs |= {f"group_by.{kind}": (lambda k=kind: by_group(k, size)) for kind in GROUPED}
     for name, job in jobs.items():
-        if (only and name not in only) or (not only and name in kept.subjects):
+        if (only and name not in only) or (not only and name in kept.done):
             continue
         start = time.process_time()
         with seeded_noise_not_private(0):  # of its own, so that a run that goes on gives the same cells
@@ -244,7 +244,8 @@ def all_cells(size: Size, only: list[str], kept: Kept) -> None:
 class Kept:
     """The cells so far, in a file if there is one, written after every subject: a run goes on where it ended.
 
-    A file of another size is begun anew. Each subject has the date of its run.
+    Each subject has the date and the size of its run. A subject of a quick run is run again in full when that
+    is asked for, one of a full run stays as it is when a quick one is.
     """
 
     about: dict[str, Any]
@@ -253,25 +254,39 @@ class Kept:
 
     @classmethod
     def of(cls, size: Size, quick: bool, path: Path | None) -> Kept:
-        """Return what the file holds of a run of this size."""
+        """Return what the file holds."""
         about = {"command": "python -m benchmarks.behaviour" + " --quick" * quick, **asdict(size)}
         if path is None or not path.exists():
             return cls(about, path)
-        data = json.loads(path.read_text("utf-8"))
-        same = all(data["about"].get(key) == value for key, value in about.items())
-        return cls(about, path, data.get("subjects", {}) if same else {})
+        return cls(about, path, json.loads(path.read_text("utf-8"))["subjects"])
+
+    @property
+    def done(self) -> set[str]:
+        """The subjects that were run with as many repeats as are asked for, or more."""
+        return {name for name, kept in self.subjects.items() if kept["repeats"] >= self.about["repeats"]}
 
     def add(self, name: str, cells: list[Cell]) -> None:
         """Keep the cells of a subject, and write."""
         today = datetime.now(UTC).date().isoformat()
-        self.subjects[name] = {"date": today, "cells": [asdict(cell) for cell in cells]}
+        self.subjects[name] = {"date": today, **self.about, "cells": [_short(cell) for cell in cells]}
         if self.path is None:
             return
-        dates = sorted(subject["date"] for subject in self.subjects.values())
-        about = {**self.about, "date": dates[-1]}
         fresh = self.path.with_suffix(".part")
-        fresh.write_text(json.dumps({"about": about, "subjects": self.subjects}, indent=1) + "\n", "utf-8")
+        fresh.write_text(_text(self.subjects), "utf-8")
         fresh.replace(self.path)
+
+
+def _short(cell: Cell) -> dict[str, Any]:
+    """Return a cell as it is kept, under its subject: six digits of what was found."""
+    kept = asdict(cell) | {"found": float(f"{cell.found:.6g}"), "holds": bool(cell.holds)}
+    del kept["subject"]
+    return kept
+
+
+def _text(subjects: dict[str, dict[str, Any]]) -> str:
+    """Return the file: a cell a line."""
+    whole = json.dumps({"subjects": subjects}, separators=(",", ":"))
+    return whole.replace('{"check"', '\n{"check"') + "\n"
 
 
 def main() -> int:

@@ -24,9 +24,10 @@ order or rounding, never be far below a constant, agree with scikit-learn withou
 should cover. A cell that fails is red.
 
 This page is made by `python docs/figures/behaviour.py` from `benchmarks/results/behaviour.json`, which
-`{command} --save benchmarks/results/behaviour.json` writes (n = {rows} rows, {fits} fits, {repeats} repeats
-per cell; designs in `benchmarks/behaviour_designs.py`, laws in `benchmarks/laws.py`). A score is the
-accuracy, R², or the variance that two axes capture relative to the best two.
+`python -m benchmarks.behaviour [--quick] --save benchmarks/results/behaviour.json` writes (each subject says
+with how many rows, fits and repeats per cell; designs in `benchmarks/behaviour_designs.py`, laws in
+`benchmarks/laws.py`). A score is the accuracy, R², or the variance that two axes capture relative to the best
+two.
 
 How some cells are judged:
 
@@ -44,6 +45,7 @@ Intervals of `mean` and `variance` count a group that may be there (2 % of the r
 that they cover a tenth of the records far away; one in four is wide for a normal law at this budget.
 """
 
+SIZE = "`{command}`, {date}: n = {rows} rows, {fits} fits, {repeats} repeats.\n"
 BARS_HEAD = """## Bars
 
 Beside the grid below, single bars were set where answers once exploded, fell with more budget or came with a
@@ -98,10 +100,12 @@ def page(result: dict) -> str:
     for cell in cells:
         found[cell["subject"]][cell["check"]].append(cell)
     failed = sum(not cell["holds"] for cell in cells)
-    counted = f"{len(cells)} cells, {failed} of them fail ({result['about']['date']}).\n"
-    out = [HEAD.format(**result["about"]), counted, *bars_section(bars()), "## The grid\n"]
+    counted = f"{len(cells)} cells, {failed} of them fail.\n"
+    out = [HEAD, counted, *bars_section(bars()), "## The grid\n"]
     for subject, checks in found.items():
-        out += [f"### {subject}\n", "| check | asked | holds | worst | fails at |", "|---|---|---|---|---|"]
+        about = result["subjects"][subject]
+        out += [f"### {subject}\n", SIZE.format(**about)]
+        out += ["| check | asked | holds | worst | fails at |", "|---|---|---|---|---|"]
         out += [_row(check, cells) for check, cells in checks.items()]
         out.append("")
     return "\n".join(out)
@@ -109,7 +113,8 @@ def page(result: dict) -> str:
 
 def cells_of(result: dict) -> list[dict]:
     """Return the cells of all subjects."""
-    return [cell for subject in result["subjects"].values() for cell in subject["cells"]]
+    subjects = result["subjects"].items()
+    return [{"subject": name, **cell} for name, kept in subjects for cell in kept["cells"]]
 
 
 def _row(check: str, cells: list[dict]) -> str:

@@ -17,6 +17,7 @@ _EFFECT = {
 }
 _SUBJECT = {"data_norm": "the row norms", "target_bound": "|y|", "weight_bound": "the weights"}
 _LEAK = {"data_norm": "X", "target_bound": "y", "weight_bound": "the weights"}
+_REMEDY = {"data_norm": "Columns in different units are best declared one by one, in a sordino.Schema. "}
 _said: set[tuple[str, str]] = set()
 
 
@@ -53,7 +54,7 @@ def _warn_once(estimator: str, name: str) -> None:
     warnings.warn(
         f"{estimator}: no {name} was declared, so {_EFFECT[name]}. Pass {name}=, a public bound that "
         f"nearly all records keep ({name}=1.0 keeps this one); computing it from the data would leak. "
-        "This is said once.",
+        f"{_REMEDY.get(name, '')}This is said once.",
         UndeclaredBoundWarning,
         stacklevel=_levels_to_the_caller(),
     )
