@@ -25,6 +25,14 @@ def test_a_loop_that_was_left_does_not_go_on(tmp_path):
         iter(steps)
 
 
+def test_a_loop_is_begun_by_its_first_step_and_by_one_iterator_only():
+    steps = make_private(perceptron(), LOSS, blobs(), epsilon=3.0, delta=1e-4, steps=3)
+    first, second = iter(steps), iter(steps)  # Lightning asks for two, and uses the second
+    assert list(second) == [0, 1, 2]
+    with pytest.raises(PlanSpentError, match="begun before"):
+        next(first)
+
+
 @pytest.mark.parametrize("how", ["backward", "grad", "closure"])
 def test_a_backward_pass_on_the_data_inside_the_loop_is_noticed(how):
     model, (x, y) = perceptron(), blobs()

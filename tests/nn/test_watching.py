@@ -8,9 +8,10 @@ import torch
 from tests.nn.helpers import accuracy, blobs, perceptron
 from torch import nn
 
-from sordino.errors import InvalidInputError
+from sordino.errors import DivergenceWarning, InvalidInputError
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.nn import Trainer, warm_up
+from sordino.nn.moved import warn_if_diverged
 from sordino.testing import seeded_noise_not_private
 
 LOSS = nn.CrossEntropyLoss()
@@ -181,3 +182,22 @@ def test_inputs_without_targets_are_refused_in_our_words():
     for inputs in (PUBLIC[0], PUBLIC[0].numpy()):
         with pytest.raises(InvalidInputError, match="targets"):
             trainer().fit(inputs)
+
+
+def test_a_training_that_blew_up_is_said_from_released_numbers_alone():
+    with pytest.warns(DivergenceWarning, match="largest trained parameter.*Lower learning_rate"):
+        trainer(learning_rate=1e4).fit(*blobs())
+    with pytest.warns(DivergenceWarning, match="not finite"):
+        trainer(learning_rate=1e40).fit(*blobs())
+
+
+def test_a_loss_on_public_records_that_has_risen_is_said():
+    model = perceptron()
+    names = tuple(name for name, _ in model.named_parameters())
+    for last in (11.0, math.inf, math.nan):
+        with pytest.warns(DivergenceWarning, match=r"loss on the public records is .*, before .* was 1:"):
+            warn_if_diverged(model, model, names, (1.0, 0.5, last))
+    warn_if_diverged(model, model, names, (1.0, 50.0, 9.0))
+    warn_if_diverged(model, model, names)
+    got = trainer(epsilon=50.0, validation=lambda model: math.nan).fit(*blobs())  # a score of one's own
+    assert math.isnan(got.history[-1][1])

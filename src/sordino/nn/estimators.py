@@ -21,15 +21,13 @@ from sordino.errors import InvalidInputError
 from sordino.execute.grouped import Owners
 from sordino.kernel import public_generator
 from sordino.kernel.clip_tensors import row_factors
+from sordino.nn.recipes import Facts, noise_rate
 from sordino.nn.trainer import Trained, Trainer
 from sordino.nn.updates import HardThreshold
 from sordino.private_estimator import PrivateEstimator, Scored
 from sordino.tables.tabular import Tabular, centred, declared_classes, declared_target, target_bound
 
 _BLOCK = 4096
-# The learning rate of plain descent: chosen on digits, rings and a9a, judged on products of
-# signs.
-_RATE, _FASTEST = 0.12, 2.0
 
 
 class _Neural(Tabular, PrivateEstimator):
@@ -66,8 +64,6 @@ class _Neural(Tabular, PrivateEstimator):
         trainer = self._trainer(self._network(X.shape[1], outputs), loss, units, said)
         trained: Trained = trainer.fit(rows, torch.from_numpy(targets), groups=groups)
         self.module_, self.privacy_, self.n_iter_ = trained.model, trained.privacy, trained.steps
-        released = torch.cat([p.detach().cpu().flatten() for p in self.module_.parameters()])
-        self._warn_if_diverged(released.numpy(), "lower learning_rate")
 
     def _trainer(self, model: nn.Module, loss: Any, population: int, said: str) -> Trainer:
         batch = check_count("batch_size", self.batch_size, 1, None, "It is the expected number.")
@@ -94,19 +90,17 @@ class _Neural(Tabular, PrivateEstimator):
         return Trainer(model, loss, **(settings | (self.trainer_options or {})))
 
     def _rate(self, model: nn.Module, population: int) -> float | None:
-        r"""Return the learning rate: the asked one, or for plain descent one that falls with the noise.
+        """Return the learning rate: the asked one, or for plain descent one that falls with the noise.
 
-        ``RATE / sqrt(r)`` with ``r = 4 sqrt(weights) / (n epsilon)``, about the norm of the noise in a mean
-        gradient clipped to 1: a function of public numbers. Other optimisers scale their steps themselves.
+        Other optimisers scale their steps themselves.
         """
         if self.learning_rate is not None or self.optimizer != "sgd":
             return self.learning_rate
         if not isinstance(self.epsilon, Real) or not self.epsilon > 0:
             return None  # the trainer refuses it
         weights = sum(p.numel() for p in model.parameters() if p.requires_grad)
-        noise = 4.0 * math.sqrt(weights) / (population * self.epsilon)
         clip = check_positive("clip_norm", self.clip_norm, "It bounds a record's gradient.")
-        return min(_RATE / math.sqrt(noise), _FASTEST) / clip if noise else _FASTEST / clip
+        return noise_rate(Facts(population, float(self.epsilon), weights), clip)
 
     def _network(self, features: int, outputs: int) -> nn.Module:
         if self.module is not None:

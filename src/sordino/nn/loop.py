@@ -32,15 +32,21 @@ class PrivateSteps:
         return self._steps
 
     def __iter__(self) -> Iterator[int]:
+        """Return the steps; loops that only ask for an iterator, as Lightning does twice, begin nothing."""
         if self._begun:
-            raise PlanSpentError(
-                "This loop was begun before, and what was left of it is spent: the ledger has closed it. "
-                "Call make_private again, with a budget of its own."
-            )
-        self._begun = True
+            raise self._spent()
         return self._released()
 
+    def _spent(self) -> PlanSpentError:
+        return PlanSpentError(
+            "This loop was begun before, and what was left of it is spent: the ledger has closed it. "
+            "Call make_private again, with a budget of its own."
+        )
+
     def _released(self) -> Iterator[int]:
+        if self._begun:
+            raise self._spent()
+        self._begun = True
         own = dict(self._model.named_parameters())
         with self._session as session, _Watch(own[name] for name in self._network.names):
             for step in range(self._steps):

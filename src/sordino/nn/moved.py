@@ -1,13 +1,17 @@
-"""After training exactly the trained parameters have moved: a run that trained others is no run."""
+"""After a training: exactly the trained parameters have moved, and not without bound."""
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from sordino.errors import UnsupportedError
+from sordino.errors import DivergenceWarning, UnsupportedError
+
+_RISEN = 10.0  # times the loss of the initial model
+_GROWN = 100.0  # parameters start at about 1 or below; a training multiplies them by less than ten
 
 
 def check_moved(before: nn.Module, after: nn.Module, trained: tuple[str, ...]) -> None:
@@ -32,3 +36,50 @@ def check_moved(before: nn.Module, after: nn.Module, trained: tuple[str, ...]) -
             UserWarning,
             stacklevel=4,
         )
+
+
+def warn_if_diverged(
+    before: nn.Module, after: nn.Module, trained: tuple[str, ...], scores: tuple[float, ...] = ()
+) -> None:
+    """Say that a training blew up.
+
+    ``scores`` are losses on public records, that of the initial model first.
+
+    **Privacy.** Only released parameters and scores on public records are looked at, which anyone who holds
+    them can see as well.
+    """
+    reason = _blown_up(before, after, trained) or _worse(scores)
+    if reason:
+        warnings.warn(
+            f"{reason} Lower learning_rate, or raise batch_size or epsilon. The budget is spent.",
+            DivergenceWarning,
+            stacklevel=4,
+        )
+
+
+def _blown_up(before: nn.Module, after: nn.Module, trained: tuple[str, ...]) -> str | None:
+    old, new = (max(_largest(p) for p in _chosen(model, trained)) for model in (before, after))
+    if not new < math.inf:
+        return "The trained parameters are not finite, so predictions mean nothing."
+    if new > _GROWN * max(1.0, old):
+        return f"The largest trained parameter is {new:.2g}, it was {old:.2g}: the steps were too long."
+    return None
+
+
+def _chosen(model: nn.Module, names: tuple[str, ...]) -> list[Tensor]:
+    found = dict(model.named_parameters())
+    return [found[name] for name in names if found[name].numel()]
+
+
+def _largest(values: Tensor) -> float:
+    top = float(values.detach().abs().max())
+    return math.inf if math.isnan(top) else top
+
+
+def _worse(scores: tuple[float, ...]) -> str | None:
+    if not scores or scores[-1] <= _RISEN * scores[0]:  # nan is not
+        return None
+    return (
+        f"The loss on the public records is {scores[-1]:.3g}, before the training it was {scores[0]:.3g}: "
+        "the steps were too long, or the noise too strong."
+    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
@@ -22,23 +21,15 @@ from sordino.nn.data import Source, source_of
 from sordino.nn.engine_choice import engine_notes, make_engine
 from sordino.nn.engines import Engine
 from sordino.nn.exact import exact_block
-from sordino.nn.moved import check_moved
+from sordino.nn.moved import check_moved, warn_if_diverged
 from sordino.nn.network import Loss, Network
+from sordino.nn.recipes import Facts, Settings, asked_of, settled
 from sordino.nn.session import Session, Training, open_session, resume_session
-from sordino.nn.solvers import Descent, NetworkSolver, NetworkTask, Recipe, Srm
+from sordino.nn.solvers import NetworkSolver, NetworkTask, Recipe
 from sordino.nn.together import FollowingSession, together
-from sordino.nn.updates import Adam, HardThreshold, Sgd, schedule_of
+from sordino.nn.updates import HardThreshold
 from sordino.nn.watching import Callback, Watch, check_callbacks, score_every, scoring
 from sordino.runs import Ask, PrivacyReport, track
-
-# name -> (what makes the solver from a recipe and options, strength of smoothing, learning rate)
-OPTIMIZERS: dict[str, tuple[Callable[..., NetworkSolver], float, float]] = {
-    "sgd": (lambda recipe, **options: Descent(recipe, Sgd(**options)), 0.0, 0.5),
-    "adam": (lambda recipe, **options: Descent(recipe, Adam(**options)), 0.0, 2e-3),
-    "ls-sgd": (lambda recipe, **options: Descent(recipe, Sgd(**options)), 1.0, 0.5),
-    "ls-adam": (lambda recipe, **options: Descent(recipe, Adam(**options)), 1.0, 2e-3),
-    "srm": (Srm, 0.0, 0.5),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,12 +50,14 @@ class Trainer:
     ----------
     model, loss : the module and its criterion, ``loss(outputs, targets)``.
     epsilon, delta : the budget; delta None means ``min(1e-5, 1 / (10 n))``, epsilon inf means no noise.
-    optimizer : ``"sgd"``, ``"adam"``, ``"ls-sgd"``, ``"ls-adam"`` (smoothed layer by layer) or ``"srm"``.
+    recipe : ``"image"``, ``"text"`` or ``"tabular"``: what is not asked for below is set by rules on public
+        numbers (records, epsilon, weights), see the guide. None takes the plain values in brackets.
+    optimizer : ``"sgd"`` [this], ``"adam"``, ``"ls-sgd"``, ``"ls-adam"`` (smoothed by layer) or ``"srm"``.
     optimizer_options : momentum, nesterov; beta1, beta2; gamma, difference_clip, first_batch.
-    batch_size : the *expected* batch size: each record (or person) enters a batch independently.
-    epochs, steps : how long; ``steps`` goes before ``epochs``.
-    clip_norm : the gradient of each record (the summed gradient of each person) is clipped to this norm.
-    learning_rate, schedule, weight_decay, smoothing, projection, average : see
+    batch_size : the *expected* batch size [256]: each record (or person) enters a batch independently.
+    epochs, steps : how long [10 epochs]; ``steps`` goes before ``epochs``.
+    clip_norm : the gradient of each record (the summed gradient of each person) is clipped to this norm [1].
+    learning_rate, schedule [cosine], weight_decay, smoothing, projection, average [0] : see
         :class:`sordino.nn.solvers.Recipe`; all of them are free.
     augment, multiplicity : random views of each record, for example :class:`sordino.nn.Shifts`, and how many
         of them in each step; the mean gradient of a record's views is clipped, so they cost time only.
@@ -104,18 +97,19 @@ class Trainer:
     epsilon: float = 1.0
     delta: float | None = None
     _: KW_ONLY
-    optimizer: str = "sgd"
+    recipe: str | None = None
+    optimizer: str | None = None
     optimizer_options: dict[str, Any] = field(default_factory=dict)
-    batch_size: int = 256
-    epochs: float = 10.0
+    batch_size: int | None = None
+    epochs: float | None = None
     steps: int | None = None
-    clip_norm: float = 1.0
+    clip_norm: float | None = None
     learning_rate: float | None = None
-    schedule: str | Callable[[float], float] = "cosine"
+    schedule: str | Callable[[float], float] | None = None
     weight_decay: float = 0.0
     smoothing: float | None = None
     projection: HardThreshold | None = None
-    average: float = 0.0
+    average: float | None = None
     augment: Any = None
     multiplicity: int = 1
     engine: str = "auto"
@@ -147,7 +141,7 @@ class Trainer:
         ``groups`` names the owner of each record, in the order of the data; a missing one is refused.
         """
         made = self._prepared(source_of(data, targets).owned(groups))
-        said = f"Trainer ({self.optimizer})"
+        said = f"Trainer ({self.settings(made.task.population).optimizer})"
         session = together(made, lambda: open_session(made, said, self._checkpoint()))
         return self._train(session, made.solver, made.task)
 
@@ -164,31 +158,15 @@ class Trainer:
         session = together(made, lambda: resume_session(made, checkpoint))
         return self._train(session, made.solver, made.task)
 
+    def settings(self, population: int) -> Settings:
+        """Return the settings for this many records: what was asked for, the rest by the recipe."""
+        weights = sum(p.numel() for p in self.model.parameters() if p.requires_grad)
+        return settled(self.recipe, asked_of(self), Facts(population, self.epsilon, weights))
+
     def solver(self, population: int) -> NetworkSolver:
         """Return the algorithm for this many records."""
-        if self.optimizer not in OPTIMIZERS:
-            raise InvalidInputError(f"Expected optimizer in {sorted(OPTIMIZERS)}, got {self.optimizer!r}.")
-        build, smoothing, rate = OPTIMIZERS[self.optimizer]
-        batch = min(self.batch_size, population)
-        recipe = Recipe(
-            steps=self._steps(population, batch),
-            batch=batch,
-            clip=self.clip_norm,
-            learning_rate=rate if self.learning_rate is None else self.learning_rate,
-            schedule=schedule_of(self.schedule),
-            weight_decay=self.weight_decay,
-            smoothing=smoothing if self.smoothing is None else self.smoothing,
-            projection=self.projection,
-            average=self.average,
-        )
-        return build(recipe, **self.optimizer_options)
-
-    def _steps(self, population: int, batch: int) -> int:
-        if self.steps is not None:
-            return self.steps
-        if not 0 < self.epochs < math.inf:
-            raise InvalidInputError(f"Expected epochs > 0, got {self.epochs}.")
-        return max(1, round(self.epochs * population / batch))
+        settings = self.settings(population)
+        return settings.solver(population, self.steps, self.weight_decay, self.smoothing, self.projection)
 
     def _checkpoint(self) -> Checkpoint | None:
         return None if self.checkpoint is None else Checkpoint(self.checkpoint, self.checkpoint_every)
@@ -201,8 +179,9 @@ class Trainer:
         source = replace(source, views=views_of(self.augment, self.multiplicity, source.example))
         loss = self.loss if source.views is None else MeanOfViews(self.loss, source.views.count)
         network = Network(copy.deepcopy(self.model).to(device), loss, self.precision, source.fields)
-        chunk = self.chunk_size or source.chunk(network.size, self.batch_size, device)
-        engine, said = self._engine(network, source, chunk)
+        batch = self.settings(source.population).batch_size
+        chunk = self.chunk_size or source.chunk(network.size, batch, device)
+        engine, said = self._engine(network, source, chunk, batch)
         owned = source.owners is not None
         unit = "person" if owned and self.unit == "record" else self.unit
         block = exact_block(engine, *source.example, chunk) if self.secure_noise else None
@@ -218,7 +197,7 @@ class Trainer:
             (*engine_notes(engine), *said),
         )
         if source.views is not None:
-            notes = (*notes, f"the mean gradient of {source.views.count} random views of a record is clipped")
+            notes = (*notes, f"clipped is the mean gradient of {source.views.count} random views of a record")
         if processes is not None:
             notes = (
                 *notes,
@@ -238,12 +217,14 @@ class Trainer:
             return ("records behind the scores of the history",)
         return (f"records behind the scores of the history: {source_of(self.validation).population}",)
 
-    def _engine(self, network: Network, source: Source, chunk: int) -> tuple[Engine, tuple[str, ...]]:
+    def _engine(
+        self, network: Network, source: Source, chunk: int, batch: int
+    ) -> tuple[Engine, tuple[str, ...]]:
         engine: Engine = make_engine(network, *source.example, self.engine, chunk)
         if not self.compiled:
             return engine, ()
         mode = self.compiled if isinstance(self.compiled, str) else None
-        expected = 0 if source.grouped else min(self.batch_size, source.population)
+        expected = 0 if source.grouped else min(batch, source.population)
         return compiled_engine(engine, chunk, expected, source.example, mode)
 
     def _train(self, session: Session | FollowingSession, solver: Any, task: NetworkTask) -> Trained:
@@ -262,18 +243,18 @@ class Trainer:
         model = watch.loaded(state)
         if steps and recipe.learning_rate and recipe.projection is None:
             check_moved(self.model, model, task.engine.network.names)
+        warn_if_diverged(self.model, model, task.engine.network.names, watch.losses)
         return Trained(model, session.report, steps, tuple(watch.history))
 
     def _watch(self, network: Network, recipe: Recipe) -> Watch:
-        every = score_every(self.validate_every, recipe.steps)
-        return Watch(
-            self.model,
-            network,
-            recipe,
+        every, score = (
+            score_every(self.validate_every, recipe.steps),
             scoring(self.validation, network, self.loss),
-            every,
-            tuple(self.callbacks),
         )
+        watch = Watch(self.model, network, recipe, score, every, tuple(self.callbacks))
+        if score is not None and not callable(self.validation):
+            watch.start = score(copy.deepcopy(self.model).eval())
+        return watch
 
 
 def _device_of(model: nn.Module, wanted: str | torch.device | None) -> torch.device:

@@ -56,6 +56,12 @@ class Watch:
     every: int = 1
     callbacks: tuple[Callback, ...] = ()
     history: list[tuple[int, float]] = field(default_factory=list)
+    start: float | None = None  # the loss of the initial model on public records
+
+    @property
+    def losses(self) -> tuple[float, ...]:
+        """The losses on public records, that of the initial model first; none where scores are others."""
+        return () if self.start is None else (self.start, *(score for _, score in self.history))
 
     def after(self, number: int, state: TrainingState) -> bool:
         """Note a step, and tell whether a callback wants to stop: what is left of the budget stays spent."""

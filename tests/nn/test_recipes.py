@@ -1,0 +1,69 @@
+"""Recipes: settings from public numbers, which what is asked for goes before."""
+
+import pytest
+import torch
+from tests.nn.helpers import blobs, perceptron
+from torch import nn
+
+from sordino.errors import InvalidInputError
+from sordino.nn import Trainer
+from sordino.nn.recipes import RECIPES, Facts, Settings, noise_rate
+
+LOSS = nn.CrossEntropyLoss()
+
+
+def settings(population=10_000, **asked):
+    return Trainer(perceptron(), LOSS, asked.pop("epsilon", 2.0), 1e-5, **asked).settings(population)
+
+
+def test_without_a_recipe_the_plain_values_hold():
+    assert settings() == Settings()
+    assert settings(batch_size=64, schedule="linear") == Settings(batch_size=64, schedule="linear")
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+@pytest.mark.parametrize("population", [3, 500, 60_000, 10**8])
+@pytest.mark.parametrize("epsilon", [1e-3, 1.0, float("inf")])
+def test_a_recipe_makes_a_plan_for_every_size_and_budget(name, population, epsilon):
+    trainer = Trainer(perceptron(), LOSS, epsilon, 1e-9, recipe=name)
+    recipe = trainer.solver(population).recipe
+    assert 1 <= recipe.batch <= population
+    assert 1 <= recipe.steps <= 2000
+    assert 0 < recipe.learning_rate < float("inf")
+
+
+def test_what_is_asked_for_goes_before_the_recipe():
+    got = settings(recipe="image", batch_size=17, epochs=2.0, average=0.5)
+    assert (got.batch_size, got.epochs, got.average) == (17, 2.0, 0.5)
+    assert got.learning_rate == settings(recipe="image").learning_rate
+    other = settings(recipe="image", optimizer="adam")  # a rate belongs to its optimiser
+    assert other.learning_rate is None
+    assert other.optimizer_options is None
+
+
+def test_a_recipe_reads_public_numbers_only():
+    one = Trainer(perceptron(), LOSS, 2.0, 1e-4, recipe="tabular", steps=2).fit(*blobs())
+    two = Trainer(perceptron(), LOSS, 2.0, 1e-4, recipe="tabular", steps=2).fit(*blobs(seed=5))
+    assert one.privacy.public == two.privacy.public
+
+
+def test_the_rate_of_tables_falls_with_the_noise():
+    rates = [noise_rate(Facts(10_000, epsilon, 1000)) for epsilon in (0.1, 1.0, 10.0)]
+    assert rates == sorted(rates)
+    assert noise_rate(Facts(10_000, 1.0, 1000), 0.5) == 2 * rates[1]
+
+
+def test_an_unknown_recipe_is_refused_before_anything_is_booked():
+    with pytest.raises(InvalidInputError, match=r"recipe in \['image', 'tabular', 'text'\]"):
+        Trainer(perceptron(), LOSS, 1.0, 1e-4, recipe="images").fit(*blobs())
+    with pytest.raises(InvalidInputError, match="epochs > 0"):
+        settings(recipe="text", epochs=0.0).solver(100, None)
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_a_network_learns_with_a_recipe(name):
+    torch.manual_seed(1)
+    x, y = blobs(2000)
+    trained = Trainer(perceptron(), LOSS, 4.0, 1e-5, recipe=name).fit(x, y)
+    with torch.no_grad():
+        assert float((trained.model(x).argmax(1) == y).float().mean()) > 0.85
