@@ -15,6 +15,7 @@ NOT_BENCHMARKS = {
     "bars_linear",
     "bars_statistics",
     "bars_solvers",
+    "clusters",
     "__main__",
     "adassp",
     "nn_models",

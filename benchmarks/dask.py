@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 import psutil
 from dask import delayed
-from distributed import LocalCluster
 from scipy import sparse
 
-import sordino
+from benchmarks.clusters import opened, used
 from benchmarks.machine import describe
 from sordino.execute import LocalExecutor
 from sordino.execute.dask import spread
@@ -44,22 +43,18 @@ def in_turns(
 ) -> dict[str, tuple[float, float, np.ndarray]]:
     """Return the median and least milliseconds of each call, and the processor's, per process."""
     walls: dict[str, list[float]] = {name: [] for name in calls}
-    used = {name: np.zeros(len(processes)) for name in calls}
+    spent = {name: np.zeros(len(processes)) for name in calls}
     for turn in range(times + times // 6):
         for name, call in calls.items():
-            before, start = _used(processes), time.perf_counter()
+            before, start = used(processes), time.perf_counter()
             call()
             if turn >= times // 6:  # the first ones warm up
                 walls[name].append(time.perf_counter() - start)
-                used[name] += _used(processes) - before
+                spent[name] += used(processes) - before
     return {
-        name: (1e3 * float(np.median(wall)), 1e3 * min(wall), 1e3 * used[name] / times)
+        name: (1e3 * float(np.median(wall)), 1e3 * min(wall), 1e3 * spent[name] / times)
         for name, wall in walls.items()
     }
-
-
-def _used(processes: list[psutil.Process]) -> np.ndarray:
-    return np.array([sum(process.cpu_times()[:2]) for process in processes])
 
 
 def asker(executor: Any, w: np.ndarray, times: int) -> Callable[[], Any]:
@@ -82,27 +77,23 @@ def executors(rows: int, entries: int) -> tuple[Any, Any]:
 def main() -> None:
     """Print overhead and speed-up."""
     describe()
-    with (
-        LocalCluster(n_workers=2, processes=True, threads_per_worker=1, dashboard_address=":0") as cluster,
-        sordino.on_cluster(cluster) as client,
-    ):
-        client.wait_for_workers(2)
+    with opened() as made:
+        client, processes = made.client, made.processes
         w = np.zeros(COORDINATES)
         homes = sorted(client.scheduler_info()["workers"])
-        processes = [psutil.Process(), *(psutil.Process(nanny.pid) for nanny in cluster.workers.values())]
 
         def by_hand() -> None:
             client.gather([client.submit(np.negative, w, pure=False, workers=[home]) for home in homes])
 
-        for rows, entries, times in ((1_000, 20, ROUNDS), (400_000, 100, 8)):
+        for rows, entries, times in ((1_000, 20, ROUNDS), (1_200_000, 100, 8)):
             there, here = executors(rows, entries)
             calls = {"ours": asker(there, w, 2 * times), "here": asker(here, w, 2 * times), "hand": by_hand}
             found = in_turns(calls, times, processes)
             print(f"{rows:,} rows x {COORDINATES:,} columns, {entries} entries a row:")
-            for name, (median, least, used) in found.items():
+            for name, (median, least, cpu) in found.items():
                 print(
                     f"  {name}: {median:.1f} ms (least {least:.1f}); processor: "
-                    f"driver and scheduler {used[0]:.1f} ms, workers {used[1]:.1f} and {used[2]:.1f} ms"
+                    f"driver and scheduler {cpu[0]:.1f} ms, workers {cpu[1]:.1f} and {cpu[2]:.1f} ms"
                 )
             (ours, quick, _), (alone, best, _), (hand, _, _) = (found[name] for name in calls)
             extra = ours - alone / 2

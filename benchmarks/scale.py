@@ -16,12 +16,10 @@ from math import ceil, log2, log10
 from typing import Any
 
 import numpy as np
-import psutil
 from dask import delayed
-from distributed import LocalCluster
 from scipy import sparse
 
-import sordino
+from benchmarks.clusters import opened, used
 from benchmarks.machine import describe
 from sordino.execute import LocalExecutor
 from sordino.execute.dask import spread
@@ -112,12 +110,12 @@ def asked(executor: Any, columns: int, times: int) -> Iterator[None]:
 def measured_here(rows: int, entries: int, columns: int, times: int = 5) -> float:
     """Return the median seconds of the processor for a gradient in this process."""
     executor = LocalExecutor(rows_of(rows, entries, columns, 0), labels_of(rows, 0), 1.0)
-    used, last = [], time.thread_time()
+    taken, last = [], time.thread_time()
     for _ in asked(executor, columns, times + 2):
         now = time.thread_time()
-        used.append(now - last)
+        taken.append(now - last)
         last = now
-    return float(np.median(used[2:]))
+    return float(np.median(taken[2:]))
 
 
 def entry_here(columns: int, rows: int = 20_000, times: int = 7) -> float:
@@ -126,14 +124,14 @@ def entry_here(columns: int, rows: int = 20_000, times: int = 7) -> float:
         asked(LocalExecutor(rows_of(rows, e, columns, 0), labels_of(rows, 0), 1.0), columns, times + 1)
         for e in (100, 20)
     )
-    used = []
+    taken = []
     for _ in range(times + 1):
         start = time.thread_time()
         next(many)
         middle = time.thread_time()
         next(few)
-        used.append(2 * middle - start - time.thread_time())
-    return float(np.median(used[1:])) / (80 * rows)
+        taken.append(2 * middle - start - time.thread_time())
+    return float(np.median(taken[1:])) / (80 * rows)
 
 
 def measured_there(processes: list[Any], rows: int, entries: int, columns: int, times: int) -> np.ndarray:
@@ -148,22 +146,18 @@ def measured_there(processes: list[Any], rows: int, entries: int, columns: int, 
     for _ in range(8):
         next(rounds)
     idle = _rate(processes)
-    before, start = _used(processes), time.perf_counter()
+    before, start = used(processes), time.perf_counter()
     for _ in rounds:
         pass
-    spent = _used(processes) - before - idle * (time.perf_counter() - start)
+    spent = used(processes) - before - idle * (time.perf_counter() - start)
     return np.array([spent[0], spent[1:].mean()]) / times
-
-
-def _used(processes: list[Any]) -> np.ndarray:
-    return np.array([sum(process.cpu_times()[:2]) for process in processes])
 
 
 def _rate(processes: list[Any], seconds: float = 3.0) -> np.ndarray:
     """Return how much of the processor a cluster needs that is asked nothing: its heartbeats."""
-    before, start = _used(processes), time.perf_counter()
+    before, start = used(processes), time.perf_counter()
     time.sleep(seconds)
-    return (_used(processes) - before) / (time.perf_counter() - start)
+    return (used(processes) - before) / (time.perf_counter() - start)
 
 
 def constants(processes: list[Any]) -> Constants:
@@ -202,12 +196,8 @@ def judge(found: Constants, processes: list[Any]) -> None:
 def main() -> None:
     """Print constants, how well they predict, and what they say of a large cluster."""
     describe()
-    with (
-        LocalCluster(n_workers=2, processes=True, threads_per_worker=1, dashboard_address=":0") as cluster,
-        sordino.on_cluster(cluster) as client,
-    ):
-        client.wait_for_workers(2)
-        processes = [psutil.Process(), *(psutil.Process(nanny.pid) for nanny in cluster.workers.values())]
+    with opened() as made:
+        processes = made.processes
         found = constants(processes)
         entry = ", ".join(f"{1e9 * e:.1f}" for e in found.entry)
         print(f"a row: {1e9 * found.row:.0f} ns, {1e9 * found.row_there:.0f} ns more at a worker")

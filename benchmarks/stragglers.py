@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 from dask import delayed
-from distributed import LocalCluster
 
-import sordino
+from benchmarks.clusters import opened
 from benchmarks.machine import describe
 from sordino.execute import dask_worker
 from sordino.execute.dask import spread
@@ -28,7 +27,6 @@ from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import Logistic
 
 WORKERS, ROUNDS, USUAL, READING = 8, 100, 0.01, 0.05
-QUIET: dict[str, Any] = {"dashboard_address": ":0", "worker_dashboard_address": ":0", "silence_logs": 60}
 
 
 class Delays:
@@ -100,11 +98,8 @@ def main() -> None:
     }
     first = None
     for name, (law, lose_every) in laws.items():
-        with (
-            LocalCluster(n_workers=WORKERS, processes=False, threads_per_worker=1, **QUIET) as cluster,
-            sordino.on_cluster(cluster),
-        ):
-            answer, taken, slowest, lost = run(cluster, law, lose_every)
+        with opened(WORKERS, processes=False) as made:
+            answer, taken, slowest, lost = run(made.cluster, law, lose_every)
         first = answer if first is None else first
         print(
             f"{name}: {1e3 * taken.mean():.1f} ms a round (median {1e3 * np.median(taken):.1f}, worst "

@@ -12,6 +12,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
 from sordino.checks import among, encode_labels
+from sordino.elsewhere import where_rows_lie
 from sordino.errors import UnsupportedError
 from sordino.kernel.arrays import Floats, Ints
 from sordino.private_estimator import Scored
@@ -73,12 +74,14 @@ class MarginClassifier(Scored, ClassifierMixin):
         self.coef_ = np.ascontiguousarray(w[:, :features])
         self.intercept_ = w[:, -1].copy() if self.fit_intercept else np.zeros(len(w))
 
+    @where_rows_lie
     def decision_function(self, X: Any) -> Floats:
         """Return the margins of rows treated as in fit; one column per class for more than two."""
         scores = self._decision(X)
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     @available_if(_has_probabilities)
+    @where_rows_lie
     def predict_proba(self, X: Any) -> Floats:
         """Return the class probabilities; of the logistic loss only, others have none."""
         scores = self._decision(X)
@@ -88,6 +91,7 @@ class MarginClassifier(Scored, ClassifierMixin):
         return np.stack([1 - positive, positive], axis=1)
 
     @available_if(_has_probabilities)
+    @where_rows_lie
     def predict_log_proba(self, X: Any) -> Floats:
         """Return the logarithm of the class probabilities."""
         scores = self._decision(X)
@@ -95,6 +99,7 @@ class MarginClassifier(Scored, ClassifierMixin):
             return np.asarray(log_softmax(scores, axis=1))
         return np.stack([log_expit(-scores[:, 0]), log_expit(scores[:, 0])], axis=1)
 
+    @where_rows_lie
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most likely class."""
         scores = self._decision(X)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,12 @@ from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
 
 from sordino.checks import among, check_count, check_flag, check_positive
+from sordino.elsewhere import packed, unpacked
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.estimators.metric_curves import AreaUnderCurve, Calibration, CalibrationCurve
 from sordino.estimators.metrics import Accuracy, BalancedAccuracy, Judged, Metric, Smooth
 from sordino.estimators.results import PrivateFloat
-from sordino.execute import LocalExecutor
+from sordino.execute import executor_of, held_columns, in_dask
 from sordino.execute.grouped import known_owners
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats, Ints
@@ -55,6 +57,7 @@ def private_score(
     ----------
     model : a fitted classifier or regressor; its predictions must treat each row by itself.
     X, y : the records; a model with a schema takes y from a table. Labels it does not know count as wrong.
+        Both may lie in Dask: the model is then sent to them.
     metric : "accuracy" (None: of classifiers), "balanced_accuracy", "log_loss", "auc" and "calibration" (two
         classes), "mse", "r2" (None: of regressors).
     epsilon, delta : the budget; ``delta=None`` means ``min(1e-5, 1 / (10 n))``.
@@ -82,16 +85,14 @@ def private_score(
     name = _metric_name(metric, model)
     chosen = _metric(name, model, loss_bound, bounds, bins)
     level = _level(confidence)
-    X, y, groups = _from_table(model, X, y, groups)
-    rows = chosen.rows(_judged(model, X, y, chosen.asks))
-    unit, rows = ("record", rows) if groups is None else ("person", _by_person(rows, groups))
+    unit, rows = _scored(model, chosen, X, y, groups)
     n = len(rows)
     ask = Ask.checked(epsilon, delta, n, ledger, dataset_id)
     secure = check_flag("secure_noise", secure_noise)
     fitted = run_privately(
         RowMeans(chosen.centre, chosen.radius),
         Sample(n, rows.shape[1], Relation.parse(relation), unit, secure),
-        LocalExecutor(rows, None, data_norm=None),
+        executor_of(rows, None, data_norm=None),
         ask,
         public=(f"number of {unit}s: {n}", *_facts(name, chosen), _BY_ROW),
         description=f"private_score ({name})",
@@ -100,6 +101,46 @@ def private_score(
         return chosen.curve(fitted.result, n, level, fitted.report)
     value, low, high = chosen.estimate(fitted.result, n, level)
     return PrivateFloat(value, fitted.report, (low, high))
+
+
+def _scored(model: Any, chosen: Any, X: Any, y: Any, groups: Any) -> tuple[str, Any]:
+    """Return who is protected, and one row for each of them, wherever the records lie."""
+    if in_dask(X):
+        return "record", _scored_there(model, chosen, X, y, groups)
+    X, y, groups = _from_table(model, X, y, groups)
+    rows = chosen.rows(_judged(model, X, y, chosen.asks))
+    return ("record", rows) if groups is None else ("person", _by_person(rows, groups))
+
+
+def _scored_there(model: Any, chosen: Any, X: Any, y: Any, groups: Any) -> Any:
+    schema = _schema(model)
+    if groups is not None or (y is None and schema is not None and schema.person is not None):
+        raise UnsupportedError(
+            "Persons need all rows in one place: the records of one may lie in several parts. Bring the "
+            "table into one place (X.compute())."
+        )
+    if y is None and schema is None:
+        raise InvalidInputError("Expected y, or a table with the target that the model's schema declares.")
+    rows = held_columns([X] if y is None else [X, y], Part(packed((model, chosen))))
+    if not len(rows):
+        raise InvalidInputError("Expected at least one row, got none.")
+    return rows
+
+
+@dataclass(frozen=True)
+class Part:
+    """The rows of a metric for one part of the records, as workers are asked for it."""
+
+    payload: bytes = field(repr=False)
+
+    def __call__(self, block: tuple[Any, ...]) -> Floats:
+        model, chosen = unpacked(self.payload)
+        X, y = block if len(block) == 2 else (block[0], None)
+        if not _length(X):
+            return np.zeros((0, len(chosen.centre)))
+        X, y, _ = _from_table(model, X, y, None)
+        rows: Floats = chosen.rows(_judged(model, X, y, chosen.asks))
+        return rows
 
 
 def _from_table(model: Any, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:

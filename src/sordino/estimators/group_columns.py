@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from sordino.errors import InvalidInputError
+from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.estimators.statistics_input import checked_numbers
+from sordino.execute import held_columns, in_dask
 from sordino.execute.grouped import is_missing, known_owners
 from sordino.kernel.arrays import Floats, Ints
 from sordino.refusals import refuse_masked
@@ -85,6 +88,28 @@ class Levels:
         return np.where(outside, -1, place).astype(np.int64)
 
 
+@dataclass(frozen=True)
+class Flags(Levels):
+    """One level: true."""
+
+    @classmethod
+    def named(cls, name: str) -> Flags:
+        """Return the level of a column of yes or no."""
+        return cls(name, (True,))
+
+    def codes(self, column: Any) -> Ints:
+        """Return 0 for what is true, -1 for what is not; refuse what is neither, without showing it."""
+        values = np.asarray(column)
+        try:
+            flags = values.astype(float)
+            good = bool(np.isin(flags, (0.0, 1.0)).all())
+        except (TypeError, ValueError):
+            good = False
+        if not good or values.ndim != 1:
+            raise InvalidInputError("Expected one column of True and False, or declared levels, got others.")
+        return np.where(flags == 1.0, 0, -1).astype(np.int64)
+
+
 def _looked_up(known: dict[Any, int], value: Any) -> int:
     try:
         return known.get(value, -1)
@@ -94,11 +119,9 @@ def _looked_up(known: dict[Any, int], value: Any) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """The keys of a grouping: declared levels, and the cell of each record (kept out of the repr)."""
+    """The declared levels of a grouping; a subclass holds which records are in which cell."""
 
     levels: tuple[Levels, ...]
-    cell: Ints
-    owners: Any = None
 
     def __repr__(self) -> str:
         return f"Keys({', '.join(f'{k.name}: {len(k.labels)} levels' for k in self.levels)})"
@@ -106,15 +129,16 @@ class Keys:
     @classmethod
     def of(cls, columns: Mapping[str, Any], levels: tuple[Levels, ...], owners: Any = None) -> Keys:
         """Number the cells of the product of all levels; a record with an undeclared level has none."""
-        shape = tuple(len(level.labels) for level in levels)
-        if math.prod(shape) > MOST_CELLS:
-            raise InvalidInputError(f"Expected at most {MOST_CELLS:,} cells, got {math.prod(shape):,}.")
-        codes = [level.codes(columns[level.name]) for level in levels]
-        if len({len(c) for c in codes}) != 1 or not codes[0].size:
+        size = math.prod(len(level.labels) for level in levels)
+        if size > MOST_CELLS:
+            raise InvalidInputError(f"Expected at most {MOST_CELLS:,} cells, got {size:,}.")
+        given = [columns[level.name] for level in levels]
+        if any(map(in_dask, given)):
+            return KeysThere(levels, given, owners)
+        cell = cells_of(levels, given)
+        if not cell.size:
             raise InvalidInputError("Expected columns of one length, at least 1, got others.")
-        there = np.all([c >= 0 for c in codes], axis=0)
-        flat = np.ravel_multi_index(tuple(np.where(there, c, 0) for c in codes), shape)
-        return cls(levels, np.where(there, flat, -1), owners)
+        return KeysHere(levels, cell, owners)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -129,6 +153,51 @@ class Keys:
     def rows(self) -> tuple[tuple[Any, ...], ...]:
         """Return the labels of each cell."""
         return tuple(itertools.product(*(level.labels for level in self.levels)))
+
+    @property
+    def unit(self) -> str:
+        """Who is protected."""
+        return "record"
+
+    def records(self, values: Any = None) -> Any:
+        """Return the records that count, wherever they lie: the cell of each and its value, or zero."""
+        raise NotImplementedError  # pragma: no cover
+
+
+def cells_of(levels: Sequence[Levels], columns: Sequence[Any]) -> Ints:
+    """Return the cell of each record, -1 for none."""
+    codes = [level.codes(column) for level, column in zip(levels, columns, strict=True)]
+    if len({len(c) for c in codes}) != 1:
+        raise InvalidInputError("Expected columns of one length, at least 1, got others.")
+    there = np.all([c >= 0 for c in codes], axis=0)
+    shape = tuple(len(level.labels) for level in levels)
+    flat = np.ravel_multi_index(tuple(np.where(there, c, 0) for c in codes), shape)
+    return np.where(there, flat, -1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class KeysHere(Keys):
+    """The cell of each record, in this process."""
+
+    cell: Ints
+    owners: Any = None
+
+    @property
+    def unit(self) -> str:
+        """Persons where they are known."""
+        return "record" if self.owners is None else "person"
+
+    def records(self, values: Any = None) -> Floats:
+        """Return the cell and the value of each record that counts."""
+        x = np.zeros(len(self.cell)) if values is None else self._numbers(values)
+        kept = self.kept()
+        return np.stack([self.cell[kept].astype(float), x[kept]], axis=1)
+
+    def _numbers(self, values: Any) -> Floats:
+        data, flat = (None, False) if in_dask(values) else checked_numbers(values)
+        if not isinstance(data, np.ndarray) or not flat or len(data) != len(self.cell):
+            raise InvalidInputError(f"Expected one number per record, {len(self.cell)} of them.")
+        return data[:, 0]
 
     def kept(self) -> Ints:
         """Return the records that count: all, or the first one of each person.
@@ -146,3 +215,34 @@ class Keys:
         for i, owner in enumerate(owners):
             first.setdefault(owner, i)
         return np.array(list(first.values()), dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class KeysThere(Keys):
+    """Columns that lie in Dask; cells are numbered where they lie, each time a statistic is asked."""
+
+    columns: Sequence[Any]
+    owners: Any = None
+
+    def __post_init__(self) -> None:
+        if self.owners is not None:
+            raise UnsupportedError(
+                "Persons need all rows in one place: the records of one may lie in several parts. Bring the "
+                "columns into one place (.compute())."
+            )
+
+    def records(self, values: Any = None) -> Any:
+        """Return the rows on the workers."""
+        columns = [*self.columns, *([] if values is None else [values])]
+        rows = held_columns(columns, partial(_part, self.levels))
+        if not len(rows):
+            raise InvalidInputError("Expected columns of one length, at least 1, got others.")
+        return rows
+
+
+def _part(levels: tuple[Levels, ...], columns: tuple[Any, ...]) -> Floats:
+    """Return the cells and values of one part."""
+    keys, values = columns[: len(levels)], columns[len(levels) :]
+    if not len(keys[0]):
+        return np.zeros((0, 2))
+    return KeysHere(levels, cells_of(levels, keys)).records(*values)

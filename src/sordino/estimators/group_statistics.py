@@ -10,16 +10,15 @@ import numpy as np
 
 from sordino.checks import check_count, check_flag, check_mapping
 from sordino.errors import InvalidInputError
-from sordino.estimators.group_columns import Keys, Levels
+from sordino.estimators.group_columns import Flags, Keys, Levels
 from sordino.estimators.group_results import PrivateTable
 from sordino.estimators.results import PrivateFloat
 from sordino.estimators.statistics_input import (
     checked_bounds,
-    checked_numbers,
     checked_probabilities,
     checked_share,
 )
-from sordino.execute import LocalExecutor
+from sordino.execute import executor_of
 from sordino.kernel import Relation
 from sordino.problems.sample import Sample
 from sordino.runs import Ask, run_privately
@@ -83,7 +82,7 @@ def count(
     terms = Terms(epsilon, delta, confidence, relation, secure_noise, ledger, dataset_id)
     if levels is not None:
         return group_by(x, levels=levels, groups=groups)._counted(terms)
-    table = group_by(_flags(x), levels=[True], groups=groups)._counted(terms)
+    table = GroupBy(Keys.of({"group": x}, (Flags.named("group"),), groups))._counted(terms)
     return PrivateFloat(float(table.value[0]), table.privacy, (float(table.low[0]), float(table.high[0])))
 
 
@@ -133,6 +132,7 @@ def group_by(keys: Any, *, levels: Any = None, edges: Any = None, groups: Any = 
     Parameters
     ----------
     keys : one column, or several by name (a dict or a DataFrame); cells are all combinations of their levels.
+        Columns may lie in Dask, all of them and the numbers that are asked about: see the page on clusters.
     levels : the public levels of the column, or of each by name.
     edges : public edges instead, for numbers: intervals as in :func:`histogram`. By name for several keys.
     groups : the person who owns each record, as in :func:`count`.
@@ -148,7 +148,7 @@ def group_by(keys: Any, *, levels: Any = None, edges: Any = None, groups: Any = 
     >>> [row[0] for row in table.rows]
     ['a', 'b']
     """
-    if isinstance(keys, Mapping) or hasattr(keys, "columns"):
+    if isinstance(keys, Mapping) or (hasattr(type(keys), "columns") and getattr(keys, "ndim", 2) == 2):
         columns = {str(name): keys[name] for name in getattr(keys, "columns", keys)}
         names = list(columns)
         labels = {} if levels is None else check_mapping("levels", levels)
@@ -188,7 +188,7 @@ class GroupBy:
         """
         terms, limits = _terms(epsilon, delta, options), _declared(bounds)
         solver = CellSums(self.keys.size, limits, checked_share("confidence", terms.confidence))
-        return self._asked("sum", solver, terms, self._values(x), (_said(limits),))
+        return self._asked("sum", solver, terms, x, (_said(limits),))
 
     def mean(
         self, x: Any, epsilon: float = 1.0, delta: float | None = None, *, bounds: Any, **options: Any
@@ -203,7 +203,7 @@ class GroupBy:
         """
         terms, limits = _terms(epsilon, delta, options), _declared(bounds)
         solver = CellMeans(self.keys.size, limits, checked_share("confidence", terms.confidence))
-        return self._asked("mean", solver, terms, self._values(x), (_said(limits),))
+        return self._asked("mean", solver, terms, x, (_said(limits),))
 
     def quantile(
         self,
@@ -227,31 +227,23 @@ class GroupBy:
         depth = check_count("resolution", resolution, 2, 20, "It is the depth of the tree.") or 12
         confidence = checked_share("confidence", terms.confidence)
         solver = CellQuantiles(self.keys.size, tuple(wanted.tolist()), limits, depth, confidence)
-        table = self._asked("quantile", solver, terms, self._values(x), (_said(limits),))
+        table = self._asked("quantile", solver, terms, x, (_said(limits),))
         return _spread(table, wanted, np.ndim(q) == 0)
 
     def _counted(self, terms: Terms) -> PrivateTable:
         solver = CellCounts(self.keys.size, checked_share("confidence", terms.confidence))
-        return self._asked("count", solver, terms, np.zeros(len(self.keys.cell)), ())
-
-    def _values(self, x: Any) -> np.ndarray:
-        data, flat = checked_numbers(x)
-        if not isinstance(data, np.ndarray) or not flat or len(data) != len(self.keys.cell):
-            raise InvalidInputError(f"Expected one number per record, {len(self.keys.cell)} of them.")
-        return data[:, 0]
+        return self._asked("count", solver, terms, None, ())
 
     def _asked(
-        self, name: str, solver: Any, terms: Terms, values: np.ndarray, public: tuple[str, ...]
+        self, name: str, solver: Any, terms: Terms, values: Any, public: tuple[str, ...]
     ) -> PrivateTable:
-        kept, persons = self.keys.kept(), self.keys.owners is not None
-        rows = np.stack([self.keys.cell[kept].astype(float), values[kept]], axis=1)
-        unit = "person" if persons else "record"
+        rows, unit = self.keys.records(values), self.keys.unit
         secure = check_flag("secure_noise", terms.secure_noise)
         sample = Sample(len(rows), 1, Relation.parse(terms.relation), unit, secure)
         ask = Ask.checked(terms.epsilon, terms.delta, len(rows), terms.ledger, terms.dataset_id)
         said = [f"number of {unit}s: {len(rows)}"]
         said += [f"levels of {k.name}: {len(k.labels)} declared" for k in self.keys.levels]
-        executor = LocalExecutor(rows, np.zeros(len(rows)), data_norm=None)
+        executor = executor_of(rows, None, data_norm=None)
         fitted = run_privately(solver, sample, executor, ask, public=(*said, *public), description=name)
         found: Cells = fitted.result
         names = tuple(level.name for level in self.keys.levels)
@@ -288,16 +280,3 @@ def _declared(bounds: Any) -> tuple[float, float]:
 
 def _said(limits: tuple[float, float]) -> str:
     return f"bounds = [{limits[0]:g}, {limits[1]:g}] (numbers are clipped to them)"
-
-
-def _flags(x: Any) -> np.ndarray:
-    """Return yes or no as booleans; refuse what is neither, without showing it."""
-    values = np.asarray(x)
-    try:
-        flags = values.astype(float)
-        good = bool(np.isin(flags, (0.0, 1.0)).all())
-    except (TypeError, ValueError):
-        good = False
-    if not good or values.ndim != 1:
-        raise InvalidInputError("Expected one column of True and False, or declared levels, got others.")
-    return flags == 1.0

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from sordino.checks import among, check_data, check_positive, remember
+from sordino.elsewhere import where_rows_lie
 from sordino.estimators.classifier import MarginClassifier
 from sordino.estimators.heavy_base import HeavyTailedModel
 from sordino.private_estimator import Scored
@@ -119,6 +120,7 @@ class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
         self.intercept_ = float(w[-1]) if self.fit_intercept else 0.0
         return self
 
+    @where_rows_lie
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted targets."""
         return self._decision(X)[:, 0]

@@ -21,6 +21,7 @@ from sordino.checks import (
     class_weights,
     record_weights,
 )
+from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.estimators.classifier import MarginClassifier
 from sordino.execute import GroupedExecutor, LocalExecutor, executor_of, taken
@@ -272,6 +273,7 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
         self.target_range_ = (offset + low, offset + bound)
         return self
 
+    @where_rows_lie
     def predict(self, X: Any) -> Floats:
         """Return the predicted targets of rows clipped to ``data_norm``, in the range that targets have."""
         margins = self._decision(X)[:, 0]

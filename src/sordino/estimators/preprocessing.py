@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sordino.bounds import bound_fact, declared_bound
 from sordino.checks import check_data, check_flag, check_positive
+from sordino.elsewhere import where_rows_lie
 from sordino.execute import executor_of, is_sparse
 from sordino.kernel import Curator, Full, Gaussian, Plan, Relation, Release
 from sordino.kernel.clip import clipped_matrix
@@ -43,6 +44,7 @@ class RowClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         self.data_norm_ = check_positive("data_norm", self.data_norm, "It is a public constant.")
         return self
 
+    @where_rows_lie
     def transform(self, X: Any) -> Any:
         """Return the clipped rows."""
         check_is_fitted(self)
@@ -127,6 +129,7 @@ class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
         self.scale_ = self._scale(fitted.result[d:], fitted.result[:d], max(2 * noise, 1e-12)) * bound
         return self
 
+    @where_rows_lie
     def transform(self, X: Any) -> Any:
         """Return the scaled columns of rows clipped as in fit; sparse data are not centred."""
         check_is_fitted(self)

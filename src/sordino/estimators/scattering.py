@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.checks import among, check_count, check_data
+from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError
 from sordino.kernel.arrays import Floats
 from sordino.wavelets import scattered
@@ -87,6 +88,7 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
         self.shape_ = _shape_of(self.shape, X.shape[1], 1 << scales)
         return self
 
+    @where_rows_lie
     def transform(self, X: Any) -> Floats:
         """Return the coefficients, one row per image, in the precision of X."""
         check_is_fitted(self, "shape_")

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Any
 
 from sordino.errors import InvalidInputError, require_extra
 
-_chosen: ContextVar[Any] = ContextVar("sordino_cluster", default=None)
-
 
 @contextmanager
 def on_cluster(cluster: Any, *, security: Any = None) -> Iterator[Any]:
-    """Use a Dask cluster for every fit inside the block.
+    """Use a Dask cluster for every fit inside the block, and for what Dask computes there.
 
     Parameters
     ----------
@@ -40,20 +37,18 @@ def on_cluster(cluster: Any, *, security: Any = None) -> Iterator[Any]:
     distributed = _distributed()
     own = not isinstance(cluster, distributed.Client)
     client = distributed.Client(cluster, security=security, set_as_default=False) if own else cluster
-    token = _chosen.set(client)
     try:
-        yield client
+        with client.as_current():  # what a model predicts there is computed there too
+            yield client
     finally:
-        _chosen.reset(token)
         if own:
             client.close()
 
 
 def current_client() -> Any:
-    """Return the client of the block around, or the one that Dask would use."""
-    chosen = _chosen.get()
+    """Return the client of the block around, or the one that was made last."""
     try:
-        client = _distributed().default_client() if chosen is None else chosen
+        client = _distributed().default_client()
     except ValueError:
         raise InvalidInputError(
             "Expected a Dask client for data that lie in Dask, got none. Make one first "

@@ -51,7 +51,8 @@ def spread(X: Any, y: Any = None, rows_of: Any = None, targets_of: Any = None) -
         raise InvalidInputError(
             f"Expected blocks with one number of columns, got {len(columns)} different ones."
         )
-    found = Spread(cluster, rows, facts, _names(X), _row_blocks(X))
+    names = _names(X) if rows_of is None else None  # those of a table are not those of its rows
+    found = Spread(cluster, rows, facts, names, blocks_of(X))
     if y is None and targets_of is None:
         return found, None
     return found, found.column(X if y is None else y, targets_of if y is None else None)
@@ -60,7 +61,7 @@ def spread(X: Any, y: Any = None, rows_of: Any = None, targets_of: Any = None) -
 def _read(X: Any, rows_of: Any) -> tuple[Placed, list[Any], list[Facts]]:
     """Read each part on a worker; where all of these are lost, start again with those that are there."""
     for attempt in itertools.count(1):
-        cluster, blocks = Placed.on(current_client(), X), _row_blocks(X)
+        cluster, blocks = Placed.on(current_client(), X), blocks_of(X)
         rows = cluster.stored(worker.stored_rows, blocks, rows_of)
         try:
             facts = cluster.facts(rows)
@@ -92,11 +93,8 @@ class Placed:
     @classmethod
     def on(cls, client: Any, X: Any) -> Placed:
         """Give each worker neighbouring parts, unless the parts lie somewhere already."""
-        blocks = _row_blocks(X)
-        if not blocks:
-            raise InvalidInputError("Expected at least one block of rows, got none.")
-        if len({block.key for block in blocks}) < len(blocks):  # its records would count twice
-            raise InvalidInputError("Expected blocks that are each given once, got one of them twice.")
+        blocks = blocks_of(X)
+        refuse_repeated(blocks)
         workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
         if not workers:
             raise WorkerError("Expected a cluster with at least one worker, got none. Start workers first.")
@@ -143,6 +141,8 @@ class Placed:
     def stored(self, function: Callable[..., Any], blocks: Sequence[Any], encode: Any = None) -> list[Any]:
         """Return futures of blocks that were read; a block can be read again from its source."""
         started = [self._started(home, b) for home, b in zip(self.homes, blocks, strict=True)]
+        if encode is not None:  # sent once, and tied to no worker
+            encode = replace(self, pinned=False).submit("", worker.same, encode)
         return self.each(function, started, [encode] * len(started))
 
     def _started(self, home: str, block: Any) -> Any:
@@ -230,7 +230,7 @@ class Spread(Held):
             self._check_rows(values.shape)
             values = values.rechunk({0: self.sizes}) if values.chunks[0] != self.sizes else values
         if type(values).__module__.partition(".")[0] == "dask" or _is_blocks(values):
-            return _row_blocks(values)
+            return blocks_of(values)
         here = np.asarray(values)
         self._check_rows(here.shape)
         return np.split(here, np.cumsum(self.sizes)[:-1])
@@ -298,7 +298,15 @@ def _is_blocks(X: Any) -> bool:
     return isinstance(X, (list, tuple)) and all(isinstance(block, (Delayed, Future)) for block in X)
 
 
-def _row_blocks(X: Any) -> list[Any]:
+def refuse_repeated(blocks: Sequence[Any]) -> None:
+    """Refuse no blocks, and one that is given twice: its records would count twice."""
+    if not blocks:
+        raise InvalidInputError("Expected at least one block of rows, got none.")
+    if len({block.key for block in blocks}) < len(blocks):
+        raise InvalidInputError("Expected blocks that are each given once, got one of them twice.")
+
+
+def blocks_of(X: Any) -> list[Any]:
     """Return one delayed or future block for each part of the rows."""
     if isinstance(X, (list, tuple)):
         if not _is_blocks(X):

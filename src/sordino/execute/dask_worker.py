@@ -140,6 +140,31 @@ def _has_gaps(values: Any) -> bool:
     return values.dtype.kind == "O" and any(is_missing(value) for value in values)
 
 
+def applied_to(block: Any, function: Callable[[Any], Any]) -> Any:
+    """Return what a function makes of a block of rows, or how it failed."""
+    return quietly(_applied, block, function)
+
+
+def _applied(block: Any, function: Callable[[Any], Any]) -> Any:
+    if not block.shape[0]:  # of which a model says nothing, not even how many columns it would have made
+        return np.zeros(0)
+    found = function(block)
+    return found if sparse.issparse(found) else np.asarray(found)
+
+
+def shape_of(values: Any) -> Any:
+    """Return the facts of an array, with no columns where it has one dimension; or how it failed."""
+    if isinstance(values, Failed):
+        return values
+    columns = 0 if values.ndim == 1 else values.shape[1]
+    return Facts(values.shape[0], columns, bool(sparse.issparse(values)), str(values.dtype))
+
+
+def same(value: Any) -> Any:
+    """Return the value: what many tasks need is sent once."""
+    return value
+
+
 def facts_of(stored: Any) -> Any:
     """Return the facts alone."""
     return stored.facts if isinstance(stored, Stored) else stored

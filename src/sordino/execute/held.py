@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from sordino.errors import UnsupportedError, require_extra
+from sordino.errors import InvalidInputError, UnsupportedError, require_extra
 from sordino.execute.local import LocalExecutor
 from sordino.kernel.arrays import Floats
 
@@ -57,6 +57,12 @@ class HeldColumn:
 
     shape: tuple[int]
     kinds: set[str]
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> Any:
+        raise _together()
 
     def map(self, function: Callable[..., Any], *constants: Any) -> Any:
         """Return the column through a function of arrays; it is sent to the records, so it must pickle."""
@@ -122,15 +128,39 @@ def held(X: Any, y: Any = None, *maps: Any) -> tuple[Held, Any] | None:
     if _package(X) == "torch" and hasattr(X, "detach"):
         tensors: Any = import_module("sordino.execute.tensor_rows").TensorRows(X)
         return tensors, None if y is None else tensors.column(y)
-    first = X[0] if isinstance(X, (list, tuple)) and X else X
-    if _package(first) not in ("dask", "distributed"):
+    if not in_dask(X):
         return None
+    found: tuple[Held, Any] = _of_dask("dask", "spread")(X, y, *maps)
+    return found
+
+
+def in_dask(X: Any) -> bool:
+    """Tell whether rows or values lie in Dask: a collection, or a list of delayed or future blocks."""
+    first = X[0] if isinstance(X, (list, tuple)) and X else X
+    return _package(first) in ("dask", "distributed")
+
+
+def held_columns(columns: Sequence[Any], make: Callable[[tuple[Any, ...]], Any]) -> Held:
+    """Return the rows that a function makes of blocks of columns that all lie in Dask, where they lie."""
+    if not all(map(in_dask, columns)):
+        raise InvalidInputError(
+            "Expected all columns in Dask, or none of them. Bring the others there with "
+            "dask.array.from_array, in the same partitions."
+        )
+    rows: Held = _of_dask("dask_maps", "rows_of_columns")(columns, make)
+    return rows
+
+
+def applied(X: Any, function: Callable[[Any], Any]) -> Any:
+    """Return what a function makes of each block of rows that lie in Dask, as a dask array."""
+    return _of_dask("dask_maps", "applied")(X, function)
+
+
+def _of_dask(module: str, name: str) -> Any:
     try:
-        spread: Any = import_module("sordino.execute.dask").spread
+        return getattr(import_module(f"sordino.execute.{module}"), name)
     except ImportError:
         raise require_extra("distributed", "dask") from None
-    found: tuple[Held, Any] = spread(X, y, *maps)
-    return found
 
 
 def untensored(values: Any, here: bool = True) -> Any:

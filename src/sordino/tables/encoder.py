@@ -10,6 +10,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError, SchemaError
 from sordino.tables.blocks import Block, Origin, WordBlock, block_of
 from sordino.tables.frames import Frame
@@ -106,6 +107,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return np.array([name for block in self._blocks() for name in block.feature_names], dtype=object)
 
+    @where_rows_lie
     def transform(self, X: Any) -> Any:
         """Return the encoded rows: a CSR matrix or an array."""
         check_is_fitted(self)

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from sordino.bounds import declared_bound
 from sordino.checks import among, check_count, check_data, check_flag
+from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError
 from sordino.estimators.pca.checks import axes_to_follow, checked_options, in_public_order, public_facts
 from sordino.estimators.pca.stream import PcaStream
@@ -209,6 +210,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         state = super().__getstate__()
         return {key: value for key, value in state.items() if key != "_stream"}
 
+    @where_rows_lie
     def transform(self, X: Any) -> np.ndarray:
         """Return the coordinates on the axes of rows clipped as in fit; sparse rows are not made dense."""
         check_is_fitted(self)

@@ -1,0 +1,190 @@
+"""Workers killed at random moments while models are fitted: every fit has to equal the undisturbed one.
+
+Or it fails with ``WorkerError`` and the ledger says "failed". Nothing else is allowed to happen: no other
+answer, no other error, no booking that is left open.
+
+Command: python -m benchmarks.kills --save benchmarks/results/dask_kills.json   (a hundred kills of processes)
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import signal
+import tempfile
+import threading
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from dask import delayed
+from scipy import sparse
+
+import sordino
+from benchmarks.clusters import opened
+from sordino.errors import WorkerError
+from sordino.kernel.noise import seeded_noise_not_private
+from sordino.ledger import Ledger
+
+EDGES = (500, 900, 2000, 2100, 3300)
+ROWS, COLUMNS = 4000, 30
+
+
+@dataclass
+class Outcome:
+    """How fits ended while workers were killed, and what the ledger says of them (the first: undisturbed)."""
+
+    kills: list[int] = field(default_factory=list)
+    ended: list[str] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    ledger: list[str] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+
+    @property
+    def sound(self) -> bool:
+        """Whether every fit was equal or failed cleanly, and the ledger agrees with each."""
+        said = {"equal": "settled", "failed": "failed"}
+        return ["settled", *(said.get(end, "never") for end in self.ended)] == self.ledger
+
+
+class Killer(threading.Thread):
+    """Takes a random worker away at random moments, and gives the cluster a new one."""
+
+    pause = 0.1
+
+    def __init__(self, cluster: Any, seed: int, most: int) -> None:
+        super().__init__(daemon=True)
+        self.cluster, self.rng, self.left = cluster, np.random.default_rng(seed), most
+        self.done, self.killed = threading.Event(), 0
+
+    def run(self) -> None:
+        """Kill until enough are dead or the fit is over; one worker is left each time."""
+        while self.left and not self.done.wait(self.rng.exponential(self.pause)):
+            known = set(self.cluster.scheduler.workers)
+            alive = [w for w in list(self.cluster.workers.values()) if self.address(w) in known]
+            if len(alive) >= 2:
+                self.kill(alive[self.rng.integers(len(alive))])
+                self.killed, self.left = self.killed + 1, self.left - 1
+
+    def address(self, lost: Any) -> str | None:
+        """Return where a worker is reached, None for one that is not ready."""
+        return str(lost.address)
+
+    def kill(self, lost: Any) -> None:
+        """Close a worker in this process without a word to those who wait for it."""
+        self.cluster.scale(len(self.cluster.worker_spec) + 1)
+        self.cluster.sync(lost.close, executor_wait=False, nanny=False, reason="killed by a test")
+
+
+class ProcessKiller(Killer):
+    """Kills the process of a random worker (SIGKILL); its nanny starts another."""
+
+    pause = 0.7
+
+    def address(self, lost: Any) -> str | None:
+        """Return where a worker is reached; one killed while it starts would be given up by its nanny."""
+        ready = lost.status.name == "running" and getattr(lost.process, "status", None) is not None
+        return lost.worker_address if ready and lost.process.status.name == "running" else None
+
+    def kill(self, lost: Any) -> None:
+        """Kill."""
+        if lost.pid is not None:  # it may have ended by itself just now
+            os.kill(lost.pid, signal.SIGKILL)
+
+
+def data() -> tuple[Any, np.ndarray]:
+    """Return sparse rows and two classes."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(ROWS, COLUMNS)) / 3
+    return sparse.csr_matrix(np.where(np.abs(X) > 0.2, X, 0.0)), np.where(X[:, 0] > X[:, 2], "yes", "no")
+
+
+def fitted(ledger: Any, rows: Any, labels: Any, steps: int) -> np.ndarray:
+    """Return the coefficients of a seeded fit."""
+    model = sordino.SparseLogisticRegression(
+        epsilon=2.0,
+        delta=1e-6,
+        data_norm=1.0,
+        n_nonzero_coefs=8,
+        solver="sgd-ht",
+        batch_size=400,
+        max_iter=steps,
+        classes=["no", "yes"],
+        ledger=ledger,
+        dataset_id="d",
+    )
+    with seeded_noise_not_private(7, same_for_every_fit=True):
+        found: np.ndarray = model.fit(rows, labels).coef_
+    return found
+
+
+def disturbed(cluster: Any, killer: type[Killer], ledger: Any, fits: int, kills: int, steps: int) -> Outcome:
+    """Fit again and again while workers are killed; more often than asked while kills are missing."""
+    cuts = [0, *EDGES, ROWS]
+    X, y = data()
+    rows, labels = ([delayed(v[a:b]) for a, b in itertools.pairwise(cuts)] for v in (X, y))
+    ledger.create("d", sordino.BudgetPolicy(epsilon=1000.0, delta=1e-2))
+    workers = len(cluster.scheduler.workers)
+    undisturbed, found = fitted(ledger, rows, labels, steps), Outcome()
+    for seed in itertools.count():
+        if (seed >= fits and sum(found.kills) >= fits * kills) or seed > 2 * fits:
+            break
+        _wait_for(cluster, workers)
+        thread, start = killer(cluster, seed, kills), time.perf_counter()
+        thread.start()
+        try:
+            same = np.array_equal(fitted(ledger, rows, labels, steps), undisturbed)
+            found.ended.append("equal" if same else "another answer")
+        except WorkerError as error:
+            found.ended.append("failed")
+            found.words.append(str(error))
+        finally:
+            thread.done.set()
+            thread.join()
+        found.kills.append(thread.killed)
+        found.seconds.append(round(time.perf_counter() - start, 1))
+        print(f"fit {seed}: {thread.killed} kills, {found.ended[-1]}, {found.seconds[-1]} s", flush=True)
+    found.ledger = [entry.status.value for entry in ledger.history("d")]
+    return found
+
+
+def _wait_for(cluster: Any, workers: int) -> None:
+    """Let workers that were killed in an earlier fit come back; start others for those that were given up."""
+    for seconds in (20.0, 90.0):
+        end = time.monotonic() + seconds
+        while len(cluster.scheduler.workers) < workers and time.monotonic() < end:
+            time.sleep(0.2)
+        missing = workers - len(cluster.scheduler.workers)
+        if missing <= 0:
+            return
+        cluster.scale(len(cluster.worker_spec) + missing)
+
+
+def main() -> None:
+    """Kill, print what happened, and keep it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fits", type=int, default=20)
+    parser.add_argument("--kills", type=int, default=5, help="for each fit, as long as it lasts")
+    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--save")
+    given = parser.parse_args()
+    with (
+        opened(given.workers) as made,
+        tempfile.TemporaryDirectory() as folder,
+        Ledger.open(Path(folder) / "ledger.db") as ledger,
+    ):
+        found = disturbed(made.cluster, ProcessKiller, ledger, given.fits, given.kills, given.steps)
+    print(f"{sum(found.kills)} kills; {dict(Counter(found.ended))}; as the ledger says: {found.sound}")
+    if given.save:
+        about = {"command": "python -m benchmarks.kills", **vars(given), "sound": found.sound}
+        Path(given.save).write_text(json.dumps({"about": about, **asdict(found)}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
