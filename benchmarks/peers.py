@@ -216,7 +216,7 @@ def _row(task: str, way: str, epsilon: float, found: list[dict[str, float]]) -> 
 def main() -> None:
     """Run all, print, save."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="three runs, two epsilons")
+    parser.add_argument("--quick", action="store_true", help="three runs (means: ten), two epsilons")
     parser.add_argument("--save", type=Path)
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -224,7 +224,7 @@ def main() -> None:
     if not PYTHON.exists():
         print("No peers: run `make peers` first.")
     runs, epsilons = (3, (1.0, 4.0)) if asked.quick else (10, (0.5, 1.0, 2.0, 4.0))
-    rows = [*classification(runs, epsilons), *regression(runs, epsilons), *means(runs, epsilons)]
+    rows = [*classification(runs, epsilons), *regression(runs, epsilons), *means(max(runs, 10), epsilons)]
     if asked.save:
         about = {
             "command": "python -m benchmarks.peers" + (" --quick" if asked.quick else ""),

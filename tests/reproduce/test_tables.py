@@ -184,6 +184,8 @@ def test_a_table_runs_and_goes_on_where_it_was_interrupted(tmp_path: Path, monke
         runner.reproduce("toy", tmp_path, quick=True, progress=stop_at_third)
     known = json.loads((tmp_path / "toy.json").read_text())["runs"]
     assert len(known) == 2
+    with pytest.raises(InvalidInputError, match="runs of toy are missing"):
+        runner.verdicts("toy", tmp_path, quick=True)
     page = runner.reproduce("toy", tmp_path, quick=True)
     after = json.loads((tmp_path / "toy.json").read_text())["runs"]
     assert {key: after[key] for key in known} == known

@@ -209,5 +209,11 @@ def verdicts(name: str, folder: Path, *, quick: bool = False) -> dict[str, str]:
     table = table_named(name, quick)
     settings = json.loads((folder / f"{name}.json").read_text("utf-8"))["settings"]
     store = Store(folder / f"{name}.json", {k: v for k, v in settings.items() if k != "format"})
+    missing = [key for key in table.runs() if not store.outcomes(key)]
+    if missing:
+        raise InvalidInputError(
+            f"{len(missing)} runs of {name} are missing in {folder}, {missing[0]!r} the first of them. "
+            f"`sordino reproduce {name}` makes them."
+        )
     made = list(_made(table, store))
     return {f"{row.group}/{row.method}/{row.epsilon:g}": verdict(table, row, made) for row, _ in made}
