@@ -2,6 +2,7 @@
 
 Command: python -m benchmarks.solver_bars [--quick] [--solvers NAME ...] [--sets NAME ...]
          [--save benchmarks/results/solver_bars.json]
+Cells that fail with --quick are run again without it, into solver_bars_whole.json.
 Then `python docs/figures/solver_bars.py` writes the table of docs/solvers/index.md.
 
 A score is accuracy, or R2 for numbers. ``gain`` is ``1 - loss / loss of the best constant`` on test records:
@@ -43,6 +44,8 @@ from sordino.testing import seeded_noise_not_private
 
 EPSILON, DELTA = 2.0, 1e-5
 RESULT = Path(__file__).parent / "results" / "solver_bars.json"
+# Cells that fail with few rows, run again without --quick.
+WHOLE = RESULT.with_name("solver_bars_whole.json")
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,31 @@ def test_log_odds_are_neither_too_long_nor_too_short(epsilon, size):
     assert 0.8 < calibration_slope(model.decision_function(X[4000:]), y[4000:]) < 1.25
 
 
+def test_few_records_get_log_odds_as_long_as_they_are():
+    slopes = []
+    for seed in range(8):
+        public, X = rows(1400, 20, seed)
+        y = labels(public, 8 * X @ public.normal(size=20))
+        with seeded_noise_not_private(seed):
+            model = LogisticRegression(2.0, 1e-5, data_norm=2.0).fit(X[:400], y[:400])
+        slopes.append(calibration_slope(model.decision_function(X[400:]), y[400:]))
+    assert 0.8 < np.median(slopes) < 1.5  # 1.9 where 2 % of the budget ask for the slope
+
+
+def test_the_slope_of_few_records_gets_a_larger_share_of_the_budget():
+    public, X = rows(1000, 5, 3)
+    y = labels(public, X[:, 0])
+
+    def noise(n, epsilon):
+        found = LogisticRegression(epsilon, 1e-6, data_norm=2.0).fit(X[:n], y[:n]).privacy_.releases
+        return {r.name: r.noise_multiplier / r.times**0.5 for r in found}
+
+    for n, epsilon, share in ((400, 1.0, 0.10), (1000, 2.0, 0.08), (1000, 8.0, 0.02)):
+        multipliers = noise(n, epsilon)
+        total = sum(m**-2.0 for m in multipliers.values())
+        assert multipliers["length"] ** -2.0 / total == pytest.approx(share, rel=0.02)
+
+
 def test_the_probabilities_of_several_classes_are_calibrated():
     public, X = rows(8000, 10, 2)
     scores = 4 * X @ public.normal(size=(10, 3)) + public.gumbel(size=(8000, 3))
