@@ -101,6 +101,15 @@ def test_an_order_that_is_not_seen_is_explained_by_the_printed_noise_and_by_our_
     assert said.endswith("does not show it either: b 0.1, a 0.3")
 
 
+def test_a_miss_names_the_method_that_beats_the_best_printed_one():
+    one, other = row(0.24, "agd"), row(0.23, "srm")
+    cells = [{**dict.fromkeys(MODES, "none"), "sound": Cell((v,))} for v in (0.25, 0.22)]
+    said = verdict(table(), one, list(zip((one, other), cells)))
+    assert said.endswith("our best at this epsilon is 0.22 (srm), the best printed 0.23 (srm)")
+    cells[1]["sound"] = Cell((0.24,))
+    assert "our best" not in verdict(table(), one, list(zip((one, other), cells)))
+
+
 def test_every_miss_has_a_reason():
     miss = judged(table(), row(0.3), sound=Cell((0.9,)), plain=Cell((0.2,)))
     assert miss.endswith("the same method with sound noise reaches 0.9 here")
