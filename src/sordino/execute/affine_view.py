@@ -37,6 +37,11 @@ class AffineView:
         last = np.full(len(self.sizes), abs(affine.intercept))
         self.norms = clip.joint_norms([np.maximum(self.sizes * self._clip, affine.floor), last])
 
+    @property
+    def factors(self) -> Floats:
+        """The clip factors of the mapped rows, 0 for one that is not a number."""
+        return self._clip
+
     def margins(self, w: Point) -> Floats:
         """Return ``z_i . w``, one column per output."""
         w = w.to_dense() if isinstance(w, SparseVector) else w
@@ -99,7 +104,7 @@ class TouchedView:
     def __init__(self, view: AffineView, touched: Ints, features: int) -> None:
         self._view, self._touched, self._features = view, touched, features
         self.targets, self.weights = view.targets, view.weights
-        self.sizes, self.norms = view.sizes, view.norms
+        self.sizes, self.norms, self.factors = view.sizes, view.norms, view.factors
 
     def margins(self, w: SparseVector) -> Floats:
         """Return ``z_i . w``."""

@@ -120,10 +120,13 @@ class IntegerSums(Records, Protocol):
 
 
 class MappedRows(Records, Protocol):
-    """Rows after a public affine map and a clip."""
+    """Rows after a public affine map and a clip: their sizes before the clip, and the factors of it."""
 
     @property
     def sizes(self) -> Floats: ...
+
+    @property
+    def factors(self) -> Floats: ...
 
     def margins(self, w: Point) -> Floats:
         """Return the margins of the mapped rows."""

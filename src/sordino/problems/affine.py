@@ -10,7 +10,7 @@ import numpy as np
 
 from sordino.kernel import ClippedSum, Relation, SparseVector
 from sordino.kernel.arrays import Bools, Floats, Ints
-from sordino.kernel.clip import clip_scalars, factors_of
+from sordino.kernel.clip import clip_scalars
 from sordino.kernel.contracts import AffineViews, ColumnSums, MappedRows, Point
 from sordino.kernel.lengths import public_norm
 from sordino.kernel.touch import TouchMap
@@ -245,8 +245,7 @@ class AffineGradient(ClippedSum):
         margins = view.margins(w)
         if not self.whole:
             return margins
-        factors = factors_of(view.sizes, 1.0)
-        longer = 1.0 / np.maximum(factors, 1.0 / _LONGEST)
+        longer = 1.0 / np.maximum(view.factors, 1.0 / _LONGEST)
         last = w.at(np.array([w.size - 1]))[0] if isinstance(w, SparseVector) else w[..., -1]
         constant = affine.intercept * last if affine.intercept else 0.0
         return constant + weighted(margins - constant, longer)

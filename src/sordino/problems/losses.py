@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
-from scipy.special import expit, log_softmax, softmax
+from scipy.special import log_softmax, softmax
 
 from sordino.kernel.arrays import Bools, Floats, Ints
 from sordino.kernel.clip import row_norms
@@ -57,6 +57,11 @@ def has_length(loss: Loss) -> bool:
     return loss.targets == "numbers" or isinstance(loss, LabelModel)
 
 
+def sigmoid(margins: Floats) -> Floats:
+    """Return ``1 / (1 + exp(-m))`` without overflow, in less time than SciPy's ``expit`` takes."""
+    return np.exp(np.minimum(margins, 0.0)) / (1.0 + np.exp(-np.abs(margins)))
+
+
 @dataclass(frozen=True)
 class Logistic:
     r"""``log(1 + exp(-y m))``."""
@@ -72,12 +77,11 @@ class Logistic:
 
     def residual(self, margins: Floats, y: Floats) -> Floats:
         """Return ``-y sigmoid(-y m)``."""
-        return -y * expit(-y * margins)
+        return -y * sigmoid(-y * margins)
 
     def largest_residual(self, margins: Floats) -> Floats:
         """Return the probability of the likelier label."""
-        out: Floats = expit(np.abs(margins))
-        return out
+        return 1.0 / (1.0 + np.exp(-np.abs(margins)))
 
 
 @dataclass(frozen=True)

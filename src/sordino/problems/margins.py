@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import softmax
 
 from sordino.kernel import ClippedSum
 from sordino.kernel.arrays import Floats
@@ -15,7 +15,7 @@ from sordino.kernel.clip import clip_scalars, factors_of, joint_norms, row_norms
 from sordino.kernel.contracts import AffineViews, RecordSums
 from sordino.problems.affine import Affine, fair_weights
 from sordino.problems.glm import check_clip, weighted
-from sordino.problems.losses import LabelModel, Loss
+from sordino.problems.losses import LabelModel, Loss, sigmoid
 
 # Margins of this size count twice as much as the constant; curvatures are made as large as gradients.
 _MARGIN = {"signs": 1.5, "labels": 1.5, "numbers": 1.0}
@@ -116,7 +116,7 @@ class MarginFit(ClippedSum):
         length = joint_norms([np.abs(z), constant])
         residual = self._residual(margins, y, unit)
         label = isinstance(self.loss, LabelModel)
-        bend = _BEND[self.loss.targets] * (expit(margins) * expit(-margins) if label else np.ones_like(z))
+        bend = _BEND[self.loss.targets] * (sigmoid(margins) * sigmoid(-margins) if label else np.ones_like(z))
         parts = [residual * z, bend * z * z]
         if self.offset:
             parts = [residual * z, residual * constant, bend * z * z]

@@ -63,6 +63,9 @@ CLIP = 0.35
 CENTER, CENTER_STEPS = 0.02, 3
 # Share of the second moments of the rows.
 SECOND = 0.06
+# Steps on all columns, and where some are chosen after them. With fewer records times epsilon than columns a
+# step for each so many of them is enough: more steps only divide the budget.
+STEPS_ALL, STEPS_NARROWING, STEPS_LEAST, SIGNAL_A_STEP = 50, 30, 20, 600.0
 # Without noise nothing is clipped.
 STEPS_PLAIN, UNCLIPPED = 100, 1e6
 # Fewer records times epsilon need a larger share for the size of the targets.
@@ -148,7 +151,9 @@ class Auto:
             first = next(iter(stages))
             stages[first] = replace(stages[first], steps=2 * stages[first].steps, share=AFTER_SCREEN)
         plain = math.isinf(problem.epsilon) and has_metric(problem) and not screens
-        steps = 1 if screens else options.max_iter or (30 if stages else STEPS_PLAIN if plain else 50)
+        steps = (
+            1 if screens else options.max_iter or (STEPS_PLAIN if plain else _steps(problem, bool(stages)))
+        )
         clip = options.clip_norm or (UNCLIPPED if plain else CLIP)
         return cls(steps, stages, clip, options.step_size, bool(problem.intercept), screens)
 
@@ -319,6 +324,13 @@ def _noise(problem: Problem, query: Any, relative: float) -> Any:
     if isinstance(query, MappedGram):
         return SymmetricGaussian(relative=relative)
     return problem.gaussian(relative)
+
+
+def _steps(problem: Problem, narrows: bool) -> int:
+    """Return the steps on all columns: fewer for labels whose coefficients drown in noise."""
+    signal, most = problem.population * problem.epsilon, STEPS_NARROWING if narrows else STEPS_ALL
+    drowns = signal < problem.features and problem.outputs == 1 and isinstance(problem.loss, LabelModel)
+    return min(most, max(STEPS_LEAST, int(signal / SIGNAL_A_STEP))) if drowns else most
 
 
 def narrowing(sparsity: int, coefficients: int) -> dict[str, Stage]:
