@@ -19,11 +19,13 @@ from tests.execute.kinds import (
 from tests.kernel.toys import source
 
 from sordino.errors import InvalidInputError
-from sordino.execute import LocalExecutor
+from sordino.execute import LocalExecutor, csr
+from sordino.execute.affine_view import AffineView
 from sordino.execute.csr_records import CsrRecords
 from sordino.execute.records import DenseRecords
 from sordino.execute.touched import LazyRecords
 from sordino.kernel import Full, Gaussian, Poisson, Release, SparseVector
+from sordino.problems.affine import Affine
 from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import LOSSES
 
@@ -253,3 +255,29 @@ def test_no_records_give_an_empty_sum():
         executor = LocalExecutor(empty, np.zeros(0))
         assert executor.population == 0
         np.testing.assert_array_equal(QUERY.evaluate(executor.records(None), np.zeros(4)), np.zeros(4))
+
+
+@pytest.mark.parametrize("width", [7, 3000])
+def test_columns_are_picked_alike_whether_few_or_very_many_are_there(width):
+    rng = np.random.default_rng(0)
+    matrix = sparse.random_array((30, 7), density=0.4, format="csr", rng=rng)
+    matrix = sparse.csr_matrix((matrix.data, matrix.indices, matrix.indptr), (30, width))
+    rows, columns = np.array([3, 4, 9, 28]), np.array([6, 0, 3])
+    found = csr.picked(matrix, rows, columns)
+    assert found.nnz > 0
+    np.testing.assert_array_equal(found.toarray(), matrix.toarray()[np.ix_(rows, columns)])
+
+
+@pytest.mark.parametrize("dense", [True, False])
+def test_second_moments_of_mapped_rows_are_those_of_their_columns(dense):
+    rng = np.random.default_rng(1)
+    matrix = sparse.random_array((500, 9), density=0.4, format="csr", rng=rng)
+    rows = LocalExecutor(matrix.toarray() if dense else matrix, np.ones(500), 1.3, intercept=0.2).records(
+        None
+    )
+    affine = Affine(rng.normal(size=9) / 5, 0.5 + rng.random(9), 0.25)
+    view, factors = rows.through(affine), rng.choice([0.0, 0.7, 1.0], 500)
+    np.testing.assert_allclose(view.gram(factors), AffineView.gram(view, factors), rtol=1e-12, atol=1e-12)
+    chosen = np.array([1, 4, 7])
+    narrow = rows.through(Affine(affine.shift[chosen], affine.scale[chosen], 0.25, chosen))
+    np.testing.assert_allclose(narrow.gram(factors), AffineView.gram(narrow, factors), rtol=1e-12, atol=1e-12)

@@ -125,3 +125,14 @@ def test_the_one_gradient_is_asked_once():
     _, w, leg = screened(curator, PROBLEM, chosen._mapped(curator, PROBLEM), TargetUnit(), 24)
     with pytest.raises(PlanError, match="was asked"):
         leg.descent.gradient(w)
+
+
+@pytest.mark.parametrize(("rows", "steps"), [(2_000, 20), (15_000, 25), (100_000, 50)])
+def test_labels_whose_coefficients_drown_are_descended_on_in_fewer_steps(rows, steps):
+    problem = Problem(LOSSES["logistic"], rows, 40_000, Relation.ADD_REMOVE, 1.0, 1e-6, intercept=1.0)
+    assert make_solver("auto", problem, Options()).steps == steps
+
+
+def test_numbers_keep_their_steps():
+    problem = Problem(LOSSES["squared"], 2_000, 40_000, Relation.ADD_REMOVE, 1.0, 1e-6, intercept=1.0)
+    assert make_solver("auto", problem, Options()).steps == 50

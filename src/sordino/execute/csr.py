@@ -66,10 +66,13 @@ def checked(matrix: Any) -> Any:
     data, indices, indptr = matrix.data, matrix.indices, matrix.indptr
     shape_holds = indptr.shape == (matrix.shape[0] + 1,) and data.ndim == 1 and data.shape == indices.shape
     kinds_hold = indptr.dtype.kind == "i" and indices.dtype.kind == "i"
-    if not (shape_holds and kinds_hold) or not _is_inside(indptr, indices, matrix.shape[1], data.size):
+    if not (shape_holds and kinds_hold) or not _rises(indptr, data.size):
         raise _malformed(matrix)
-    if _is_canonical(indptr, indices) and indptr[-1] == data.size:
-        return matrix
+    if _is_canonical(indptr, indices, matrix.shape[1]):
+        if indptr[-1] == data.size:
+            return matrix
+    elif not _is_inside(indices[: indptr[-1]], matrix.shape[1]):
+        raise _malformed(matrix)
     rows = matrix.copy()
     rows.prune()
     rows.has_sorted_indices = rows.has_canonical_format = False
@@ -78,46 +81,72 @@ def checked(matrix: Any) -> Any:
 
 
 @numba.njit(cache=True, nogil=True)
-def _is_inside(indptr: Any, indices: Any, columns: int, stored: int) -> bool:
-    """Tell whether row pointers rise from 0 to at most ``stored`` and all columns exist."""
-    if indptr[0] != 0 or indptr[-1] > stored:
-        return False
+def _rises(indptr: Any, stored: int) -> bool:
+    """Tell whether row pointers rise from 0 to at most ``stored``."""
+    rises = indptr[0] == 0 and indptr[-1] <= stored
     for i in range(indptr.size - 1):
-        if indptr[i] > indptr[i + 1]:
-            return False
+        rises &= indptr[i] <= indptr[i + 1]
+    return rises
+
+
+@numba.njit(cache=True, nogil=True)
+def _is_inside(indices: Any, columns: int) -> bool:
+    """Tell whether all columns exist."""
     inside = True
-    for p in range(indptr[-1]):
+    for p in range(indices.size):
         inside &= indices[p] >= 0 and indices[p] < columns
     return inside
 
 
 @numba.njit(cache=True, nogil=True)
-def _is_canonical(indptr: Any, indices: Any) -> bool:
-    """Tell whether the columns of each row rise strictly."""
+def _is_canonical(indptr: Any, indices: Any, columns: int) -> bool:
+    """Tell whether the columns of each row rise strictly and exist; row pointers are known to rise."""
+    canonical = True
     for i in range(indptr.size - 1):
-        for p in range(indptr[i] + 1, indptr[i + 1]):
-            if indices[p] <= indices[p - 1]:
-                return False
-    return True
+        row = indices[indptr[i] : indptr[i + 1]]
+        if row.size:
+            canonical &= row[0] >= 0 and row[-1] < columns
+            for p in range(row.size - 1):
+                canonical &= row[p] < row[p + 1]
+    return canonical
 
 
 @numba.njit(cache=True, nogil=True)
 def margins(indptr: Any, indices: Any, data: Any, rows: Any, w: Floats, out: Floats) -> None:
-    """Write ``x_i . w`` for the given rows."""
+    """Write ``x_i . w`` for the given rows, in four sums that do not wait for each other."""
+    one, two, three, four = At(1), At(2), At(3), At(4)
     for i in range(rows.size):
-        total = 0.0
-        for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
-            total += data[p] * w[At(indices[p])]
-        out[i] = total
+        p, stop = At(indptr[rows[i]]), At(indptr[rows[i] + 1])
+        a = b = c = d = 0.0
+        while p + four <= stop:
+            a += data[p] * w[At(indices[p])]
+            b += data[p + one] * w[At(indices[p + one])]
+            c += data[p + two] * w[At(indices[p + two])]
+            d += data[p + three] * w[At(indices[p + three])]
+            p += four
+        while p < stop:
+            a += data[p] * w[At(indices[p])]
+            p += one
+        out[i] = (a + b) + (c + d)
 
 
 @numba.njit(cache=True, nogil=True)
 def scatter(indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, out: Floats) -> None:
-    """Add ``coef_i x_i`` to ``out``; a row of coefficient zero is not read."""
+    """Add ``coef_i x_i`` to ``out``; a row of coefficient zero is not read.
+
+    Two entries of a row are read before either is written: their columns differ, by :func:`checked`.
+    """
+    one, two = At(1), At(2)
     for i in range(rows.size):
         c = coef[i]
         if c != 0.0:
-            for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
+            p, stop = At(indptr[rows[i]]), At(indptr[rows[i] + 1])
+            while p + two <= stop:
+                left, right = At(indices[p]), At(indices[p + one])
+                a, b = out[left] + c * data[p], out[right] + c * data[p + one]
+                out[left], out[right] = a, b
+                p += two
+            if p < stop:
                 out[At(indices[p])] += c * data[p]
 
 
@@ -258,7 +287,7 @@ def touch(
     the number of each non-zero's column, ``packed`` its value. Returns how many columns are touched,
     and a number without meaning, without which the reading ahead would be optimised away.
     """
-    count, at, ahead = start, 0, 0
+    count, at, ahead = At(start), At(0), 0
     for i in range(rows.size):
         if i % _AHEAD == 0:
             ahead += _read_ahead(indptr, indices, data, rows[i : i + _AHEAD])
@@ -266,19 +295,18 @@ def touch(
         for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
             column = np.int64(indices[p])
             cell = find(cells, columns, column)
-            slot: Any = np.int64(cells[cell])
-            if slot < 0:
-                slot = count
-                cells[cell] = slot
+            if cells[cell] < 0:
+                cells[cell] = count
                 columns[count] = column
-                count += 1
+                count += At(1)
+            slot = At(cells[cell])
             layout[at] = slot
             packed[at] = data[p]
-            at += 1
+            at += At(1)
             if slot < start:
                 total += data[p] * w[slot]
         out[i] = total
-    return count, ahead
+    return np.int64(count), ahead
 
 
 @numba.njit(inline="always")

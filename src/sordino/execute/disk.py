@@ -26,6 +26,8 @@ from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.sampling import Sampling
 
 Chosen: TypeAlias = slice | Ints
+Buffers: TypeAlias = dict[str, Any]
+"""Arrays by the name of the file that they are read from: a fresh page costs more than reading into it."""
 _THREADS = max(2, min(8, os.cpu_count() or 2))  # at least two: one reads while the other adds up
 _SHARE = 3 * _THREADS  # a block of each thread, and what a pass over a block makes of it
 _REMEDY = "Read the rows into memory, or choose a solver that asks for sums."
@@ -83,29 +85,34 @@ class DiskMatrix(Held):
         for rows in _cut(None, self.shape[0], self.block_rows):
             yield self.read(rows)
 
-    def read(self, rows: Chosen) -> Any:
-        """Return some rows in memory; nothing else is read."""
-        found = self._read_sparse(rows) if self.sparse else self._read_dense(rows)
+    def read(self, rows: Chosen, buffers: Buffers | None = None) -> Any:
+        """Return some rows in memory; nothing else is read.
+
+        With ``buffers`` a block lies in them, until the next one is read into them.
+        """
+        kept = {} if buffers is None else buffers
+        found = self._read_sparse(rows, kept) if self.sparse else self._read_dense(rows, kept)
         if not isinstance(rows, slice):
             self._touched += 3 * mmap.PAGESIZE * len(rows)
         if self._touched * _SHARE > self.memory:
             self._forget()
         return found
 
-    def _read_dense(self, rows: Chosen) -> Any:
+    def _read_dense(self, rows: Chosen, buffers: Buffers) -> Any:
         width = self.shape[1]
         if isinstance(rows, slice):
             count = (rows.stop - rows.start) * width
-            return self._from("values.bin", self.dtype, rows.start * width, count).reshape(-1, width)
+            return self._from("values.bin", self.dtype, rows.start * width, count, buffers).reshape(-1, width)
         return self._values.reshape(self.shape)[rows]
 
-    def _read_sparse(self, rows: Chosen) -> Any:
+    def _read_sparse(self, rows: Chosen, buffers: Buffers) -> Any:
         if isinstance(rows, slice):
             ends = np.array(self._pointers[rows.start : rows.stop + 1])
             first, last = int(ends[0]), int(ends[-1])
             self._check_inside(ends[:-1], ends[1:])
-            values = self._from("values.bin", self.dtype, first, last - first)
-            indices = self._from("indices.bin", np.dtype(self._layout.indices), first, last - first)
+            values = self._from("values.bin", self.dtype, first, last - first, buffers)
+            kind = np.dtype(self._layout.indices)
+            indices = self._from("indices.bin", kind, first, last - first, buffers)
             ends -= first
         else:
             starts, stops = self._pointers[rows], self._pointers[rows + 1]
@@ -132,8 +139,10 @@ class DiskMatrix(Held):
         for name, file in self._files.items():
             file.require_sum(self._layout.sums.get(name))
 
-    def _from(self, name: str, kind: np.dtype[Any], start: int, count: int) -> Any:
-        out = np.empty(count, dtype=kind)
+    def _from(self, name: str, kind: np.dtype[Any], start: int, count: int, buffers: Buffers) -> Any:
+        if name not in buffers or buffers[name].size < count:
+            buffers[name] = np.empty(count, dtype=kind)
+        out = buffers[name][:count]
         self._files[name].read(out.view(np.uint8).data, start * kind.itemsize)
         return out
 
@@ -161,6 +170,7 @@ class DiskExecutor(SummedExecutor):
         super().__init__(rows.shape[0], rows.sparse, "rows on a disk", _REMEDY)
         self._rows, self._targets, self._weights = rows, targets, weights
         self._norm, self._intercept = data_norm, intercept
+        self._free: deque[Buffers] = deque()  # of threads that are done with theirs: no more than there are
 
     def _total(self, question: Question, sampling: Sampling, position: int, noise: NoiseSource) -> Any:
         """Add up the drawn rows, as many at a time as fit."""
@@ -190,7 +200,15 @@ class DiskExecutor(SummedExecutor):
                     future.cancel()
 
     def _sum(self, question: Question, rows: Chosen) -> Any:
-        return self._part(rows, self._rows.read(rows)).summed(question, None)
+        """Return the sum over a block; nothing of the block is left in it."""
+        try:
+            buffers = self._free.pop()
+        except IndexError:
+            buffers = {}
+        try:
+            return self._part(rows, self._rows.read(rows, buffers)).summed(question, None)
+        finally:
+            self._free.append(buffers)
 
     def _part(self, rows: Chosen, block: Any) -> LocalExecutor:
         targets, weights = (None if v is None else _picked(v, rows) for v in (self._targets, self._weights))

@@ -15,7 +15,7 @@ from sordino.kernel.contracts import AffineViews, ColumnSums, MappedRows, Point
 from sordino.kernel.lengths import public_norm
 from sordino.kernel.touch import TouchMap
 from sordino.problems.glm import check_clip, weighted
-from sordino.problems.losses import LabelModel, Loss
+from sordino.problems.losses import Loss
 from sordino.problems.targets import sure
 
 # Sizes are counted on a logarithmic grid from 2^-30 to 2^10.
@@ -185,9 +185,8 @@ def affine_reach(clip: float, affine: Affine) -> float:
 
 def fair_weights(loss: Loss, margins: Floats, norms: Floats, clip: float) -> Floats | None:
     """Return the weights at which no label would be clipped; None for a loss that has no law of labels."""
-    if not isinstance(loss, LabelModel):
-        return None
-    return np.minimum(1.0, clip / (norms * loss.largest_residual(margins)))
+    largest = getattr(loss, "largest_residual", None)  # of a LabelModel; its check of a protocol is slow
+    return None if largest is None else np.minimum(1.0, clip / (norms * largest(margins)))
 
 
 @dataclass(frozen=True)
