@@ -287,7 +287,7 @@ def touch(
     the number of each non-zero's column, ``packed`` its value. Returns how many columns are touched,
     and a number without meaning, without which the reading ahead would be optimised away.
     """
-    count, at, ahead = At(start), At(0), 0
+    count, at, ahead = start, 0, 0
     for i in range(rows.size):
         if i % _AHEAD == 0:
             ahead += _read_ahead(indptr, indices, data, rows[i : i + _AHEAD])
@@ -295,18 +295,19 @@ def touch(
         for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
             column = np.int64(indices[p])
             cell = find(cells, columns, column)
-            if cells[cell] < 0:
-                cells[cell] = count
+            slot: Any = np.int64(cells[cell])
+            if slot < 0:
+                slot = count
+                cells[cell] = slot
                 columns[count] = column
-                count += At(1)
-            slot = At(cells[cell])
+                count += 1
             layout[at] = slot
             packed[at] = data[p]
-            at += At(1)
+            at += 1
             if slot < start:
                 total += data[p] * w[slot]
         out[i] = total
-    return np.int64(count), ahead
+    return count, ahead
 
 
 @numba.njit(inline="always")
