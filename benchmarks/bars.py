@@ -37,6 +37,7 @@ MEASURES = {
     "solvers": "bars_solvers",
     "papers": "bars_solvers",
     "networks": "bars_solvers",
+    "srm": "bars_solvers",
 }
 
 
