@@ -1,10 +1,11 @@
 """Private PCA: bars, numbers of axes, stated deviations, spiked designs, the paper's protocol, time.
 
-Command: python -m benchmarks.pca [section ...] [--fits N] [--save benchmarks/results/pca.json]
-Then `python docs/figures/pca.py` writes the tables of docs/pca.md.
+Command: python -m benchmarks.pca [section ...] [--fits N] [--sets NAME ...] [--solvers NAME ...]
+         [--save benchmarks/results/pca.json]
+Then `python -m benchmarks.pca_bars` judges and `python docs/figures/pca_tables.py` writes docs/pca.md.
 
-A saved section replaces that section of the file and leaves the others. The noise is seeded (not private),
-so a section repeats. Data sets are looked up in the folder SORDINO_DATA; sections without data are left out.
+A saved cell replaces that cell of the file and leaves the others. The noise is seeded (not private), so a
+section repeats. Data sets are looked up in the folder SORDINO_DATA; sections without data are left out.
 """
 
 from __future__ import annotations
@@ -41,22 +42,23 @@ WIDE = ("auto", "screen", "power", "spca", "vrpca", "oja")  # those that never h
 SHARE = 0.9
 
 
-def bars(fits: int) -> Iterator[dict[str, Any]]:
+def bars(fits: int, sets: list[str], solvers: list[str], epsilons: list[float]) -> Iterator[dict[str, Any]]:
     """Yield both measures of every solver on every set, k = 10, centred, delta 1e-5."""
-    for name in SETS:
+    for name in sets:
         rows = absent_or(name)
         if rows is None:
             continue
-        for solver in SOLVERS if isinstance(rows.data, np.ndarray) else WIDE:
-            for epsilon in EPSILONS:
-                yield both_measures(rows, solver, epsilon, min(fits, most_fits(rows, solver)))
+        there = SOLVERS if isinstance(rows.data, np.ndarray) else WIDE
+        for solver in [solver for solver in there if solver in solvers]:
+            for epsilon in epsilons:
+                yield both_measures(rows, solver, epsilon, min(fits, most_fits(rows, solver, epsilon)))
 
 
-def most_fits(rows: Rows, solver: str) -> int:
+def most_fits(rows: Rows, solver: str, epsilon: float) -> int:
     """Return how many fits are enough: figures on many rows hardly move, nor do those of axes that drown."""
     if isinstance(rows.data, np.ndarray):
         return 3 if len(rows.data) > 50_000 else 10
-    return 5 if solver in ("auto", "screen") else 1
+    return 5 if solver in ("auto", "screen") and math.isfinite(epsilon) else 1
 
 
 def absent_or(name: str) -> Rows | None:
@@ -135,12 +137,12 @@ def deviations(fits: int) -> Iterator[dict[str, Any]]:
     for make in (few_axes, SETS["digits"], SETS["a9a"]):
         rows = make()
         total = float(np.square(rows.data - rows.mean).sum() / len(rows.data))
+        many = fits if len(rows.data) < 10_000 else max(fits // 3, 1)
         for solver in ("auto", "power", "spca", "vrpca", "oja", "mod-sulq"):
             for epsilon in (0.1, 0.5, 2.0, 8.0):
-                models = [fitted(rows.data, solver, epsilon, s, data_norm=rows.norm) for s in range(fits)]
-                yield {"set": rows.name, "solver": solver, "epsilon": epsilon, "fits": fits} | covered(
-                    models, rows, total
-                )
+                models = [fitted(rows.data, solver, epsilon, s, data_norm=rows.norm) for s in range(many)]
+                facts = {"set": rows.name, "solver": solver, "epsilon": epsilon, "fits": many}
+                yield facts | covered(models, rows, total)
 
 
 def covered(models: list[Any], rows: Rows, total: float) -> dict[str, Any]:
@@ -159,34 +161,46 @@ def covered(models: list[Any], rows: Rows, total: float) -> dict[str, Any]:
     }
 
 
-SECTIONS: dict[str, tuple[Callable[[int], Iterator[dict[str, Any]]], int]] = {
+SECTIONS: dict[str, tuple[Callable[..., Iterator[dict[str, Any]]], int]] = {
     "bars": (bars, 10),
     "splits": (splits, 10),
     "spiked": (spiked, 10),
     "counts": (counts, 20),
-    "deviations": (deviations, 20),
+    "deviations": (deviations, 30),
     "printed": (printed, 1),
     "protocol": (protocol, 5),
     "times": (times, 1),
 }
 
 
-def measured(name: str, fits: int | None) -> dict[str, Any]:
-    """Run a section, print its rows as they come, and return them with what they are."""
+# What tells the cells of a section apart.
+NAMES = ("set", "solver", "epsilon", "center", "design", "n", "d", "noise", "method", "task", "axes", "what")
+NAMES += ("claims",)
+
+
+def measured(name: str, fits: int | None, path: Path | None, *chosen: Any) -> None:
+    """Run a section, print its rows as they come, and keep each of them."""
     section, usual = SECTIONS[name]
-    many, rows = usual if fits is None else fits, []
-    for row in section(many):
-        print(f"{name}: " + ", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
-        rows.append(row)
     command = f"python -m benchmarks.pca {name}" + ("" if fits is None else f" --fits {fits}")
-    return {"about": {"command": command, "date": datetime.now(UTC).date().isoformat()}, "rows": rows}
+    about = {"command": command, "date": datetime.now(UTC).date().isoformat()}
+    for row in section(usual if fits is None else fits, *(chosen if name == "bars" else ())):
+        print(f"{name}: " + ", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+        if path is not None:
+            kept(path, name, {"about": about, "rows": [row]})
 
 
-def kept(path: Path, found: dict[str, Any]) -> None:
-    """Write the sections that were measured over those of the file."""
+def kept(path: Path, name: str, part: dict[str, Any]) -> None:
+    """Write the cells of a section that were measured over those of the file."""
     old = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    lines = [f"{json.dumps(name)}: {_section(part)}" for name, part in sorted({**old, **found}.items())]
+    cells = {_cell(row): row for row in old.get(name, {"rows": []})["rows"]}
+    cells |= {_cell(row): row for row in part["rows"]}
+    parts = {**old, name: {"about": part["about"], "rows": list(cells.values())}}
+    lines = [f"{json.dumps(key)}: {_section(value)}" for key, value in sorted(parts.items())]
     path.write_text("{" + ",\n".join(lines) + "}\n", "utf-8")
+
+
+def _cell(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row.get(key) for key in NAMES)
 
 
 def _section(part: dict[str, Any]) -> str:
@@ -199,6 +213,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("sections", nargs="*", default=list(SECTIONS), help="sections by name")
     parser.add_argument("--fits", type=int, default=None, help="fits of each cell")
+    parser.add_argument("--sets", nargs="*", default=list(SETS), help="sets of the bars")
+    parser.add_argument("--solvers", nargs="*", default=[*SOLVERS, *WIDE], help="solvers of the bars")
+    parser.add_argument("--epsilons", nargs="*", type=float, default=list(EPSILONS), help="inf is no noise")
     parser.add_argument("--save", type=Path, default=None, help=f"for the page: {RESULT.name}")
     asked = parser.parse_args()
     for kind in (NotPrivateWarning, PrivacyWarning):
@@ -206,12 +223,9 @@ def main() -> int:
     describe()
     for name in asked.sections:
         try:
-            found = {name: measured(name, asked.fits)}
+            measured(name, asked.fits, asked.save, asked.sets, asked.solvers, asked.epsilons)
         except DataNotFoundError as error:
             print(f"{name} left out: {error}")
-            continue
-        if asked.save is not None:
-            kept(asked.save, found)
     return 0
 
 

@@ -136,6 +136,7 @@ def spiked(repeats: int) -> Iterator[dict[str, Any]]:
             "noise": design.noise,
             "epsilon": design.epsilon,
             "delta": design.delta,
+            "fits": repeats,
         }
         found = {"no noise": ours(design, "auto", repeats, math.inf)}
         found["DP-Oja, told"] = best_streamed(design, repeats, about=False)

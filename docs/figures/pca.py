@@ -1,7 +1,6 @@
 """The figure of the PCA page: distance to the non-private subspace against epsilon, and a scree plot.
 
-Command: python docs/figures/pca.py   (starting points and splits seeded 0..4; the noise is fresh, so
-points move a little)
+Command: python docs/figures/pca.py   (starting points and noise seeded 0..4, not private)
 """
 
 from __future__ import annotations
@@ -16,9 +15,10 @@ from sklearn.preprocessing import normalize
 from sordino import PCA
 from sordino.report.pca_plots import scree_plot
 from sordino.report.style import dressed, log_axis
+from sordino.testing import seeded_noise_not_private
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-SOLVERS = ("gauss", "mod-sulq", "power", "spca", "vrpca")
+SOLVERS = ("gauss", "mod-sulq", "power", "spca", "vrpca", "oja")
 AXES = 3
 OUT = Path(__file__).parents[1] / "images" / "pca.png"
 
@@ -50,8 +50,11 @@ def main():
                 if name == "textbook":
                     axes = textbook(rows, epsilon, seed)
                 else:
-                    model = PCA(AXES, epsilon=epsilon, delta=1e-5, solver=name, random_state=seed)
-                    axes = model.fit(rows).components_
+                    model = PCA(
+                        AXES, epsilon=epsilon, delta=1e-5, solver=name, data_norm=1.0, random_state=seed
+                    )
+                    with seeded_noise_not_private(seed):
+                        axes = model.fit(rows).components_
                 found.append(distance(axes, best))
             line.append(np.mean(found))
     for name, line in lines.items():
@@ -61,7 +64,9 @@ def main():
     left.set(xlabel="epsilon (delta 1e-5)", ylabel="distance of subspaces", ylim=(0, 1))
     left.set_title(f"digits 1,797 x 64, centred, k = {AXES}")
     left.legend()
-    scree_plot(PCA(20, epsilon=1.0, delta=1e-5).fit(rows), right).set_title("scree plot at epsilon 1")
+    with seeded_noise_not_private(0):
+        model = PCA(20, epsilon=1.0, delta=1e-5, data_norm=1.0).fit(rows)
+    scree_plot(model, right).set_title("scree plot at epsilon 1")
     OUT.parent.mkdir(exist_ok=True)
     figure.savefig(OUT, dpi=100)
 

@@ -306,3 +306,8 @@ def test_one_pass_over_batches_does_not_mind_sorted_rows(digits):
             found.append(captured(PCA(5, epsilon=math.inf, solver="oja", random_state=0).fit(data), digits))
     assert min(found) > 0.97
     assert abs(found[0] - found[1]) < 0.02
+
+
+def test_the_report_of_one_pass_says_how_records_came_into_batches(digits):
+    report = PCA(2, solver="oja", data_norm=1.0, random_state=0).fit(digits).privacy_
+    assert any("public permutation" in fact for fact in report.public)

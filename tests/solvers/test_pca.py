@@ -17,6 +17,7 @@ from sordino.solvers.pca import PCA_SOLVERS, READS, PcaOptions, automatic, make_
 from sordino.solvers.pca.gauss import Gauss
 from sordino.solvers.pca.locate import locate, location_from
 from sordino.solvers.pca.power import Power
+from sordino.solvers.pca.ritz import Products
 from sordino.solvers.pca.spca import Spca
 from sordino.solvers.pca.spectrum import (
     Principal,
@@ -305,6 +306,19 @@ def test_a_share_is_reached_within_half_a_deviation_and_without_axes_that_drown(
     assert choose_count(0.9, some([5.0, 3.9, 0.6, 0.5], doubt=[0.1, 0.2, 0.0, 0.0]), 4) == 2
     assert choose_count(0.9, some([5.0, 3.0, 0.6, 0.5], edge=1.0, total=20.0), 4) == 2
     assert choose_count(0.9, some([0.5, 0.4], edge=1.0, total=20.0), 2) == 1
+
+
+def test_a_few_directions_leave_the_trace_of_few_axes_in_more_doubt_than_that_of_many():
+    d, p = 60, 20
+    problem = PcaProblem(1000, d, 2, Relation.ADD_REMOVE, 1.0, 1e-5, random_state=0)
+    place = location_from(problem, np.r_[np.zeros(d), 0.5], std=1e-9, level=0.1)
+    basis = problem.start(p)
+    few = np.r_[0.7 * p / d / np.square(basis[0]).sum(), np.zeros(d - 1)]  # the directions tell .7 of it too
+    many, few = (
+        Products(place, problem).first(basis, values[:, None] * basis, 1e-9).moved
+        for values in (np.full(d, 0.7 / d), few)
+    )
+    assert few > 1.15 * many
 
 
 @pytest.mark.statistical

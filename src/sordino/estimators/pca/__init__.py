@@ -247,7 +247,8 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         return self.components_ / np.sqrt(self.explained_variance_)[:, None]
 
     def _facts(self, problem: PcaProblem) -> tuple[str, ...]:
-        return (*public_facts(problem, self._declared("data_norm")), *self._schema_facts())
+        order = ("which batch a record is in: by a public permutation",) if self.solver == "oja" else ()
+        return (*public_facts(problem, self._declared("data_norm")), *order, *self._schema_facts())
 
     def _budget(self, n: int) -> Ask:
         return Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)

@@ -26,6 +26,7 @@ from sordino.solvers.pca.spectrum import (
     captured_variance,
     decompose,
     filled,
+    shared,
     strength,
 )
 
@@ -77,5 +78,5 @@ def principal_of(matrix: Floats, std: float, place: Location, problem: PcaProble
     total = float(np.trace(matrix)) if place.total is None else place.total
     variances, doubt = place.real(*captured_variance(noisy, std, k))
     doubt, total = np.hypot(doubt, moved * variances), max(total, 1e-300)
-    variances = filled(variances, total, d)
+    variances, doubt = filled(variances, total, d), shared(doubt, d)
     return Principal(axes, variances, noisy[:k], std, doubt, strength(std, d), total, place.mean)

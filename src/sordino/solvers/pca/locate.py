@@ -51,7 +51,8 @@ class Location:
         known = 1.0 / (1.0 + min(std / (USUAL * max(wanted, 1e-300)), 1e9) ** 2)
         factor = min(max(wanted / trace, 1.0), 2.0) if trace > 0 else 2.0
         factor = known * factor + (1 - known) * (1 + USUAL)
-        return factor, math.hypot(UNEVEN * (factor - 1) + (1 - known) * USUAL, self.heard / self.total)
+        left = USUAL * math.sqrt(1 - known)  # the deviation of a value of which so much is known
+        return factor, math.hypot(UNEVEN * (factor - 1) + left, self.heard / self.total)
 
     def real(self, variances: Floats, doubt: Floats) -> tuple[Floats, Floats]:
         """Return the variances without the stray one, and the doubt with it: any axis may have it."""

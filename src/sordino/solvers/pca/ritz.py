@@ -10,7 +10,15 @@ import numpy as np
 from sordino.kernel.arrays import Floats
 from sordino.problems.covariance import PcaProblem
 from sordino.solvers.pca.locate import Location
-from sordino.solvers.pca.spectrum import Principal, captured_variance, filled, fix_signs, polar, strength
+from sordino.solvers.pca.spectrum import (
+    Principal,
+    captured_variance,
+    filled,
+    fix_signs,
+    polar,
+    shared,
+    strength,
+)
 
 # Products are averaged over about the last sixth of them; how far off the trace is that a few random
 # directions tell; how much of a standard deviation to state where later bases follow earlier noise.
@@ -41,8 +49,11 @@ class Products:
     def first(self, basis: Floats, answer: Floats, std: float) -> Products:
         """Return the products after the first one, of a random basis: it tells the trace."""
         d, p = basis.shape
-        trace = d / p * float(np.vdot(basis, answer))
-        off = math.hypot(d / math.sqrt(p) * std, DIRECTIONS * trace)
+        inner = basis.T @ answer
+        trace = d / p * float(np.trace(inner))
+        squares = (d / p) ** 2 * (float(np.square(inner).sum()) - (p * std) ** 2) - trace**2 / p
+        missed = math.sqrt(2 * max(squares, 0.0) * (1 / p - 1 / d))  # the more, the fewer axes there are
+        off = math.hypot(d / math.sqrt(p) * std, max(DIRECTIONS * trace, missed))
         factor, moved = self.place.unclipped(trace, off, self.problem)
         return replace(self, factor=factor, moved=moved)
 
@@ -66,7 +77,7 @@ class Products:
         k, place, std = self.problem.components, self.place, self.factor * std
         noisy = np.asarray(np.linalg.eigvalsh((inner + inner.T) / 2)[::-1], dtype=np.float64)
         variances, doubt = place.real(*captured_variance(noisy, std, k))
-        doubt = np.hypot(FOLLOWED * doubt, self.moved * variances)
+        doubt = shared(np.hypot(FOLLOWED * doubt, self.moved * variances), self.problem.features)
         total = max(place.total or float(variances.sum()), 1e-300)
         variances = filled(variances, total, self.problem.features)
         rows, edge = fix_signs(np.ascontiguousarray(axes[:, :k].T)), strength(std, len(inner))

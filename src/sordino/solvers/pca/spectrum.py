@@ -92,6 +92,11 @@ def filled(variances: Floats, total: float, features: int) -> Floats:
     return np.maximum(variances, left)
 
 
+def shared(doubt: Floats, features: int) -> Floats:
+    """Add to each deviation its part of all of them: what one axis lacks, :func:`filled` gives to others."""
+    return np.hypot(doubt, doubt.sum() / features)
+
+
 def choose_count(rule: float | str, principal: Principal, features: int) -> int:
     """Return how many axes to keep, from released values alone.
 
