@@ -16,10 +16,11 @@ from sordino.accounting import gaussian_multiplier
 
 BUDGETS = (0.5, 2.0, 8.0, None)
 DROWNS = (
-    "A random basis of 30 among 130,107 directions sees {seen:.3f} of the largest eigenvalue, and the noise of "
-    "its product is {noise:.1f} of it at epsilon 8. `auto` screens columns first"
+    "A random basis of 30 among 130,107 directions sees {seen:.3f} of the largest eigenvalue, and the noise "
+    "of its product is {noise:.1f} of it at epsilon 8. `auto` screens columns first"
 )
 WHY_NOT = {
+    "spread": "Its noise follows the length of rows, theirs how far gradients are from a mean they are told",
     "coverage": "Later bases follow the noise of earlier answers; that is counted by a factor, not modelled",
     "width": "What clipping may take from an axis is bounded, not known",
     "ratio": "Axes that drown are given the average of a total that has noise of its own",
@@ -111,11 +112,7 @@ def of_spikes(rows: list[dict[str, Any]]) -> Iterator[Bar]:
         told = min((found["DP-Oja, told"], found["DP-PCA, told"]), key=lambda row: row["error"])
         auto = found["auto"]
         holds = auto["error"] <= told["error"] + 2 * math.hypot(auto["error_se"], told["error_se"])
-        why = (
-            ""
-            if holds
-            else "Its noise follows the length of rows, theirs how far gradients spread about a mean they are told"
-        )
+        why = "" if holds else WHY_NOT["spread"]
         free = found["no noise"]["error"]
         text = f"{auto['error']:.2g} ({told['method']} {told['error']:.2g}, no noise {free:.2g})"
         yield Bar(
