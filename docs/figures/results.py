@@ -50,8 +50,8 @@ def peers() -> Iterator[Line]:
     rows = [row for row in data["rows"] if row["epsilon"] == 1.0]
     for task in dict.fromkeys(row["task"] for row in rows):
         here = [row for row in rows if row["task"] == task]
-        number = ", ".join(f"{row['method']} {row['mean']:.3f}" for row in here)
-        yield f"{task}, epsilon 1", number, data["about"]["command"], data["about"]["date"]
+        number = ", ".join(f"{row['method']} {row['mean']:.3f} ± {row['half']:.3f}" for row in here)
+        yield f"{task}, epsilon 1 (95 % intervals)", number, data["about"]["command"], data["about"]["date"]
 
 
 def growth() -> Iterator[Line]:
