@@ -128,7 +128,7 @@ class Network:
         return torch.zeros(shape.numel(), device=self.device)
 
 
-def _is_plain_entropy(loss: Loss) -> bool:
+def _is_plain_entropy(loss: Any) -> bool:
     """Tell whether a loss is torch's own cross entropy, with nothing hung onto it."""
     if type(loss) is not nn.CrossEntropyLoss or loss.weight is not None or loss.ignore_index >= 0:
         return False
