@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the table b
     from sordino.nn.estimators import NeuralClassifier as NeuralClassifier
     from sordino.nn.estimators import NeuralRegressor as NeuralRegressor
     from sordino.nn.federated import TorchModel as TorchModel
+    from sordino.nn.images import ImageNetwork as ImageNetwork
     from sordino.nn.images import Scattering as Scattering
     from sordino.nn.loop import make_private as make_private
     from sordino.nn.network import Network as Network
@@ -43,6 +44,7 @@ _EXPORTS = {
     "Descent": "sordino.nn.solvers",
     "GhostEngine": "sordino.nn.engines",
     "HardThreshold": "sordino.nn.updates",
+    "ImageNetwork": "sordino.nn.images",
     "Network": "sordino.nn.network",
     "NeuralClassifier": "sordino.nn.estimators",
     "NeuralRegressor": "sordino.nn.estimators",
