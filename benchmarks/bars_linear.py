@@ -50,7 +50,8 @@ def lengths() -> Iterator[Bar]:
             numbers(found),
             f"median of {runs} designs",
             found[0] <= most[0] and found[1] <= most[1] and found[1] <= found[0] + 0.01,
-            "the zero vector has 1, tuned `ight` at n = d = 1,000 has .91 / .72",
+            "the median of so few designs has a standard error of about .04; the zero vector has 1, tuned "
+            "`ight` at n = d = 1,000 .91 / .72",
         )
 
 
@@ -77,6 +78,14 @@ SETS: dict[str, tuple[Callable[[], Callable[[int], tuple[Any, ...]]], float, int
 }
 
 
+REASONS = {
+    "IMDB": "; the slope is asked of the records that were fitted, and what is taken out for their own part "
+    "in it falls short at 8",
+    "digits, 10 classes": "; a tenth of the budget for the slope gave 1.09 at epsilon 1 and cost .25 points "
+    "of accuracy",
+}
+
+
 def calibration() -> Iterator[Bar]:
     """Slope of the margins and log loss on test records."""
     for name, (make, bound, runs) in SETS.items():
@@ -93,12 +102,14 @@ def calibration() -> Iterator[Bar]:
             f"{numbers(slopes, 2)} (margins of all fits together {numbers([_pooled(f) for f in rows], 2)})",
             f"median of {runs} fits",
             all(0.85 <= slope <= 1.18 for slope in slopes),
-            f"standard errors over fits {numbers(errors, 2)}; scikit-learn's own {usual['slope']:.2f}",
+            f"standard errors over fits {numbers(errors, 2)}; scikit-learn's default has "
+            f"{usual['slope']:.2f}{REASONS.get(name, '')}",
         )
         above = [float(np.mean([f["loss"] - f["plain"]["loss"] for f in found])) for found in rows]
         scores = [float(np.mean([f["accuracy"] for f in found])) for found in rows]
         losses = [float(np.mean([f["loss"] for f in found])) for found in rows]
         best = float(np.mean([f["plain"]["loss"] for f in rows[0]]))
+        against = " (against that the bar holds)" if max(losses) <= usual["loss"] + 0.012 else ""
         yield Bar(
             1,
             f"{name}: log loss above that of scikit-learn with the best C of 1, 10, 100 for the test records",
@@ -107,7 +118,7 @@ def calibration() -> Iterator[Bar]:
             f"mean of {runs} fits",
             max(above) <= 0.012,
             f"log loss {numbers(losses)}, scikit-learn's best {best:.3f}, with its default C "
-            f"{usual['loss']:.3f}; accuracy {numbers(scores)}, default {usual['accuracy']:.3f}",
+            f"{usual['loss']:.3f}{against}; accuracy {numbers(scores)}, default {usual['accuracy']:.3f}",
         )
 
 

@@ -65,7 +65,8 @@ def heavy() -> Iterator[Bar]:
         f"{rate:.2f} (risks {numbers(risks, 4)})",
         "medians of 20 designs, Student t(2.2), epsilon 1",
         -1.15 <= rate <= -0.85,
-        "Student t(2.2) has a heavy median too: three other draws of 12 designs gave -1.04, -1.04, -1.38",
+        "it falls faster than promised; medians of so few designs vary: three other draws of 12 gave "
+        "-1.04, -1.04, -1.38",
     )
     yield Bar(
         3,
@@ -247,8 +248,8 @@ def intervals() -> Iterator[Bar]:
         f"{len(kept['cells']) - len(few)} of {len(kept['cells'])} cells hold",
         f"{kept['repeats']:,} draws a cell (`python -m benchmarks.statistic_intervals`)",
         not few,
-        f"{names}. Half of such a mean is in a record of a hundred, which a draw may lack; where a moment is "
-        "declared these cells cover ([sharp edges](sharp-edges.md))",
+        f"{names}. A fifth to a third of such a mean is in one record of a hundred, which a draw may lack; "
+        "where a moment is declared these cells cover ([sharp edges](sharp-edges.md))",
     )
 
 
