@@ -1,6 +1,7 @@
 """What a private fit costs beside scikit-learn's own on the same rows, in turns, one thread each.
 
 Command: python -m benchmarks.beside_plain [--turns 9] [--save benchmarks/results/beside_plain.json]
+         python -m benchmarks.beside_plain --steps 20 50 --sets rcv1_sample   (other numbers of steps)
 Needs a9a, imdb and rcv1_sample (docs/datasets.md). Defaults of both sides at (1, 1e-5). The ratio is of the
 processor's time: the median over the turns, with its quartiles; accuracies are means over the same fits. A
 first fit, which compiles, is left out. Set OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1.
@@ -9,6 +10,7 @@ first fit, which compiles, is left out. Set OMP_NUM_THREADS=1 and OPENBLAS_NUM_T
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import time
@@ -34,9 +36,11 @@ SETS: tuple[tuple[str, float, Callable[[Any], Any], tuple[int | None, ...]], ...
 Task = tuple[str, int | None, float, tuple[Any, Any, Any, Any]]
 
 
-def tasks() -> Iterator[Task]:
+def tasks(wanted: list[str]) -> Iterator[Task]:
     """Yield what is fitted, as far as the data are here."""
     for name, norm, prepared, kept in SETS:
+        if wanted and name not in wanted:
+            continue
         try:
             data = load(name)
         except DataNotFoundError:
@@ -54,10 +58,10 @@ def timed(model: Any, X: Any, y: Any) -> float:
     return time.process_time() - start
 
 
-def beside(task: Task, turns: int) -> dict[str, Any]:
+def beside(task: Task, turns: int, steps: int | None) -> dict[str, Any]:
     """Fit both in turns."""
     name, kept, norm, (X, y, test_X, test_y) = task
-    ours = SparseLogisticRegression(1.0, 1e-5, n_nonzero_coefs=kept, data_norm=norm)
+    ours = SparseLogisticRegression(1.0, 1e-5, n_nonzero_coefs=kept, data_norm=norm, max_iter=steps)
     theirs = Plain()
     ours.fit(X, y), theirs.fit(X, y)
     pairs, scores = [], []
@@ -69,6 +73,7 @@ def beside(task: Task, turns: int) -> dict[str, Any]:
     return {
         "set": name,
         "kept": kept,
+        "steps": steps,
         "seconds": float(np.median([a for a, _ in pairs])),
         "plain_seconds": float(np.median([b for _, b in pairs])),
         "ratio": float(middle),
@@ -84,16 +89,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=9)
     parser.add_argument("--save", type=Path)
+    parser.add_argument("--steps", type=int, nargs="*", default=[None])
+    parser.add_argument("--sets", nargs="*", default=[])
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     describe()
     found = []
     print("set, kept: seconds, scikit-learn's, ratio (quartiles), accuracy, scikit-learn's")
-    for task in tasks():
-        row = beside(task, given.turns)
+    for task, steps in itertools.product(tasks(given.sets), given.steps):
+        row = beside(task, given.turns, steps)
         found.append(row)
+        what = f"{row['set']}, {row['kept'] or 'all'}" + (f", {steps} steps" if steps else "")
         print(
-            f"{row['set']}, {row['kept'] or 'all'}: {row['seconds']:.3f}, {row['plain_seconds']:.3f}, "
+            f"{what}: {row['seconds']:.3f}, {row['plain_seconds']:.3f}, "
             f"{row['ratio']:.2f} ({row['quartiles'][0]:.2f} to {row['quartiles'][1]:.2f}), "
             f"{row['accuracy']:.4f} +- {row['error']:.4f}, {row['plain_accuracy']:.4f}",
             flush=True,
