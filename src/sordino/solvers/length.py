@@ -222,7 +222,8 @@ def _posterior(curvature: Floats, rights: list[Floats], law: tuple[Floats, Float
 def slope_noise(curvature: Floats, noise: Floats, spread: Floats) -> float:
     """Return the standard deviation that the noise of the gradients leaves to the slope."""
     precise = LENGTH_STEPS * np.square(curvature / np.maximum(noise, 1e-9)[:, None]).sum(axis=0)
-    return float(1.0 / math.sqrt(spread[0] ** -2.0 + precise[0])) if noise.any() else 0.0
+    # The posterior mean weighs what was seen by its precision; what was expected carries no noise.
+    return float(math.sqrt(precise[0]) / (spread[0] ** -2.0 + precise[0])) if noise.any() else 0.0
 
 
 def _positive(matrix: Floats) -> Floats:
