@@ -7,7 +7,7 @@ import warnings
 from typing import Any
 
 from sordino.checks import check_positive
-from sordino.errors import UndeclaredBoundWarning
+from sordino.errors import InvalidInputError, UndeclaredBoundWarning
 
 DEFAULT = 1.0
 _EFFECT = {
@@ -28,8 +28,12 @@ def declared_bound(estimator: Any, name: str) -> float:
     """
     value = getattr(estimator, name)
     schema = getattr(estimator, "schema", None)
-    if value is None and name == "data_norm" and schema is not None:
-        return float(schema.data_norm)  # it follows from the declared columns
+    if name == "data_norm" and schema is not None:
+        if value is not None:
+            raise InvalidInputError(
+                "Expected data_norm=None: the bound of every row follows from the schema."
+            )
+        return float(schema.data_norm)
     if value is None:
         _warn_once(type(estimator).__name__, name)
         return DEFAULT

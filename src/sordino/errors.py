@@ -108,7 +108,7 @@ class PrivacyWarning(UserWarning):
 
 
 class UndeclaredBoundWarning(UserWarning):
-    """A bound that clips was left at its default: the guarantee holds, the accuracy may suffer."""
+    """A bound that clips or ends an interval was not declared: the guarantee holds, accuracy may suffer."""
 
 
 class SlowEngineWarning(UserWarning):

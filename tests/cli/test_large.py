@@ -69,6 +69,19 @@ def test_labels_with_gaps_are_refused_from_disk_too(folder, monkeypatch):
     assert list((folder / "temporary").iterdir()) == []
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_features_with_gaps_are_refused_from_disk_as_in_memory(folder, monkeypatch, value):
+    holes = np.where(np.arange(400)[:, None] == 7, value, X)
+    pandas.DataFrame(holes, columns=list("abcd")).assign(y=Y).to_parquet("people.parquet")
+    in_memory = typed("fit", *CASES["labels"], *FIT, code=3)
+    monkeypatch.setattr("sordino.cli.fit.memory_for_rows", lambda megabytes: 5000)
+    from_disk = typed("fit", *CASES["labels"], *FIT, code=3)
+    for words in (in_memory, from_disk):
+        assert "Traceback" not in words
+        assert "public rule" in words
+    assert list((folder / "temporary").iterdir()) == []
+
+
 def test_what_is_large_is_told_from_sizes_alone(folder):
     assert large.memory_for_rows(3) == 3 << 20
     assert large.memory_for_rows(None) > 1 << 28

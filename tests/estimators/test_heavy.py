@@ -1,6 +1,7 @@
 """Heavy-tailed statistics and learners from the outside."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -72,6 +73,55 @@ def test_an_interval_is_not_infinitely_wide():
     x = np.random.default_rng(0).lognormal(size=20_000)
     low, high = sordino.mean(x, 1.0).interval
     assert high - low < 0.5
+
+
+HEAVY = np.random.default_rng(0).pareto(1.0, size=2000)  # no mean
+
+
+def endless(statistic, **options):
+    """Return an answer about numbers without a mean, and what was warned."""
+    with warnings.catch_warnings(record=True) as said, seeded_noise_not_private(2):
+        warnings.simplefilter("always")
+        found = getattr(sordino, statistic)(HEAVY, 1.0, **options)
+    return found, [str(w.message) for w in said]
+
+
+@pytest.mark.parametrize("statistic", ["mean", "variance"])
+def test_an_interval_that_the_counts_cannot_end_says_so_once_and_names_the_remedies(statistic):
+    found, said = endless(statistic)
+    assert found.interval[1] == np.inf
+    assert np.isfinite(found.interval[0])
+    assert len(said) == 1
+    for remedy in ("bounds=", "moment_order=", "quantiles(x, 0.5)", statistic):
+        assert remedy in said[0]
+
+
+@pytest.mark.parametrize("options", [{"moment_order": 0.3}, {"bounds": (0.0, 500.0)}])
+@pytest.mark.parametrize("statistic", ["mean", "variance"])
+def test_a_declared_moment_and_declared_bounds_end_an_interval(statistic, options):
+    found, said = endless(statistic, **options)
+    assert np.isfinite(found.interval).all()
+    assert found.interval[0] <= found <= found.interval[1]
+    assert not said
+
+
+def test_numbers_are_clipped_to_their_bounds_and_the_report_says_so():
+    x = np.r_[np.zeros(500), np.full(500, 1e9)]
+    found = sordino.mean(x, np.inf, bounds=(-1.0, 3.0))
+    assert found == pytest.approx(1.5)
+    assert -1.0 <= found.interval[0] <= found.interval[1] <= 3.0
+    assert any("bounds = [-1, 3]" in line for line in found.privacy.public)
+    assert sordino.variance(x, np.inf, bounds=(-1.0, 3.0)) == pytest.approx(2.25)
+    with seeded_noise_not_private(0):
+        for _ in range(20):
+            assert 0.0 <= sordino.mean(np.full(20, 0.5), 0.1, bounds=(0.0, 1.0)) <= 1.0
+
+
+@pytest.mark.parametrize("bounds", [(1.0, 0.0), (0.0, np.inf), (0.0,), "ab", (np.nan, 1.0)])
+def test_wrong_bounds_are_refused(bounds):
+    for statistic in (sordino.mean, sordino.variance):
+        with pytest.raises(sordino.errors.InvalidInputError, match="bounds"):
+            statistic(HEAVY, 1.0, bounds=bounds)
 
 
 @pytest.mark.parametrize("options", [{"threshold": 3.0}, {"joint_clip": 0.5}])

@@ -141,6 +141,16 @@ ROBUST = [
         Case(f"powers, {n}", RobustSum(D, t, powers=POWERS), (CENTRE, SCALES), kinds=DENSE, exact=False)
         for n, t in TRUNCATIONS.items()
     ],
+    *[
+        Case(
+            f"powers apart, {n}",
+            RobustSum(D, t, powers=((1, 1.0),), apart=((2, 0.65),)),
+            (CENTRE, SCALES),
+            kinds=DENSE,
+            exact=False,
+        )
+        for n, t in TRUNCATIONS.items()
+    ],
     *[Case(f"gradient, {n}", RobustGradient(SQUARED, t), SCALED) for n, t in TRUNCATIONS.items()],
     *[
         Case(f"centred gradient, {n}", RobustGradient(SQUARED, t), SHIFTED, kinds=DENSE)
@@ -160,6 +170,7 @@ ROBUST = [
 PAIR = (0.3, -1.0, 1e9, 0.0)
 COUNTS = [
     Case("column scales", ColumnScales(D), None, exact=False),
+    Case("column scales by side", ColumnScales(D, sides=True), None, exact=False),
     Case("gradient scales", GradientScales(SQUARED), SCALED, exact=False),
     Case("gradient scales, centred", GradientScales(SQUARED), SHIFTED, kinds=DENSE, exact=False),
     Case("targets below", TargetsBelow(), 0.3, exact=False),

@@ -212,6 +212,7 @@ def test_a_median_on_the_lattice_is_refused():
 POINT = GradientPoint(np.array([0.5, -2.0, 0.0]), 1.0, np.array([0.4, 1.0, 7.0]))
 COUNTS = [
     (ColumnScales(D), np.array([1.0, 0.0, -1e9])),
+    (ColumnScales(D, sides=True), np.array([1.0, 0.0, -1e9])),
     (GradientScales(LOSSES["squared"]), POINT),
     (GradientScales(LOSSES["squared"], "coordinate"), POINT),
     (FeatureScales(D), np.ones(D)),
@@ -245,6 +246,7 @@ def _pair(first, second, rest=3):
     ("query", "params", "relation", "first", "second"),
     [
         (ColumnScales(D), np.zeros(D), Relation.REPLACE_ONE, 1.0, 1e9),
+        (ColumnScales(D, sides=True), np.zeros(D), Relation.REPLACE_ONE, 1.0, -1.0),
         (ColumnScales(D), np.zeros(D), Relation.ADD_REMOVE, 1e9, math.nan),
         (FeatureScales(D), np.ones(D), Relation.REPLACE_ONE, 1.0, 1e9),
         (PairScales(D), None, Relation.ADD_REMOVE, 1e9, math.nan),
@@ -276,6 +278,28 @@ def test_an_octave_holds_the_numbers_below_its_edge():
     assert EDGES[bins[1]] == 2.0
     assert EDGES[bins[2]] == 2.0
     assert EDGES[bins[3]] == 4.0
+
+
+def test_the_sides_of_a_histogram_add_up_to_it_and_hold_what_lies_above_and_below():
+    rng = np.random.default_rng(1)
+    rows = rng.standard_cauchy((50, D)) * (rng.random((50, D)) < 0.5)
+    held = records((rows, np.zeros(50)), 0.7), records((rows, np.zeros(50)), 0.7, sparse.csr_matrix)
+    (dense, csr), whole = (ColumnScales(D, sides=True).evaluate(h, None) for h in held), ColumnScales(D)
+    np.testing.assert_array_equal(dense, csr)
+    np.testing.assert_array_equal(dense.sum(axis=0), whole.evaluate(held[0], None))
+    np.testing.assert_array_equal(dense.sum(axis=2), [(rows > 0).sum(axis=0), (rows < 0).sum(axis=0)])
+
+
+def test_squares_apart_add_up_to_the_squares_for_the_price_of_one():
+    rows, params = np.random.default_rng(1).normal(size=(40, D)), (np.zeros(D), np.full(D, 1.5))
+    data = records((rows, np.zeros(40)))
+    both = RobustSum(D, powers=((1, 1.0), (2, 0.5)))
+    apart = RobustSum(D, powers=((1, 1.0),), apart=((2, 0.5),))
+    assert apart.contribution(params) == both.contribution(params)
+    first, above, below = apart.evaluate(data, params).reshape(3, D)
+    np.testing.assert_allclose(both.evaluate(data, params), [*first, *(above + below)])
+    assert (above > 0).all()
+    assert (below > 0).all()
 
 
 def test_sparse_and_dense_columns_have_the_same_histogram_which_leaves_out_zeros():

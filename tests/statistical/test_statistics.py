@@ -14,11 +14,16 @@ from sordino.testing import seeded_noise_not_private
 pytestmark = pytest.mark.statistical
 
 
-def judged(statistic, law, n, epsilon, repeats):
+# A variance of which nobody declares a third moment may have no upper end: see below.
+ASKED = {"mean": {}, "variance": {"moment_order": 0.5}}
+LIGHT = [law for law in LAWS if law not in ("lognormal", "t(3)", "zero-inflated")]
+
+
+def judged(statistic, law, n, epsilon, repeats, **options):
     rng, found = np.random.default_rng(1), []
     with seeded_noise_not_private(7):
         for _ in range(repeats):
-            value = getattr(sordino, statistic)(LAWS[law].draw(rng, n), epsilon)
+            value = getattr(sordino, statistic)(LAWS[law].draw(rng, n), epsilon, **options)
             found.append((value, *value.interval))
     return Judged.of(*np.array(found).T, getattr(LAWS[law], statistic))
 
@@ -27,9 +32,33 @@ def judged(statistic, law, n, epsilon, repeats):
 @pytest.mark.parametrize("statistic", ["mean", "variance"])
 def test_an_interval_covers_and_is_not_much_wider_than_the_error(statistic, law):
     repeats = 30
-    found = judged(statistic, law, 1000, 1.0, repeats)
+    found = judged(statistic, law, 1000, 1.0, repeats, **ASKED[statistic])
     assert found.coverage * repeats >= stats.binom.ppf(1e-3, repeats, 0.93)
     assert found.ratio <= 3.0 * 1.4  # the error is known to 13 % from so few
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_a_variance_that_nobody_declared_a_moment_of_covers_and_is_short_where_no_tail_is_in_doubt(law):
+    repeats = 30
+    found = judged("variance", law, 1000, 1.0, repeats)
+    assert found.coverage * repeats >= stats.binom.ppf(1e-3, repeats, 0.93)
+    if law in LIGHT:
+        assert found.ratio <= 3.0 * 1.4
+
+
+@pytest.mark.parametrize("statistic", ["mean", "variance"])
+@pytest.mark.parametrize("sigma", [1.5, 2.0])
+def test_a_tail_that_the_counts_cannot_bound_is_covered_by_an_interval_without_an_end(statistic, sigma):
+    rng, law, repeats = np.random.default_rng(2), stats.lognorm(sigma), 40
+    with seeded_noise_not_private(7):
+        draws = [law.rvs(1000, random_state=rng) for _ in range(repeats)]
+        ends = [getattr(sordino, statistic)(x, 1.0).interval for x in draws]
+    low, high = np.array(ends).T
+    truth = law.mean() if statistic == "mean" else law.var()
+    hits = np.sum((low <= truth) & (truth <= high))
+    assert hits >= stats.binom.ppf(1e-3, repeats, 0.93)
+    assert np.isfinite(low).all()
+    assert np.isinf(high).any()
 
 
 @pytest.mark.long
@@ -37,7 +66,7 @@ def test_an_interval_covers_and_is_not_much_wider_than_the_error(statistic, law)
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("statistic", ["mean", "variance"])
 def test_an_interval_covers_within_two_points_of_what_it_says(statistic, law, n, epsilon):
-    found = judged(statistic, law, n, epsilon, 1000)
+    found = judged(statistic, law, n, epsilon, 1000, **ASKED[statistic])
     assert found.coverage >= 0.93
     assert found.ratio <= 3.2
 
@@ -61,8 +90,7 @@ KEPT = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 def test_every_kept_coverage_of_a_thousand_repeats_is_within_two_points_or_above(name):
     kept = json.loads((KEPT / f"{name}.json").read_text("utf-8"))
     assert kept["repeats"] >= 1000
-    low = [c for c in kept["cells"] if c["coverage"] < kept["nominal"] - 0.02 and not c.get("undeclared")]
-    assert not low
+    assert not [c for c in kept["cells"] if c["coverage"] < kept["nominal"] - 0.02]
     assert len(kept["cells"]) >= 60
 
 

@@ -32,7 +32,9 @@ MODEL_NAME = click.option(
 @MODEL_NAME
 @options.BUDGET
 @options.LEDGER
-@click.option("--classes", help="The class labels, with commas between; else those seen, as public.")
+@click.option(
+    "--classes", help="The class labels as the file spells them, with commas between; else those seen."
+)
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Any parameter of the model.")
 @click.option(
     "--memory",
@@ -83,7 +85,9 @@ def fit(data: str, output: Path, report: Path | None, force: bool, as_json: bool
 )
 @options.BUDGET
 @options.LEDGER
-@click.option("--classes", help="The class labels, with commas between; else those seen, as public.")
+@click.option(
+    "--classes", help="The class labels as the file spells them, with commas between; else those seen."
+)
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Any parameter of the model.")
 @click.option("--trials", type=float, default=10.0, show_default=True, help="How many trials are expected.")
 @click.option("--validation", type=float, default=0.2, show_default=True, help="Share of records that judge.")
@@ -153,13 +157,25 @@ def _prepared(file: Any, chosen: dict[str, Any], memory: int | None = None) -> t
     if schema is not None:
         params["schema"] = schema
     if chosen["classes"] is not None:
-        labels = [label.strip() for label in chosen["classes"].split(",")]
-        numeric = schema is None and file.kind in ("npz", "libsvm")  # other files hold labels as texts
-        params["classes"] = [options.value_of(label) for label in labels] if numeric else labels
+        params["classes"] = _classes(chosen["classes"], file, schema, chosen["target"])
     options.known_parameters(kind, params)
     model = kind(**params)
     packed(model)  # a parameter that cannot be saved is refused here, not after the fit
     return to_fit(file, schema, chosen["target"], models.takes_labels(kind), memory), model
+
+
+def _classes(text: str, file: Any, schema: Any, target: str | None) -> list[Any]:
+    """Return the declared labels as the file holds them: numbers, flags in any of their words, or texts."""
+    from sordino.tables.draft import stored_flags
+    from sordino.tables.values import flag_of
+
+    labels = [label.strip() for label in text.split(",")]
+    if schema is None and file.kind in ("npz", "libsvm"):
+        return [options.value_of(label) for label in labels]
+    words = schema is None and target is not None and {flag_of(label) for label in labels} == {0, 1}
+    if words and stored_flags(file, target or ""):
+        return ["true" if flag_of(label) == 1 else "false" for label in labels]
+    return list(labels)
 
 
 def _require_groups(model: Any) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
+from scipy import sparse
 
 from sordino.tables.files import NUMBER, TEXT, DataFile, read_frame, read_names
 
@@ -52,9 +55,10 @@ def converted(file: DataFile, target: str | None, labels: bool, memory: int) -> 
     with tempfile.TemporaryDirectory(prefix="sordino-rows-") as place:
         if file.kind == "libsvm":
             pieces = (block.indices.max(initial=0) for block, _ in libsvm_blocks(path, _MOST_COLUMNS))
-            rows = on_disk(to_disk(f"{place}/rows", libsvm_blocks(path, 1 + int(max(pieces)))), memory=memory)
+            blocks = _whole(file, libsvm_blocks(path, 1 + int(max(pieces))))
+            rows = on_disk(to_disk(f"{place}/rows", blocks), memory=memory)
             return rows, rows.target
-        rows = on_disk(to_disk(f"{place}/rows", _features(path, target)), memory=memory)
+        rows = on_disk(to_disk(f"{place}/rows", _whole(file, _features(path, target))), memory=memory)
         rows.names = [name for name in read_names(file) if name != target]
     if target is None:
         return rows, None
@@ -62,6 +66,16 @@ def converted(file: DataFile, target: str | None, labels: bool, memory: int) -> 
     if labels and column.isna().any():
         raise file.refuse(f"the column {target!r} has gaps. Every record needs a label.")
     return rows, column.to_numpy()
+
+
+def _whole(file: DataFile, blocks: Iterable[tuple[Any, Any]]) -> Iterator[tuple[Any, Any]]:
+    """Yield blocks of rows; refuse gaps and infinite numbers, as a file that is read into memory is."""
+    for block, targets in blocks:
+        if not np.isfinite(block.data if sparse.issparse(block) else block).all():
+            raise file.refuse(
+                "a feature has a gap or is infinite. Declare a schema, or drop such rows by a public rule."
+            )
+        yield block, targets
 
 
 def _features(path: Path, target: str | None) -> Any:

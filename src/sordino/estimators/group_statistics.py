@@ -17,6 +17,7 @@ from sordino.estimators.statistics_input import (
     checked_bounds,
     checked_probabilities,
     checked_share,
+    said_bounds,
 )
 from sordino.execute import executor_of
 from sordino.kernel import Relation
@@ -188,7 +189,7 @@ class GroupBy:
         """
         terms, limits = _terms(epsilon, delta, options), _declared(bounds)
         solver = CellSums(self.keys.size, limits, checked_share("confidence", terms.confidence))
-        return self._asked("sum", solver, terms, x, (_said(limits),))
+        return self._asked("sum", solver, terms, x, (said_bounds(limits),))
 
     def mean(
         self, x: Any, epsilon: float = 1.0, delta: float | None = None, *, bounds: Any, **options: Any
@@ -203,7 +204,7 @@ class GroupBy:
         """
         terms, limits = _terms(epsilon, delta, options), _declared(bounds)
         solver = CellMeans(self.keys.size, limits, checked_share("confidence", terms.confidence))
-        return self._asked("mean", solver, terms, x, (_said(limits),))
+        return self._asked("mean", solver, terms, x, (said_bounds(limits),))
 
     def quantile(
         self,
@@ -227,7 +228,7 @@ class GroupBy:
         depth = check_count("resolution", resolution, 2, 20, "It is the depth of the tree.") or 12
         confidence = checked_share("confidence", terms.confidence)
         solver = CellQuantiles(self.keys.size, tuple(wanted.tolist()), limits, depth, confidence)
-        table = self._asked("quantile", solver, terms, x, (_said(limits),))
+        table = self._asked("quantile", solver, terms, x, (said_bounds(limits),))
         return _spread(table, wanted, np.ndim(q) == 0)
 
     def _counted(self, terms: Terms) -> PrivateTable:
@@ -276,7 +277,3 @@ def _declared(bounds: Any) -> tuple[float, float]:
     if limits is None:
         raise InvalidInputError("Expected bounds as two public numbers; numbers are clipped to them.")
     return limits
-
-
-def _said(limits: tuple[float, float]) -> str:
-    return f"bounds = [{limits[0]:g}, {limits[1]:g}] (numbers are clipped to them)"

@@ -49,7 +49,7 @@ class TruncatedMean(PrivateEstimator):
         epsilon: float = 1.0,
         delta: float | None = None,
         *,
-        moment_order: float = 1.0,
+        moment_order: float | None = None,
         moment_bound: float | str = "auto",
         truncation: str = "clip",
         joint_clip: float | None = None,

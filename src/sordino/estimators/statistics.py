@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
 
 from sordino.checks import among, check_count, check_flag, check_positive
-from sordino.errors import InvalidInputError
+from sordino.errors import InvalidInputError, UndeclaredBoundWarning, UnsupportedError
 from sordino.estimators.results import PrivateArray, PrivateFloat
 from sordino.estimators.statistics_input import (
     checked_bounds,
@@ -18,6 +19,7 @@ from sordino.estimators.statistics_input import (
     joint_clip_of,
     moment_bound_of,
     moment_order_of,
+    said_bounds,
 )
 from sordino.execute import executor_of
 from sordino.kernel import PaperNoise, Relation, public_generator
@@ -37,13 +39,14 @@ def mean(
     epsilon: float = 1.0,
     delta: float | None = None,
     *,
-    moment_order: float = 1.0,
+    moment_order: float | None = None,
     moment_bound: float | str = "auto",
     estimator: str = "truncated",
     truncation: str = "clip",
     joint_clip: float | None = None,
     threshold: float | None = None,
     center: Any = "auto",
+    bounds: tuple[float, float] | None = None,
     failure_probability: float = 0.05,
     confidence: float = 0.95,
     relation: str = "add-remove",
@@ -61,7 +64,8 @@ def mean(
     ----------
     x : n numbers, or n rows of d numbers (one record per row).
     epsilon, delta : the budget; ``delta=None`` means ``min(1e-5, 1 / (10 n))``.
-    moment_order : v in (0, 1]; 1 for a finite variance, less for heavier tails.
+    moment_order : v in (0, 1]; 1 for a finite variance, less for heavier tails. The interval rests on it.
+        None cuts as for 1, and the interval rests on what the released counts show of the tails.
     moment_bound : u with ``E|x - center|^(1+v) <= u``, or "auto": a noisy histogram over powers of two finds
         the scale, for a tenth of the budget.
     estimator : "truncated", or "median-of-means" (of ``4 ln(2 d / xi)`` blocks, that many times the noise).
@@ -70,9 +74,12 @@ def mean(
     threshold : a public threshold instead of a chosen one. Both hide an unknown bias: no finite interval.
     center : values are truncated around it: a public number, or "auto", a rough private median for another
         tenth of the budget (0 where ``moment_bound`` or ``threshold`` is given).
+    bounds : public limits of the numbers, which are clipped to them; an interval ends there.
     failure_probability : xi in the threshold of a given moment bound and in the number of blocks.
     confidence : of ``.interval``, which adds noise, sampling error and the bias of truncation. It holds if
-        ``moment_bound`` does; for "auto", if past the last octave seen the tail falls at least like t^-(1+v).
+        ``moment_bound`` does; for "auto", if past the last octave seen the tail falls at least like
+        t^-(1+v), and with ``moment_order=None``, if it falls no slower than before. Where the counts do not
+        rule out that anything may be hidden, an end is infinite (or at the bound), and a warning says so.
     relation, secure_noise, ledger, dataset_id : as in the estimators.
     noise : "sound"; "paper" runs DPODME (or DPHDME, by blocks) as printed and reports what it certifies.
 
@@ -87,10 +94,11 @@ def mean(
     True
     """
     data, flat = checked_numbers(x)
+    limits, data = _clipped(bounds, data)
     xi = checked_share("failure_probability", failure_probability)
     among("truncation", truncation, ("clip", "zero"))
     solver = RobustMean(
-        moment_order_of(moment_order),
+        1.0 if moment_order is None else moment_order_of(moment_order),
         moment_bound_of(moment_bound),
         _center(center, data.shape[1:], learns=moment_bound == "auto" and threshold is None),
         Truncation(zero=truncation == "zero", joint=joint_clip_of(joint_clip)),
@@ -98,10 +106,12 @@ def mean(
         None if threshold is None else check_positive("threshold", threshold, _PUBLIC),
         xi,
         checked_share("confidence", confidence),
+        moment_order is not None,
+        limits or (-math.inf, math.inf),
     )
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     sample = _sample(data, relation, secure_noise)
-    return _estimate(*_as_asked(noise, solver, sample, budget), sample, data, budget, flat, "mean")
+    return _estimate(*_as_asked(noise, solver, sample, budget), sample, data, budget, flat, "mean", limits)
 
 
 def variance(
@@ -109,7 +119,8 @@ def variance(
     epsilon: float = 1.0,
     delta: float | None = None,
     *,
-    moment_order: float = 0.5,
+    moment_order: float | None = None,
+    bounds: tuple[float, float] | None = None,
     confidence: float = 0.95,
     relation: str = "add-remove",
     ledger: Any = None,
@@ -118,15 +129,18 @@ def variance(
     r"""Return the private variance of each column: ``mean (x - c)^2 - (mean (x - c))^2``, truncated around c.
 
     c is a rough private median, so a shift of the data changes nothing, nor does the order of the rows.
-    ``moment_order`` is the v of the *squared* distances: 0.5 needs a third moment of x. Other parameters, the
-    result and the meaning of ``.interval`` as in :func:`mean`.
+    ``moment_order`` is the v of the *squared* distances: 0.5 needs a third moment of x; None cuts as for 0.5.
+    Other parameters, the result and the meaning of ``.interval`` as in :func:`mean`.
 
     **Privacy.** (epsilon, delta)-DP for one record.
     """
     data, flat = checked_numbers(x, least=2)
-    solver = RobustVariance(moment_order_of(moment_order), checked_share("confidence", confidence))
+    limits, data = _clipped(bounds, data)
+    order = 0.5 if moment_order is None else moment_order_of(moment_order)
+    share, declared = checked_share("confidence", confidence), moment_order is not None
+    solver = RobustVariance(order, share, declared, limits or (-math.inf, math.inf))
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
-    return _estimate(solver, None, _sample(data, relation, False), data, budget, flat, "variance")
+    return _estimate(solver, None, _sample(data, relation, False), data, budget, flat, "variance", limits)
 
 
 def covariance(
@@ -206,6 +220,11 @@ def quantiles(
     return _wrap(values[0], fitted.report, (values[1], values[2]), None)
 
 
+_OPEN = (
+    "The released counts do not rule out that records too far out to be seen hold most of the {name}, so its "
+    "interval has no end on that side. Declare bounds= (or moment_order=, if you know how heavy the tail is) "
+    "or ask for a median: quantiles(x, 0.5). The guarantee is not affected."
+)
 _PUBLIC = "Pass a public number; computing it from the data would leak."
 
 
@@ -224,10 +243,13 @@ def _estimate(
     budget: Ask,
     flat: bool,
     name: str,
+    limits: tuple[float, float] | None = None,
 ) -> PrivateFloat | PrivateArray:
-    fitted = _run(solver, sample, data, budget, name, paper)
+    fitted = _run(solver, sample, data, budget, name, paper, limits)
     found: RobustEstimate = fitted.result
     ends = found.interval
+    if found.open:
+        warnings.warn(_OPEN.format(name=name), UndeclaredBoundWarning, stacklevel=3)
     if flat:
         ends = (ends[0][0], ends[1][0])
         return _wrap(found.value[0], fitted.report, ends, found.threshold[0])
@@ -235,11 +257,20 @@ def _estimate(
 
 
 def _run(
-    solver: Any, sample: Sample, data: np.ndarray, budget: Ask, name: str, paper: PaperNoise | None = None
+    solver: Any,
+    sample: Sample,
+    data: np.ndarray,
+    budget: Ask,
+    name: str,
+    paper: PaperNoise | None = None,
+    limits: tuple[float, float] | None = None,
 ) -> Any:
     executor = executor_of(data, None, data_norm=None)
-    public = (f"number of records: {sample.population}", f"number of columns: {sample.columns}")
-    return run_privately(solver, sample, executor, budget, paper=paper, public=public, description=f"{name}")
+    public = [f"number of records: {sample.population}", f"number of columns: {sample.columns}"]
+    public += [] if limits is None else [said_bounds(limits)]
+    return run_privately(
+        solver, sample, executor, budget, paper=paper, public=tuple(public), description=f"{name}"
+    )
 
 
 def _wrap(value: Any, report: Any, ends: Any, threshold: Any) -> PrivateFloat | PrivateArray:
@@ -247,6 +278,18 @@ def _wrap(value: Any, report: Any, ends: Any, threshold: Any) -> PrivateFloat | 
         cut = None if threshold is None else float(threshold)
         return PrivateFloat(float(value), report, (float(ends[0]), float(ends[1])), cut)
     return PrivateArray(value, report, ends, threshold)
+
+
+def _clipped(bounds: Any, data: Any) -> tuple[tuple[float, float] | None, Any]:
+    """Return the public limits, and the numbers clipped to them."""
+    limits = checked_bounds(bounds)
+    if limits is None:
+        return None, data
+    if not isinstance(data, np.ndarray):
+        raise UnsupportedError(
+            "bounds= needs numbers in memory. Clip them where they lie, or leave bounds out."
+        )
+    return limits, np.clip(data, *limits)
 
 
 def _sample(data: np.ndarray, relation: str, secure: bool) -> Sample:

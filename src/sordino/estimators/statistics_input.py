@@ -101,3 +101,8 @@ def checked_bounds(bounds: Any) -> tuple[float, float] | None:
     if not high / 2.0 - low / 2.0 > 0.0:  # it is a unit that numbers are divided by
         raise InvalidInputError(f"Expected bounds farther apart than {low:g} and {high:g}. Change the unit.")
     return low, high
+
+
+def said_bounds(limits: tuple[float, float]) -> str:
+    """Return the line of a report for public limits of numbers."""
+    return f"bounds = [{limits[0]:g}, {limits[1]:g}] (numbers are clipped to them)"

@@ -72,10 +72,12 @@ class RobustSum(ClippedSum, OnLattice):
 
     ``params = (center, scales)``: released or public vectors; entries are truncated at 1 in these units.
     ``powers`` are pairs (k, weight): the answer holds ``weight * a**k`` for each of them side by side, so
-    that the moments behind an error bar ride along with a mean.
+    that the moments behind an error bar ride along with a mean. ``apart`` are more of them, with even k, each
+    in two parts: of the values above the centre, then of those below.
 
     **Privacy.** A truncated record a has norm at most ``bound = truncation.bound(columns, 1)`` and entries in
     [-1, 1], so ``|a**k| <= |a|`` and all powers together have norm at most ``bound sqrt(sum of weights^2)``.
+    Of two parts one is zero, so they count once.
     One record moves one block sum by at most that (two when replaced), and a median moves at most as far as
     the one input that moves, coordinate by coordinate, so the sensitivity of a median of block sums is that
     of a sum. Records belong to blocks by position, which no other record can change.
@@ -87,6 +89,7 @@ class RobustSum(ClippedSum, OnLattice):
     truncation: Truncation = Truncation()
     blocks: int = 1
     powers: tuple[tuple[int, float], ...] = ((1, 1.0),)
+    apart: tuple[tuple[int, float], ...] = ()
 
     @property
     def adds_up(self) -> bool:
@@ -98,15 +101,19 @@ class RobustSum(ClippedSum, OnLattice):
         """Whether it is the sum: a median has no integers that add up."""
         return self.blocks == 1
 
+    @property
+    def _size(self) -> int:
+        return self.columns * (len(self.powers) + 2 * len(self.apart))
+
     def contribution(self, params: Any) -> float:
         """Return the bound of a truncated record and its powers."""
         bound = self.truncation.bound(self.columns, 1.0)
-        weight = math.fsum(weight**2 for _, weight in self.powers)
+        weight = math.fsum(weight**2 for _, weight in (*self.powers, *self.apart))
         return bound if weight == 1.0 else bound * math.sqrt(weight) * _ABOVE
 
     def evaluate(self, records: DenseRows, params: Any) -> Floats:
         """Return the sum, or the median of the block sums, the powers one after the other."""
-        n, out = records.count, np.zeros((self.blocks, self.columns * len(self.powers)))
+        n, out = records.count, np.zeros((self.blocks, self._size))
         for rows, block in records.scaled_rows(np.ones(records.count)):
             out += block_sums(self._truncated(records, params, rows, block), rows, n, self.blocks)
         return np.median(out, axis=0)
@@ -115,7 +122,7 @@ class RobustSum(ClippedSum, OnLattice):
         """Return the sum of contributions truncated towards zero to multiples of ``spacing``."""
         if self.blocks > 1:
             raise InvalidInputError("secure_noise=True is not proven for medians. Use estimator='truncated'.")
-        out = np.zeros(self.columns * len(self.powers), dtype=np.int64)
+        out = np.zeros(self._size, dtype=np.int64)
         for rows, block in records.scaled_rows(np.ones(records.count)):
             block = self._truncated(records, params, rows, block)
             out += np.trunc(block / spacing).astype(np.int64).sum(axis=0)
@@ -127,9 +134,13 @@ class RobustSum(ClippedSum, OnLattice):
             block = self.truncation.apply([(block - center) / scales], 1.0)[0]
         there = present(records, rows)
         block = block if there.all() else np.where(there[:, None], block, 0.0)
-        if self.powers == ((1, 1.0),):
+        if self.powers == ((1, 1.0),) and not self.apart:
             return block
-        return np.concatenate([weight * block**power for power, weight in self.powers], axis=1)
+        parts = [weight * block**power for power, weight in self.powers]
+        for power, weight in self.apart:
+            whole = weight * block**power
+            parts += [np.where(block > 0, whole, 0.0), np.where(block < 0, whole, 0.0)]
+        return np.concatenate(parts, axis=1)
 
 
 @dataclass(frozen=True, eq=False)

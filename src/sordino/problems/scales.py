@@ -57,6 +57,8 @@ def sparse_counts(block: Any, columns: int) -> Floats:
 class ColumnScales(ClippedSum, OnLattice):
     """For each column, how many ``|x_ij - center_j| > 0`` lie in each octave; ``params = center``.
 
+    With ``sides`` those above the centre and those below are counted apart, for the same price.
+
     **Privacy.** A record adds one to one bin of each column: sqrt(columns) in L2, and sqrt(2 columns)
     when it is replaced (one bin falls, another rises).
     """
@@ -64,6 +66,7 @@ class ColumnScales(ClippedSum, OnLattice):
     needs: ClassVar[tuple[type, ...]] = (RowBlocks,)
 
     columns: int
+    sides: bool = False
 
     def contribution(self, params: Any) -> float:
         """Return sqrt(columns)."""
@@ -74,20 +77,36 @@ class ColumnScales(ClippedSum, OnLattice):
         return math.sqrt(relation.contributions * self.columns)
 
     def evaluate(self, records: RowBlocks, params: Any) -> Floats:
-        """Return the counts, shape (columns, BINS)."""
-        out = np.zeros((self.columns, BINS))
+        """Return the counts, shape (columns, BINS); with sides (2, columns, BINS), those above first."""
+        out = np.zeros((2, self.columns, BINS) if self.sides else (self.columns, BINS))
         for rows, block in records.scaled_rows(np.ones(records.count)):
             if sparse.issparse(block):  # the centre of sparse data is zero
-                out += sparse_counts(block, self.columns)
+                out += self._stored(block)
                 continue
             with np.errstate(over="ignore"):
                 away = block[:, : self.columns] - (0.0 if params is None else params)
-            out += counts_of(away[present(records, rows)])
+            away = away[present(records, rows)]
+            out += np.stack([counts_of(side) for side in _apart(away)]) if self.sides else counts_of(away)
         return out
+
+    def _stored(self, block: Any) -> Floats:
+        if not self.sides:
+            return sparse_counts(block, self.columns)
+        apart = []
+        for side in _apart(block.data):
+            part = block.copy()
+            part.data = side
+            apart.append(sparse_counts(part, self.columns))
+        return np.stack(apart)
 
     def evaluate_on_lattice(self, records: RowBlocks, params: Any, spacing: float) -> Ints:
         """Return the counts as multiples of ``spacing``, a power of two."""
         return self.evaluate(records, params).astype(np.int64) * int(1.0 / spacing)
+
+
+def _apart(values: Floats) -> tuple[Floats, Floats]:
+    """Return the values above zero and those below, each with zeros, which no octave has, for the others."""
+    return np.where(values > 0, values, 0.0), np.where(values < 0, values, 0.0)
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,13 @@ def draft_schema(
     return "\n".join([f"{head}format = {FORMAT}\n", *tables])
 
 
+def stored_flags(file: DataFile, name: str) -> bool:
+    """Tell whether a file states that a column holds flags; its types are read, and no values."""
+    if file.kind not in ("parquet", "arrow") or file.path == "-" or name not in read_names(file):
+        return False
+    return _kind(in_words(file, lambda: _stored(file)).field(name).type) == "flag"
+
+
 def _types(file: DataFile) -> dict[str, str]:
     """Return the kind of each column as far as the file states one."""
     if file.kind in ("parquet", "arrow"):

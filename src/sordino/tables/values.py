@@ -74,14 +74,15 @@ def codes_of(series: Any, levels: tuple[str, ...], markers: frozenset[str]) -> I
     return _by_value(series, code)
 
 
+def flag_of(text: str | None) -> int:
+    """Return 1 for a word that says yes, 0 for one that says no, MISSING for what is neither."""
+    word = "" if text is None else text.lower()
+    return 1 if word in _YES else 0 if word in _NO else MISSING
+
+
 def flags_of(series: Any) -> Ints:
     """Return 1 for yes, 0 for no, MISSING for what is neither."""
-
-    def code(text: str | None) -> int:
-        word = "" if text is None else text.lower()
-        return 1 if word in _YES else 0 if word in _NO else MISSING
-
-    return _by_value(series, code)
+    return _by_value(series, flag_of)
 
 
 def _by_value(series: Any, code: Callable[[str | None], int]) -> Ints:

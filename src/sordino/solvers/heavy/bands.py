@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import special
@@ -25,23 +25,44 @@ def half_width(std: Floats, bias: Floats, confidence: float) -> Floats:
     return np.where(ratio < _FAR, near * std, far)
 
 
+def reaches(std: Floats, below: Floats, above: Floats, confidence: float) -> tuple[Floats, Floats]:
+    r"""Return how far an interval has to reach down and up if the bias is anything from -below to above.
+
+    Its ends are the biases and k deviations more, with ``Phi(k) - Phi(-k - (below + above) / std)`` equal to
+    the confidence: the k of :func:`half_width` for two equal ones.
+    """
+    std = np.asarray(std, dtype=float)
+    middle = np.minimum((below + above) / 2.0, _FAR * std)
+    more = half_width(std, middle, confidence) - middle
+    return below + more, above + more
+
+
 @dataclass(frozen=True)
 class RobustEstimate:
-    """A released value, where it was truncated, its noise and the half-width of its interval.
+    """A released value, where it was truncated, its noise and how far its interval reaches down and up.
 
-    All of it is post-processing of released numbers. ``noise`` is a standard deviation; ``half`` holds noise,
-    sampling error and the bias of truncation.
+    All of it is post-processing of released numbers. ``noise`` is a standard deviation; the reaches hold
+    noise, sampling error and the bias of truncation. ``open`` says that the interval is infinite because the
+    released counts do not rule out a tail that hides so much.
     """
 
     value: Floats
     threshold: Floats
     noise: Floats
-    half: Floats
+    down: Floats
+    up: Floats
+    open: bool = False
 
     @property
     def interval(self) -> tuple[Floats, Floats]:
         """The two ends."""
-        return self.value - self.half, self.value + self.half
+        return self.value - self.down, self.value + self.up
+
+    def within(self, low: float, high: float) -> RobustEstimate:
+        """Return the same with value and ends between public limits, in which the truth is known to lie."""
+        value, (start, end) = np.clip(self.value, low, high), np.clip(self.interval, low, high)
+        endless = self.open and not np.isfinite(start + end).all()
+        return replace(self, value=value, down=value - start, up=end - value, open=endless)
 
 
 def sampling_variance(second: Floats, first: Floats, noise: float, count: float) -> Floats:

@@ -13,9 +13,9 @@ from sordino.kernel.arrays import Floats
 from sordino.problems.robust import RobustSum
 from sordino.problems.sample import Sample
 from sordino.problems.scales import ColumnScales, PairMoments, PairScales
-from sordino.solvers.heavy.bands import RobustEstimate, half_width, sampling_variance
+from sordino.solvers.heavy.bands import RobustEstimate, half_width, reaches, sampling_variance
 from sordino.solvers.heavy.location import location_release, median_of
-from sordino.solvers.heavy.mean import SCALE_SHARE, SIDE, tails_of
+from sordino.solvers.heavy.mean import SCALE_SHARE, SIDE, Scales
 from sordino.solvers.heavy.shares import noise_of, share_relative
 from sordino.solvers.heavy.threshold import Tail
 
@@ -24,7 +24,8 @@ from sordino.solvers.heavy.threshold import Tail
 class RobustVariance:
     r"""``mean a^2 - (mean a)^2`` of values truncated around a rough median, in units of the threshold.
 
-    All records count, whatever their order. The squares have a moment of order 1 + v.
+    All records count, whatever their order. The squares have a moment of order 1 + v, on which the interval
+    rests if it is ``declared``; if not, on what the released counts and powers show.
 
     **Privacy.** Halvings for the median, a histogram of the distances from it, then one Gaussian release of
     the truncated values, their squares and their fourth powers, which tell the sampling error.
@@ -32,6 +33,8 @@ class RobustVariance:
 
     order: float
     confidence: float = 0.95
+    declared: bool = True
+    bounds: tuple[float, float] = (-math.inf, math.inf)
 
     def plan(self, problem: Sample) -> Plan:
         """Declare the halvings, the histogram and the powers."""
@@ -46,18 +49,27 @@ class RobustVariance:
     def run(self, curator: Curator, problem: Sample) -> Iterator[RobustEstimate]:
         """Yield the estimate."""
         n = problem.population
-        center, z = median_of(curator, problem.population, problem.columns), noise_of(curator, "powers", None)
-        tails = tails_of(curator, center, 2.0 * (1.0 + self.order))
-        cut = np.array([tail.threshold(z, 2) for tail in tails])
+        center, z = median_of(curator, n, problem.columns), noise_of(curator, "powers", None)
+        scales = Scales.read(curator, center, 2.0 * (1.0 + self.order))
+        cut = np.array([tail.threshold(z, 2) for tail in scales.tails])
         second, first, fourth = curator.release("powers", (center, cut)).reshape(3, -1) / n
         first, fourth = first / SIDE, fourth / SIDE
         spread = sampling_variance(fourth, np.clip(second, 0.0, 1.0), 0.0, n)  # the bias leaves room enough
         noise = z * cut**2 / n
-        bias = np.array([tail.bias(t, n, 2) for tail, t in zip(tails, cut, strict=True)])
         both = noise * np.hypot(1.0, 2.0 * np.clip(first, -1.0, 1.0) / SIDE)  # of the square and of the mean
-        half = half_width(np.sqrt(both**2 + cut**4 * spread), bias, self.confidence)
+        std = np.sqrt(both**2 + cut**4 * spread)
         value = cut**2 * np.maximum(second - first**2, 0.0)
-        yield RobustEstimate(value, cut, noise, half)
+        hides = usual = np.array([tail.bias(t, n, 2) for tail, t in zip(scales.tails, cut, strict=True)])
+        if not self.declared:
+            hides = scales.squares(cut, n, [(2, second * n, z), (4, fourth * n, z / SIDE)])
+        low, high = self.bounds
+        reached = (center - cut <= low) & (center + cut >= high)  # nothing lies beyond the bounds
+        usual, hides = (np.where(reached, 0.0, bias) for bias in (usual, np.maximum(usual, hides)))
+        # Truncation makes squares smaller only; half of the room below is for a heavy tail's sampling error.
+        down, up = reaches(std, usual if self.declared else usual / 2.0, hides, self.confidence)
+        shut = self.declared or np.isfinite(hides).all() or not all(tail.sure for tail in scales.tails)
+        found = RobustEstimate(value, cut, noise, down, up, not shut)
+        yield found.within(0.0, ((high - low) / 2.0) ** 2)  # a variance between bounds is at most that
 
 
 @dataclass(frozen=True)
@@ -97,7 +109,7 @@ class RobustCovariance:
         spread = math.sqrt(min(tail.moment(cut, pairs, 4), cut**4) / pairs) * unit
         bias = tail.bias(cut, pairs, 2) * unit
         half = half_width(np.hypot(noise, spread), bias, self.confidence)
-        yield RobustEstimate(positive(value), typical * cut, noise, half)
+        yield RobustEstimate(positive(value), typical * cut, noise, half, half)
 
 
 def positive(matrix: Floats) -> Floats:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -66,8 +67,7 @@ class Tail:
         least, most = _counted(counts, last, noise, index)
         beyond = float(np.clip(continued, least, most))
         at_most = min(beyond + _DOUBT * noise, most)
-        next_ones = counts[last + 1 : last + 1 + _LOOK]
-        after = tuple(np.where(next_ones > _MAYBE * noise, next_ones, 0.0).tolist())
+        after = tuple(_perhaps(counts[last + 1 :], noise).tolist())
         return cls(float(EDGES[last]), beyond, inside, noise, index, sure, at_most, after)
 
     def threshold(self, noise: float, power: int = 1) -> float:
@@ -92,10 +92,8 @@ class Tail:
         beyond = self.beyond if power == 1 else self.at_most  # squares forgive less
         share = beyond / count * (self.edge / threshold) ** self.index
         falling = share * threshold**power * (power / (self.index - power) + zero)
-        far = self.edge * np.exp2(np.arange(1.0, len(self.after) + 1.0))
-        cut = np.where(far > threshold, 0.0 if zero else threshold, far) ** power
-        group = np.where(np.asarray(self.after) > _GROUP * count, self.after, 0.0)
-        return float(max(falling, group @ (far**power - cut) / count))
+        groups = far_groups(self.after, 0.0, self.edge, threshold, count, power, zero)
+        return float(max(falling, groups))
 
     def moment(self, threshold: float, count: float, power: int) -> float:
         """Return a bound of ``E min(|x|, t)^p``: upper edges, two noise widths, the tail."""
@@ -139,6 +137,22 @@ def _counted(counts: Floats, last: int, noise: float, index: float) -> tuple[flo
     shown = max(float(after.sum()), 0.0)
     seen = 1.0 - 2.0 ** (-index * _LOOK)
     return shown / seen, (shown + 2.0 * noise * math.sqrt(_LOOK)) / seen
+
+
+def _perhaps(past: Floats, noise: float) -> Floats:
+    """Return the next counts that may be records; zero for the others."""
+    near = np.asarray(past[:_LOOK], dtype=float)
+    return np.where(near > _MAYBE * noise, near, 0.0)
+
+
+def far_groups(
+    past: Any, noise: float, edge: float, threshold: float, count: float, power: int, zero: bool
+) -> float:
+    """Return what truncation hides of a group of records far away, which octaves past an edge may show."""
+    near = _perhaps(past, noise)
+    far = edge * np.exp2(np.arange(1.0, near.size + 1.0))
+    cut = np.where(far > threshold, 0.0 if zero else threshold, far) ** power
+    return float(np.where(near > _GROUP * count, near, 0.0) @ (far**power - cut) / count)
 
 
 def known_bias(bound: float, order: float, threshold: float, zero: bool) -> float:
