@@ -392,11 +392,9 @@ def test_documents_are_json_without_values_that_json_does_not_know(folder):
 @pytest.mark.parametrize("classes", ["True,False", "false,true", "0,1", "no,yes"])
 def test_classes_of_a_stored_flag_may_be_any_of_its_words(folder, classes):
     X = np.random.default_rng(0).normal(size=(300, 2))
-    pandas.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": X[:, 0] > 0}).to_parquet("flags.parquet")
-    typed("fit", "flags.parquet", *FIT, "--classes", classes, "--output", "m.sordino")
-    assert sordino.load("m.sordino").classes_.tolist() == ["false", "true"]
-    pandas.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": np.where(X[:, 0] > 0, "True", "False")}).to_parquet(
-        "texts.parquet"
-    )
-    typed("fit", "texts.parquet", *FIT, "--classes", "True,False", "--output", "t.sordino")
-    assert sordino.load("t.sordino").classes_.tolist() == ["False", "True"]
+    frame = pandas.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": X[:, 0] > 0})
+    frame.to_parquet("flags.parquet")
+    frame.astype({"y": str}).to_parquet("texts.parquet")
+    for name, words, labels in (("flags", classes, "false true"), ("texts", "True,False", "False True")):
+        typed("fit", f"{name}.parquet", *FIT, "--classes", words, "--output", f"{name}.sordino")
+        assert sordino.load(f"{name}.sordino").classes_.tolist() == labels.split()

@@ -15,7 +15,7 @@ from functools import cache
 
 import numpy as np
 
-from sordino.kernel.arrays import Floats
+from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.scales import BINS, EDGES
 from sordino.solvers.heavy.threshold import LIKELY, far_groups, last_octave
 
@@ -68,9 +68,9 @@ def hidden_limit(seen: Seen, power: int, doubt: float, at: int | None = None) ->
         return math.inf
     before = int(at is None and knot > 0 and seen.counts[knot - 1] >= seen.counts[knot])
     slopes, tails = _profiles(before)
-    octaves = np.arange(knot - before, knot + _FAR)
+    octaves = np.arange(knot - before, knot + _FAR, dtype=np.int64)
     height, distance, stiff = _fitted(seen, tails, octaves)
-    hides = tails @ _hidden_by_octave(seen, power, octaves)
+    hides: Floats = np.dot(tails, _hidden_by_octave(seen, power, octaves))
     hides[slopes <= power * math.log(2.0)] = math.inf
     declared = slopes >= seen.slope - 1e-9
     room = doubt**2 - (distance - distance[declared].min())
@@ -117,13 +117,14 @@ def _profiles(before: int) -> tuple[Floats, Floats]:
     return slope, np.exp(-slope[:, None] * step - flatter)
 
 
-def _fitted(seen: Seen, tails: Floats, octaves: Floats) -> tuple[Floats, Floats, Floats]:
+def _fitted(seen: Seen, tails: Floats, octaves: Ints) -> tuple[Floats, Floats, Floats]:
     """Return the best height of each tail, its squared distance in deviations, and how sharp it is."""
     there = octaves[octaves < BINS][: _AHEAD + 2]
     shown, shapes = seen.counts[there], tails[:, : there.size]
     weight = 1.0 / (seen.noise**2 + np.maximum(shown, 0.0) + 1.0)
     for k, moment, noise in seen.moments:
-        body = np.maximum(seen.counts[: octaves[0]], 0.0) @ _truncated(seen, k, np.arange(octaves[0]))
+        smaller = np.arange(octaves[0], dtype=np.int64)
+        body = float(np.maximum(seen.counts[smaller], 0.0) @ _truncated(seen, k, smaller))
         shown = np.append(shown, moment - body)
         shapes = np.column_stack([shapes, tails @ _truncated(seen, k, octaves)])
         error = noise**2 + max(moment - body, 0.0) + (_WITHIN * body) ** 2 + 1.0
@@ -134,13 +135,13 @@ def _fitted(seen: Seen, tails: Floats, octaves: Floats) -> tuple[Floats, Floats,
     return height, distance, stiff
 
 
-def _octave(octaves: Floats, cut: float) -> tuple[Floats, Floats]:
+def _octave(octaves: Ints, cut: float) -> tuple[Floats, Floats]:
     """Return the ends of octaves in units of the cut."""
     high = np.exp2(octaves - (BINS - 1.0) / 2.0) / cut
     return high / 2.0, high
 
 
-def _truncated(seen: Seen, k: int, octaves: Floats) -> Floats:
+def _truncated(seen: Seen, k: int, octaves: Ints) -> Floats:
     """Return the mean of ``min(|x| / cut, 1)^k`` in each octave, of values spread evenly in logarithm."""
     low, high = _octave(octaves, seen.cut)
     inside = np.minimum(high, 1.0)
@@ -149,7 +150,7 @@ def _truncated(seen: Seen, k: int, octaves: Floats) -> Floats:
     return (part + beyond) / math.log(2.0)
 
 
-def _hidden_by_octave(seen: Seen, power: int, octaves: Floats) -> Floats:
+def _hidden_by_octave(seen: Seen, power: int, octaves: Ints) -> Floats:
     """Return the mean of ``|x|^p`` less its truncated value in each octave, spread in the same way."""
     low, high = _octave(octaves, seen.cut)
     start = np.clip(1.0, low, high)
