@@ -64,8 +64,7 @@ def mean(
     ----------
     x : n numbers, or n rows of d numbers (one record per row).
     epsilon, delta : the budget; ``delta=None`` means ``min(1e-5, 1 / (10 n))``.
-    moment_order : v in (0, 1]; 1 for a finite variance, less for heavier tails. The interval rests on it.
-        None cuts as for 1, and the interval rests on what the released counts show of the tails.
+    moment_order : v in (0, 1]; 1 for a finite variance. None cuts as for 1; its interval trusts counts alone.
     moment_bound : u with ``E|x - center|^(1+v) <= u``, or "auto": a noisy histogram over powers of two finds
         the scale, for a tenth of the budget.
     estimator : "truncated", or "median-of-means" (of ``4 ln(2 d / xi)`` blocks, that many times the noise).
@@ -76,10 +75,9 @@ def mean(
         tenth of the budget (0 where ``moment_bound`` or ``threshold`` is given).
     bounds : public limits of the numbers, which are clipped to them; an interval ends there.
     failure_probability : xi in the threshold of a given moment bound and in the number of blocks.
-    confidence : of ``.interval``, which adds noise, sampling error and the bias of truncation. It holds if
-        ``moment_bound`` does; for "auto", if past the last octave seen the tail falls at least like
-        t^-(1+v), and with ``moment_order=None``, if it falls no slower than before. Where the counts do not
-        rule out that anything may be hidden, an end is infinite (or at the bound), and a warning says so.
+    confidence : of ``.interval``: noise, sampling error, bias of truncation. It holds if ``moment_bound`` does;
+        for "auto", if past the last octave seen the tail falls like t^-(1+v) (with ``moment_order=None``: no
+        slower than before). Where counts do not limit what is hidden, an end is infinite, with a warning.
     relation, secure_noise, ledger, dataset_id : as in the estimators.
     noise : "sound"; "paper" runs DPODME (or DPHDME, by blocks) as printed and reports what it certifies.
 
