@@ -75,9 +75,8 @@ def mean(
         tenth of the budget (0 where ``moment_bound`` or ``threshold`` is given).
     bounds : public limits of the numbers, which are clipped to them; an interval ends there.
     failure_probability : xi in the threshold of a given moment bound and in the number of blocks.
-    confidence : of ``.interval``: noise, sampling error, bias of truncation. It holds if ``moment_bound`` does;
-        for "auto", if past the last octave seen the tail falls like t^-(1+v) (with ``moment_order=None``: no
-        slower than before). Where counts do not limit what is hidden, an end is infinite, with a warning.
+    confidence : of ``.interval``, if ``moment_bound`` holds; for "auto", if past the last octave the tail
+        falls like t^-(1+v) (no slower than before, if v is None). An end that counts do not limit is open.
     relation, secure_noise, ledger, dataset_id : as in the estimators.
     noise : "sound"; "paper" runs DPODME (or DPHDME, by blocks) as printed and reports what it certifies.
 
@@ -95,18 +94,13 @@ def mean(
     limits, data = _clipped(bounds, data)
     xi = checked_share("failure_probability", failure_probability)
     among("truncation", truncation, ("clip", "zero"))
-    solver = RobustMean(
-        1.0 if moment_order is None else moment_order_of(moment_order),
-        moment_bound_of(moment_bound),
-        _center(center, data.shape[1:], learns=moment_bound == "auto" and threshold is None),
-        Truncation(zero=truncation == "zero", joint=joint_clip_of(joint_clip)),
-        _blocks(estimator, data.shape, xi),
-        None if threshold is None else check_positive("threshold", threshold, _PUBLIC),
-        xi,
-        checked_share("confidence", confidence),
-        moment_order is not None,
-        limits or (-math.inf, math.inf),
-    )
+    order = 1.0 if moment_order is None else moment_order_of(moment_order)
+    where = _center(center, data.shape[1:], learns=moment_bound == "auto" and threshold is None)
+    cut = Truncation(zero=truncation == "zero", joint=joint_clip_of(joint_clip))
+    fixed = None if threshold is None else check_positive("threshold", threshold, _PUBLIC)
+    known = (order, moment_bound_of(moment_bound), where, cut, _blocks(estimator, data.shape, xi), fixed, xi)
+    share, declared = checked_share("confidence", confidence), moment_order is not None
+    solver = RobustMean(*known, share, declared, limits or (-math.inf, math.inf))
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     sample = _sample(data, relation, secure_noise)
     return _estimate(*_as_asked(noise, solver, sample, budget), sample, data, budget, flat, "mean", limits)
