@@ -7,7 +7,8 @@ The 20,000 training and 5,000 test images of the shared subset, delta 1e-5, add-
 a linear layer and a small convolution on scattering coefficients, WRN-16-4 with eight random views of each
 image, and Opacus (if it can be imported) with the settings of its tutorial "Building an image classifier with
 differential privacy", whose epsilon alone is changed. Our settings were chosen on the first half of the
-training part (8,000 images to train, 2,000 to judge); the test part is read once, at the end of each run.
+training part (8,000 images to train, 2,000 to judge, as JPEG copies of quality 96); the test part is read
+once, at the end of each run.
 """
 
 from __future__ import annotations
