@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn
 
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from sordino.errors import InvalidInputError, PlanError, SordinoError
 from sordino.execute.chacha import normals
+from sordino.execute.draws import hidden_draws
 from sordino.execute.processes import Processes
 from sordino.execute.question import Question
 from sordino.kernel import NoiseSource, Offer, Release
@@ -50,11 +52,13 @@ class TorchExecutor:
     kinds: tuple[torch.dtype, torch.dtype] | None = None
     processes: Processes | None = None
     _pool: NoisePool = field(init=False, repr=False)
+    _secret: NoiseSource = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.chunk < 1:
             raise InvalidInputError(f"Expected a chunk of at least one record, got {self.chunk}.")
         object.__setattr__(self, "_pool", NoisePool(self.device))
+        object.__setattr__(self, "_secret", NoiseSource.from_os())
 
     @property
     def population(self) -> int:
@@ -72,7 +76,8 @@ class TorchExecutor:
         mechanism: Any = release.mechanism
         rows = release.sampling.draw(self.population, position, noise)
         question = Question.of(release, params, sensitivity, self.population)
-        value = self.summed(release, params, position, (rows, question.spacing))
+        with self.hidden(noise.is_private):
+            value = self.summed(release, params, position, (rows, question.spacing))
         if question.spacing is None:
             return mechanism.privatise(value, sensitivity, self._tensors(noise))
         released = question.noised(value.cpu().numpy(), release, sensitivity, noise)
@@ -94,6 +99,10 @@ class TorchExecutor:
             return evaluate(*drawn)
         words = f"{type(release.query).__name__} {position}"
         return self.processes.summed(words, params, drawn, self.population, evaluate)
+
+    def hidden(self, private: bool = True) -> AbstractContextManager[None]:
+        """Return a block in which torch draws what nobody knows; with seeded noise it draws as it would."""
+        return hidden_draws(self._secret) if private else nullcontext()
 
     def records(self, rows: Rows) -> Any:
         """Return some records, chunk by chunk; for queries only."""

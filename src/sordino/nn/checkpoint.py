@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from sordino.errors import InvalidInputError, PlanError
-from sordino.nn.network import generators, restore
+from sordino.execute.draws import generators, restore
 from sordino.nn.solvers import TrainingState
 from sordino.runs import SavedRun
 

@@ -14,6 +14,7 @@ from torch.func import functional_call, vmap
 from torch.nn.parameter import UninitializedParameter
 
 from sordino.errors import InvalidInputError
+from sordino.execute.draws import generators, restore
 from sordino.nn.fields import Fields
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -217,16 +218,3 @@ class same_draws:
 
     def __exit__(self, *exc: Any) -> None:
         restore(self._outside)
-
-
-def generators() -> dict[str, Any]:
-    """Return the state of torch's own generators."""
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_available() else []
-    return {"cpu": torch.get_rng_state(), "cuda": cuda}
-
-
-def restore(state: dict[str, Any]) -> None:
-    """Let torch's own generators go on where they stopped."""
-    torch.set_rng_state(state["cpu"].cpu())
-    if state["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all([one.cpu() for one in state["cuda"]])

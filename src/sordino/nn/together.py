@@ -60,7 +60,8 @@ class Following:
         """Add up this process's part of a question, and return what the first process has released."""
         processes = self._executor.processes
         assert processes is not None
-        self._executor.summed(self.plan.releases[name], params, self._used[name], (None, None))
+        with self._executor.hidden():
+            self._executor.summed(self.plan.releases[name], params, self._used[name], (None, None))
         self._used[name] += 1
         point = params if isinstance(params, Tensor) else params[0]
         return processes.shared(torch.empty_like(point))

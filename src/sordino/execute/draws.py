@@ -1,0 +1,41 @@
+"""What torch itself draws while a release is computed: masks of dropout, and whatever a model draws."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from sordino.kernel import NoiseSource
+
+
+@contextmanager
+def hidden_draws(source: NoiseSource) -> Iterator[None]:
+    """Let torch draw from a seed that nobody knows; then its generators go on as before.
+
+    **Privacy.** Masks are drawn for a whole batch, in its order. Nobody knows which mask a record gets, so
+    the records that two neighbours share may be thought to get the same ones, and only what one record adds
+    is different. Whoever knew the seed would know better: without the first record all others get the
+    masks of those before them, and every contribution is another.
+    """
+    outside = generators()
+    torch.manual_seed(int(source.integers(2**62, ())))
+    try:
+        yield
+    finally:
+        restore(outside)
+
+
+def generators() -> dict[str, Any]:
+    """Return the state of torch's own generators."""
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    return {"cpu": torch.get_rng_state(), "cuda": cuda}
+
+
+def restore(state: dict[str, Any]) -> None:
+    """Let torch's own generators go on where they stopped."""
+    torch.set_rng_state(state["cpu"].cpu())
+    if state["cuda"] and torch.cuda.is_available():
+        torch.cuda.set_rng_state_all([one.cpu() for one in state["cuda"]])
