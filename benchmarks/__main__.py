@@ -19,6 +19,9 @@ NOT_BENCHMARKS = {
     "__main__",
     "adassp",
     "nn_models",
+    "pca_measures",
+    "pca_paper",
+    "pca_spiked",
     "peer_worker",
 }
 NEED_A_GPU = {"nn_gpu", "gpu_linear"}

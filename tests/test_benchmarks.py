@@ -40,16 +40,21 @@ def test_heavy_tails_have_slopes():
 
 
 def test_pca_builds_its_axes_and_its_paper_protocol():
-    from benchmarks import pca
+    from benchmarks import pca_measures, pca_paper
 
     rows = np.random.default_rng(0).normal(size=(200, 12)) / 4
-    matrix = pca.second_moment(rows, True)
-    for axes in (pca.textbook(rows, 1.0, 0, True), pca.axes_of("gauss", True, rows, 1.0, 0)):
-        assert 0 < pca.captured(axes, matrix) <= 1 + 1e-9
+    known = pca_measures.Rows.of("toy", rows, 1.0)
+    for axes in (
+        pca_measures.textbook(rows, 1.0, 0, True),
+        pca_measures.fitted(rows, "gauss", 1.0, 0).components_,
+    ):
+        share, away = known.judged(axes)
+        assert 0 < share <= 1 + 1e-9
+        assert away >= 0
     labels = (rows[:, 0] > 0).astype(int)
-    assert 0 <= pca.accuracy(rows, labels, lambda seed: pca.Unchanged(), 1) <= 100
-    model = pca.PCA(2, solver="power", noise="paper", center=False, epsilon=1.0, delta=1e-3, max_iter=2)
-    assert pca.certified(model, rows) > 0
+    assert 0 <= pca_paper.accuracy(rows, labels, lambda seed: pca_paper.Unchanged(), 1) <= 100
+    model = pca_paper.PCA(2, solver="power", noise="paper", center=False, epsilon=1.0, delta=1e-3, max_iter=2)
+    assert pca_paper.certified(model, rows) > 0
 
 
 def test_sparse_solvers_run_each_kind():
