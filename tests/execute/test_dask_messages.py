@@ -97,7 +97,7 @@ def test_an_interrupted_fit_leaves_nothing_running_and_the_ledger_says_failed(tw
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     monkeypatch.setattr(dask_worker, "part_sum", slow)
-    parts = [[delayed(part) for part in cut(values, list(range(20, 300, 20)))] for values in (X, LABELS)]
+    parts = [[delayed(part) for part in cut(values, list(range(5, 300, 5)))] for values in (X, LABELS)]
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         ledger.create("d", sordino.BudgetPolicy(epsilon=5.0, delta=1e-4))
         model = sordino.LogisticRegression(
@@ -108,7 +108,7 @@ def test_an_interrupted_fit_leaves_nothing_running_and_the_ledger_says_failed(tw
             model.fit(*parts)
         assert [entry.status.value for entry in ledger.history("d")] == ["failed"]
     time.sleep(0.7)  # the sum that each worker was in the middle of ends
-    assert len(begun) == len(ended) < 15
+    assert len(begun) == len(ended) < 60
     after = len(begun)
     time.sleep(0.7)
     assert len(begun) == after

@@ -107,12 +107,12 @@ def tensor_records(case: Case, matrix: Any, targets: np.ndarray, kind: str) -> A
 
 
 def stale(matrix: Any) -> Any:
-    """Return the matrix with every entry stored as two halves, and a flag that denies it."""
-    halves = sparse.csr_matrix(matrix.shape)
-    halves.data, halves.indices = np.repeat(matrix.data / 2, 2), np.repeat(matrix.indices, 2)
-    halves.indptr = matrix.indptr * 2
-    halves.has_canonical_format = halves.has_sorted_indices = True
-    return halves
+    """Return the matrix with every entry stored as eight parts, and a flag that denies it."""
+    parts = sparse.csr_matrix(matrix.shape)
+    parts.data, parts.indices = np.repeat(matrix.data / 8, 8), np.repeat(matrix.indices, 8)
+    parts.indptr = matrix.indptr * 8
+    parts.has_canonical_format = parts.has_sorted_indices = True
+    return parts
 
 
 def answer(case: Case, rows: np.ndarray, targets: Any, kind: str) -> list[Fraction]:

@@ -95,10 +95,12 @@ def mean(
     xi = checked_share("failure_probability", failure_probability)
     among("truncation", truncation, ("clip", "zero"))
     order = 1.0 if moment_order is None else moment_order_of(moment_order)
-    where = _center(center, data.shape[1:], learns=moment_bound == "auto" and threshold is None)
+    where = _center(
+        center, data.shape[1:], learns=moment_bound_of(moment_bound) is None and threshold is None
+    )
     cut = Truncation(zero=truncation == "zero", joint=joint_clip_of(joint_clip))
     fixed = None if threshold is None else check_positive("threshold", threshold, _PUBLIC)
-    known = (order, moment_bound_of(moment_bound), where, cut, _blocks(estimator, data.shape, xi), fixed, xi)
+    known = (order, bound, where, cut, _blocks(estimator, data.shape, xi), fixed, xi)
     share, declared = checked_share("confidence", confidence), moment_order is not None
     solver = RobustMean(*known, share, declared, limits or (-math.inf, math.inf))
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
