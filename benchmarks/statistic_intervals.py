@@ -7,8 +7,8 @@ without bounds; counts, sums, means and quantiles of a large and a small group. 
 replaces the same one in benchmarks/results/statistic_intervals.json. The intervals were written with the laws
 of benchmarks/laws.py in view, the constants of tails chosen on lognormal laws with sigma 0.5, 1 and 1.5, t(3)
 and Pareto(2.5), in the end with lognormal sigma 2, Pareto(1.5) and zero-inflated columns in view. t(2.2),
-t(2), Weibull(.5) and the mixtures judge. Those under "limits" lack a moment or have a heavy part behind a light
-one: they are kept beside the cells. "endless": how often an end is infinite.
+t(2), Weibull(.5) and the mixtures judge. Those under "limits" lack a moment or have a heavy part behind a
+light one: they are kept beside the cells. "endless": how often an end is infinite.
 """
 
 from __future__ import annotations

@@ -92,12 +92,10 @@ def mean(
     """
     data, flat = checked_numbers(x)
     limits, data = _clipped(bounds, data)
-    xi = checked_share("failure_probability", failure_probability)
+    xi, bound = checked_share("failure_probability", failure_probability), moment_bound_of(moment_bound)
     among("truncation", truncation, ("clip", "zero"))
     order = 1.0 if moment_order is None else moment_order_of(moment_order)
-    where = _center(
-        center, data.shape[1:], learns=moment_bound_of(moment_bound) is None and threshold is None
-    )
+    where = _center(center, data.shape[1:], learns=bound is None and threshold is None)
     cut = Truncation(zero=truncation == "zero", joint=joint_clip_of(joint_clip))
     fixed = None if threshold is None else check_positive("threshold", threshold, _PUBLIC)
     known = (order, bound, where, cut, _blocks(estimator, data.shape, xi), fixed, xi)

@@ -12,7 +12,7 @@ from sordino.kernel import NoiseSource
 
 
 @contextmanager
-def hidden_draws(source: NoiseSource) -> Iterator[None]:
+def hidden_draws(noise: NoiseSource) -> Iterator[None]:
     """Let torch draw from a seed that nobody knows; then its generators go on as before.
 
     **Privacy.** Masks are drawn for a whole batch, in its order. Nobody knows which mask a record gets, so
@@ -21,7 +21,7 @@ def hidden_draws(source: NoiseSource) -> Iterator[None]:
     masks of those before them, and every contribution is another.
     """
     outside = generators()
-    torch.manual_seed(int(source.integers(2**62, ())))
+    torch.manual_seed(int(noise.integers(2**62, ())))
     try:
         yield
     finally:
