@@ -81,7 +81,9 @@ def test_a_step_in_twenty_million_columns_sends_what_its_batch_touched(two, sent
     assert bytes_of_a_round(20_000_000, Poisson(0.1), sent) < many / 2
 
 
-def test_an_interrupted_fit_leaves_nothing_running_and_the_ledger_says_failed(two, monkeypatch, tmp_path):
+def test_an_interrupted_fit_leaves_nothing_running_and_the_ledger_says_failed(
+    two, monkeypatch, tmp_path, request
+):
     begun, ended, first = [], [], threading.Event()
     honest = dask_worker.part_sum
 
@@ -97,6 +99,8 @@ def test_an_interrupted_fit_leaves_nothing_running_and_the_ledger_says_failed(tw
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
     monkeypatch.setattr(dask_worker, "part_sum", slow)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in jobs in the background
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     parts = [[delayed(part) for part in cut(values, list(range(5, 300, 5)))] for values in (X, LABELS)]
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         ledger.create("d", sordino.BudgetPolicy(epsilon=5.0, delta=1e-4))
