@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -13,6 +12,7 @@ import numpy as np
 import sklearn.decomposition
 from sklearn.preprocessing import normalize
 
+from benchmarks.growth import cpu
 from sordino import PCA
 from sordino.datasets import load
 from sordino.reproduce.shang import svm_accuracy
@@ -92,16 +92,6 @@ def certified(model: PCA, rows: np.ndarray) -> float:
     problem, options = model._problem(*rows.shape, budget), checked_options(model)
     solver, paper = published(model.solver, problem, options, budget)
     return Promise.made(budget, solver.plan(problem), paper).certificate.epsilon
-
-
-def cpu(work: Callable[[], Any], repeats: int = 3) -> float:
-    """Return the least CPU seconds of some runs."""
-    times = []
-    for _ in range(repeats):
-        start = time.process_time()
-        work()
-        times.append(time.process_time() - start)
-    return min(times)
 
 
 def peak(work: Callable[[], Any]) -> float:

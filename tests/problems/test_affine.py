@@ -145,3 +145,12 @@ def test_whole_rows_have_the_margins_that_a_model_gives_them(loss):
         seen = mapped * np.minimum(1.0, longest / sizes)[:, None]
         residual = loss.residual(seen @ w[:2] + 0.25 * w[2], targets)
         np.testing.assert_allclose(found, residual @ short, rtol=1e-9)
+
+
+def test_a_map_cannot_change_after_rows_were_clipped_for_it():
+    scale = np.ones(3)
+    affine = Affine(np.zeros(3), scale, 0.0)
+    scale *= 1e6
+    assert affine.scale.max() == 1.0
+    with pytest.raises(ValueError, match="read-only"):
+        affine.shift[0] = 1e6

@@ -41,6 +41,13 @@ class Affine:
     columns: Ints | None = None
     rest: float | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("shift", "scale", "columns"):  # records remember a map by the object and clip for it
+            if (values := getattr(self, name)) is not None:
+                own = np.array(values)
+                own.flags.writeable = False
+                object.__setattr__(self, name, own)
+
     @property
     def offset(self) -> float:
         """The norm of the scaled shift."""
