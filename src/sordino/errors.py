@@ -100,7 +100,14 @@ class ModelFileError(SordinoError, ValueError):
 
 
 class NotPrivateWarning(UserWarning):
-    """What was just made carries no privacy guarantee."""
+    """What was just made carries no privacy guarantee, or not the one that its paper claims.
+
+    ``certified`` is the epsilon that is proven, nan where none is.
+    """
+
+    def __init__(self, message: str = "", certified: float = float("nan")) -> None:
+        super().__init__(message)
+        self.certified = certified
 
 
 class PrivacyWarning(UserWarning):

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from sordino.cli import main
-from sordino.errors import InvalidInputError
+from sordino.errors import InvalidInputError, NotPrivateWarning
 from sordino.reproduce import TABLES, linear, runner, table_named
 from sordino.reproduce.linear import Method, Task, rows_of
 from sordino.reproduce.pages import markdown
@@ -345,3 +345,36 @@ def test_a_row_keeps_its_claim():
     one = replace(row(0.5), epsilon=4.0)
     assert one.epsilon == 4.0
     assert list(one.runs()) == []
+
+
+def test_printed_noise_is_certified_without_a_run_as_a_fit_reports_it():
+    x, y = toy().x, toy().y
+    for relation in ("add-remove", "replace-one"):
+        options = {"solver": "ight", "noise": "paper", "max_iter": 5, "relation": relation, **toy().facts}
+        asked = toy().estimator(2.0, 1e-3, **options)
+        stopped = linear.certified(asked, x, y)
+        assert not hasattr(asked, "coef_")
+        with pytest.warns(NotPrivateWarning) as said:
+            reported = toy().estimator(2.0, 1e-3, **options).fit(x, y).privacy_.epsilon
+        assert stopped == reported == said[0].message.certified
+    with pytest.raises(AssertionError, match="no printed noise"):
+        linear.certified(toy().estimator(2.0, 1e-3, solver="ight", max_iter=5, **toy().facts), x, y)
+
+
+def test_a_seed_that_was_lost_is_run_again_and_no_other(tmp_path: Path):
+    kept = Store(tmp_path / "t.json", {})
+    runs = Runs("cell", lambda seed: {"value": 0.0})
+    assert runner._missing(kept, runs, 3) == [0, 1, 2]
+    kept.add("cell", {"value": 1.0, "seed": 2})
+    assert runner._missing(kept, runs, 3) == [0, 1]
+    assert cell_of(kept.outcomes("cell")) == Cell((1.0,))
+    old = Store(tmp_path / "old.json", {})
+    old.add("cell", {"value": 1.0})  # results kept before seeds were
+    assert runner._missing(old, runs, 3) == [1, 2]
+
+
+def test_a_page_says_how_many_runs_are_behind_a_number():
+    one, cells = row(0.3), dict.fromkeys(MODES, "none")
+    assert "One run a number." in markdown(table(), [(one, {**cells, "sound": Cell((0.2,))})], "c")
+    page = markdown(table(), [(one, {**cells, "sound": Cell((0.2, 0.3)), "plain": Cell((0.1,))})], "c")
+    assert "Means of 1 to 2 runs, ± their standard error." in page

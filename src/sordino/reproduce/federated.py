@@ -92,7 +92,10 @@ def _clients(most: int) -> tuple[Images, list[TorchModel]]:
     data = images("mnist", "liang", most)
     halves = [rows.tensor_split(2) for rows in (torch.nonzero(data.y == digit)[:, 0] for digit in range(10))]
     parts = [torch.cat([halves[i][0], halves[(i + 1) % 10][1]]) for i in range(CLIENTS)]
-    return data, [TorchModel(data.network(0), CROSS_ENTROPY, data.x[rows], data.y[rows]) for rows in parts]
+    return data, [
+        TorchModel(data.network(0), CROSS_ENTROPY, data.x[rows], data.y[rows], device=data.x.device.type)
+        for rows in parts
+    ]
 
 
 def _accuracy(recipe: Recipe, epsilon: float, most: int, seed: int, *, printed: bool = False) -> Outcome:
@@ -100,9 +103,10 @@ def _accuracy(recipe: Recipe, epsilon: float, most: int, seed: int, *, printed: 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotPrivateWarning)
         promises = [_promise(client, recipe, epsilon, printed) for client in clients]
-        weights = _federated(clients, promises, recipe, sparse_start(data.network(seed)))
-    model = data.network(0)
+        weights = _federated(clients, promises, recipe, sparse_start(data.network(seed).cpu()))
+    model = data.network(0).cpu()
     nn.utils.vector_to_parameters(torch.from_numpy(weights).float(), model.parameters())
+    model.to(data.x.device)
     value = {"value": 100 - data.error(model)}
     return value | _certified(clients, recipe, epsilon) if printed else value
 

@@ -15,6 +15,7 @@ from sordino.datasets import load
 from sordino.kernel import public_generator
 
 CROSS_ENTROPY = nn.functional.cross_entropy
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,7 @@ class Images:
                     bound = layer.weight[0].numel() ** -0.5
                     for p in layer.parameters():
                         p.copy_(torch.from_numpy(public.uniform(-bound, bound, tuple(p.shape))))
-        return model
+        return model.to(self.x.device)
 
     def error(self, model: nn.Module) -> float:
         """Return the test error in per cent."""
@@ -55,6 +56,7 @@ def images(name: str, network: str, most: int | None = None) -> Images:
         torch.from_numpy(np.asarray(t, dtype=np.int64))
         for t in (data.target[::every][:most], data.test_target)
     )
+    x, y, test_x, test_y = (part.to(DEVICE) for part in (x, y, test_x, test_y))
     return Images(x, y, test_x, test_y, NETWORKS[network])
 
 

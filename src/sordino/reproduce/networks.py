@@ -10,14 +10,12 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
-import torch
-
 from sordino.errors import NotPrivateWarning
 from sordino.estimators.linear import LogisticRegression
-from sordino.estimators.scattering import ScatteringTransformer
 from sordino.kernel import Curator, Plan, Relation
 from sordino.nn.data import default_chunk, source_of
 from sordino.nn.engine_choice import make_engine
+from sordino.nn.images import Scattering
 from sordino.nn.network import Network
 from sordino.nn.solvers import NetworkSolver, NetworkTask
 from sordino.nn.trainer import Trainer
@@ -164,10 +162,11 @@ def _scattered(data: Images, epsilon: float, seed: int) -> Outcome:
 
 @cache
 def _coefficients(data: Images) -> Any:
+    """Return the coefficients and labels to learn from and to judge on, where the images are."""
     found = []
     for pixels, labels in ((data.x, data.y), (data.test_x, data.test_y)):
-        rows = ScatteringTransformer().fit_transform(pixels.flatten(1).numpy())
-        found.append((rows, labels.numpy()))
+        rows: Any = Scattering().of(pixels).flatten(1)
+        found.append((rows / math.sqrt(rows.shape[1]), labels.cpu().numpy()))
     return found
 
 
@@ -190,7 +189,7 @@ def _printed(data: Images, way: Optimiser, epsilon: float, seed: int) -> Outcome
     """Train with the printed noise under replace-one, and certify it for both relations."""
     trainer, source = way.trainer(data, epsilon, seed), source_of(data.x, data.y)
     network = Network(copy.deepcopy(trainer.model), CROSS_ENTROPY)
-    chunk = default_chunk(network.size, way.batch, torch.device("cpu"))
+    chunk = default_chunk(network.size, way.batch, network.device)
     engine = make_engine(network, *source.example, "auto", chunk)
     solver: Any = trainer.solver(source.population)
     ask, found = Ask.checked(epsilon, DELTA, source.population), {}
@@ -201,7 +200,7 @@ def _printed(data: Images, way: Optimiser, epsilon: float, seed: int) -> Outcome
             plan = solver.plan(task)
             found[relation.value] = Promise.made(ask, plan, srm_noise(plan, ask)).certificate.epsilon
         task = NetworkTask(engine, source.population, Relation.REPLACE_ONE)
-        executor = source.executor(torch.device("cpu"), chunk, False)
+        executor = source.executor(network.device, chunk, network.device.type == "cuda")
         noise = srm_noise(solver.plan(task), ask)
         state = run_privately(_FromStart(solver), task, executor, ask, paper=noise).result
     network.load(solver.recipe.finished(state).result, trainer.model)

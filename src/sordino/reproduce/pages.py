@@ -27,10 +27,21 @@ def markdown(table: Table, made: Made, command: str) -> str:
     lines = [f"## {table.source}", "", f"{table.metric}; {table.better} is better. {table.data}"]
     if table.settings:
         lines.append(table.settings)
+    lines.append(_said(made))
     lines += ["", "| " + " | ".join(_TITLES) + " |", "|" + "---|" * len(_TITLES)]
     lines += [_line(table, row, cells, verdict(table, row, made)) for row, cells in made]
     lines += ["", f"Reproduce with `{command}`.", ""]
     return "\n".join(lines)
+
+
+def _said(made: Made) -> str:
+    """Say how many runs are behind a number."""
+    counts = {len(c.values) for _, cells in made for c in cells.values() if isinstance(c, Cell)}
+    if counts <= {1}:
+        return "One run a number."
+    low, high = min(counts), max(counts)
+    runs = str(high) if low == high else f"{low} to {high}"
+    return f"Means of {runs} runs, ± their standard error."
 
 
 def _line(table: Table, row: Row, cells: Cells, found: str) -> str:

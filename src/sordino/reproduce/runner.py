@@ -177,12 +177,14 @@ def _elsewhere(make: Callable[[bool], Table], quick: bool, key: str, seed: int) 
 
 def _measured(table: Table, key: str, seed: int) -> tuple[str, Outcome, float]:
     start = time.process_time()
-    outcome = table.runs()[key].once(seed)
+    outcome = {**table.runs()[key].once(seed), "seed": seed}
     return key, outcome, time.process_time() - start
 
 
-def _missing(store: Store, runs: Runs, repeats: int) -> range:
-    return range(len(store.outcomes(runs.key)), repeats)
+def _missing(store: Store, runs: Runs, repeats: int) -> list[int]:
+    """Return the seeds that were not run; where none are kept, runs came in order."""
+    known = {int(outcome.get("seed", place)) for place, outcome in enumerate(store.outcomes(runs.key))}
+    return [seed for seed in range(repeats) if seed not in known]
 
 
 def _made(table: Table, store: Store) -> Iterator[tuple[Row, Mapping[str, Cell | str]]]:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Literal
 
-# What one run yields: "value", and in paper mode the epsilon that the printed noise certifies, by relation.
+# What one run yields: "value", and in paper mode the epsilon that the printed noise certifies, by relation;
+# kept with its "seed".
 Outcome = Mapping[str, float]
 Likeness = Literal["same", "like", "stand-in"]
 MODES = ("paper", "sound", "default", "plain")
@@ -106,7 +107,7 @@ def cell_of(outcomes: Sequence[Outcome]) -> Cell:
     """Join the outcomes of repeated runs."""
     certified: dict[str, float] = {}
     for outcome in outcomes:
-        certified.update({key: value for key, value in outcome.items() if key != "value"})
+        certified.update({key: value for key, value in outcome.items() if key not in ("value", "seed")})
     return Cell(tuple(outcome["value"] for outcome in outcomes), certified)
 
 

@@ -24,7 +24,7 @@ def rates(quick: bool) -> Table:
     sizes: tuple[int, ...] = (
         (1000, 4641, 21_544) if quick else (1000, 2154, 4641, 10_000, 21_544, 46_415, 100_000)
     )
-    repeats = 30 if quick else 200
+    repeats = 30 if quick else 100
     rows = []
     for order in (0.3, 0.5, 0.7, 1.0):
         known = Runs(f"mean/{order}/known", partial(_mean_slope, order, True, sizes, repeats))
@@ -46,7 +46,10 @@ def rates(quick: bool) -> Table:
         rows,
         "Epsilon 1. Sound mode is the paper's estimator with its moment bound known (the mean) or "
         "with fresh chunks of the records each step (the risk), or with Peeling (sparse models); the default "
-        "knows no bound. All slopes are in n but two: that of a sparse model's risk in s and in log d.",
+        "knows no bound. All slopes are in n but two: that of a sparse model's risk in s and in log d. "
+        "The truth has norm 2 for every s: chosen after one whose norm grew with s had missed, with s = 2, "
+        "4, 8, d = 50, n = 30,000 in view. Judged is that rule on what was not: s = 3, 6, 12, d = 80, n = "
+        "40,000, other draws.",
         repeats=1,
         tolerance=0.15,
     )
@@ -58,12 +61,12 @@ def _sparse_rows(quick: bool) -> list[Row]:
     sizes = (3000, 10_000, 30_000) if quick else (3000, 10_000, 30_000, 100_000)
     ways: dict[str, tuple[float, list[Sparse], Any]] = {
         "n": (-1.0, [replace(base, n=n) for n in sizes], lambda at: at.n),
-        "s": (1.5, [replace(base, s=s) for s in (2, 4, 8)], lambda at: at.s),
+        "s": (1.5, [replace(_JUDGED, s=s) for s in (3, 6, 12)], lambda at: at.s),
         "log d": (1.0, [replace(base, d=d) for d in (25, 100, 400)], lambda at: math.log(at.d)),
     }
     rows = []
     for name, (theory, designs, size) in ways.items():
-        repeats = (6 if name == "log d" else 20) if quick else 60  # many columns take long
+        repeats = (6 if name == "log d" else 20) if quick else 40  # many columns take long
         along = [size(at) for at in designs]
         peeled = Runs(f"sparse/{name}/peeling", partial(_sparse_slope, "peeling", designs, along, repeats))
         ours = Runs(f"sparse/{name}/default", partial(_sparse_slope, "gumbel", designs, along, repeats))
@@ -91,6 +94,9 @@ class Sparse:
     n: int = 30_000
     d: int = 50
     s: int = 4
+
+
+_JUDGED = Sparse(40_000, 80)  # sizes that were not in view when the norm of the truth was fixed
 
 
 def sparse_risk(at: Sparse, selection: str, repeats: int, seed: int = 0) -> float:
@@ -148,4 +154,4 @@ def _risk_slope(options: dict[str, Any], sizes: Any, repeats: int, seed: int) ->
 
 
 def _sparse_slope(selection: str, designs: list[Sparse], sizes: Any, repeats: int, seed: int) -> Outcome:
-    return {"value": slope(sizes, [sparse_risk(at, selection, repeats, seed) for at in designs])}
+    return {"value": slope(sizes, [sparse_risk(at, selection, repeats, seed + 1) for at in designs])}

@@ -67,10 +67,12 @@ class Promise:
         named = {name: m for name, m in paper.multipliers.items() if name in plan.releases}
         plan = at_multipliers(plan, named)
         certificate = certify(plan.event(), ask.delta, plan.relation)
-        warnings.warn(
+        said = (
             f"noise='paper' runs the published formula ({paper.formula}): it claims epsilon = "
-            f"{ask.epsilon:g}, what it certifies is epsilon = {certificate.epsilon:.4g}.",
-            NotPrivateWarning,
+            f"{ask.epsilon:g}, what it certifies is epsilon = {certificate.epsilon:.4g}."
+        )
+        warnings.warn(
+            NotPrivateWarning(said, certificate.epsilon),
             stacklevel=5,  # made, run_privately, _fit, fit: the line that calls fit
         )
         return cls(ask, plan, certificate, paper)
