@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from scipy import fft as scipy_fft
 
 from sordino.errors import InvalidInputError
 
@@ -18,24 +19,29 @@ def scattered(images: Any, scales: int, angles: int, xp: Any) -> Any:
     """
     height, width = images.shape[1:]
     pad, sides = _padding(height, width, scales)
-    bank = _Bank(sides, scales, angles, xp, images)
-    spectrum = xp.fft.fft2(_reflected(images, pad))
+    bank, fourier = _Bank(sides, scales, angles, xp, images), _fourier(xp)
+    spectrum = fourier.fft2(_reflected(images, pad))
     kept = [bank.low(spectrum, 0)]
     first = []
     for j in range(scales):
         for angle in range(angles):
-            u = abs(xp.fft.ifft2(_folded(spectrum * bank.wavelet(j, angle, 0), j)))
-            first.append((j, xp.fft.fft2(u)))
+            u = abs(fourier.ifft2(_folded(spectrum * bank.wavelet(j, angle, 0), j)))
+            first.append((j, fourier.fft2(u)))
             kept.append(bank.low(first[-1][1], j))
     for j, u in first:
         for k in range(j + 1, scales):
             for angle in range(angles):
-                v = abs(xp.fft.ifft2(_folded(u * bank.wavelet(k, angle, j), k - j)))
-                kept.append(bank.low(xp.fft.fft2(v), k))
+                v = abs(fourier.ifft2(_folded(u * bank.wavelet(k, angle, j), k - j)))
+                kept.append(bank.low(fourier.fft2(v), k))
     cut = [edge >> scales for edge in pad]
     rows, columns = height >> scales, width >> scales
     block = xp.stack(kept, 1)
     return block[:, :, cut[0] : cut[0] + rows, cut[1] : cut[1] + columns]
+
+
+def _fourier(xp: Any) -> Any:
+    """Return the transforms of a library; SciPy's are quicker than NumPy's on many small images."""
+    return scipy_fft if xp is np else xp.fft
 
 
 def _padding(height: int, width: int, scales: int) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -68,8 +74,9 @@ def _folded(spectrum: Any, octaves: int) -> Any:
     if not octaves:
         return spectrum
     step = 1 << octaves
-    n, height, width = spectrum.shape
-    return spectrum.reshape(n, step, height // step, step, width // step).mean((1, 3))
+    height, width = (side // step for side in spectrum.shape[1:])
+    blocks = [(i * height, j * width) for i in range(step) for j in range(step)]
+    return sum(spectrum[:, i : i + height, j : j + width] for i, j in blocks) / step**2
 
 
 class _Bank:
@@ -85,7 +92,7 @@ class _Bank:
     def low(self, spectrum: Any, octave: int) -> Any:
         """Return local averages on the coarsest grid."""
         smooth = spectrum * self._as(_average(self._sides, self._scales, octave))
-        return self._xp.fft.ifft2(_folded(smooth, self._scales - octave)).real
+        return _fourier(self._xp).ifft2(_folded(smooth, self._scales - octave)).real
 
     def _as(self, values: np.ndarray) -> Any:
         if self._xp is np:
