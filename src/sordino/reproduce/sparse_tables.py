@@ -87,7 +87,6 @@ class Spec:
     plain: float | None = None
     order: tuple[tuple[str, ...], ...] = ()
     full_only: bool = False
-    repeats: int = 3
 
 
 def sparse_table(name: str, quick: bool) -> Table:
@@ -112,7 +111,6 @@ def sparse_table(name: str, quick: bool) -> Table:
         first.data.likeness,
         rows,
         first.settings,
-        repeats=first.repeats,
         needs=first.data.needs,
         order=first.order,
     )
@@ -147,7 +145,6 @@ def _design(kind: str, size: int, keep: int) -> Spec:
         0.01,
         _DESIGN,
         order=(("DP-IGHT",), ("two-stage",), ("Frank-Wolfe",)),
-        repeats=2,
     )
 
 
@@ -164,7 +161,6 @@ def _uniform(kind: str, n: int, d: int, keep: int, epsilons: tuple[float, ...]) 
         f"{_DESIGN} Quick runs: n = 800 only.",
         order=(("DPSL-KT",), ("DP-IGHT", "two-stage", "Frank-Wolfe")),
         full_only=n > 1000,
-        repeats=2,
     )
 
 
@@ -201,7 +197,6 @@ SPECS: dict[str, tuple[Spec, ...]] = {
                 "DP-SCSG-HT": (0.1516, 0.1494, 0.1488, 0.1487, 0.1486),
             },
             0.1483,
-            repeats=2,
         ),
     ),
     "liang-4": (
@@ -260,7 +255,6 @@ SPECS: dict[str, tuple[Spec, ...]] = {
                 "DP-IGHT": (1.057, 0.890, 0.854, 0.823, 0.810),
             },
             0.785,
-            repeats=2,
         ),
     ),
     "wang-gu-3": (
@@ -305,7 +299,6 @@ SPECS: dict[str, tuple[Spec, ...]] = {
                 "DPSL-KT": (1.227, 1.178, 1.065, 0.971, 0.952),
             },
             0.8541,
-            repeats=2,
         ),
     ),
     "transfer-rcv1": (
