@@ -188,8 +188,8 @@ def encode_labels(y: Any, classes: Any) -> tuple[np.ndarray, np.ndarray, str]:
             f"Unknown label type: {kind}. Expected one class label per row; use a regressor for numbers."
         )
     if classes is None:
-        known, codes = refusing(lambda: np.unique(y, return_inverse=True), None, y)
-        said = SEEN_LABELS
+        known = refusing(lambda: np.unique(y), None, y)
+        codes, said = np.searchsorted(known, y), SEEN_LABELS
     else:
         known, codes = _codes_of(y, _declared(classes))
         said = DECLARED_LABELS

@@ -10,12 +10,14 @@ from scipy import sparse
 import sordino
 from sordino.errors import InvalidInputError, InvalidTypeError, UnsupportedError
 from sordino.execute import LocalExecutor
-from sordino.execute.device import DeviceVector
+from sordino.execute.device import Arriving, DeviceVector
 from sordino.execute.tensor_rows import TensorExecutor, TensorRows
 from sordino.execute.tensor_store import store_of
-from sordino.kernel import clip, clip_doubles
+from sordino.kernel import Gaussian, NoiseSource, Release, clip, clip_doubles
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeCounts
 from sordino.problems.losses import LOSSES
+from sordino.problems.mapped_gram import MappedGram
+from sordino.problems.margins import MarginFit, OwnPart
 from sordino.testing import seeded_noise_not_private
 
 RNG = np.random.default_rng(8)
@@ -110,6 +112,7 @@ def test_every_sum_is_that_of_rows_in_memory(kind):
     here = LocalExecutor(rows_of(kind), SIGNS, 0.7, 0.3, np.asarray(there.weights))
     affine = Affine(0.1 * rng.normal(size=d), 1.0 + rng.random(d), 0.25)
     w = rng.normal(size=d + 1)
+    own = OwnPart(affine, 0.3, 0.1, -0.2, 0.3, True)
     listed = Affine(affine.shift[:2], affine.scale[:2], 0.25, np.array([0, 3]), 0.7)
     cases = [
         (ColumnMoments(0.7), None),
@@ -119,6 +122,9 @@ def test_every_sum_is_that_of_rows_in_memory(kind):
         (AffineGradient(LOSSES["logistic"], 0.3, True, True), (w, affine, None, 1.0)),
         (AffineGradient(LOSSES["squared"], 0.3), (w, listed, None, 2.0)),
         (AffineGradient(LOSSES["squared"], 0.3), (w[[0, 3, -1]], replace(listed, rest=None), None, 2.0)),
+        (MappedGram(), affine),
+        (MarginFit(LOSSES["logistic"], 0.4, True), (w, 0.1, 0.8, 1.0, own)),
+        (MarginFit(LOSSES["squared"], 0.4, False), (w, 0.1, 0.8, 2.0, replace(own, fair=False))),
     ]
     for query, params in cases:
         found, expected = query.evaluate(there._all, params), query.evaluate(here.records(None), params)
@@ -172,3 +178,24 @@ def test_squares_of_very_long_rows_stay_within_a_very_small_bound(kind):
     query = ColumnMoments(bound, True)
     added = [np.asarray(query.evaluate(records.taken(np.array([i])), None)) for i in range(30)]
     assert np.linalg.norm(added, axis=1).max() <= query.contribution(None)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_a_sum_on_its_way_is_the_array_it_will_be(device):
+    values = np.arange(5.0)
+    coming = Arriving(torch.from_numpy(values).to(device))
+    assert np.shape(coming) == (5,)
+    assert np.array_equal(coming + np.ones(5), values + 1)
+    assert np.array_equal(coming[np.array([0, 3])], values[[0, 3]])
+    noise = np.ones(5)
+    noise += coming
+    assert np.array_equal(noise, values + 1)
+
+
+def test_without_noise_an_answer_is_an_array_of_its_own():
+    executor = TensorExecutor(store_of(tensor_of(X, "dense")), SIGNS, 0.7, 0.3)
+    affine = Affine(np.zeros(7), np.ones(7), 0.25)
+    release = Release(AffineGradient(LOSSES["logistic"], 0.3), Gaussian(0.0), mean=False)
+    answer = executor.answer(release, (np.zeros(8), affine, None, 1.0), 0.3, 0, NoiseSource.from_os())
+    assert type(answer) is np.ndarray
+    assert answer.shape == (8,)

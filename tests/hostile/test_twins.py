@@ -8,7 +8,7 @@ from tests.hostile.contributions import Case, climb
 from tests.hostile.queries import CASES, SQUARED, W
 
 from sordino.execute import csr
-from sordino.kernel import clip
+from sordino.kernel import clip, pull
 from sordino.kernel.clip import factors, norms
 from sordino.problems.glm import GlmGradient
 
@@ -66,6 +66,12 @@ def test_persons_clipped_record_by_record_are_found(monkeypatch):
 
 def test_tiny_products_that_lose_their_digits_are_found(monkeypatch):
     monkeypatch.setattr(factors, "TINY", 0.0)
-    for name in ("_clip_each", "_products", "_factors"):
+    for name in ("clipped", "times_factor", "_clip_each", "_products", "_factors"):
         monkeypatch.setattr(factors, name, getattr(factors, name).py_func)
     found(Case("tiny clip", GlmGradient(SQUARED, 1e-12), 0 * W[:4]), "dense")
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_one_pass_with_another_limit_is_found(monkeypatch, kind):
+    monkeypatch.setattr(pull, "limit", lambda bound: bound * (1.0 + 1e-9))
+    found(named("affine without intercept"), kind)

@@ -8,16 +8,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy import sparse
 
-from sordino.execute import csr
+from sordino.execute import csr, one_pass
+from sordino.execute.gram import add_pairs
 from sordino.kernel import SparseVector, clip
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.contracts import Point, PublicMap
+from sordino.kernel.pull import Pull
 
 if TYPE_CHECKING:
     from sordino.execute.records import LocalRecords
 
 # Columns at a time where mapped rows are never stored; entries of a block of them where they are.
 _COLUMNS, _ENTRIES = 16, 1 << 16
+# From so many columns for each entry of a row on, products of entries cost less than those of blocks.
+_SPARSE = 4
 
 
 class AffineView:
@@ -79,11 +83,33 @@ class AffineView:
 class LocalView(AffineView):
     """Mapped rows in memory."""
 
+    def clipped_gradient(self, w: Point, pull: Pull) -> Floats:
+        """Return ``sum_i clip_C(r_i z_i)``, one output, in one pass over the rows."""
+        w = w.to_dense() if isinstance(w, SparseVector) else w
+        affine, d = self._affine, self._affine.scale.size
+        constant = affine.intercept * float(w[-1]) if affine.intercept else 0.0
+        at = float((w[:d] * self._offset).sum()), constant
+        out = np.zeros(d + bool(affine.intercept))
+        total, shifted = self._base.pulled(w[:d] * affine.scale, at, self._facts(pull), pull, out[:d])
+        one_pass.mapped(out, affine.scale, self._offset, shifted)
+        if affine.intercept:
+            out[-1] = affine.intercept * total
+        return out
+
+    def _facts(self, pull: Pull) -> one_pass.MappedFacts:
+        known = self.__dict__.get("_known")
+        if known is None or known[0] != pull.longest:
+            facts = one_pass.MappedFacts.of(self, self._base.scale, self._clip, pull.longest)
+            known = self.__dict__["_known"] = (pull.longest, facts)
+        return known[1]
+
     def gram(self, factors: Floats) -> Floats:
-        """Return ``sum_i f_i z_i z_i^T`` from blocks of mapped rows, which are arrays."""
+        """Return ``sum_i f_i z_i z_i^T`` from blocks of mapped rows, or from entries where these are few."""
         base, affine = self._base, self._affine
         step, out = max(1, _ENTRIES // max(1, base.features)), np.zeros((base.features, base.features))
         weights = self._clip * np.sqrt(factors)
+        if sparse.issparse(base.matrix) and base.matrix.nnz * _SPARSE < base.matrix.shape[0] * base.features:
+            return self._gram_of_entries(weights)
         for start in range(0, base.count, step):
             rows = slice(start, min(start + step, base.count))
             block = base.clipped_rows(rows)
@@ -93,6 +119,22 @@ class LocalView(AffineView):
             block[weights[rows] == 0.0] = 0.0
             out += block.T @ block
         return (out + out.T) / 2.0
+
+    def _gram_of_entries(self, weights: Floats) -> Floats:
+        r"""Return ``sum_i (u_i - o_i) (u_i - o_i)^T`` with rows and shift apart; no row is made dense.
+
+        **Rounding.** Eight roundings for a product of entries err by less than ``16 u (X + M)`` for a record,
+        in the words of :func:`sordino.kernel.clip.centred_norms`, whose norm has room for more.
+        """
+        base, x, affine = self._base, self._base.matrix, self._affine
+        factors = clip.scaled(weights, base.scale)
+        out, sums = np.zeros((base.features, base.features)), np.zeros(base.features)
+        add_pairs(x.indptr, x.indices, x.data, base._addressed, factors, out)
+        csr.scatter(x.indptr, x.indices, x.data, base._addressed, weights * factors, sums)
+        out *= np.outer(affine.scale, affine.scale)
+        cross = np.outer(affine.scale * sums, self._offset)
+        out -= cross + cross.T  # symmetric to the last bit, as all parts are
+        return out + np.square(weights).sum() * np.outer(self._offset, self._offset)
 
 
 class TouchedView:

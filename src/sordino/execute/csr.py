@@ -111,43 +111,54 @@ def _is_canonical(indptr: Any, indices: Any, columns: int) -> bool:
     return canonical
 
 
+@numba.njit(inline="always")
+def product(indices: Any, data: Any, first: int, last: int, w: Floats) -> float:
+    """Return the product of a row with ``w``, in four sums that do not wait for each other."""
+    one, two, three, four = At(1), At(2), At(3), At(4)
+    p, stop = At(first), At(last)
+    a = b = c = d = 0.0
+    while p + four <= stop:
+        a += data[p] * w[At(indices[p])]
+        b += data[p + one] * w[At(indices[p + one])]
+        c += data[p + two] * w[At(indices[p + two])]
+        d += data[p + three] * w[At(indices[p + three])]
+        p += four
+    while p < stop:
+        a += data[p] * w[At(indices[p])]
+        p += one
+    return (a + b) + (c + d)
+
+
+@numba.njit(inline="always")
+def add_row(indices: Any, data: Any, first: int, last: int, factor: float, out: Floats) -> None:
+    """Add ``factor`` times a row to ``out``.
+
+    Two entries are read before either is written: their columns differ, by :func:`checked`.
+    """
+    one, two = At(1), At(2)
+    p, stop = At(first), At(last)
+    while p + two <= stop:
+        left, right = At(indices[p]), At(indices[p + one])
+        a, b = out[left] + factor * data[p], out[right] + factor * data[p + one]
+        out[left], out[right] = a, b
+        p += two
+    if p < stop:
+        out[At(indices[p])] += factor * data[p]
+
+
 @numba.njit(cache=True, nogil=True)
 def margins(indptr: Any, indices: Any, data: Any, rows: Any, w: Floats, out: Floats) -> None:
-    """Write ``x_i . w`` for the given rows, in four sums that do not wait for each other."""
-    one, two, three, four = At(1), At(2), At(3), At(4)
+    """Write ``x_i . w`` for the given rows."""
     for i in range(rows.size):
-        p, stop = At(indptr[rows[i]]), At(indptr[rows[i] + 1])
-        a = b = c = d = 0.0
-        while p + four <= stop:
-            a += data[p] * w[At(indices[p])]
-            b += data[p + one] * w[At(indices[p + one])]
-            c += data[p + two] * w[At(indices[p + two])]
-            d += data[p + three] * w[At(indices[p + three])]
-            p += four
-        while p < stop:
-            a += data[p] * w[At(indices[p])]
-            p += one
-        out[i] = (a + b) + (c + d)
+        out[i] = product(indices, data, indptr[rows[i]], indptr[rows[i] + 1], w)
 
 
 @numba.njit(cache=True, nogil=True)
 def scatter(indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, out: Floats) -> None:
-    """Add ``coef_i x_i`` to ``out``; a row of coefficient zero is not read.
-
-    Two entries of a row are read before either is written: their columns differ, by :func:`checked`.
-    """
-    one, two = At(1), At(2)
+    """Add ``coef_i x_i`` to ``out``; a row of coefficient zero is not read."""
     for i in range(rows.size):
-        c = coef[i]
-        if c != 0.0:
-            p, stop = At(indptr[rows[i]]), At(indptr[rows[i] + 1])
-            while p + two <= stop:
-                left, right = At(indices[p]), At(indices[p + one])
-                a, b = out[left] + c * data[p], out[right] + c * data[p + one]
-                out[left], out[right] = a, b
-                p += two
-            if p < stop:
-                out[At(indices[p])] += c * data[p]
+        if coef[i] != 0.0:
+            add_row(indices, data, indptr[rows[i]], indptr[rows[i] + 1], coef[i], out)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -9,10 +9,12 @@ import numpy as np
 from scipy import sparse
 
 from sordino.execute import csr, gram
+from sordino.execute.one_pass import MappedFacts, over_csr
 from sordino.execute.records import LocalRecords
 from sordino.kernel import SparseVector
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.contracts import Point
+from sordino.kernel.pull import Pull
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +40,12 @@ class CsrRecords(LocalRecords):
     def _add_integers(self, coefficients: Floats, spacing: float, out: Ints) -> None:
         x = self.matrix
         csr.scatter_integers(x.indptr, x.indices, x.data, self.rows, coefficients, spacing, out)
+
+    def pulled(
+        self, w: Floats, at: tuple[float, float], facts: MappedFacts, pull: Pull, out: Floats
+    ) -> tuple[float, float]:
+        """Add a clipped gradient of mapped rows to ``out`` in one pass."""
+        return over_csr(self.matrix, self.rows, w, at, facts, pull, out)
 
     def margins(self, w: Point) -> Floats:
         """Return ``x_i . w`` for all outputs in one pass."""

@@ -77,4 +77,29 @@ class DeviceVector(NDArrayOperatorsMixin):
     def _brought(self, value: Any) -> Tensor:
         if isinstance(value, DeviceVector):
             return value.tensor
+        if np.shape(value) == ():  # made there: a copy would wait for all that is under way
+            return torch.full((), float(value), dtype=torch.float64, device=self.tensor.device)
         return torch.as_tensor(np.asarray(value, dtype=np.float64)).to(self.tensor.device)
+
+
+class Arriving:
+    """A sum on its way from a device; whoever uses it first waits for it, and may draw noise before."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.shape, there = tuple(tensor.shape), tensor.is_cuda
+        self._host = torch.empty(self.shape, dtype=tensor.dtype, pin_memory=there)
+        self._host.copy_(tensor, non_blocking=there)
+        self._copied = torch.cuda.Event() if there else None
+        if self._copied is not None:
+            self._copied.record()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Floats:
+        if self._copied is not None:
+            self._copied.synchronize()
+        return np.array(self._host.numpy(), dtype=dtype, copy=copy)
+
+    def __getitem__(self, where: Any) -> Any:
+        return np.asarray(self)[where]
+
+    def __add__(self, noise: Any) -> Any:
+        return np.asarray(self) + noise

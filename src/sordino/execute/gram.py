@@ -186,10 +186,17 @@ def multiply_transposed(
 
 @numba.njit(cache=True, nogil=True)
 def add_pairs(indptr: Any, indices: Any, data: Any, rows: Any, scale: Floats, out: Floats) -> None:
-    """Add ``(scale_i x_i)(scale_i x_i)^T`` over the non-zero pairs of each row."""
+    """Add ``(scale_i x_i)(scale_i x_i)^T`` over the non-zero pairs of each row to a symmetric matrix.
+
+    Columns rise in a row (:func:`~sordino.execute.csr.checked`), so one half gets all of it.
+    """
     for i in range(rows.size):
-        if scale[i] != 0.0:
-            for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
-                value, row = scale[i] * data[p], At(indices[p])
-                for q in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
-                    out[row, At(indices[q])] += value * (scale[i] * data[q])
+        f, start, stop = scale[i], At(indptr[rows[i]]), At(indptr[rows[i] + 1])
+        if f != 0.0:
+            for p in range(start, stop):
+                value, row = f * data[p], At(indices[p])
+                for q in range(start, p + At(1)):
+                    out[row, At(indices[q])] += value * (f * data[q])
+    for j in range(out.shape[0]):
+        for k in range(j):
+            out[k, j] = out[j, k]

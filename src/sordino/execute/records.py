@@ -17,9 +17,11 @@ from scipy import sparse
 from sordino.errors import UnsupportedError
 from sordino.execute import gram
 from sordino.execute.affine_view import LocalView, column_moments, same_map
+from sordino.execute.one_pass import MappedFacts, over_dense
 from sordino.kernel import SparseVector, clip
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.contracts import Point, PublicMap
+from sordino.kernel.pull import Pull
 
 _CHUNK = 1 << 22  # entries of a dense block that is cast to double precision at a time
 _BLOCK = 1 << 18  # entries of a block of scaled rows: it stays in the cache
@@ -191,6 +193,12 @@ class LocalRecords:
     def _sliced(self, rows: Any) -> LocalRecords:
         raise UnsupportedError("This kind of data cannot be split.")  # pragma: no cover
 
+    def pulled(
+        self, w: Floats, at: tuple[float, float], facts: MappedFacts, pull: Pull, out: Floats
+    ) -> tuple[float, float]:
+        """Add a clipped gradient of mapped rows to ``out`` in one pass; see :mod:`.one_pass`."""
+        raise UnsupportedError("This kind of data has no products.")  # pragma: no cover
+
     def _products(self, w: Floats) -> Floats:
         raise UnsupportedError("This kind of data has no products.")  # pragma: no cover
 
@@ -214,6 +222,12 @@ class DenseRecords(LocalRecords):
         for rows in self._blocks():
             out[rows] = self._block(rows) @ w
         return out
+
+    def pulled(
+        self, w: Floats, at: tuple[float, float], facts: MappedFacts, pull: Pull, out: Floats
+    ) -> tuple[float, float]:
+        """Add a clipped gradient of mapped rows to ``out`` in one pass."""
+        return over_dense(self.matrix, w, at, facts, pull, out)
 
     def _add(self, coefficients: Floats, out: Floats) -> None:
         for rows in self._blocks():
@@ -285,6 +299,15 @@ class DenseColumns(DenseRecords):
 
     def _products(self, w: Floats) -> Floats:
         return super()._products(self._spread(w))
+
+    def pulled(
+        self, w: Floats, at: tuple[float, float], facts: MappedFacts, pull: Pull, out: Floats
+    ) -> tuple[float, float]:
+        """Add a clipped gradient of mapped rows to ``out`` in one pass."""
+        every = np.zeros(self.matrix.shape[1])
+        sums = super().pulled(self._spread(w), at, facts, pull, every)
+        out += every[self.chosen]
+        return sums
 
     def _add(self, coefficients: Floats, out: Floats) -> None:
         every = np.zeros(self.matrix.shape[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -10,13 +11,13 @@ import torch
 from torch import Tensor
 
 from sordino.errors import InvalidInputError, InvalidTypeError
-from sordino.execute.affine_view import AffineView
-from sordino.execute.device import DeviceVector
+from sordino.execute.device import Arriving, DeviceVector
 from sordino.execute.gram import spread_of
 from sordino.execute.held import Held
 from sordino.execute.question import Question
 from sordino.execute.records import LocalRecords
 from sordino.execute.tensor_store import Store, store_of
+from sordino.execute.tensor_views import DeviceView
 from sordino.kernel import NoiseSource, Offer, Release, SparseVector, clip, clip_doubles, contracts
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.contracts import Point, PublicBall, PublicMap
@@ -94,12 +95,11 @@ class TensorExecutor:
         if self.data_norm is not None:
             scale = clip_doubles.factors_of(lengths, self.data_norm)
             lengths = lengths.clamp(max=self.data_norm)  # which leaves nan
-        last = np.full(n, abs(self.intercept))
-        norms = clip.joint_norms([lengths.cpu().numpy(), last]) if self.intercept else lengths.cpu().numpy()
+        norms = clip_doubles.joint_norms(lengths, abs(self.intercept)) if self.intercept else lengths
         records = TensorRecords(
             self.store,
             near,  # type: ignore[arg-type]
-            DeviceVector.of(norms, device),  # type: ignore[arg-type]
+            DeviceVector(norms),  # type: ignore[arg-type]
             DeviceVector(scale),  # type: ignore[arg-type]
             self.intercept,
             self.store.shape[1],
@@ -120,7 +120,8 @@ class TensorExecutor:
         question = Question.of(release, params, sensitivity, self.population)
         rows = release.sampling.draw(self.population, position, noise)
         records = self._all if rows is None else self._all.taken(rows)
-        return question.noised(question.summed(records), release, sensitivity, noise)
+        answer = question.noised(question.summed(records), release, sensitivity, noise)
+        return np.array(answer) if isinstance(answer, Arriving) else answer  # without noise, the sum itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,30 +152,47 @@ class TensorRecords(LocalRecords):
 
     def column_moments(self, square: bool = False) -> tuple[Floats, Floats]:
         """Return the sums of the columns and of their absolute values, or squares, over clipped rows."""
-        usable = self._tensor(self.norms).isfinite().double()
+        usable = self.tensor(self.norms).isfinite().double()
         first = self.weighted_sum(DeviceVector(usable))[: self.features]  # type: ignore[arg-type]
-        return first, self._host(self.matrix.added_sizes(usable * self._tensor(self.scale), square))
+        return first, self._host(self.matrix.added_sizes(usable * self.tensor(self.scale), square))
 
     def centred_norms(self, shift: Floats, weights: Floats, spread: float = 1.0) -> Floats:
         """Return upper bounds of ``|| weights (x_i - shift) ||`` of clipped rows, without the intercept."""
-        found = self.matrix.centred(
-            self._tensor(self.scale), self._spread(shift), self._spread(weights), spread
-        )
-        usable = self._tensor(self.norms).isfinite()
-        return np.asarray(found.where(usable, float("nan")).cpu().numpy())
+        return np.asarray(self.centred_sizes(shift, weights, spread).cpu().numpy())
+
+    def centred_sizes(self, shift: Floats, weights: Floats, spread: float = 1.0) -> Tensor:
+        """Return :meth:`centred_norms` where the rows lie."""
+        near = (self._spread(self.near(shift)), self._spread(self.near(weights)))
+        found = self.matrix.centred(self.tensor(self.scale), *near, spread)
+        return found.where(self.tensor(self.norms).isfinite(), float("nan"))
+
+    def near_products(self, w: Tensor) -> Tensor:
+        """Return the products of the rows, unclipped and without the intercept, with a vector beside them."""
+        return self.matrix.products(self._spread(w))
+
+    def near_sum(self, coefficients: Tensor) -> Tensor:
+        """Return the sum of the rows, unclipped, times coefficients that lie beside them."""
+        found = self.matrix.added(coefficients)
+        return found if self.chosen is None else found[self.near(self.chosen)]
+
+    def near_blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """Yield the columns that are looked at in dense blocks of rows."""
+        chosen = None if self.chosen is None else self.near(self.chosen)
+        for rows, block in self.matrix.blocks():
+            yield rows, block if chosen is None else block[:, chosen]
 
     @property
     def peaks(self) -> Floats:
         """The largest magnitude of each clipped row, intercept included."""
-        found = self.matrix.peaks() * self._tensor(self.scale)
+        found = self.matrix.peaks() * self.tensor(self.scale)
         return np.maximum(found.cpu().numpy(), abs(self.intercept))
 
     def taken(self, rows: Ints) -> TensorRecords:
         """Return some of these rows, by position."""
-        at = self._near(rows)
+        at = self.near(rows)
 
         def part(values: Any) -> Any:
-            return None if values is None else DeviceVector(self._tensor(values)[at])
+            return None if values is None else DeviceVector(self.tensor(values)[at])
 
         names = ("targets", "norms", "scale", "weights", "row_norms")
         facts = {name: part(getattr(self, name)) for name in names}
@@ -194,7 +212,7 @@ class TensorRecords(LocalRecords):
 
     def gram_product(self, matrix: Floats, ball: PublicBall) -> Floats:
         """Return ``sum y (y^T matrix)``."""
-        near, total = self._near(matrix), self._zeros(*matrix.shape)
+        near, total = self.near(matrix), self._zeros(*matrix.shape)
         for y in self._rows(ball, spread_of(matrix)):
             total += y.T @ (y @ near)
         return np.asarray(total.cpu().numpy())
@@ -215,11 +233,10 @@ class TensorRecords(LocalRecords):
 
     def _rows(self, ball: PublicBall, spread: float = 1.0) -> Any:
         """Yield the clipped, centred rows block by block."""
-        usable, scale = self._tensor(self.norms).isfinite(), self._tensor(self.scale)
-        chosen = None if self.chosen is None else self._near(self.chosen)
-        center = None if ball.center is None else self._near(ball.center)
-        for rows, block in self.matrix.blocks():
-            y = (block if chosen is None else block[:, chosen]) * scale[rows, None]
+        usable, scale = self.tensor(self.norms).isfinite(), self.tensor(self.scale)
+        center = None if ball.center is None else self.near(ball.center)
+        for rows, block in self.near_blocks():
+            y = block * scale[rows, None]
             y = y if center is None else y - center
             distances = clip_doubles.row_norms(y).where(usable[rows], float("nan"))
             length = int(self.features * spread)
@@ -228,45 +245,37 @@ class TensorRecords(LocalRecords):
 
     def _mapped(self, affine: PublicMap) -> Any:
         if affine.rest is None:
-            return _DeviceView(self.within(affine.columns), affine)
-        return _DeviceView(self, affine.picked(np.arange(self.features)))
+            return DeviceView(self.within(affine.columns), affine)
+        return DeviceView(self, affine.picked(np.arange(self.features)))
 
     def _within_columns(self, columns: Ints) -> TensorRecords:
         return replace(self, chosen=columns, features=len(columns))
 
     def _products(self, w: Floats) -> Floats:
-        return DeviceVector(self.matrix.products(self._spread(w)))  # type: ignore[return-value]
+        return DeviceVector(self.near_products(self.near(w)))  # type: ignore[return-value]
 
     def _add(self, coefficients: Floats, out: Floats) -> None:
-        out += self._host(self.matrix.added(self._tensor(coefficients)))
+        out += self.near_sum(self.tensor(coefficients)).cpu().numpy()
 
-    def _tensor(self, values: Any) -> Tensor:
+    def tensor(self, values: Any) -> Tensor:
+        """Return the tensor of numbers that lie beside the rows."""
         return values.tensor if isinstance(values, DeviceVector) else torch.from_numpy(values)
 
     def _host(self, columns: Tensor) -> Floats:
         found: Floats = columns.cpu().numpy()
         return found if self.chosen is None else found[self.chosen]
 
-    def _spread(self, values: Floats) -> Tensor:
-        out = np.zeros(self.matrix.shape[1])
-        out[slice(None) if self.chosen is None else self.chosen] = values
-        return self._near(out)
+    def _spread(self, values: Tensor) -> Tensor:
+        if self.chosen is None:
+            return values
+        return values.new_zeros(self.matrix.shape[1]).index_put((self.near(self.chosen),), values)
 
-    def _near(self, values: Any) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values)).to(self.matrix.device)
+    def near(self, values: Any) -> Tensor:
+        """Return an array brought to the rows."""
+        return torch.from_numpy(np.require(values, requirements=["C", "W"])).to(self.matrix.device)
 
     def _zeros(self, *shape: int) -> Tensor:
         return torch.zeros(shape, dtype=torch.float64, device=self.matrix.device)
-
-
-class _DeviceView(AffineView):
-    """Mapped rows whose factors and norms lie beside them."""
-
-    def __init__(self, base: Any, affine: PublicMap) -> None:
-        super().__init__(base, affine)
-        device = base.matrix.device
-        near: Any = (DeviceVector.of(self._clip, device), DeviceVector.of(self.norms, device))
-        self._clip, self.norms = near
 
 
 def _canonical(tensor: Tensor) -> Tensor:

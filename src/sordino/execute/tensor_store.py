@@ -114,13 +114,16 @@ class CsrStore:
 
     def __init__(self, tensor: Tensor) -> None:
         self.shape, self.device = (tensor.shape[0], tensor.shape[1]), tensor.device
-        self._pointers, self._columns = tensor.crow_indices().long(), tensor.col_indices().long()
         self._values = tensor.values().double()
+        # Short numbers of places where they hold all: a product reads a number for each entry.
+        kind = torch.int32 if max(len(self._values), *self.shape) < 2**31 else torch.int64
+        self._pointers, self._columns = tensor.crow_indices().to(kind), tensor.col_indices().to(kind)
         counts = self._pointers.diff()
         self._rows = torch.repeat_interleave(torch.arange(self.shape[0], device=self.device), counts)
         self._order = torch.argsort(self._columns, stable=True)
         ends = torch.bincount(self._columns, minlength=self.shape[1]).cumsum(0)
-        self._ends, self._turned_rows = torch.cat([ends.new_zeros(1), ends]), self._rows[self._order]
+        self._ends = torch.cat([ends.new_zeros(1), ends]).to(kind)
+        self._turned_rows = self._rows[self._order].to(kind)
         self._matrix = _csr(self._pointers, self._columns, self._values, self.shape)
         self._turned = self._transposed(self._values)
 
@@ -198,7 +201,7 @@ def store_of(tensor: Tensor) -> Store:
 
 
 def _times(matrix: Tensor, w: Tensor) -> Tensor:
-    return (matrix @ w[:, None])[:, 0]
+    return matrix.mv(w)
 
 
 def _csr(pointers: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:

@@ -20,7 +20,7 @@ def clipped_scalars(scalars: Tensor, norms: Tensor, bound: float) -> Tensor:
         return scalars * 0.0
     most = limit(bound)
     sizes = scalars.abs() * norms
-    factors = sizes.new_tensor(most) / sizes  # a number over a tensor would be rounded twice
+    factors = sizes.new_full((), most) / sizes  # a number over a tensor would be rounded twice
     shorter = scalars * factors
     kept = (sizes < float("inf")) & (factors >= TINY) & (shorter.abs() >= TINY)
     return scalars.where(sizes <= most, shorter.where(kept, 0.0))
@@ -29,7 +29,7 @@ def clipped_scalars(scalars: Tensor, norms: Tensor, bound: float) -> Tensor:
 def factors_of(norms: Tensor, bound: float) -> Tensor:
     """Return ``min(1, bound / norm)`` for norms that are upper bounds, 0 where a norm is not finite."""
     most = limit(bound)
-    factors = norms.new_tensor(most) / norms
+    factors = norms.new_full((), most) / norms
     kept = (norms < float("inf")) & (factors >= TINY)
     return (norms * 0.0 + 1.0).where(norms <= most, factors.where(kept, 0.0))
 
@@ -44,6 +44,25 @@ def above(norms: Tensor, length: int) -> Tensor:
     """Return ``norms (1 + slack(length))``, and the next number where a subnormal was rounded."""
     out = norms * (1.0 + slack(length))
     return out.nextafter(out + 1.0).where((out > 0) & (out < TINY), out)
+
+
+def joint_norms(norms: Tensor, *others: Any) -> Tensor:
+    """Return upper bounds of the norms of vectors whose parts have these norms; some may be one number.
+
+    **Rounding.** ``hypot`` errs by at most 4 u each time on a device.
+    """
+    for other in others:
+        norms = norms.hypot(other if hasattr(other, "dtype") else norms.new_full((), other))
+    return above(norms, 4 * len(others))
+
+
+def sum_of_rows(columns: list[Tensor], bound: float) -> Any:
+    """Return the sum of rows, given by their columns, each clipped to the norm ``bound``, as an array."""
+    rows = columns[0].new_zeros(len(columns[0]), len(columns))
+    for j, column in enumerate(columns):
+        rows[:, j] = column
+    factors = factors_of(row_norms(rows), bound)[:, None]
+    return (rows.where(factors > 0.0, 0.0) * factors).sum(0).cpu().numpy()
 
 
 def row_norms(rows: Tensor) -> Tensor:

@@ -104,7 +104,12 @@ class Gaussian(Additive):
         std = self.scale(sensitivity)
         if isinstance(value, SparseVector):
             return LazyVector.noised(value, std, noise)
-        return value + std * noise.normal(np.shape(value)) if std else value
+        if not std or np.shape(value) == ():
+            return value + std * noise.normal(()) if std else value
+        drawn = noise.normal(np.shape(value))
+        drawn *= std
+        drawn += value
+        return drawn
 
     def lattice(self, sensitivity: float) -> float:
         """Return the spacing, a power of two about 2^28 times finer than the noise."""

@@ -13,9 +13,10 @@ from sordino.kernel.arrays import Bools, Floats, Ints
 from sordino.kernel.clip import clip_scalars
 from sordino.kernel.contracts import AffineViews, ColumnSums, MappedRows, Point
 from sordino.kernel.lengths import public_norm
+from sordino.kernel.pull import Pull
 from sordino.kernel.touch import TouchMap
 from sordino.problems.glm import check_clip, weighted
-from sordino.problems.losses import Loss
+from sordino.problems.losses import Loss, compiled
 from sordino.problems.targets import sure
 
 # Sizes are counted on a logarithmic grid from 2^-30 to 2^10.
@@ -238,13 +239,28 @@ class AffineGradient(ClippedSum):
         """Return the clipped sum, or its entries on the mask."""
         w, affine, mask, unit = params
         view = records.through(affine)
+        value = self._in_one_pass(view, w, unit)
+        if value is None:
+            value = self._step_by_step(view, w, affine, unit)
+        return value if mask is None else value[mask]
+
+    def _in_one_pass(self, view: Any, w: Point, unit: float) -> Floats | None:
+        """Return the sum where the loss is compiled and the rows can be read once; None elsewhere."""
+        kind, one_pass = compiled(self.loss), getattr(view, "clipped_gradient", None)
+        if kind is None or one_pass is None:
+            return None
+        longest = _LONGEST if self.whole else 1.0
+        found: Floats = one_pass(w, Pull(kind[0], self.clip, self.fair, longest, unit, kind[1]))
+        return found
+
+    def _step_by_step(self, view: MappedRows, w: Point, affine: Affine, unit: float) -> Floats:
         with np.errstate(over="ignore", invalid="ignore"):  # the clip deals with what is not a number
             margins = self._margins(view, w, affine) * (unit if self.loss.targets == "numbers" else 1.0)
             residual = weighted(self.loss.residual(margins, view.targets) / unit, view.weights)
             if self.fair:
                 residual = weighted(residual, fair_weights(self.loss, margins, view.norms, self.clip))
-        value = view.weighted_sum(clip_scalars(residual, view.norms, self.clip))
-        return value if mask is None else value[mask]
+        found: Floats = view.weighted_sum(clip_scalars(residual, view.norms, self.clip))
+        return found
 
     def _margins(self, view: MappedRows, w: Point, affine: Affine) -> Floats:
         """Return the margins of the mapped rows, clipped or whole; nan where a row is not a number."""

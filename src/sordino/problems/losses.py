@@ -15,6 +15,7 @@ from scipy.special import log_softmax, softmax
 
 from sordino.kernel.arrays import Bools, Floats, Ints
 from sordino.kernel.clip import row_norms
+from sordino.kernel.pull import LOGISTIC, NUMBERS
 
 Targets = Literal["signs", "labels", "numbers", "counts"]
 
@@ -201,6 +202,15 @@ class PoissonLoss:
         """Return the expected minus the observed count."""
         with np.errstate(over="ignore"):
             return np.exp(margins) - y
+
+
+def compiled(loss: Loss) -> tuple[int, float] | None:
+    """Return the number of a loss in :mod:`sordino.kernel.pull` and its threshold; None where it has none."""
+    if type(loss) is Logistic:
+        return LOGISTIC, math.inf
+    if type(loss) is Huber:
+        return NUMBERS, loss.threshold
+    return (NUMBERS, math.inf) if type(loss) is Squared else None
 
 
 LOSSES: dict[str, Loss] = {

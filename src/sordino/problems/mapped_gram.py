@@ -31,8 +31,8 @@ class MappedGram(ClippedSum):
         return 1.0
 
     def reach(self, params: Any) -> float:
-        """Return how large the terms are that are added up for a record: rows and shift apart."""
-        return affine_reach(1.0, params)
+        """Return how large the terms are that are added up for a record: squares of rows and shift apart."""
+        return affine_reach(1.0, params) ** 2
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
         """Return 1, or sqrt 2 for a replaced record."""

@@ -11,11 +11,13 @@ from scipy.special import softmax
 
 from sordino.kernel import ClippedSum
 from sordino.kernel.arrays import Floats
-from sordino.kernel.clip import clip_scalars, factors_of, joint_norms, row_norms
+from sordino.kernel.clip import clip_scalars, joint_norms, limit, sum_of_rows
 from sordino.kernel.contracts import AffineViews, RecordSums
+from sordino.kernel.pull import as_weights
 from sordino.problems.affine import Affine, fair_weights
 from sordino.problems.glm import check_clip, weighted
-from sordino.problems.losses import LabelModel, Loss, sigmoid
+from sordino.problems.losses import LabelModel, Loss, compiled, sigmoid
+from sordino.problems.margin_rows import margin_rows
 
 # Margins of this size count twice as much as the constant; curvatures are made as large as gradients.
 _MARGIN = {"signs": 1.5, "labels": 1.5, "numbers": 1.0}
@@ -80,13 +82,26 @@ class MarginFit(ClippedSum):
         w, offset, slope, unit, own = params
         with np.errstate(all="ignore"):  # the clip deals with what is not a number
             s = records.within(own.affine.columns).margins(w)
-            s = s - self._own_part(records.through(own.affine), s, own, unit)
+            view = records.through(own.affine)
+            if isinstance(s, np.ndarray) and s.ndim == 1 and compiled(self.loss) is not None:
+                return sum_of_rows(self._in_one_pass(view, s, params), self.clip)
+            s = s - self._own_part(view, s, own, unit)
             z = s / _MARGIN[self.loss.targets]
             of = self._of_classes if s.ndim == 2 else self._of_one
-            parts = weighted(of(z, slope * s + offset, records.targets, unit), records.weights)
-            factors = factors_of(row_norms(parts), self.clip)
-        kept = factors > 0.0
-        return np.asarray(factors[kept] @ parts[kept])
+            parts = of(z, slope * s + offset, records.targets, unit)
+            return sum_of_rows([weighted(part, records.weights) for part in parts], self.clip)
+
+    def _in_one_pass(self, view: Any, s: Floats, params: Any) -> Floats:
+        """Return the vectors of the records, one row each; what :meth:`_of_one` does."""
+        _, offset, slope, unit, own = params
+        kind, threshold = compiled(self.loss) or (0, 0.0)
+        records = (view.targets, as_weights(view.weights), view.sizes, view.norms)
+        constant = _CONSTANT if self.offset else 0.0
+        units = (_MARGIN[self.loss.targets], _BEND[self.loss.targets], constant, self.clip)
+        before = (float(own.start), float(own.end), own.clip, limit(own.clip), own.fair)
+        loss, point, out = (kind, unit, threshold), (slope, float(offset)), np.empty((s.size, self.size))
+        margin_rows(s, records, loss, before, own.travel, point, units, out)
+        return out
 
     def unpacked(self, answer: Floats) -> tuple[Floats, Floats]:
         """Return gradient and curvature in the slope (and the offset) from an answer."""
@@ -100,38 +115,39 @@ class MarginFit(ClippedSum):
     def _own_part(self, view: Any, s: Floats, own: OwnPart, unit: float) -> Floats:
         """Return what the record itself put into its margin, by its residuals at the start and at the end."""
         reach = own.travel * np.minimum(view.sizes, 1.0) * view.sizes
-        followed = np.zeros_like(s)
-        for margins in (np.zeros_like(s) + own.start, s + own.end):
+        followed = 0.0 * s
+        for margins in (followed + own.start, s + own.end):
             residual = weighted(self._residual(margins, view.targets, unit), view.weights)
             if own.fair:
                 residual = weighted(residual, fair_weights(self.loss, margins, view.norms, own.clip))
-            followed -= 0.5 * clip_scalars(residual, view.norms, own.clip)
+            followed = followed - 0.5 * clip_scalars(residual, view.norms, own.clip)
         return weighted(followed, reach)
 
     def _residual(self, margins: Floats, y: Floats, unit: float) -> Floats:
         return self.loss.residual(margins * (unit if self.loss.targets == "numbers" else 1.0), y) / unit
 
-    def _of_one(self, z: Floats, margins: Floats, y: Floats, unit: float) -> Floats:
-        constant = np.full_like(z, _CONSTANT if self.offset else 0.0)
+    def _of_one(self, z: Floats, margins: Floats, y: Floats, unit: float) -> list[Floats]:
+        constant = _CONSTANT if self.offset else 0.0
         length = joint_norms([np.abs(z), constant])
         residual = self._residual(margins, y, unit)
         label = isinstance(self.loss, LabelModel)
-        bend = _BEND[self.loss.targets] * (sigmoid(margins) * sigmoid(-margins) if label else np.ones_like(z))
+        bend = _BEND[self.loss.targets] * (sigmoid(margins) * sigmoid(-margins) if label else 1.0)
         parts = [residual * z, bend * z * z]
         if self.offset:
             parts = [residual * z, residual * constant, bend * z * z]
-            parts += [bend * math.sqrt(2.0) * z * constant, bend * constant**2]
-        out = np.stack(parts, axis=1)
+            parts += [bend * math.sqrt(2.0) * z * constant, bend * constant**2 + 0.0 * z]
         if not isinstance(self.loss, LabelModel):
-            return out
-        return weighted(out, self._fair(self.loss.largest_residual(margins) * length, bend * length**2))
+            return parts
+        fair = self._fair(self.loss.largest_residual(margins) * length, bend * length * length)
+        return [weighted(part, fair) for part in parts]
 
-    def _of_classes(self, z: Floats, margins: Floats, y: Floats, unit: float) -> Floats:
+    def _of_classes(self, z: Floats, margins: Floats, y: Floats, unit: float) -> list[Floats]:
         p: Floats = softmax(margins, axis=1)
         away = z - (p * z).sum(axis=1, keepdims=True)
         bend = _BEND["labels"] * (p * np.square(away)).sum(axis=1)
         gradient = (self._residual(margins, y, unit) * z).sum(axis=1)
-        return weighted(np.stack([gradient, bend], axis=1), self._fair(np.abs(away).max(axis=1), bend))
+        fair = self._fair(np.abs(away).max(axis=1), bend)
+        return [weighted(part, fair) for part in (gradient, bend)]
 
     def _fair(self, gradient: Floats, curvature: Floats) -> Floats:
         """Return the weight at which no label would be clipped."""

@@ -68,27 +68,25 @@ class NoisyDescent:
     def _points(self, start: Floats, steps: int) -> Iterator[Floats]:
         w, velocity, earlier, curvature = start, np.zeros_like(start), None, 0.0
         for t in range(steps):
-            ahead = w + self.momentum * velocity
+            ahead = _ahead(w, velocity, self.momentum)
             g = self.gradient(ahead)
             if self.penalty is not None:
                 g = g + self.penalty(ahead)
             if earlier is not None:
-                moved, changed = ahead - earlier[0], g - earlier[1]
-                curvature = max(curvature, self._curvature(moved, changed, self.taken[-1]))
+                curvature = max(curvature, self._curvature((ahead, g), earlier, self.taken[-1]))
             earlier = (ahead, g)
             safe = FIRST_STEP * 2.0 ** min(t, 1000) if self.metric is None else self.metric.longest
             h = min(self.step, safe, 1.0 / curvature if curvature > 0 else math.inf)
             self.taken.append(h)
-            velocity = self.momentum * velocity - h * (g if self.metric is None else self.metric(g))
-            w = w + velocity
+            w, velocity = _moved(w, velocity, g if self.metric is None else self.metric(g), self.momentum, h)
             yield w
 
-    def _curvature(self, moved: Floats, changed: Floats, step: float) -> float:
-        length = float(np.square(moved).sum())  # not vdot: BLAS threads cost more than they save here
+    def _curvature(self, later: tuple[Floats, Floats], earlier: tuple[Floats, Floats], step: float) -> float:
         spurious = step * (1 + self.momentum) * self.noise.energy
+        length, along = _changes(*later, *earlier)
         if self.metric is not None:
-            length, spurious = self.metric.squared(moved), spurious * self.metric.noise
-        return (float((moved * changed).sum()) - spurious) / length if length > 0 else 0.0
+            length, spurious = self.metric.squared(later[0] - earlier[0]), spurious * self.metric.noise
+        return (along - spurious) / length if length > 0 else 0.0
 
     def spread(self, curvature: Floats, before: Floats) -> Floats:
         """Return the standard deviation of the noise in coordinates of the last point.
@@ -112,6 +110,31 @@ class NoisyDescent:
         left = len(self.taken) - np.arange(len(self.taken))
         total = float((np.array(self.taken) * (1 - self.momentum**left)).sum() / (1 - self.momentum))
         return total if self.metric is None else 0.75 * total * self.metric.own
+
+
+@numba.njit(cache=True)
+def _ahead(w: Floats, velocity: Floats, momentum: float) -> Floats:
+    """Return the point that the velocity leads to."""
+    return w + momentum * velocity
+
+
+@numba.njit(cache=True)
+def _moved(w: Floats, velocity: Floats, g: Floats, momentum: float, step: float) -> tuple[Floats, Floats]:
+    """Return the next point and the next velocity."""
+    faster = momentum * velocity - step * g
+    return w + faster, faster
+
+
+@numba.njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
+def _changes(w: Floats, g: Floats, w_before: Floats, g_before: Floats) -> tuple[float, float]:
+    """Return the squared length of a move, and its product with that of the gradients."""
+    a, b, c, d = w.ravel(), g.ravel(), w_before.ravel(), g_before.ravel()
+    length = along = 0.0
+    for j in range(a.size):
+        moved = a[j] - c[j]
+        length += moved * moved
+        along += moved * (b[j] - d[j])
+    return length, along
 
 
 @numba.njit(cache=True)

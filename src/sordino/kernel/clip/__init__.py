@@ -6,7 +6,7 @@ the exact contribution at or below its bound, and each function says by how much
 :mod:`sordino.kernel.lengths`.
 """
 
-from sordino.kernel.clip.blocks import clipped_blocks, clipped_matrix, shortened
+from sordino.kernel.clip.blocks import clipped_blocks, clipped_matrix, shortened, sum_of_rows
 from sordino.kernel.clip.factors import check_bound, clip_scalars, factors_of, scaled, to_bound
 from sordino.kernel.clip.norms import (
     Lengths,
@@ -40,6 +40,7 @@ __all__ = [
     "scaled",
     "shortened",
     "slack",
+    "sum_of_rows",
     "to_bound",
     "vector_norm",
     "weighted_norms",

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from sordino.kernel import clip_doubles
 from sordino.kernel.arrays import Floats
-from sordino.kernel.clip.factors import factors_of
+from sordino.kernel.clip.factors import beside, factors_of
 from sordino.kernel.clip.norms import joint_norms, measured, row_norms
 
 
@@ -27,6 +28,20 @@ def clipped_blocks(parts: list[Any], bound: float, drop: bool = False) -> list[A
     if (factor == 1.0).all():
         return parts
     return [_times(part, factor) for part in parts]
+
+
+def sum_of_rows(rows: Any, bound: float) -> Floats:
+    """Return the sum of rows, an array or the list of its columns, each clipped to the norm ``bound``.
+
+    A row that is not finite adds nothing. **Rounding.** As in :func:`clipped_blocks`.
+    """
+    if isinstance(rows, list) and any(hasattr(column, "tensor") for column in rows):
+        near = next(column for column in rows if hasattr(column, "tensor"))
+        return clip_doubles.sum_of_rows([beside(near, column) for column in rows], bound)
+    each = np.stack(rows, axis=1) if isinstance(rows, list) else rows
+    factors = factors_of(row_norms(each), bound)
+    kept = factors > 0.0
+    return np.asarray(factors @ each if kept.all() else factors[kept] @ each[kept])
 
 
 def clipped_matrix(matrix: Any, bound: float) -> Any:

@@ -94,17 +94,30 @@ def beside(near: Any, values: Any) -> Any:
     return values.tensor if hasattr(values, "tensor") else near.tensor.new_tensor(values)
 
 
-@numba.njit(cache=True, nogil=True)
+@numba.njit(inline="always", error_model="numpy")
+def clipped(scalar: float, norm: float, most: float) -> float:
+    """Return the scalar of one record, see :func:`clip_scalars`; ``most`` is the limit of the bound.
+
+    Nothing is decided before everything is computed: then several records can be clipped at a time.
+    """
+    size = abs(scalar) * norm
+    factor = most / size
+    value = scalar * factor
+    kept = (size < math.inf) & (factor >= TINY) & (abs(value) >= TINY)
+    return scalar if size <= most else (value if kept else 0.0)
+
+
+@numba.njit(inline="always", error_model="numpy")
+def times_factor(coefficient: float, factor: float) -> float:
+    """Return the product of one record, see :func:`scaled`."""
+    value = coefficient * factor
+    return value if (factor == 1.0) | (abs(value) >= TINY) else 0.0
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
 def _clip_each(scalars: Any, norms: Any, most: float, out: Any) -> None:
     for i in range(scalars.size):
-        size = abs(scalars[i]) * norms[i]
-        if size <= most:
-            out[i] = scalars[i]
-        elif size < math.inf:
-            value = scalars[i] * (most / size)
-            out[i] = value if most / size >= TINY and abs(value) >= TINY else 0.0
-        else:
-            out[i] = 0.0
+        out[i] = clipped(scalars[i], norms[i], most)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -122,5 +135,4 @@ def _factors(sizes: Any, norms: Any, most: float, out: Any) -> None:
 @numba.njit(cache=True, nogil=True)
 def _products(coefficients: Any, factors: Any, out: Any) -> None:
     for i in range(coefficients.size):
-        value = coefficients[i] * factors[i]
-        out[i] = value if factors[i] == 1.0 or abs(value) >= TINY else 0.0
+        out[i] = times_factor(coefficients[i], factors[i])

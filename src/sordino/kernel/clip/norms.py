@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from sordino.kernel import clip_doubles
 from sordino.kernel.arrays import Floats, Ints, Rows
 from sordino.kernel.clip import passes
 from sordino.kernel.clip.rounding import TINY, above, limit, slack
@@ -78,16 +79,24 @@ def vector_norm(vector: Any) -> float:
     return float(row_norms(np.asarray(vector, dtype=np.float64).reshape(1, -1))[0])
 
 
-def joint_norms(norms: list[Floats]) -> Floats:
-    """Return upper bounds of the norms of vectors whose parts have these norms.
+def joint_norms(norms: list[Any]) -> Floats:
+    """Return upper bounds of the norms of vectors whose parts have these norms; some may be one number.
 
     **Rounding.** ``hypot`` errs by at most 2 u each time; it over- or underflows only if its result does.
     """
     out = norms[0]
+    if hasattr(out, "tensor"):  # on a device
+        return _joint_near(norms)
     with np.errstate(over="ignore", invalid="ignore", under="ignore"):
         for other in norms[1:]:
             out = np.hypot(out, other)
     return np.asarray(above(out, 2 * len(norms)))
+
+
+def _joint_near(norms: list[Any]) -> Any:
+    near = norms[0]
+    last = [n.tensor if hasattr(n, "tensor") else n for n in norms[1:]]
+    return near.like(clip_doubles.joint_norms(near.tensor, *last))
 
 
 def weighted_norms(matrix: Any, weights: Floats, rows: Rows = None) -> Floats:

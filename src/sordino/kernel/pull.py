@@ -1,0 +1,141 @@
+r"""The pull of a record on the coefficients: the scalar that its row is multiplied by in a clipped gradient.
+
+For the losses that have a number here, margin, residual, fair weight and clip are one compiled function, so
+that a gradient can be one pass over the rows. The clip is that of :mod:`sordino.kernel.clip`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numba
+import numpy as np
+
+from sordino.kernel import clip_doubles
+from sordino.kernel.clip.factors import clipped, times_factor
+from sordino.kernel.clip.rounding import limit
+
+LOGISTIC, NUMBERS = 0, 1
+"""Labels -1 and 1 with log odds; numbers, their errors cut at a threshold."""
+
+
+@dataclass(frozen=True)
+class Pull:
+    r"""``clip_C`` of the residual of one record, in units of ``unit``.
+
+    Parameters
+    ----------
+    kind : the loss, :data:`LOGISTIC` or :data:`NUMBERS`.
+    clip : the norm C of what a record adds, at least 2^-400 (:func:`~sordino.kernel.clip.check_bound`).
+    fair : whether a record is weighed first, so that neither label would be clipped; of log odds only.
+    longest : margins are those of rows before their clip, up to so many times as long; 1 for clipped ones.
+    unit : of the targets, and of margins that predict numbers.
+    threshold : where errors of numbers are cut.
+    """
+
+    kind: int
+    clip: float
+    fair: bool = False
+    longest: float = 1.0
+    unit: float = 1.0
+    threshold: float = math.inf
+
+    @property
+    def numbers(self) -> tuple[int, float, float, bool, float, float]:
+        """What the compiled passes take: all of it, the clip with its limit."""
+        return self.kind, self.clip, limit(self.clip), self.fair, self.unit, self.threshold
+
+
+@numba.njit(inline="always", error_model="numpy")
+def error_of(margin: float, y: float, unit: float, threshold: float) -> float:
+    """Return the error of a number, cut at the threshold; what is not a number stays as it is."""
+    error = margin * unit - y
+    return math.copysign(threshold, error) if abs(error) > threshold else error
+
+
+@numba.njit(inline="always", error_model="numpy")
+def residual(kind: int, margin: float, y: float, unit: float, threshold: float) -> tuple[float, float]:
+    """Return the residual of a record, and the largest that either label would have (1 for numbers)."""
+    if kind == NUMBERS:
+        return error_of(margin, y, unit, threshold) / unit, 1.0
+    along = y * margin
+    small = math.exp(-abs(along))
+    largest = 1.0 / (1.0 + small)
+    return -y * ((small if along > 0.0 else 1.0) * largest) / unit, largest
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _residuals(pull: Any, margins: Any, targets: Any, largest: Any) -> None:
+    """Write residuals over margins, as :func:`residual`; short loops do several records at a time."""
+    kind, _, _, _, unit, threshold = pull
+    if kind == NUMBERS:
+        for j in range(margins.size):
+            margins[j] = error_of(margins[j], targets[j], unit, threshold)
+            largest[j] = 1.0
+    else:
+        for j in range(margins.size):
+            largest[j] = math.exp(-abs(targets[j] * margins[j]))
+        for j in range(margins.size):
+            size = 1.0 / (1.0 + largest[j])
+            part = largest[j] if targets[j] * margins[j] > 0.0 else 1.0
+            margins[j] = -targets[j] * (part * size)
+            largest[j] = size
+    if unit != 1.0:
+        for j in range(margins.size):
+            margins[j] /= unit
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
+def _sums(scalars: Any, shorter: Any) -> tuple[float, float]:
+    total = shifted = 0.0
+    for j in range(scalars.size):
+        total += scalars[j]
+        shifted += scalars[j] * shorter[j]
+    return total, shifted
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def pull_rows(
+    pull: Any, margins: Any, largest: Any, targets: Any, weights: Any, norms: Any, shorter: Any, scale: Any
+) -> tuple[float, float]:
+    """Write the factor of each stored row over its margin; ``largest`` is room for as many numbers.
+
+    A row enters by ``clip * shorter * scale``. Returns the sums of ``clip`` and of ``clip * shorter``: what
+    multiplies a constant entry, and what a shift.
+    """
+    _, bound, most, fair, _, _ = pull
+    _residuals(pull, margins, targets, largest)
+    if weights.size:
+        for j in range(margins.size):
+            margins[j] *= weights[j]
+    if fair:
+        for j in range(margins.size):
+            margins[j] *= min(1.0, bound / (norms[j] * largest[j]))
+    for j in range(margins.size):
+        margins[j] = clipped(margins[j], norms[j], most)
+    sums = _sums(margins, shorter)
+    for j in range(margins.size):
+        margins[j] = times_factor(margins[j] * shorter[j], scale[j])
+    return sums
+
+
+def pulled(pull: Pull, margins: Any, targets: Any, weights: Any, norms: Any) -> Any:
+    """Return the clipped scalars of records whose numbers are tensors on a device."""
+    if pull.kind == NUMBERS:
+        error = margins * pull.unit - targets
+        value, largest = error.clamp(-pull.threshold, pull.threshold) / pull.unit, None
+    else:
+        along = targets * margins
+        value = -targets / (1.0 + along.exp()) / pull.unit
+        largest = (1.0 + along.abs().neg().exp()).reciprocal()
+    value = value if weights is None else value * weights
+    if pull.fair and largest is not None:
+        value = value * (pull.clip / (norms * largest)).clamp(max=1.0)
+    return clip_doubles.clipped_scalars(value, norms, pull.clip)
+
+
+def as_weights(weights: Any) -> Any:
+    """Return weights of records for the compiled passes, which take none for an empty array."""
+    return np.empty(0) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
