@@ -4,7 +4,10 @@ Rounds of three kinds take turns, so that whatever else the machine does falls o
 hand (two tasks of Dask that send a vector back, gathered) and the same release in this process. Wall times
 are medians; processor times are of this process, which is driver and scheduler, and of the workers.
 
-Command: python -m benchmarks.dask   (seed 0; the ratios are what counts)
+Heavy rounds are measured with four parts and with parts that stay in a processor's caches between the two
+passes of a round.
+
+Command: python -m benchmarks.dask   (seed 0; the ratios are what counts; 5 GB of memory)
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import Logistic
 
 COORDINATES, ROUNDS = 50_000, 60
+SHAPES = ((1_000, 20, ROUNDS, 4), (1_200_000, 100, 8, 4), (1_200_000, 100, 8, 120))
 
 
 def block(rows: int, columns: int, entries: int, seed: int) -> tuple[Any, np.ndarray]:
@@ -65,10 +69,10 @@ def asker(executor: Any, w: np.ndarray, times: int) -> Callable[[], Any]:
     return lambda: curator.release("gradient", w)
 
 
-def executors(rows: int, entries: int) -> tuple[Any, Any]:
-    """Return the executor over four parts on the workers, which make them, and over the same rows here."""
-    made = [block(rows // 4, COORDINATES, entries, seed) for seed in range(4)]
-    pairs = [delayed(block, nout=2)(rows // 4, COORDINATES, entries, seed) for seed in range(4)]
+def executors(rows: int, entries: int, parts: int) -> tuple[Any, Any]:
+    """Return the executor over parts on the workers, which make them, and over the same rows here."""
+    made = [block(rows // parts, COORDINATES, entries, seed) for seed in range(parts)]
+    pairs = [delayed(block, nout=2)(rows // parts, COORDINATES, entries, seed) for seed in range(parts)]
     X, y = spread(*([pair[i] for pair in pairs] for i in range(2)))
     here = LocalExecutor(sparse.vstack([m for m, _ in made]), np.concatenate([t for _, t in made]), 1.0)
     return X.executor(y, 1.0, 0.0, None), here
@@ -85,11 +89,11 @@ def main() -> None:
         def by_hand() -> None:
             client.gather([client.submit(np.negative, w, pure=False, workers=[home]) for home in homes])
 
-        for rows, entries, times in ((1_000, 20, ROUNDS), (1_200_000, 100, 8)):
-            there, here = executors(rows, entries)
+        for rows, entries, times, parts in SHAPES:
+            there, here = executors(rows, entries, parts)
             calls = {"ours": asker(there, w, 2 * times), "here": asker(here, w, 2 * times), "hand": by_hand}
             found = in_turns(calls, times, processes)
-            print(f"{rows:,} rows x {COORDINATES:,} columns, {entries} entries a row:")
+            print(f"{rows:,} rows x {COORDINATES:,} columns, {entries} entries a row, {parts} parts:")
             for name, (median, least, cpu) in found.items():
                 print(
                     f"  {name}: {median:.1f} ms (least {least:.1f}); processor: "

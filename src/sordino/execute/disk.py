@@ -1,14 +1,12 @@
-"""Rows on a disk, read in order by several threads; a batch reads its own rows only."""
+"""Rows on a disk, read in order or here and there: a batch reads its own rows only."""
 
 from __future__ import annotations
 
 import mmap
 import os
-from collections import deque
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numba
 import numpy as np
@@ -16,21 +14,16 @@ from scipy import sparse
 
 from sordino.errors import InvalidInputError
 from sordino.execute.disk_files import Layout, Opened
+from sordino.execute.disk_sums import SHARE, Buffers, Chosen, DiskExecutor, cut
 from sordino.execute.held import Held
-from sordino.execute.local import LocalExecutor
-from sordino.execute.parts import SummedExecutor
-from sordino.execute.question import Question
-from sordino.execute.tree import Nodes, folded, total
-from sordino.kernel import NoiseSource
-from sordino.kernel.arrays import Floats, Ints
-from sordino.kernel.sampling import Sampling
+from sordino.kernel.arrays import Ints
 
-Chosen: TypeAlias = slice | Ints
-Buffers: TypeAlias = dict[str, Any]
-"""Arrays by the name of the file that they are read from: a fresh page costs more than reading into it."""
-_THREADS = max(2, min(8, os.cpu_count() or 2))  # at least two: one reads while the other adds up
-_SHARE = 3 * _THREADS  # a block of each thread, and what a pass over a block makes of it
-_REMEDY = "Read the rows into memory, or choose a solver that asks for sums."
+# A block is as small as it can be without answers, of eight bytes a column, taking long beside it: it is
+# looked at several times, and one that stays in the caches is read from memory once.
+_BLOCK, _ANSWERS = 1 << 24, 20 * 8
+# Files larger than the first share of the machine's memory push each other's pages out of the system's cache
+# before a pass returns to them; then only rows up to the second share are left there.
+_BEYOND, _CACHED = 0.75, 0.5
 
 
 class DiskMatrix(Held):
@@ -47,6 +40,9 @@ class DiskMatrix(Held):
         self._layout, self.memory = Layout.read(folder), memory
         self._files = {name: Opened(folder / name, size) for name, size in self._layout.sizes().items()}
         self._touched = 0  # bytes of mapped pages, about
+        machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        self._beyond = sum(self._layout.sizes().values()) > _BEYOND * machine
+        self._cached = int(_CACHED * machine / self._layout.row_bytes)  # rows
         layout = self._layout
         self.shape, self.sparse = (layout.rows, layout.columns), layout.sparse
         self.dtype = np.dtype(layout.values)
@@ -55,6 +51,9 @@ class DiskMatrix(Held):
         if layout.sparse:
             self._indices = self._mapped("indices.bin", layout.indices)
             self._pointers = self._mapped("pointers.bin", "<i8")
+        if self._beyond:
+            for name in self._row_files:
+                self._files[name].scatter()
 
     def __repr__(self) -> str:
         kind = "sparse" if self.sparse else "dense"
@@ -63,7 +62,16 @@ class DiskMatrix(Held):
     @property
     def block_rows(self) -> int:
         """How many rows are in memory at a time."""
-        return max(1, int(self.memory / (_SHARE * self._layout.row_bytes)))
+        return max(1, int(self.block_bytes / self._layout.row_bytes))
+
+    @property
+    def block_bytes(self) -> int:
+        """The bytes of a block: so that blocks of all threads take half of the memory at most."""
+        return min(self.memory // (2 * SHARE), max(_BLOCK, _ANSWERS * self.shape[1]))
+
+    @property
+    def _row_files(self) -> tuple[str, ...]:
+        return ("values.bin", "indices.bin") if self.sparse else ("values.bin",)
 
     def column(self, values: Any) -> Any:
         """Return one value per row as an array; these are small enough for memory."""
@@ -82,7 +90,7 @@ class DiskMatrix(Held):
 
     def blocks(self) -> Iterator[Any]:
         """Yield the rows in order, a block at a time, for example to predict for them."""
-        for rows in _cut(None, self.shape[0], self.block_rows):
+        for rows in cut(None, self.shape[0], self.block_rows):
             yield self.read(rows)
 
     def read(self, rows: Chosen, buffers: Buffers | None = None) -> Any:
@@ -93,32 +101,62 @@ class DiskMatrix(Held):
         kept = {} if buffers is None else buffers
         found = self._read_sparse(rows, kept) if self.sparse else self._read_dense(rows, kept)
         if not isinstance(rows, slice):
-            self._touched += 3 * mmap.PAGESIZE * len(rows)
-        if self._touched * _SHARE > self.memory:
+            self._touched += int(3 * mmap.PAGESIZE + self._layout.row_bytes) * len(rows)
+        if self._touched * SHARE > self.memory:
             self._forget()
         return found
+
+    def announce(self, rows: Chosen) -> None:
+        """Have the system read some rows that will be asked for soon.
+
+        Of batches from files that its cache can hold it reads more than is asked for, by itself.
+        """
+        if not isinstance(rows, slice) and not self._beyond:
+            return
+        starts, stops = self._entries(rows)
+        if isinstance(rows, slice):
+            starts, stops = starts[:1], stops[-1:]
+        for name in self._row_files if starts.size else ():
+            width = self._kind(name).itemsize
+            self._files[name].announce(starts * width, stops * width)
+
+    def _entries(self, rows: Chosen) -> tuple[Ints, Ints]:
+        """Return where rows begin and end, counted in entries; in the files, for all that is believed."""
+        if isinstance(rows, slice):
+            edges = self._edges(rows)
+            return edges[:-1], edges[1:]
+        if not self.sparse:
+            return rows * self.shape[1], (rows + 1) * self.shape[1]
+        starts, stops = self._pointers[rows], self._pointers[rows + 1]
+        self._check_inside(starts, stops)
+        return starts, stops
+
+    def _edges(self, rows: slice) -> Ints:
+        if not self.sparse:
+            return np.arange(rows.start, rows.stop + 1) * self.shape[1]
+        edges = np.array(self._pointers[rows.start : rows.stop + 1])
+        self._check_inside(edges[:-1], edges[1:])
+        return edges
 
     def _read_dense(self, rows: Chosen, buffers: Buffers) -> Any:
         width = self.shape[1]
         if isinstance(rows, slice):
-            count = (rows.stop - rows.start) * width
-            return self._from("values.bin", self.dtype, rows.start * width, count, buffers).reshape(-1, width)
-        return self._values.reshape(self.shape)[rows]
+            return self._from("values.bin", rows, rows.start * width, rows.stop * width, buffers).reshape(
+                -1, width
+            )
+        out = self._room("values.bin", len(rows) * width, buffers).reshape(-1, width)
+        return self._values.reshape(self.shape).take(rows, axis=0, out=out, mode="clip")
 
     def _read_sparse(self, rows: Chosen, buffers: Buffers) -> Any:
         if isinstance(rows, slice):
-            ends = np.array(self._pointers[rows.start : rows.stop + 1])
+            ends = self._edges(rows)
             first, last = int(ends[0]), int(ends[-1])
-            self._check_inside(ends[:-1], ends[1:])
-            values = self._from("values.bin", self.dtype, first, last - first, buffers)
-            kind = np.dtype(self._layout.indices)
-            indices = self._from("indices.bin", kind, first, last - first, buffers)
+            values, indices = (self._from(name, rows, first, last, buffers) for name in self._row_files)
             ends -= first
         else:
-            starts, stops = self._pointers[rows], self._pointers[rows + 1]
-            self._check_inside(starts, stops)
+            starts, stops = self._entries(rows)
             ends = np.concatenate([[0], np.cumsum(stops - starts)])
-            values, indices = np.empty(ends[-1], self.dtype), np.empty(ends[-1], self._layout.indices)
+            values, indices = (self._room(name, int(ends[-1]), buffers) for name in self._row_files)
             _gather(starts, stops, self._values, self._indices, values, indices)
         return sparse.csr_matrix((values, indices, ends), shape=(len(ends) - 1, self.shape[1]), copy=False)
 
@@ -139,12 +177,21 @@ class DiskMatrix(Held):
         for name, file in self._files.items():
             file.require_sum(self._layout.sums.get(name))
 
-    def _from(self, name: str, kind: np.dtype[Any], start: int, count: int, buffers: Buffers) -> Any:
-        if name not in buffers or buffers[name].size < count:
-            buffers[name] = np.empty(count, dtype=kind)
-        out = buffers[name][:count]
-        self._files[name].read(out.view(np.uint8).data, start * kind.itemsize)
+    def _from(self, name: str, rows: slice, first: int, last: int, buffers: Buffers) -> Any:
+        """Return the entries of a block, which holds these rows, and leave room in the system's cache."""
+        out, width = self._room(name, last - first, buffers), self._kind(name).itemsize
+        self._files[name].read(out.view(np.uint8).data, first * width)
+        if self._beyond and rows.start >= self._cached:
+            self._files[name].drop(first * width, last * width)
         return out
+
+    def _room(self, name: str, count: int, buffers: Buffers) -> Any:
+        if name not in buffers or buffers[name].size < count:
+            buffers[name] = np.empty(count, dtype=self._kind(name))
+        return buffers[name][:count]
+
+    def _kind(self, name: str) -> np.dtype[Any]:
+        return np.dtype(self._layout.values if name == "values.bin" else self._layout.indices)
 
     def _mapped(self, name: str, kind: str) -> Any:
         return self._files[name].mapped(kind)
@@ -154,65 +201,6 @@ class DiskMatrix(Held):
         self._touched = 0
         for file in self._files.values():
             file.forget()
-
-
-class DiskExecutor(SummedExecutor):
-    """Answers releases from rows on a disk: all of them block by block, or the rows of a batch.
-
-    **Privacy.** As in memory: rows are clipped as they are read, a record that is not finite contributes
-    zero, noise is added to the sum over all blocks. Files that were written to since they were opened are
-    refused before anything is released from them: a record could have moved to where it enters twice.
-    """
-
-    def __init__(
-        self, rows: DiskMatrix, targets: Any, data_norm: float | None, intercept: float, weights: Any
-    ) -> None:
-        super().__init__(rows.shape[0], rows.sparse, "rows on a disk", _REMEDY)
-        self._rows, self._targets, self._weights = rows, targets, weights
-        self._norm, self._intercept = data_norm, intercept
-        self._free: deque[Buffers] = deque()  # of threads that are done with theirs: no more than there are
-
-    def _total(self, question: Question, sampling: Sampling, position: int, noise: NoiseSource) -> Any:
-        """Add up the drawn rows, as many at a time as fit."""
-        chosen = _cut(sampling.draw(self.population, position, noise), self.population, self._rows.block_rows)
-        nodes: Nodes = {}
-        for number, part in enumerate(self._sums(question, chosen)):
-            nodes = folded({**nodes, (0, number): part}, len(chosen))
-        self._rows.require_unchanged()
-        return total([nodes], len(chosen))
-
-    def _sums(self, question: Question, chosen: Sequence[Chosen]) -> Iterator[Any]:
-        """Yield the sums of blocks in order; each thread reads a block and adds it up."""
-        if len(chosen) == 1:
-            yield self._sum(question, chosen[0])
-            return
-        with ThreadPoolExecutor(_THREADS) as pool:
-            begun: deque[Future[Any]] = deque()
-            try:
-                for rows in chosen:
-                    if len(begun) == _THREADS:
-                        yield begun.popleft().result()
-                    begun.append(pool.submit(self._sum, question, rows))
-                while begun:
-                    yield begun.popleft().result()
-            finally:
-                for future in begun:
-                    future.cancel()
-
-    def _sum(self, question: Question, rows: Chosen) -> Any:
-        """Return the sum over a block; nothing of the block is left in it."""
-        try:
-            buffers = self._free.pop()
-        except IndexError:
-            buffers = {}
-        try:
-            return self._part(rows, self._rows.read(rows, buffers)).summed(question, None)
-        finally:
-            self._free.append(buffers)
-
-    def _part(self, rows: Chosen, block: Any) -> LocalExecutor:
-        targets, weights = (None if v is None else _picked(v, rows) for v in (self._targets, self._weights))
-        return LocalExecutor(block, targets, self._norm, self._intercept, weights)
 
 
 def on_disk(path: str | os.PathLike[str], *, memory: int = 1 << 30, verify: bool = False) -> DiskMatrix:
@@ -245,17 +233,6 @@ def on_disk(path: str | os.PathLike[str], *, memory: int = 1 << 30, verify: bool
     if verify:
         rows.verify()
     return rows
-
-
-def _cut(rows: Ints | None, count: int, size: int) -> list[Chosen]:
-    """Return consecutive pieces of at most ``size`` rows; one, if it is empty, of none."""
-    if rows is None:
-        return [slice(i, min(i + size, count)) for i in range(0, max(count, 1), size)]
-    return [np.sort(rows)[i : i + size] for i in range(0, max(len(rows), 1), size)]
-
-
-def _picked(values: Any, rows: Chosen) -> Floats:
-    return np.asarray(values[rows], dtype=np.float64)
 
 
 @numba.njit(cache=True, nogil=True)

@@ -19,9 +19,12 @@ from scipy import sparse
 
 from sordino.errors import DataNotFoundError, InvalidInputError, require_extra
 from sordino.execute.csr import as_rows, sound
+from sordino.kernel.arrays import Ints
 
 PAGE = "rows.json"
 _CHUNK = 1 << 26  # bytes of a text file, or about the bytes of a batch, that are converted at a time
+# Bytes: what lies between two wanted places is read too if it is less; some systems heed no longer advice.
+_GAP, _ADVICE = 1 << 15, 1 << 17
 Blocks: TypeAlias = Iterable[tuple[Any, Any]]
 
 
@@ -117,6 +120,29 @@ class Opened:
             return np.empty(0, dtype=kind)
         self._map = mmap.mmap(self._number, self._size, access=mmap.ACCESS_READ)
         return np.frombuffer(self._map, dtype=kind)
+
+    def announce(self, starts: Ints, stops: Ints) -> None:
+        """Have the system read some places, in rising order, while this process does something else.
+
+        A page that is only read when it is looked at is waited for, one after the other.
+        """
+        if not hasattr(os, "posix_fadvise"):  # pragma: no cover
+            return
+        last = np.flatnonzero(np.append(starts[1:] - stops[:-1] > _GAP, True))
+        first = np.concatenate([[0], last[:-1] + 1])
+        for start, stop in zip(starts[first].tolist(), stops[last].tolist(), strict=True):
+            for at in range(start, stop, _ADVICE):
+                os.posix_fadvise(self._number, at, min(_ADVICE, stop - at), os.POSIX_FADV_WILLNEED)
+
+    def drop(self, start: int, stop: int) -> None:
+        """Have the system forget some places: it would forget others for them, which are wanted sooner."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._number, start, stop - start, os.POSIX_FADV_DONTNEED)
+
+    def scatter(self) -> None:
+        """Say that the map is looked at here and there: nothing around a place is read."""
+        if self._map is not None:
+            self._map.madvise(mmap.MADV_RANDOM)
 
     def forget(self) -> None:
         """Give pages of the map back: what was looked at is not memory that the next one needs."""
