@@ -5,7 +5,7 @@ pages in the system's cache are given up, before and after the fits. The fits fi
 kept of the files by then. "Own" memory is what no file backs (RssAnon), at its peak while a fit runs, less
 what it was before; bytes are those that this process made the disk read.
 
-Command: python -m benchmarks.beyond --save benchmarks/results/beyond.json   (30 GB; needs 32 GB of disk)
+Command: python -m benchmarks.beyond --gigabytes 30 --save benchmarks/results/beyond.json   (one GB by default)
 """
 
 from __future__ import annotations
@@ -119,13 +119,13 @@ def measured(folder: Path, given: argparse.Namespace) -> Iterator[tuple[str, Any
 def main() -> None:
     """Measure, print and keep."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gigabytes", type=float, default=30.0)
+    parser.add_argument("--gigabytes", type=float, default=1.0)
     parser.add_argument("--columns", type=int, default=4096)
     parser.add_argument("--batch", type=int, default=8192)
     parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--auto-steps", type=int, help="of auto; as many as it takes by itself unless given")
-    parser.add_argument("--memory", type=int, default=1024, help="MB that a pass may use")
-    parser.add_argument("--folder", default="/tmp/disk-30")
+    parser.add_argument("--auto-steps", type=int, help="of auto, which chooses by itself otherwise")
+    parser.add_argument("--memory", type=int, default=1536, help="MB that a pass may use")
+    parser.add_argument("--folder", default="sordino-beyond", help="must not be there yet, or hold such rows")
     parser.add_argument("--keep", action="store_true", help="leave the files where they are")
     parser.add_argument("--save")
     given = parser.parse_args()

@@ -39,6 +39,11 @@ def test_the_page_is_what_the_kept_results_say():
     assert (ROOT / "RESULTS.md").read_text("utf-8") == made
 
 
+def test_the_runs_on_the_page_on_scale_are_those_that_were_kept():
+    made = runpy.run_path(str(ROOT / "docs" / "figures" / "scale_runs.py"))["table"]()
+    assert made in (ROOT / "docs" / "scale.md").read_text("utf-8")
+
+
 KEPT = sorted((ROOT / "benchmarks" / "results" / "reproduced").glob("*.json"))
 
 

@@ -1,4 +1,4 @@
-"""The table of runs of docs/scale.md, made from what they kept: workers killed, heavy rounds, files past memory.
+"""The table of runs of docs/scale.md, from what they kept: killed workers, rounds, files past memory.
 
 Command: python docs/figures/scale_runs.py   (writes the table into the page; --print only shows it)
 """
@@ -39,7 +39,8 @@ def rounds() -> list[list[str]]:
             over = found[1]
         elif found := re.match(r"  speed-up ([\d.]+), of the quickest ([\d.]+)", line):
             light = taken["here"] < 50
-            said = f"{over} ms beyond half of one process" if light else f"{found[1]} times as fast ({found[2]})"
+            fast = f"{found[1]} times as fast ({found[2]} at the quickest)"
+            said = f"{over} ms more than half of that" if light else fast
             both = f"{taken['ours']:.0f} ms for {taken['here']:.0f} in one process: {said}"
             bar = "15 ms" if light else "1.6 from 300 ms on"
             rows.append(["`benchmarks.dask`", f"{shape}: {both}", bar])
@@ -53,15 +54,18 @@ def past_memory() -> list[list[str]]:
     if "reading" not in found:
         return [["`benchmarks.beyond`", "not run", ""]]
     about, files, floor = found["about"], found["files"], min(found["reading"])
-    size = f"{files['gb']:.1f} GB ({files['rows']:,} dense rows of {files['columns']:,}) with {files['machine_gb']:.0f} GB"
+    shape = f"{files['rows']:,} dense rows of {files['columns']:,} columns"
+    size = f"{files['gb']:.1f} GB ({shape}) on disk, {files['machine_gb']:.0f} GB of memory"
     rows = [["`benchmarks.beyond`", f"{size}: reading {floor:.0f} s", ""]]
     if fit := found.get("sgd-ht"):
         epoch = fit["seconds"] / about["epochs"]
-        said = f"an epoch of `sgd-ht`, batches of {about['batch']:,}: {epoch:.0f} s, {epoch / floor:.2f} times reading"
-        rows.append(["", f"{said}; {_cost(fit)}", "1.3; 2 GB"])
+        said = f"an epoch of `sgd-ht`: {epoch:.0f} s, {epoch / floor:.2f} times reading"
+        whole = f"{about['epochs']} of them, batches of {about['batch']:,}: {_cost(fit)}"
+        rows.append(["", f"{said}; {whole}", "1.3 times; 2 GB"])
     if fit := found.get("auto"):
-        passes = f"{fit['releases']:.0f} releases in {fit['seconds']:.0f} s, {fit['seconds'] / floor:.1f} times reading"
-        rows.append(["", f"`auto`: {passes}; {_cost(fit)}", "2 GB"])
+        passes = f"{fit['releases']:.0f} releases in {fit['seconds']:.0f} s"
+        said = f"`auto`: {passes}, {fit['seconds'] / floor:.1f} times reading; {_cost(fit)}"
+        rows.append(["", said, "2 GB"])
     return rows
 
 

@@ -22,7 +22,8 @@ from sordino.kernel.arrays import Ints
 # looked at several times, and one that stays in the caches is read from memory once.
 _BLOCK, _ANSWERS = 1 << 24, 20 * 8
 # Files larger than the first share of the machine's memory push each other's pages out of the system's cache
-# before a pass returns to them; then only rows up to the second share are left there.
+# before a pass returns to them; then only the last rows, the second share's worth, are left there. (The first
+# ones are kept by who has room for them.)
 _BEYOND, _CACHED = 0.75, 0.5
 
 
@@ -42,7 +43,7 @@ class DiskMatrix(Held):
         self._touched = 0  # bytes of mapped pages, about
         machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self._beyond = sum(self._layout.sizes().values()) > _BEYOND * machine
-        self._cached = int(_CACHED * machine / self._layout.row_bytes)  # rows
+        self._cached = self._layout.rows - int(_CACHED * machine / self._layout.row_bytes)  # from this row on
         layout = self._layout
         self.shape, self.sparse = (layout.rows, layout.columns), layout.sparse
         self.dtype = np.dtype(layout.values)
@@ -181,7 +182,7 @@ class DiskMatrix(Held):
         """Return the entries of a block, which holds these rows, and leave room in the system's cache."""
         out, width = self._room(name, last - first, buffers), self._kind(name).itemsize
         self._files[name].read(out.view(np.uint8).data, first * width)
-        if self._beyond and rows.start >= self._cached:
+        if self._beyond and rows.stop <= self._cached:
             self._files[name].drop(first * width, last * width)
         return out
 

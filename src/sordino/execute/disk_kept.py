@@ -138,6 +138,14 @@ def with_columns(records: LocalRecords, columns: Ints) -> LocalRecords:
     """Return records with some columns, in memory of their own; their norms stay those of whole rows."""
     if sparse.issparse(records.matrix):
         return records.within(columns)
-    facts = (records.targets, records.norms, records.scale, records.intercept, len(columns))
-    others = {"weights": records.weights, "row_norms": records.row_norms, "positions": records.positions}
-    return DenseRecords(np.ascontiguousarray(records.matrix[:, columns]), *facts, **others)
+    return DenseRecords(
+        np.ascontiguousarray(records.matrix[:, columns]),
+        records.targets,
+        records.norms,
+        records.scale,
+        records.intercept,
+        len(columns),
+        weights=records.weights,
+        row_norms=records.row_norms,
+        positions=records.positions,
+    )

@@ -23,7 +23,7 @@ from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.contracts import Point, PublicMap
 from sordino.kernel.pull import Pull
 
-_CHUNK = 1 << 22  # entries of a dense block that is cast to double precision at a time
+_CHUNK = 1 << 19  # entries of a dense block that is cast to double precision at a time: it stays in the cache
 _BLOCK = 1 << 18  # entries of a block of scaled rows: it stays in the cache
 
 
