@@ -5,7 +5,7 @@ pages in the system's cache are given up, before and after the fits. The fits fi
 kept of the files by then. "Own" memory is what no file backs (RssAnon), at its peak while a fit runs, less
 what it was before; bytes are those that this process made the disk read.
 
-Command: python -m benchmarks.beyond --gigabytes 30 --save benchmarks/results/beyond.json   (one GB by default)
+Command: python -m benchmarks.beyond --gigabytes 30 --save benchmarks/results/beyond.json   (1 GB by default)
 """
 
 from __future__ import annotations
