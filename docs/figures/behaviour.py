@@ -54,7 +54,9 @@ BARS_HEAD = """## Bars
 
 Beside the grid below, single bars were set where answers once exploded, fell with more budget or came with a
 wrong error bar. {holds} of {count} hold; those that do not say why, in numbers. Each is measured by its
-command (seeded noise), which writes its file in `benchmarks/results/bars`.
+command (seeded noise), which writes its file in `benchmarks/results/bars`. First all of them at a glance,
+with what was reached where a bar is missed; the sections below give every bar, what was reached, and why not
+more.
 """
 ITEMS = {
     1: "Lengths and calibration",
@@ -70,6 +72,20 @@ ITEMS = {
 }
 
 
+ASKED = {
+    1: "margins as long as the truth, log loss near that without privacy",
+    2: "a thousand fits of few records: none far below the constant",
+    3: "never far below the constant, falling in n as theory says, no shift matters",
+    4: "sorted rows are as good as others",
+    5: "targets far from zero, collinear columns, columns in any unit",
+    6: "intervals cover, and are at most three errors wide on either side",
+    7: "no solver falls with more budget; the default is the best of its parts",
+    8: "in any unit, no solver worse than the constant",
+    9: "not behind one plain noisy gradient",
+    10: "not falling with more budget, in any unit",
+}
+
+
 def bars() -> list[dict]:
     """Return the bars of all files, each with its command and date."""
     files = [json.loads(path.read_text("utf-8")) for path in sorted(BARS.glob("*.json"))]
@@ -78,7 +94,7 @@ def bars() -> list[dict]:
 
 def bars_section(found: list[dict]) -> list[str]:
     """Return the section of the bars: a table for each item."""
-    out = [BARS_HEAD.format(holds=sum(bar["holds"] for bar in found), count=len(found))]
+    out = [BARS_HEAD.format(holds=sum(bar["holds"] for bar in found), count=len(found)), *_glance(found), ""]
     for item, title in ITEMS.items():
         here = [bar for bar in found if bar["item"] == item]
         if not here and item == 7:
@@ -90,6 +106,17 @@ def bars_section(found: list[dict]) -> list[str]:
         out += ["", *(f"* {bar['what']}: not reached. {bar['why']}." for bar in here if not bar["holds"])]
         commands = ", ".join(dict.fromkeys(f"`{bar['command']}` ({bar['date']})" for bar in here))
         out += [""] * (not all(bar["holds"] for bar in here)) + [f"Made by {commands}.", ""]
+    return out
+
+
+def _glance(found: list[dict]) -> list[str]:
+    """Return the table of all items: how many bars hold, and which do not."""
+    out = ["| item | asked | hold | not reached |", "|---|---|---|---|"]
+    for item, title in ITEMS.items():
+        here = [bar for bar in found if bar["item"] == item]
+        missed = [f"{bar['what']}: {escape(bar['found'])}" for bar in here if not bar["holds"]]
+        holds = f"{len(here) - len(missed)} of {len(here)}"
+        out.append(f"| {item}. {title} | {ASKED[item]} | {holds} | {'<br>'.join(missed)} |")
     return out
 
 

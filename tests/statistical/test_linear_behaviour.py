@@ -66,6 +66,29 @@ def test_the_slope_of_few_records_gets_a_larger_share_of_the_budget():
         assert multipliers["length"] ** -2.0 / total == pytest.approx(share, rel=0.02)
 
 
+def test_the_slope_of_several_classes_with_few_records_gets_more_but_at_most_a_twentieth():
+    public, X = rows(1000, 5, 3)
+    y = public.integers(0, 3, 1000)
+    for epsilon, share in ((1.0, 0.05), (8.0, 0.02)):
+        releases = LogisticRegression(epsilon, 1e-6, data_norm=2.0).fit(X, y).privacy_.releases
+        sizes = {r.name: r.times / r.noise_multiplier**2.0 for r in releases}
+        assert sizes["length"] / sum(sizes.values()) == pytest.approx(share, rel=0.02)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+def test_log_odds_of_fitted_records_do_not_make_a_model_of_many_coefficients_too_long(epsilon):
+    slopes = []
+    for seed in range(4):
+        public, X = rows(5000, 60, seed)
+        y = (8 * X @ public.normal(size=(60, 8)) + public.gumbel(size=(5000, 8))).argmax(axis=1)
+        with seeded_noise_not_private(seed):
+            model = LogisticRegression(epsilon, 1e-5, data_norm=2.0).fit(X[:1500], y[:1500])
+        share = np.clip(model.predict_proba(X[1500:]), 1e-12, 1 - 1e-12)
+        truth = (y[1500:, None] == model.classes_).ravel().astype(int)
+        slopes.append(calibration_slope(np.log(share / (1 - share)).ravel(), truth))
+    assert 0.85 < np.median(slopes) < 1.18  # .92 and .81 where the bends of eight log odds count as eight
+
+
 def test_the_probabilities_of_several_classes_are_calibrated():
     public, X = rows(8000, 10, 2)
     scores = 4 * X @ public.normal(size=(10, 3)) + public.gumbel(size=(8000, 3))

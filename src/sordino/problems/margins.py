@@ -105,7 +105,7 @@ class MarginFit(ClippedSum):
 
     def unpacked(self, answer: Floats) -> tuple[Floats, Floats]:
         """Return gradient and curvature in the slope (and the offset) from an answer."""
-        bend, units = _BEND[self.loss.targets], np.array([1.0 / _MARGIN[self.loss.targets], 1.0 / _CONSTANT])
+        bend, units = _BEND[self.loss.targets], np.array([_MARGIN[self.loss.targets], 1.0 / _CONSTANT])
         if not self.offset:
             return answer[:1] * units[:1], answer[1:, None] * units[:1] ** 2 / bend
         cross = answer[3] / math.sqrt(2.0)

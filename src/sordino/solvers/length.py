@@ -28,14 +28,14 @@ _LABELS_SPREAD, _CLASSES_SPREAD, _NUMBERS_SPREAD = (0.5, 0.3), (0.25, 0.3), (0.5
 # With fewer records times epsilon than these, descent on two classes stops short of the odds that can be
 # learned: a slope larger by so much is expected, and one that is further from it.
 _FEW, _SHORT, _WIDER = 16_000.0, 0.2, 0.3
-# The share of the last question, about slope and offset. So many records times epsilon tell the slope of two
-# classes from noise; fewer need more of the budget, up to the largest share.
-_SHARE, _LARGEST_SHARE, _ENOUGH = 0.02, 0.10, 4000.0
+# The share of the last question, about slope and offset. So many records times epsilon tell the slope of log
+# odds from noise; fewer need more of the budget, up to the largest share of two classes, and of several.
+_SHARE, _LARGEST_SHARES, _ENOUGH = 0.02, (0.10, 0.05), 4000.0
 # The mean second derivative of clipped log odds and clipped numbers, and what choosing columns adds to the
 # part that a record has in its own margin.
 _LABELS_BEND, _NUMBERS_BEND, _CHOSEN = 0.04, 0.5, 1.5
 # How uncertain that part is, in units of the gradient.
-_OWN_ERROR = 0.0075
+_OWN_ERROR = 0.001
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,10 +91,10 @@ def few_labels(problem: Problem) -> float:
 
 def length_share(problem: Problem) -> float:
     """Return the share of the last question: with it the error of the slope is the same for all n epsilon."""
-    if few_labels(problem) < 1.0:
+    if not isinstance(problem.loss, LabelModel):
         return _SHARE
     few = _ENOUGH / max(problem.population * problem.epsilon, 1e-12)
-    return min(max(_SHARE * few**2, _SHARE), _LARGEST_SHARE)
+    return min(max(_SHARE * few**2, _SHARE), _LARGEST_SHARES[problem.outputs > 1])
 
 
 def length_query(problem: Problem) -> MarginFit:
@@ -175,9 +175,10 @@ def own_part(problem: Problem, model: Descended) -> OwnPart:
     """Return how a record got into the margins that it is asked about.
 
     A mean gradient was followed for ``travel``, a record's share of it is 1 / n; but all shares together
-    fit no more than there are coefficients.
+    fit no more than there are coefficients. The second derivatives of the log odds of several classes add up,
+    for a record, to about those of two.
     """
-    free = mean_bend(problem) * problem.outputs / model.coordinates
+    free = mean_bend(problem) * min(problem.outputs, 2) / model.coordinates
     chosen = _CHOSEN if len(model.legs) > 1 else 1.0
     travel = chosen / (problem.population * (1.0 / travelled(model.legs) + free))
     gradient = model.gradient

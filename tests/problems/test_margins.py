@@ -1,0 +1,77 @@
+"""The last question of a linear model: gradients and curvatures are the loss's, in slope and offset."""
+
+import numpy as np
+import pytest
+
+from sordino.execute import LocalExecutor
+from sordino.problems.affine import Affine
+from sordino.problems.losses import LOSSES
+from sordino.problems.margins import MarginFit, OwnPart
+from sordino.solvers.length import recalibrated
+
+N, D = 3000, 4
+ROWS = np.random.default_rng(0).normal(size=(N, D))
+W = np.array([0.6, -0.4, 0.2, 0.5])
+NOTHING = OwnPart(Affine(np.zeros(D), np.ones(D), 0.0), 0.0, 0.0, 0.0, 1.0, False)
+
+
+def targets(name, slope, offset=0.0):
+    public = np.random.default_rng(1)
+    if name == "multinomial":
+        return (slope * margins(name) + public.gumbel(size=(N, 3))).argmax(axis=1).astype(float)
+    m = slope * margins(name) + offset
+    if name == "squared":
+        return m + 0.1 * public.normal(size=N)
+    return np.where(public.random(N) < 1 / (1 + np.exp(-m)), 1.0, -1.0)
+
+
+def margins(name):
+    return ROWS @ weights(name).T
+
+
+def weights(name):
+    return np.stack([W, -W, W[::-1]]) if name == "multinomial" else W
+
+
+def asked(name, clip, slope, offset=0.0):
+    """Return the answer at a point, as a function of it, for targets of this slope and offset."""
+    query = MarginFit(LOSSES[name], clip, name != "multinomial")
+    records = LocalExecutor(ROWS, targets(name, slope, offset), 100.0).records(None)
+
+    def at(point):
+        moved = point[1] if query.offset else 0.0
+        params = (weights(name), moved, float(point[0]), 1.0, NOTHING)
+        return query.unpacked(query.evaluate(records, params) / N)
+
+    return at
+
+
+@pytest.mark.parametrize("name", ["logistic", "multinomial", "squared"])
+def test_gradient_and_curvature_are_derivatives_in_slope_and_offset(name):
+    at = asked(name, 1e6, 1.3, 0.2)
+    point = np.array([0.8]) if name == "multinomial" else np.array([0.8, 0.1])
+    curvature, step = at(point)[1], 1e-5
+    for i, row in enumerate(np.eye(point.size)):
+        change = (at(point + step * row)[0] - at(point - step * row)[0]) / (2 * step)
+        np.testing.assert_allclose(curvature[i], change, rtol=1e-6)
+    gradient = at(point)[0]
+    assert abs(gradient[0]) > 0.01
+    loss = [_loss(name, point[0] + by, point[1:]) for by in (step, -step)]
+    assert gradient[0] == pytest.approx((loss[0] - loss[1]) / (2 * step), rel=1e-5)
+
+
+def _loss(name, slope, offset):
+    y = targets(name, 1.3, 0.2)
+    m = slope * margins(name) + (offset[0] if len(offset) else 0.0)
+    if name == "multinomial":
+        return np.mean(np.log(np.exp(m).sum(axis=1)) - m[np.arange(N), y.astype(int)])
+    return np.mean(0.5 * (m - y) ** 2 if name == "squared" else np.logaddexp(0.0, -y * m))
+
+
+@pytest.mark.parametrize("slope", [0.5, 0.8, 1.6])
+@pytest.mark.parametrize("name", ["logistic", "multinomial", "squared"])
+def test_three_questions_without_noise_find_the_slope_with_the_clip_of_the_default(name, slope):
+    expected = np.array([1.0]) if name == "multinomial" else np.array([1.0, 0.0])
+    still = np.zeros(expected.size)
+    found, *_ = recalibrated(asked(name, 0.4, slope), expected, still, still + 0.5)
+    assert found[0] == pytest.approx(slope, abs=0.08 * slope)
