@@ -1,6 +1,7 @@
 """MNIST at true epsilon 1.2 and 3, delta 1e-5: what defaults reach, on the 10,000 test images.
 
 Command: SORDINO_DATA=... python -m benchmarks.nn_mnist --seeds 3 --out rows.jsonl
+         python -m benchmarks.nn_mnist --merge rows.jsonl --to benchmarks/results/nn_mnist.json
          python -m benchmarks.nn --mnist      (the same once, with the machine)
 
 The coefficients take about a minute of one core, once; a run one to three minutes, the network on pixels an
@@ -28,6 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks.nn_cifar import kept, merged
 from benchmarks.nn_gpu import mnist_cnn
 from sordino import LogisticRegression, ScatteringTransformer
 from sordino.datasets import load
@@ -166,7 +168,12 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=0, help="expected batch size; 0: that of the recipe")
     parser.add_argument("--out", default="", help="append rows to this file, one JSON object a line")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--merge", nargs="*", default=[], help="files of rows to put together")
+    parser.add_argument("--to", default="benchmarks/results/nn_mnist.json")
     args = parser.parse_args()
+    if args.merge:
+        Path(args.to).write_text(kept(merged(args.merge, "python -m benchmarks.nn_mnist --seeds 3")))
+        return
     table(args.ways, args.epsilon, args.seeds, args.device, args.out, args.batch)
 
 
