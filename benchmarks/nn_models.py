@@ -71,7 +71,12 @@ class Block(nn.Module):
 
 
 class Bert(nn.Module):
-    """DistilBERT: embeddings of words and places, blocks, a classifier of the first place."""
+    """DistilBERT: embeddings of words and places, blocks, a classifier of the first place.
+
+    With ``spread`` places are looked up for each record, as Opacus needs them.
+    """
+
+    spread = False
 
     def __init__(self, size: Size) -> None:
         super().__init__()
@@ -81,6 +86,7 @@ class Bert(nn.Module):
 
     def forward(self, x):
         places = torch.arange(x.shape[1], device=x.device)[None]
+        places = places.expand(len(x), -1).contiguous() if self.spread else places
         return self.head(self.blocks(self.norm(self.words(x) + self.places(places)))[:, 0])
 
 
