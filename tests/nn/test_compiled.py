@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from sordino.errors import SlowEngineWarning
 from sordino.nn import Trainer, compiled
@@ -114,3 +115,25 @@ def test_steps_in_little_memory_are_not_compiled():
     with pytest.warns(SlowEngineWarning, match="two backward passes"):
         found, _ = compiled_engine(LeanEngine(network), 100, 80, (x[:1], y[:1]))
     assert type(found) is LeanEngine
+
+
+def test_slopes_of_images_become_transposed_convolutions():
+    torch.manual_seed(0)
+    layers = nn.Sequential(
+        nn.Conv2d(3, 4, 3, stride=2, padding=1), nn.GroupNorm(2, 4), nn.Tanh(),
+        nn.Conv2d(4, 6, (3, 2), stride=(2, 1), padding=(1, 0), dilation=(1, 2), groups=2), nn.Tanh(),
+        nn.ConvTranspose2d(6, 5, 2, stride=2), nn.Conv2d(5, 3, 1, stride=2), nn.Flatten(), nn.LazyLinear(3),
+    )  # fmt: skip
+    layers(torch.zeros(1, 3, 12, 11))
+    engine = GhostEngine(Network(layers, nn.CrossEntropyLoss()))
+    x, y, vector = torch.randn(4, 3, 12, 11), torch.tensor([0, 1, 2, 0]), engine.network.flat()
+
+    def whole(v, a, b):
+        return engine.clipped_sum(v, a, b, 0.1)
+
+    want = whole(vector, x, y)
+    graph = make_fx(whole)(vector, x, y)
+    assert compiled.transposed(graph) == 2  # the first has no slope, one is transposed itself
+    assert torch.allclose(graph(vector, x, y), want, atol=1e-6)
+    left = [node for node in graph.graph.nodes if "convolution_backward" in str(node.target)]
+    assert len(left) == 1

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from sordino.kernel.clip_tensors import row_factors
+from sordino.nn import engines
 from sordino.nn.engines import GhostEngine, VmapEngine
 from sordino.nn.network import Network
 
@@ -280,3 +281,16 @@ def test_a_loss_that_is_not_the_plain_one_is_that_of_each_record_alone(name):
     loss, outputs, targets = ODD_LOSSES[name], torch.randn(7, 3), torch.tensor([0, 2, 0, 2, 2, 0, 0])
     each = torch.stack([loss(outputs[[i]], targets[[i]]).sum() for i in range(7)])
     torch.testing.assert_close(Network(nn.Linear(2, 3), loss).losses(outputs, targets), each)
+
+
+def test_parameters_begin_at_multiples_of_sixteen_bytes():
+    layers = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 4), nn.Linear(4, 4), nn.Linear(4, 1, bias=False))
+    network = Network(layers, nn.MSELoss())
+    vector = torch.arange(float(network.size))
+    parts, want = engines.aligned(network, vector), network.unflatten(vector)
+    assert list(parts) == list(want)
+    for name, part in parts.items():
+        assert part.storage_offset() % 4 == 0
+        assert torch.equal(part, want[name])
+    even = Network(nn.Linear(4, 4), nn.MSELoss())
+    assert engines.aligned(even, even.flat())["bias"].storage_offset() == 16

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from sordino.kernel.clip_tensors import norms, shortfall
+from sordino.nn import windows
 from sordino.nn.compiled import CompiledEngine
 from sordino.nn.engine_choice import make_engine
 from sordino.nn.engines import GhostEngine, VmapEngine
@@ -25,6 +26,7 @@ LAYERS = {
     "tokens": (lambda: nn.Linear(512, 512), (32, 512), (32, 512)),
     "conv 1x1": (lambda: nn.Conv2d(512, 512, 1), (512, 2, 1), (512, 2, 1)),
     "conv 3x3": (lambda: nn.Conv2d(64, 64, 3, padding=1), (64, 4, 4), (64, 4, 4)),
+    "conv of many places": (lambda: nn.Conv2d(24, 40, 3, padding=1), (24, 10, 10), (40, 10, 10)),
     "transposed": (lambda: nn.ConvTranspose2d(8, 8, 3), (8, 4, 4), (8, 6, 6)),
     "norm": (lambda: nn.LayerNorm(64), (8, 64), (8, 64)),
 }
@@ -75,6 +77,21 @@ def test_one_record_adds_at_most_its_clip(name, method, precision):
                     total = finite_sum(lambda a, b: engine.clipped_sum(vector, a, b, clip), x, g)  # noqa: B023
                     worst = max(worst, float(total.double().norm()) / clip)
     assert 0.5 < worst <= 1.0
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize(("step", "pad", "spread"), [((1, 1), (1, 1), (1, 1)), ((2, 1), (0, 2), (1, 2))])
+def test_rows_of_windows_are_those_of_unfolded_windows(layout, step, pad, spread):
+    torch.manual_seed(0)
+    device = torch.device("cuda", torch.cuda.current_device())
+    assert windows._kernel(device) is not None
+    images = torch.randn(5, 72, 17, 17).to(device, memory_format=layout)
+    weight = torch.randn(130, 72, 3, 3, device=device)
+    slopes = torch.randn_like(nn.functional.conv2d(images, weight, None, step, pad, spread))
+    (a, top), (g, steepest) = windows._rounded(images), windows._rounded(slopes)
+    rows = torch.ops.sordino.window_rows(a, g, top * steepest, [3, 3], [*step], [*pad], [*spread])
+    want = windows._unfolded(images, slopes, torch.ones(5, device=device), (3, 3), step, pad, spread)
+    assert float((rows - want).norm() / want.norm()) < 1e-3
 
 
 def network_of(kind):

@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from sordino.kernel import clip_tensors
-from sordino.nn import engines, ghosts, lean, operations
+from sordino.nn import engines, ghosts, graph, lean, products
 from sordino.nn.compiled import CompiledEngine
 from sordino.nn.engines import GhostEngine
 from sordino.nn.lean import LeanEngine
@@ -114,6 +114,24 @@ class Video(nn.Module):
         return self.head(h.flatten(1)).unflatten(0, (len(x), -1)).mean(dim=1)
 
 
+class Standardised(nn.Module):
+    """Kernels over their deviation, by several ways; one is used twice, a matrix has a learned gain."""
+
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Parameter(torch.randn(4, 2, 3, 3)), nn.Parameter(torch.randn(4, 4, 3, 3))
+        self.matrix, self.gain = nn.Parameter(torch.randn(CLASSES, 64)), nn.Parameter(torch.rand(CLASSES, 1))
+
+    def forward(self, x):
+        axes = 1, 2, 3
+        one = (self.one - self.one.mean(axes, keepdim=True)) / (self.one.std(axes, keepdim=True) + 1e-5)
+        var, mean = torch.var_mean(self.two, axes, keepdim=True)
+        two = (self.two - mean) * torch.rsqrt(var + 1e-5)
+        h = torch.tanh(F.conv2d(x, one, padding=1))
+        h = F.conv2d(torch.tanh(F.conv2d(h, two, padding=1)), two, padding=1)
+        return F.linear(h.flatten(1), self.gain * F.normalize(self.matrix, dim=1))
+
+
 WORDS = "words"
 MODELS = {
     "encoder": (Encoder, WORDS),
@@ -124,6 +142,7 @@ MODELS = {
     "checkpointed": (Checkpointed, (5, 6)),
     "norms": (Norms, (4, 7)),
     "video": (Video, (3, 2, 4, 4)),
+    "standardised": (Standardised, (2, 4, 4)),
 }
 
 
@@ -195,7 +214,9 @@ def test_a_coarse_forward_pass_is_clipped_all_the_same(name):
     assert 0.999e-3 <= float(total.double().norm()) <= 1e-3
 
 
-@pytest.mark.parametrize("name", ["cross attention", pytest.param("functions", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "name", ["cross attention", "standardised", pytest.param("functions", marks=pytest.mark.long)]
+)
 def test_a_compiled_step_reads_the_records_of_its_own_batch(name):
     network, vector, x, y = made(name, 8)
     with quiet_dropout(network.model):
@@ -219,8 +240,8 @@ def rounded(values, bits):
 def test_a_record_adds_at_most_its_clip_where_products_round(name, engine, bits, coarse, monkeypatch):
     """Norms and sums read rounded numbers, and the clip knows how far they are rounded."""
     monkeypatch.setattr(ghosts, "_direct_pays", lambda found: False)
-    products, added = clip_tensors._products, ghosts._added_up
-    monkeypatch.setattr(clip_tensors, "_products", lambda v: products(rounded(v, bits)))
+    grams, added = clip_tensors._products, ghosts._added_up
+    monkeypatch.setattr(clip_tensors, "_products", lambda v: grams(rounded(v, bits)))
     monkeypatch.setattr(ghosts, "_added_up", lambda a, b: added(rounded(a, bits), rounded(b, bits)))
     for room in (engines, lean):
         monkeypatch.setattr(room, "product_inputs", lambda device: coarse)
@@ -240,7 +261,7 @@ def _no_cross_terms(parts, graph, name):
     return parts[0] if not isinstance(parts[0], torch.Tensor) else None
 
 
-WINDOWS = operations._windows
+WINDOWS, SUMMED = products._windows, graph._summed_to
 
 
 @pytest.mark.parametrize(
@@ -248,7 +269,8 @@ WINDOWS = operations._windows
     [
         (ghosts, "_merged", _no_cross_terms, "tied"),
         (ghosts, "_apart", lambda graph, paths: True, "functions"),
-        (operations, "_windows", lambda a, k, d, s: WINDOWS(a.flip(2), k, d, s), "video"),
+        (graph, "_summed_to", lambda value, shape: SUMMED(value, shape) / 2, "standardised"),
+        (products, "_windows", lambda a, k, d, s: WINDOWS(a.flip(2), k, d, s), "video"),
     ],
 )
 def test_a_broken_twin_is_caught(monkeypatch, where, what, twin, name):

@@ -134,6 +134,16 @@ class Contributions:
         if bias:
             self._rows.append(g)
 
+    def add_grams(self, inner: Tensor, slopes: Tensor, inputs: int) -> None:
+        """Add ``sum_t g_t a_t^T`` where all ``a_t . a_s`` are given, of positions of so many inputs.
+
+        They may be sums of products of parts of the positions: if each part errs by ``g(J)`` of the norms of
+        its factors, then K of them, added up, err by ``g(J + K)`` of the norms of the positions (Cauchy and
+        Schwarz). Parts of J inputs each that :func:`pairs` multiplies count less than K J inputs do.
+        """
+        self._flushed = max(self._flushed, slopes.shape[1:].numel())
+        self._grams.add(inner, self._products(slopes), inputs, slopes.shape[-1])
+
     def add_tied(self, positions: Tensor, slopes: Tensor, words: Tensor, rows: Tensor) -> None:
         """Add ``sum_t g_t a_t^T + sum_s d_s e_s^T``, where ``d_s`` is one at the word of place s, else zero.
 
@@ -284,6 +294,11 @@ def _noted(inner: Tensor, outer: Tensor) -> tuple[Tensor, ...]:
     sizes = [matrix.norm(2, 2).norm(2, 2, dtype=double) for matrix in (inner, outer)]
     both = (inner * outer).sum(2).sum(2, dtype=double)
     return both, reach, *sizes, x.sum(2, dtype=double), y.sum(2, dtype=double)
+
+
+def pairs(values: Tensor) -> Tensor:
+    """Return the products of all pairs of positions, for :meth:`Contributions.add_grams`."""
+    return _products(values)
 
 
 def _products(values: Tensor) -> Tensor:

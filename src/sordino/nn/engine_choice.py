@@ -285,7 +285,7 @@ def _disagreement(network: Network, difference: Tensor) -> str:
     )
     return (
         "Ghost clipping does not agree with one backward pass per record for this model, least of all at the "
-        f"parameter {worst[1]!r}: it mixes records"
+        f"parameter {worst[1]!r}: it mixes records, or makes something of this parameter that is not followed"
         f"{setting if coarse else ''}.{_REMEDY}"
     )
 

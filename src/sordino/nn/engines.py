@@ -14,7 +14,7 @@ from torch.func import grad, vmap
 
 from sordino.errors import UnsupportedError
 from sordino.kernel.clip_tensors import Contributions, clipped_rows
-from sordino.nn.ghosts import Ghost, pieces
+from sordino.nn.ghosts import Ghost, Rows, pieces
 from sordino.nn.graph import Graph, Routes, Use, find_layouts, find_routes, pulled_back, read_graph
 from sordino.nn.made_up import made_up, points
 from sordino.nn.network import Network
@@ -22,6 +22,7 @@ from sordino.nn.operations import Found, found_at, is_known, kept_at, united
 from sordino.nn.precision import product_inputs, without_autocast
 
 _PROBE = 5  # made-up records, to find the axis that holds them
+_STEP = 4  # numbers of 16 bytes
 _SMALL = 4096  # entries of a gradient that is cheaper to copy than to treat on its own
 
 
@@ -164,10 +165,10 @@ class GhostEngine:
                     if isinstance(piece, Ghost):
                         ghosts.append((back.graph, piece))
                     else:
-                        rows.add(name, piece.values)
+                        rows.add(piece)
         if back.unknown:
             for name, values in by_vmap(self.network, back.unknown, vector, x, y, units).items():
-                rows.add(name, values)
+                rows.add(Rows(name, values))
         return ghosts, rows
 
     def _found(self, vector: Tensor, x: Tensor, y: Tensor, units: Tensor | None) -> _Backward:
@@ -195,8 +196,9 @@ class GhostEngine:
         return _Backward(graph, found, list(routes.unknown))
 
     def _leaves(self, vector: Tensor) -> dict[str, Tensor]:
-        parts = self.network.unflatten(vector.detach())
-        return {name: _aligned(part).detach().requires_grad_() for name, part in parts.items()}
+        network, vector = self.network, vector.detach()
+        parts = aligned(network, vector) if vector.is_cuda else network.unflatten(vector)
+        return {name: part.detach().requires_grad_() for name, part in parts.items()}
 
     def _forward(self, params: dict[str, Tensor], x: Tensor, y: Tensor) -> tuple[Graph, Tensor]:
         """Return the graph and the losses; the model holds the parameters."""
@@ -243,10 +245,23 @@ class _OneRecord(Exception):
     """One record alone takes other operations than several, and no axis can be told from another."""
 
 
-def _aligned(part: Tensor) -> Tensor:
-    """Return a parameter that begins where fast kernels of a GPU want it: behind ten numbers it does not."""
-    apart = part.is_cuda and part.storage_offset() * part.element_size() % 16
-    return part.clone() if apart else part
+def aligned(network: Network, vector: Tensor) -> dict[str, Tensor]:
+    """Return parameters that begin where fast kernels of a GPU want them: behind ten numbers they do not.
+
+    Gaps are filled, so all lie in one new vector: a compiler takes a copy of a part for the part itself.
+    """
+    ends, sizes = list[Tensor](), [shape.numel() for shape in network.shapes]
+    begin = stop = 0
+    for size in sizes:
+        stop += size
+        if size % _STEP:
+            ends += [vector[begin:stop], vector.new_zeros(-size % _STEP)]
+            begin = stop
+    if not ends:
+        return network.unflatten(vector)
+    places = torch.cat([*ends, vector[begin:]]).split([size + -size % _STEP for size in sizes])
+    named = zip(network.names, places, network.shapes, strict=True)
+    return {name: place[: shape.numel()].view(shape) for name, place, shape in named}
 
 
 def units_of(present: Tensor | None) -> Tensor | None:
@@ -295,15 +310,16 @@ class _Rows:
 
     def __init__(self, network: Network, batch: int) -> None:
         self._network, self._batch = network, batch
-        self._parts: dict[str, Tensor] = {}
+        self._parts: dict[str, Rows] = {}
         self._blocks: list[tuple[list[str], Tensor]] = []
 
-    def add(self, name: str, values: Tensor) -> None:
-        self._parts[name] = self._parts[name] + values if name in self._parts else values
+    def add(self, piece: Rows) -> None:
+        self._parts[piece.name] = piece
 
     def add_to(self, contributions: Contributions) -> None:
-        self._blocks = [([name], value) for name, value in self._parts.items() if value.shape[1] > _SMALL]
-        small = {name: value for name, value in self._parts.items() if value.shape[1] <= _SMALL}
+        values = {name: piece.values for name, piece in self._parts.items()}
+        self._blocks = [([name], value) for name, value in values.items() if value.shape[1] > _SMALL]
+        small = {name: value for name, value in values.items() if value.shape[1] <= _SMALL}
         if small:  # side by side they cost as many operations as one
             self._blocks.append((list(small), torch.cat(list(small.values()), dim=1)))
         for _, block in self._blocks:
@@ -313,8 +329,9 @@ class _Rows:
         """Return the weighted sums; an infinite row makes them infinite, and the query leaves it out."""
         total: dict[str, Tensor] = {}
         for names, block in self._blocks:
-            widths = [self._parts[name].shape[1] for name in names]
-            total |= dict(zip(names, (factors @ block).split(widths), strict=True))
+            parts = [self._parts[name] for name in names]
+            sums = (factors @ block).split([part.values.shape[1] for part in parts])
+            total |= {part.name: part.in_order(one) for part, one in zip(parts, sums, strict=True)}
         return total
 
     def all(self) -> Tensor:
@@ -324,4 +341,5 @@ class _Rows:
             for name, shape in zip(network.names, network.shapes, strict=True)
             if name not in self._parts
         }
-        return torch.cat([(blank | self._parts)[name] for name in network.names], dim=1)
+        formed = {name: piece.values for name, piece in self._parts.items()}
+        return torch.cat([(blank | formed)[name] for name in network.names], dim=1)

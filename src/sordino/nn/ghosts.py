@@ -18,8 +18,9 @@ from torch.func import vmap
 
 from sordino.kernel.clip_tensors import Contributions
 from sordino.nn.graph import Graph, Step, Use, pulled_back
-from sordino.nn.operations import Found, Product, Table
+from sordino.nn.operations import Found
 from sordino.nn.precision import product_inputs
+from sordino.nn.products import Product, Table, Windows
 
 _ENTRY_COST = 16  # products of a processor in the time in which it writes and reads one entry of a gradient
 _BYTE_COST = 13.0, 60.0  # operations of a GPU in the time of one byte: in float32, and in coarser products
@@ -59,6 +60,8 @@ class Ghost:
         elif isinstance(self.found, Tied):
             product, table = self.found.product, self.found.table
             contributions.add_tied(product.right, product.left, table.words, table.slopes)
+        elif (gram := _gram_of_windows(self.found)) is not None:
+            contributions.add_grams(gram, self.found.left, self.found.sizes[2])
         else:
             contributions.add_products(*_wide_and_narrow(self.found), False)
 
@@ -92,10 +95,19 @@ def _scattered(total: Tensor, table: Table, factors: Tensor) -> Tensor:
     return total.index_add(0, table.words.reshape(-1), slopes.reshape(-1, *total.shape[1:]))
 
 
+def _gram_of_windows(product: Product) -> Tensor | None:
+    """Return the products of all pairs of windows, if there is a shorter way and windows are the wider."""
+    places, rows, columns = product.sizes
+    return product.gram() if isinstance(product, Windows) and places > 1 and rows < columns else None
+
+
 def _wide_and_narrow(product: Product) -> tuple[Tensor, Tensor]:
-    """Return what the clip calls positions and slopes; the latter are multiplied, so they are the smaller."""
+    """Return what the clip calls positions and slopes; the latter are multiplied, so they are the smaller.
+
+    Of two that are alike the right ones are multiplied: queries, keys and values share them.
+    """
     left, right = product.left, product.right
-    return (right, left) if left.shape[3] <= right.shape[3] else (left, right)
+    return (right, left) if left.shape[3] < right.shape[3] else (left, right)
 
 
 def _touched(table: Table) -> Table:
@@ -108,29 +120,59 @@ def _touched(table: Table) -> Table:
 
 @dataclass
 class Rows:
-    """Formed gradients of one parameter: (records, entries)."""
+    """Formed gradients of one parameter: (records, entries).
+
+    ``turned`` is the shape in which the entries lie if the parameter has its last two axes the other way
+    round: norms are the same, and only the sum has to be turned.
+    """
 
     name: str
     values: Tensor
+    turned: torch.Size | None = None
+
+    def in_order(self, total: Tensor) -> Tensor:
+        """Return a weighted sum in the order of the parameter."""
+        return total if self.turned is None else total.view(self.turned).transpose(-1, -2).reshape(-1)
 
 
 def pieces(graph: Graph, name: str, found: list[tuple[Use, Found]], form: bool) -> Iterator[Ghost | Rows]:
     """Yield what the clip needs about one parameter; with ``form`` all gradients are formed."""
     groups = _by_end(graph, found)
+    if not form and len(found) == 1 and (turned := _without_windows(name, groups)) is not None:
+        yield turned
+        return
     merged = {path: _merged(parts, graph, name) for path, parts in groups.items()}
     apart = not form and _apart(graph, list(merged)) and None not in merged.values()
-    total: Any = None
-    for path, parts in groups.items():
-        whole, shape = merged[path], _end_shape(graph, path, name)
+    ends: dict[Any, list[tuple[Step, ...]]] = {}
+    for path, whole in merged.items():
         if apart and isinstance(whole, (Product, Table, Tied)) and not _direct_pays(whole):
+            shape = _end_shape(graph, path, name)
             yield Ghost(name, path, _touched(whole) if isinstance(whole, Table) else whole, shape)
-            continue
-        each = [whole] if whole is not None else parts
+        else:
+            ends.setdefault(path[:1] and (path[0].node, path[0].output), []).append(path)
+    total: Any = None
+    for ways in ends.values():
+        whole, shape = merged[ways[0]], _end_shape(graph, ways[0], name)
+        each = groups[ways[0]] if whole is None else [whole]
         values = sum((_formed(part, shape) for part in each[1:]), start=_formed(each[0], shape))
-        values = vmap(lambda v, way=path: pulled_back(graph, way, v))(values) if path else values
+        values = vmap(lambda v, ways=ways: _at_parameter(graph, ways, v))(values) if ways[0] else values
         total = values if total is None else total + values
     if total is not None:
         yield Rows(name, total.reshape(len(total), -1))
+
+
+def _at_parameter(graph: Graph, ways: list[tuple[Step, ...]], value: Tensor) -> Tensor:
+    """Return the gradient at the parameter of something made of it: by the chain rule, over all ways."""
+    first, *others = (pulled_back(graph, way, value) for way in ways)
+    return sum(others, start=first)
+
+
+def _without_windows(name: str, groups: dict[tuple[Step, ...], list[Found]]) -> Rows | None:
+    """Return gradients of a kernel that are formed faster than its windows are unfolded."""
+    part = groups.get((), [None])[0]
+    if not isinstance(part, Windows) or not _direct_pays(part) or (values := part.formed()) is None:
+        return None
+    return Rows(name, values.flatten(1), values.shape[1:])
 
 
 def is_made_of_parameter(graph: Graph, found: list[tuple[Use, Found]]) -> bool:
@@ -227,11 +269,11 @@ def _direct_pays(found: Product | Table | Tied) -> bool:
     if isinstance(found, Table):
         return False
     found = found.product if isinstance(found, Tied) else found
-    count, rows, columns = found.left.shape[2], found.left.shape[3], found.right.shape[3]
+    count, rows, columns = found.sizes
     if count == 1:
         return False
-    if found.left.is_cuda:
-        return _direct_pays_on_gpu(count, rows, columns, product_inputs(found.left.device) > 0)
+    if found.device.type == "cuda":
+        return _direct_pays_on_gpu(count, rows, columns, product_inputs(found.device) > 0)
     small = rows * columns <= count * (rows + columns)
     return small or _ENTRY_COST * rows * columns < count * count * (rows + columns)
 

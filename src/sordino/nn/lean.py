@@ -78,7 +78,7 @@ def _noted(bounds: Contributions, piece: Ghost | Rows) -> None:
 
 def _weighted(graph: Graph, piece: Ghost | Rows, factors: Tensor) -> Tensor:
     if isinstance(piece, Rows):
-        return factors @ piece.values
+        return piece.in_order(factors @ piece.values)
     return pulled_back(graph, piece.path, piece.weighted_sum(factors)).reshape(-1)
 
 

@@ -13,26 +13,10 @@ from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from sordino.nn.graph import Graph, Layout, Use
-
-
-@dataclass
-class Product:
-    """``sum_t left_t right_t^T`` of (batch, groups, places, rows) and (batch, groups, places, columns)."""
-
-    left: Tensor
-    right: Tensor
-
-
-@dataclass
-class Table:
-    """``slopes`` of the rows of a table that ``words`` name: (batch, places) and (batch, places, columns)."""
-
-    words: Tensor
-    slopes: Tensor
+from sordino.nn.products import Product, Table, Windows
 
 
 @dataclass
@@ -144,37 +128,7 @@ def _bmm(seen: Seen) -> Product:
 
 
 def _conv(seen: Seen) -> Product:
-    """Return outputs by kernel entries; of a transposed convolution, the other way round."""
-    kept, kernel = seen.kept, seen.shape[2:]
-    wide, narrow = kept.input, seen.slope
-    if kept.transposed:
-        wide, narrow = narrow, wide
-    twice = [size for pad in reversed(kept.padding) for size in (pad, pad)]
-    padded = F.pad(wide, twice) if any(twice) else wide
-    windows = _windows(padded, kernel, kept.dilation, kept.stride)
-    places = narrow.shape[2:]
-    for axis, size in enumerate(places):  # of a transposed convolution with output padding
-        windows = windows.narrow(2 + len(kernel) + axis, 0, size)
-    groups = kept.groups
-    columns = windows.reshape(len(wide), groups, -1, places.numel()).transpose(2, 3)
-    outer = narrow.reshape(len(narrow), groups, -1, places.numel()).transpose(2, 3)
-    return Product(_by_record(seen, outer), _by_record(seen, columns))
-
-
-def _by_record(seen: Seen, values: Tensor) -> Tensor:
-    """Return (records, groups, places, features) of (images, groups, places, features)."""
-    moved = seen.records(values)
-    return moved if moved.dim() == 4 else moved.movedim(1, 2).flatten(2, 3)
-
-
-def _windows(a: Tensor, kernel: Any, dilation: Any, stride: Any) -> Tensor:
-    """Return (batch, channels, *kernel, *places), a view: F.unfold starts one kernel a record on a GPU."""
-    dims = len(kernel)
-    for i in range(dims):
-        a = a.unfold(2 + i, dilation[i] * (kernel[i] - 1) + 1, stride[i])
-        a = a[..., :: dilation[i]] if dilation[i] > 1 else a
-    places, entries = range(2, 2 + dims), range(2 + dims, 2 + 2 * dims)
-    return a.permute(0, 1, *entries, *places)
+    return Windows(seen.kept, seen.slope, seen.shape[2:], seen.batch, seen.records)
 
 
 # --------------------------------------------------------------------------------------- tables
@@ -206,15 +160,18 @@ def _rms_norm(seen: Seen) -> Tensor:
 
 
 def _group_norm(seen: Seen) -> Tensor:
-    return seen.summed(seen.slope.float() * _grouped(seen.kept))
+    """Return the gradient of scales by the two sums of the backward pass: a compiler shares them."""
+    kept, slope = seen.kept, seen.slope.float()
+    means, scales = (
+        part.float()[:, :, None].expand(-1, -1, slope.shape[1] // kept.group).flatten(1)
+        for part in (kept.result1, kept.result2)
+    )
+    both = torch.mul(slope, kept.input.float()).flatten(2).sum(dim=[2])
+    return seen.summed((both - means * slope.flatten(2).sum(dim=[2])) * scales)
 
 
-def _grouped(kept: Any) -> Tensor:
-    """Return what a group norm scales."""
-    values, groups = kept.input, kept.group
-    flat = values.reshape(len(values), groups, -1)
-    centred = (flat - kept.result1[:, :, None]) * kept.result2[:, :, None]
-    return centred.reshape(values.shape)
+def _shifted(seen: Seen) -> Tensor:
+    return seen.summed(seen.slope.float().flatten(2).sum(dim=[2]))
 
 
 def _same(seen: Seen, factor: Tensor | None) -> Tensor:
@@ -268,7 +225,7 @@ _RULES: dict[tuple[str, int], Rule] = {
     ("NativeLayerNormBackward0", 2): _plain,
     ("FusedRmsNormBackward0", 1): _rms_norm,
     ("NativeGroupNormBackward0", 1): _group_norm,
-    ("NativeGroupNormBackward0", 2): lambda seen: seen.summed(seen.slope),
+    ("NativeGroupNormBackward0", 2): _shifted,
     ("AddBackward0", 0): _plain,
     ("AddBackward0", 1): _added,
     ("SubBackward0", 0): _plain,
