@@ -77,8 +77,12 @@ class Ghost:
             return _scattered(zeros, self.found, factors)
         wide, narrow = _wide_and_narrow(self.found)
         weighted = narrow * factors[:, None, None, None]
-        pair = (weighted, wide) if narrow is self.found.left else (wide, weighted)
-        return _added_up(*pair).reshape(self.shape)
+        if narrow is self.found.right:
+            return _added_up(wide, weighted).reshape(self.shape)
+        if isinstance(self.found, Windows):
+            return _added_up(weighted, wide).reshape(self.shape)
+        # a compiler that finds the weighted part transposed in a product computes it against its rows
+        return _added_up(wide, weighted).transpose(1, 2).reshape(self.shape)
 
 
 def _added_up(left: Tensor, right: Tensor) -> Tensor:
