@@ -281,3 +281,15 @@ def test_second_moments_of_mapped_rows_are_those_of_their_columns(dense):
     chosen = np.array([1, 4, 7])
     narrow = rows.through(Affine(affine.shift[chosen], affine.scale[chosen], 0.25, chosen))
     np.testing.assert_allclose(narrow.gram(factors), AffineView.gram(narrow, factors), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["dense", "csr"])
+def test_columns_within_columns_are_those_of_the_rows(kind):
+    rng = np.random.default_rng(3)
+    rows = np.where(rng.random((30, 12)) < 0.5, rng.normal(size=(30, 12)), 0.0)
+    held = LocalExecutor(rows if kind == "dense" else sparse.csr_matrix(rows), None, None).records(None)
+    for columns in ([1, 3, 4, 8, 11], [3, 8, 11], [8], [0, 8], [11, 3, 5, 1], [3, 11], [5, 2]):
+        found = held.within(np.array(columns))
+        w = rng.normal(size=len(columns))
+        np.testing.assert_allclose(found.margins(w), rows[:, columns] @ w, atol=1e-12)
+        np.testing.assert_allclose(found.weighted_sum(np.ones(30)), rows[:, columns].sum(0), atol=1e-12)

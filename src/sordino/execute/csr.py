@@ -187,18 +187,17 @@ def scatter_integers(
 def picked(matrix: Any, rows: Any, columns: Ints) -> Any:
     """Return some rows with some columns alone, numbered in their order."""
     x, ends = matrix, np.zeros(rows.size + 1, dtype=np.int64)
-    slots = np.empty(x.indices.size, dtype=np.int32)
+    # Room for every entry, and for one that is not wanted: what is not written to takes no memory.
+    indices, data = np.empty(x.indices.size + 1, dtype=np.int32), np.empty(x.data.size + 1, x.data.dtype)
     if x.shape[1] <= x.indices.size // max(1, x.shape[0]) * rows.size:  # a number of each column costs less
         numbers = np.full(x.shape[1], -1, dtype=np.int32)
         numbers[columns] = np.arange(columns.size, dtype=np.int32)
-        _numbers(x.indptr, x.indices, rows, numbers, slots, ends[1:])
+        count = _gather_numbered(x.indptr, x.indices, x.data, rows, numbers, ends, indices, data)
     else:
         kept = TouchMap.of(columns)
-        _slots(x.indptr, x.indices, rows, kept.cells, kept.columns, slots, ends[1:])
-    np.cumsum(ends, out=ends)
-    count = int(ends[-1])  # and one place more, for what is not wanted
-    indices, data = np.empty(count + 1, dtype=np.int32), np.empty(count + 1, dtype=x.data.dtype)
-    _gather(x.indptr, slots, x.data, rows, ends, indices, data)
+        count = _gather_mapped(
+            x.indptr, x.indices, x.data, rows, kept.cells, kept.columns, ends, indices, data
+        )
     return sparse.csr_matrix((data[:count], indices[:count], ends), (rows.size, columns.size), copy=False)
 
 
@@ -231,35 +230,33 @@ def _with_indices(matrix: Any, indices: Any) -> Any:
 
 
 @numba.njit(cache=True, nogil=True)
-def _numbers(indptr: Any, indices: Any, rows: Any, numbers: Any, slots: Any, counts: Any) -> None:
-    """Write the number of each entry's column, which is -1 where it is not wanted, and count the others."""
+def _gather_numbered(
+    indptr: Any, indices: Any, data: Any, rows: Any, numbers: Any, ends: Any, kept: Any, out: Any
+) -> int:
+    """Copy the entries whose column has a number, not -1; any other is written over by what comes next."""
+    at = At(0)
     for i in range(rows.size):
-        kept = 0
         for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
-            slots[p] = numbers[At(indices[p])]
-            kept += slots[p] >= 0
-        counts[i] = kept
+            slot = numbers[At(indices[p])]
+            kept[at], out[at] = slot, data[p]
+            at += At(slot >= 0)
+        ends[i + 1] = at
+    return ends[-1]
 
 
 @numba.njit(cache=True, nogil=True)
-def _slots(indptr: Any, indices: Any, rows: Any, cells: Any, columns: Any, slots: Any, counts: Any) -> None:
-    """Write the number of each entry's column, -1 for one that is not in the map, and count the others."""
+def _gather_mapped(
+    indptr: Any, indices: Any, data: Any, rows: Any, cells: Any, columns: Any, ends: Any, kept: Any, out: Any
+) -> int:
+    """Copy the entries whose column is in a map, as :func:`_gather_numbered`."""
+    at = At(0)
     for i in range(rows.size):
-        kept = 0
         for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
-            slots[p] = cells[find(cells, columns, np.int64(indices[p]))]
-            kept += slots[p] >= 0
-        counts[i] = kept
-
-
-@numba.njit(cache=True, nogil=True)
-def _gather(indptr: Any, slots: Any, data: Any, rows: Any, ends: Any, indices: Any, out: Any) -> None:
-    """Copy the entries that have a number; each other one is written over by what comes next."""
-    for i in range(rows.size):
-        at = At(ends[i])
-        for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
-            indices[at], out[at] = slots[p], data[p]
-            at += At(slots[p] >= 0)
+            slot = cells[find(cells, columns, np.int64(indices[p]))]
+            kept[at], out[at] = slot, data[p]
+            at += At(slot >= 0)
+        ends[i + 1] = at
+    return ends[-1]
 
 
 @numba.njit(cache=True, nogil=True)

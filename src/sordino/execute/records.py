@@ -113,7 +113,9 @@ class LocalRecords:
             return self
         known = self.__dict__.get("_within")
         if known is None or not np.array_equal(known[0], columns):
-            known = (columns, self._within_columns(columns))
+            places = None if known is None else _places(known[0], columns)
+            base, chosen = (self, columns) if places is None else (known[1], places)
+            known = (columns, base._within_columns(chosen))
             object.__setattr__(self, "_within", known)
         return known[1]
 
@@ -209,6 +211,13 @@ class LocalRecords:
         raise UnsupportedError("This kind of data has no exact sums.")  # pragma: no cover
 
 
+def _places(columns: Ints, some: Ints) -> Ints | None:
+    """Return where some of these rising columns are among them; None where one is not."""
+    at = np.searchsorted(columns, some)
+    inside = at.size and int(at.max()) < columns.size and np.array_equal(columns[at], some)
+    return at if inside and bool((np.diff(columns) > 0).all()) else None
+
+
 class DenseRecords(LocalRecords):
     """Rows of a NumPy array; single precision is cast block by block."""
 
@@ -279,7 +288,10 @@ class DenseRecords(LocalRecords):
             "positions": self.positions,
         }
         kept = (self.matrix, self.targets, self.norms, self.scale, self.intercept, len(columns))
-        return DenseColumns(*kept, **facts, chosen=columns)
+        return DenseColumns(*kept, **facts, chosen=self._numbers_of(columns))
+
+    def _numbers_of(self, columns: Ints) -> Ints:
+        return columns
 
     def _blocks(self) -> list[slice]:
         n = len(self.matrix)
@@ -296,6 +308,9 @@ class DenseColumns(DenseRecords):
     """Some columns of a NumPy array, which is not copied."""
 
     chosen: Ints
+
+    def _numbers_of(self, columns: Ints) -> Ints:
+        return self.chosen[columns]
 
     def _products(self, w: Floats) -> Floats:
         return super()._products(self._spread(w))

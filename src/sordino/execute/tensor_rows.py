@@ -249,7 +249,8 @@ class TensorRecords(LocalRecords):
         return DeviceView(self, affine.picked(np.arange(self.features)))
 
     def _within_columns(self, columns: Ints) -> TensorRecords:
-        return replace(self, chosen=columns, features=len(columns))
+        kept = columns if self.chosen is None else self.chosen[columns]
+        return replace(self, chosen=kept, features=len(kept))
 
     def _products(self, w: Floats) -> Floats:
         return DeviceVector(self.near_products(self.near(w)))  # type: ignore[return-value]
