@@ -10,6 +10,7 @@ from tests.hostile.queries import CASES, SQUARED, W
 from sordino.execute import csr
 from sordino.kernel import clip, pull
 from sordino.kernel.clip import factors, norms
+from sordino.problems import glm
 from sordino.problems.glm import GlmGradient
 
 EXAMPLES = 100  # those of the default profile
@@ -45,6 +46,7 @@ def test_claim_14_comes_back_when_flags_are_believed(monkeypatch):
 
 def test_a_clip_that_forgets_its_rounding_is_found(monkeypatch):
     monkeypatch.setattr(factors, "limit", lambda bound, length=0: bound)
+    monkeypatch.setattr(pull, "limit", lambda bound: bound)
     monkeypatch.setattr(norms, "limit", lambda bound, length=0: bound)
     monkeypatch.setattr(norms, "slack", lambda length: 0.0)
     monkeypatch.setattr(norms, "above", lambda values, length: values)
@@ -66,6 +68,7 @@ def test_persons_clipped_record_by_record_are_found(monkeypatch):
 
 def test_tiny_products_that_lose_their_digits_are_found(monkeypatch):
     monkeypatch.setattr(factors, "TINY", 0.0)
+    monkeypatch.setattr(glm, "compiled", lambda loss: None)  # what is compiled cannot be changed
     for name in ("clipped", "times_factor", "_clip_each", "_products", "_factors"):
         monkeypatch.setattr(factors, name, getattr(factors, name).py_func)
     found(Case("tiny clip", GlmGradient(SQUARED, 1e-12), 0 * W[:4]), "dense")

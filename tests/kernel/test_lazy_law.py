@@ -211,3 +211,67 @@ def test_the_executor_chooses_the_lazy_path_where_few_columns_are_touched():
     assert isinstance(crowded.answer(release, SparseVector.zeros(31, kept=1), 0.6, 0, source()), np.ndarray)
     eager = Release(LOGISTIC, Gaussian(1.0), Full(), 2)
     assert isinstance(csr_executor(4000).answer(eager, start, 0.6, 0, source()), np.ndarray)
+
+
+# ------------------------------------------------ T5: many order statistics, drawn beyond a bound
+
+
+@pytest.mark.parametrize(("total", "likely"), [(20_000, 600), (10**7, 1000), (10**12, 700)])
+def test_t5_order_statistics_beyond_a_bound_have_beta_tails(total, likely):
+    noise = source(101)
+    drawn = np.array([top_abs_normals(total, likely, noise, likely=likely) for _ in range(2000)])
+    assert (np.diff(drawn, axis=1) <= 0).all()
+    for i in (1, likely // 2, likely):
+        assert_law(erfc(drawn[:, i - 1] / np.sqrt(2)), stats.beta(i, total - i + 1), tests=9)
+
+
+def test_t5_what_is_wanted_below_the_bound_goes_on_from_there():
+    noise, total, count = source(102), 10**6, 900
+    drawn = np.array([top_abs_normals(total, count, noise, likely=520) for _ in range(2000)])
+    assert (np.diff(drawn, axis=1) <= 0).all()
+    for i in (520, 650, count):
+        assert_law(erfc(drawn[:, i - 1] / np.sqrt(2)), stats.beta(i, total - i + 1), tests=3)
+
+
+def test_t5_a_floor_above_the_bound_leaves_a_binomial_number():
+    noise, total, floor = source(103), 10**6, 3.6
+    drawn = [top_abs_normals(total, 900, noise, floor, 600) for _ in range(4000)]
+    assert min(d.min() for d in drawn) >= floor
+    chance = erfc(floor / np.sqrt(2))
+    tails = erfc(np.concatenate(drawn) / np.sqrt(2)) / chance
+    assert_law(tails, stats.uniform(), tests=2)
+    counts = np.array([d.size for d in drawn])
+    middle = (counts - total * chance) / np.sqrt(total * chance * (1 - chance))
+    assert abs(middle.mean()) < 4.5 / np.sqrt(len(counts))
+    assert 0.9 < middle.var() < 1.1
+
+
+def test_t5_a_wrong_bound_is_noticed(monkeypatch):
+    noise, total = source(104), 10**6
+    monkeypatch.setattr("sordino.kernel.lazy.math.erfc", lambda x: erfc(x) * 2 / 3)
+    drawn = np.array([top_abs_normals(total, 600, noise, likely=600)[0] for _ in range(2000)])
+    with pytest.raises(AssertionError):
+        assert_law(erfc(drawn / np.sqrt(2)), stats.beta(1, total), tests=1)
+
+
+def test_t5_steps_with_many_survivors_have_the_law_of_the_dense_step():
+    size, count, runs = 3000, 800, 600
+    known = SparseVector(np.arange(200), np.linspace(-4, 4, 200), size)
+    dense, lazy = np.zeros((runs, size)), np.zeros((runs, size))
+    noise = source(105)
+    for row in dense:
+        moved = known.to_dense() + 1.4 * noise.normal(size)
+        best = np.argpartition(np.abs(moved), size - count)[size - count :]
+        row[best] = moved[best]
+    for row in lazy:
+        kept = LazyVector.noised(known, 1.4, noise).hard_threshold(count)
+        row[kept.indices] = kept.values
+    for s in (dense, lazy):
+        assert (np.count_nonzero(s, axis=1) == count).all()
+    for statistic in (
+        lambda s: np.count_nonzero(s[:, :200], axis=1) + 0.0,
+        lambda s: (s**2).sum(axis=1),
+        lambda s: np.abs(s).max(axis=1),
+        lambda s: np.where(s == 0, np.inf, np.abs(s)).min(axis=1),
+    ):
+        assert_same_law(statistic(dense), statistic(lazy), tests=4)

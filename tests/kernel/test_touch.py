@@ -28,9 +28,9 @@ def test_slots_number_the_columns_in_their_order(inside):
 
 
 @pytest.mark.parametrize(
-    ("entries", "size"), [(0, 16), (1, 16), (4, 16), (5, 32), (8, 32), (9, 64), (1000, 4096), (1024, 4096)]
+    ("entries", "size"), [(0, 16), (1, 16), (8, 16), (9, 32), (16, 32), (17, 64), (1000, 2048), (1024, 2048)]
 )
-def test_a_map_is_the_smallest_that_stays_at_most_a_quarter_full(entries, size):
+def test_a_map_is_the_smallest_that_stays_at_most_half_full(entries, size):
     touched = TouchMap.empty(np.arange(entries))
     assert touched.cells.size == size
     assert (touched.cells == -1).all()

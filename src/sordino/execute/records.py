@@ -66,6 +66,17 @@ class LocalRecords:
         out = self._products(w[: self.features]) * self.scale
         return out + self.intercept * w[-1] if self.intercept else out
 
+    def clipped_gradient(self, w: Point, pull: Pull) -> Floats:
+        """Return ``sum_i clip_C(r_i x_i)``, one output, in one pass over the rows."""
+        w = w.to_dense() if isinstance(w, SparseVector) else np.asarray(w, dtype=float)
+        out = np.zeros(self.columns)
+        at = 0.0, self.intercept * float(w[-1]) if self.intercept else 0.0
+        facts = MappedFacts.of(self, self.scale, np.ones(self.count), 1.0)
+        total, _ = self.pulled(w[: self.features].copy(), at, facts, pull, out[: self.features])
+        if self.intercept:
+            out[-1] = self.intercept * total
+        return out
+
     def unit_sum(self, coefficients: Floats, bound: float) -> Floats:
         """Return ``sum_i c_i x_i``: a record is a unit, and its coefficient bounds it already."""
         return self.weighted_sum(coefficients)
@@ -113,8 +124,9 @@ class LocalRecords:
             return self
         known = self.__dict__.get("_within")
         if known is None or not np.array_equal(known[0], columns):
-            places = None if known is None else _places(known[0], columns)
-            base, chosen = (self, columns) if places is None else (known[1], places)
+            base, chosen = self, columns
+            if known is not None and (places := _places(known[0], columns)) is not None:
+                base, chosen = known[1], places
             known = (columns, base._within_columns(chosen))
             object.__setattr__(self, "_within", known)
         return known[1]

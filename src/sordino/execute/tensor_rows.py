@@ -21,6 +21,7 @@ from sordino.execute.tensor_views import DeviceView
 from sordino.kernel import NoiseSource, Offer, Release, SparseVector, clip, clip_doubles, contracts
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.contracts import Point, PublicBall, PublicMap
+from sordino.kernel.pull import Pull, pulled
 
 _LAYOUTS = (torch.strided, torch.sparse_csr)
 
@@ -140,6 +141,17 @@ class TensorRecords(LocalRecords):
         if w.ndim == 2:
             return np.stack([np.asarray(self.margins(row)) for row in w], axis=1)
         return super().margins(w)
+
+    def clipped_gradient(self, w: Point, pull: Pull) -> Any:
+        """Return ``sum_i clip_C(r_i x_i)``, one output, on its way to the processor."""
+        point = self.near(w.to_dense() if isinstance(w, SparseVector) else np.asarray(w, dtype=float))
+        scale, given = self.tensor(self.scale), None if self.weights is None else self.tensor(self.weights)
+        margins = self.near_products(point[: self.features]) * scale
+        margins = margins + self.intercept * point[-1] if self.intercept else margins
+        scalars = pulled(pull, margins, self.tensor(self.targets), given, self.tensor(self.norms))
+        out = self.near_sum(clip_doubles.scaled(scalars, scale))
+        last = (self.intercept * scalars.sum())[None]
+        return Arriving(torch.cat([out, last]) if self.intercept else out)
 
     def weighted_sum(self, coefficients: Floats) -> Floats:
         """Return ``sum_i c_i x_i``, one row per output."""

@@ -13,6 +13,7 @@ from sordino.execute.records import LocalRecords
 from sordino.kernel import SparseVector, clip
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.contracts import PublicMap
+from sordino.kernel.pull import Pull, as_weights, pull_rows
 from sordino.kernel.touch import TouchMap
 
 _NONE = np.empty(0, dtype=np.int64)
@@ -36,6 +37,27 @@ class LazyRecords:
 
     def margins(self, w: SparseVector) -> Floats:
         """Return ``x_i . w`` and lay out the batch."""
+        out, constant = self._laid_out(w)
+        out *= self._base.scale
+        out += constant
+        return out
+
+    def clipped_gradient(self, w: SparseVector, pull: Pull) -> SparseVector:
+        """Return ``sum_i clip_C(r_i x_i)`` on the touched columns: three compiled passes."""
+        base, (factors, constant) = self._base, self._laid_out(w)
+        factors *= base.scale
+        factors += constant
+        ones = np.ones(factors.size)
+        facts = (self.targets, as_weights(self.weights), self.norms, ones, base.scale)
+        total, _ = pull_rows(pull.numbers, factors, np.empty(factors.size), *facts)
+        out = np.zeros(self._columns.size)
+        csr.scatter_touched(self._ends, self._layout, self._packed, factors, out)
+        if base.intercept:
+            out[self._intercept_at] = base.intercept * total
+        return SparseVector(self._columns, out, base.columns, self._touched)
+
+    def _laid_out(self, w: SparseVector) -> tuple[Floats, float]:
+        """Number the touched columns; return the products of the stored rows, and the constant margin."""
         base, x = self._base, self._base.matrix
         self._ends = np.cumsum(x.indptr[base.rows + 1] - x.indptr[base.rows])
         entries = int(self._ends[-1]) if self._ends.size else 0
@@ -61,11 +83,10 @@ class LazyRecords:
         )
         self._layout, self._packed = layout, packed
         self._columns, self._touched = columns[:count], touched
-        out *= base.scale
-        if base.intercept:
-            self._intercept_at = int(np.flatnonzero(w.indices == base.features)[0])
-            out += base.intercept * w.values[self._intercept_at]
-        return out
+        if not base.intercept:
+            return out, 0.0
+        self._intercept_at = int(np.flatnonzero(w.indices == base.features)[0])
+        return out, base.intercept * float(w.values[self._intercept_at])
 
     def column_moments(self, square: bool = False) -> tuple[SparseVector, SparseVector]:
         """Return the sums of the touched columns and of their absolute values, or squares."""

@@ -23,6 +23,8 @@ from sordino.kernel.touch import TouchMap
 
 _FIRST_CHUNK = 64
 _SAMPLE = 1024
+# From so many on, magnitudes are drawn as those beyond a bound, where the bound is far enough out.
+_BEYOND, _FAR = 512, 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,29 +104,24 @@ class LazyVector:
 
     __array_ufunc__ = None  # let NumPy scalars defer to our operators
 
-    def __init__(self, known: SparseVector, std: float, noise: NoiseSource) -> None:
-        self._known, self._std, self._noise = known, std, noise
+    def __init__(self, known: SparseVector, std: float, noise: NoiseSource, factor: float = 1.0) -> None:
+        # The known values are still to be multiplied by the factor; the deviation is not.
+        self._held, self._std, self._noise, self._factor = known, std, noise, factor
         self._spent = False
 
     @classmethod
     def noised(cls, value: SparseVector, std: float, noise: NoiseSource) -> LazyVector:
         """Add N(0, std^2) to every coordinate of ``value``, drawing only the touched ones."""
-        if std:
-            values = noise.normal(value.values.size)
-            values *= std
-            values += value.values
-        else:
-            values = value.values.copy()
+        values = noise.normal_around(value.values, std) if std else value.values.copy()
         return cls(SparseVector(value.indices, values, value.size, value.touched), std, noise)
 
     @property
     def size(self) -> int:
         """The number of coordinates."""
-        return self._known.size
+        return self._held.size
 
     def __mul__(self, factor: float) -> LazyVector:
-        self._known.values[...] *= factor
-        return self._replaced(self._known, self._std * abs(factor))
+        return self._replaced(self._held, self._std * abs(factor), self._factor * factor)
 
     __rmul__ = __mul__
 
@@ -158,8 +155,7 @@ class LazyVector:
         always = np.flatnonzero(known.indices >= free) if kept else np.empty(0, dtype=np.int64)
         if always.size != kept:
             raise InvalidInputError("Expected the coordinates that are always kept to be touched.")
-        large, floor = candidates(known, free, count)
-        fresh = self._largest_untouched(floor, free - (known.indices.size - kept), count)
+        large, fresh = self._contenders(known, free, free - (known.indices.size - kept), count)
         chosen, survivors = merge_largest(np.abs(known.values[large]), fresh, count)
         where = _positions(known, survivors, free, self._noise)
         values = fresh[:survivors] * self._noise.signs(survivors)
@@ -174,12 +170,17 @@ class LazyVector:
         out[self._known.indices] = self._known.values
         return out
 
-    def _largest_untouched(self, floor: float, untouched: int, count: int) -> Floats:
+    def _contenders(self, known: SparseVector, free: int, untouched: int, count: int) -> tuple[Ints, Floats]:
+        """Return where known values are large, and the largest untouched: the winners are among these."""
         wanted = min(count, untouched)
-        if self._std == 0 or wanted <= 0:
-            return np.empty(0)
         likely = math.ceil(wanted * untouched / self.size)  # so many would win among equals
-        return self._std * top_abs_normals(untouched, wanted, self._noise, floor / self._std, likely)
+        if self._std and wanted == count and likely >= _BEYOND:
+            fresh = self._std * top_abs_normals(untouched, count, self._noise, likely=likely)
+            return _at_least(known.indices, known.values, free, float(fresh[-1])), fresh
+        large, floor = candidates(known, free, count)
+        if self._std == 0 or wanted <= 0:
+            return large, np.empty(0)
+        return large, self._std * top_abs_normals(untouched, wanted, self._noise, floor / self._std, likely)
 
     def _merged(self, other: SparseVector) -> SparseVector:
         known = self._known
@@ -197,9 +198,16 @@ class LazyVector:
         indices = np.concatenate([known.indices, other.indices[new]])
         return SparseVector(indices, np.concatenate([values, drawn]), known.size)
 
-    def _replaced(self, known: SparseVector, std: float) -> LazyVector:
+    @property
+    def _known(self) -> SparseVector:
+        if self._factor != 1.0:
+            self._held.values[...] *= self._factor
+            self._factor = 1.0
+        return self._held
+
+    def _replaced(self, known: SparseVector, std: float, factor: float = 1.0) -> LazyVector:
         self._spend()
-        return LazyVector(known, std, self._noise)
+        return LazyVector(known, std, self._noise, factor)
 
     def _spend(self) -> None:
         if self._spent:
@@ -215,10 +223,17 @@ def top_abs_normals(
     """Return the ``count`` largest of ``total`` i.i.d. ``|N(0,1)|``, decreasing, in O(count).
 
     Stops early, with fewer, once a value falls below ``floor``: no later one could matter. The first
-    ``likely`` ones are drawn at once.
+    ``likely`` ones are drawn at once; where they are many, as those beyond a bound that about so many pass.
     """
     parts, lowest = [np.empty(0)], math.inf
     log_cdf, start, chunk = 0.0, 0, max(_FIRST_CHUNK, likely)
+    bound = max(floor, _passed_by(likely, total)) if likely >= _BEYOND else 0.0
+    if bound >= _FAR:
+        chance = math.erfc(bound / math.sqrt(2.0))
+        parts = [_beyond(bound, chance, total, noise)]
+        log_cdf, start, lowest = math.log1p(-chance), parts[0].size, bound
+        if bound == floor or start >= count:  # those below the bound are below the floor, or not wanted
+            return parts[0][:count]
     while start < count and lowest >= floor:
         stop = start + chunk if 2 * chunk < count - start else count
         steps = noise.exponential(stop - start) / (total - np.arange(start, stop))
@@ -227,6 +242,23 @@ def top_abs_normals(
         log_cdf, lowest = float(logs[-1]), parts[-1][-1]
         start, chunk = stop, 4 * chunk
     return np.concatenate(parts)
+
+
+def _passed_by(likely: int, total: int) -> float:
+    """Return the bound that so many of ``total`` magnitudes pass almost surely."""
+    share = min((likely + 4.0 * math.sqrt(likely)) / total, 1.0)
+    return math.sqrt(2.0) * float(erfcinv(share))
+
+
+def _beyond(bound: float, chance: float, total: int, noise: NoiseSource) -> Floats:
+    """Draw those of ``total`` i.i.d. ``|N(0,1)|`` that are beyond a bound, decreasing.
+
+    Their number is binomial, and given it they are independent and of the law of the tail; the others are
+    independent of them and below the bound.
+    """
+    found = noise.normal_tail(bound, noise.binomial(total, chance))
+    found.sort()
+    return found[::-1]
 
 
 def top_gumbels(total: int, count: int, noise: NoiseSource) -> Floats:

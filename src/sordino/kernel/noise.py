@@ -84,6 +84,24 @@ class NoiseSource:
             _fill_normal(generator, out.reshape(-1))
         return out
 
+    def normal_around(self, values: Floats, std: float) -> Floats:
+        """Draw independent normal variables with these means."""
+        out, generator = np.empty(values.size), self._generator()
+        with generator.bit_generator.lock:
+            _fill_around(generator, values, std, out)
+        return out
+
+    def normal_tail(self, low: float, count: int) -> Floats:
+        """Draw standard normal variables that are larger than ``low > 0``, by Marsaglia's tail method."""
+        out, generator = np.empty(count), self._generator()
+        with generator.bit_generator.lock:
+            _fill_tail(generator, low, out)
+        return out
+
+    def binomial(self, trials: int, chance: float) -> int:
+        """Draw how many of so many trials succeed."""
+        return int(self._generator().binomial(trials, chance))
+
     def exponential(self, shape: Shape) -> Floats:
         """Draw standard exponential variables."""
         return self._generator().standard_exponential(shape)
@@ -230,3 +248,19 @@ def _fill_normal(generator: np.random.Generator, out: Floats) -> None:
     # Twice as fast as Generator.standard_normal: the ziggurat is inlined around the AES call.
     for i in range(out.size):
         out[i] = generator.standard_normal()
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill_around(generator: np.random.Generator, values: Floats, std: float, out: Floats) -> None:
+    for i in range(out.size):
+        out[i] = values[i] + std * generator.standard_normal()
+
+
+@numba.njit(cache=True, nogil=True)
+def _fill_tail(generator: np.random.Generator, low: float, out: Floats) -> None:
+    # x of density low exp(-low x), kept with probability exp(-x^2 / 2), has the law of Z - low for Z > low.
+    for i in range(out.size):
+        beyond = generator.standard_exponential() / low
+        while 2.0 * generator.standard_exponential() < beyond * beyond:
+            beyond = generator.standard_exponential() / low
+        out[i] = low + beyond

@@ -27,9 +27,9 @@ class TouchMap:
 
     @classmethod
     def empty(cls, columns: Ints) -> TouchMap:
-        """Return a map without columns that stays at most a quarter full when ``columns`` is filled."""
+        """Return a map without columns that stays at most half full when ``columns`` is filled."""
         size = 16
-        while size < 4 * columns.size:
+        while size < 2 * columns.size:
             size *= 2
         return cls(np.full(size, _FREE, dtype=np.int32), columns)
 

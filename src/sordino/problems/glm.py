@@ -12,7 +12,8 @@ from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.clip import check_bound, clip_scalars
 from sordino.kernel.contracts import Answer, IntegerSums, Point, UnitSums
 from sordino.kernel.lengths import public_distance, public_norm
-from sordino.problems.losses import Loss
+from sordino.kernel.pull import Pull
+from sordino.problems.losses import Loss, compiled
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,9 @@ class GlmGradient(ClippedSum, OnLattice):
 
     def evaluate(self, records: UnitSums, params: Point) -> Answer:
         """Return the clipped sum at the point ``params``."""
+        kind, one_pass = compiled(self.loss), getattr(records, "clipped_gradient", None)
+        if kind is not None and one_pass is not None and getattr(params, "ndim", 1) == 1:
+            return one_pass(params, Pull(kind[0], self.clip, threshold=kind[1]))
         return records.unit_sum(self._coefficients(records, params), self.clip)
 
     def evaluate_on_lattice(self, records: IntegerSums, params: Point, spacing: float) -> Ints:
