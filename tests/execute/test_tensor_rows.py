@@ -199,3 +199,22 @@ def test_without_noise_an_answer_is_an_array_of_its_own():
     answer = executor.answer(release, (np.zeros(8), affine, None, 1.0), 0.3, 0, NoiseSource.from_os())
     assert type(answer) is np.ndarray
     assert answer.shape == (8,)
+
+
+@NO_GPU
+def test_a_gradient_that_is_recorded_is_the_one_that_is_run(monkeypatch):
+    rng = np.random.default_rng(9)
+    affine, query = (
+        Affine(0.1 * rng.normal(size=7), np.ones(7), 0.25),
+        AffineGradient(LOSSES["logistic"], 0.3),
+    )
+    points = [(rng.normal(size=8), affine, None, 1.0) for _ in range(5)]
+    here = LocalExecutor(rows_of("csr"), SIGNS, 0.7, 0.3).records(None)
+    for graphs in (True, False):
+        monkeypatch.setattr("sordino.execute.played.GRAPHS", graphs)
+        there = TensorExecutor(store_of(tensor_of(X, "csr", "cuda")), SIGNS, 0.7, 0.3)._all
+        for point in points:
+            found = np.asarray(query.evaluate(there, point))
+            np.testing.assert_allclose(found, query.evaluate(here, point), rtol=1e-10, atol=1e-12)
+        recorded = getattr(there.through(affine)._played[1], "_graph", None)
+        assert (recorded is not None) == graphs

@@ -185,13 +185,12 @@ class TensorRecords(LocalRecords):
     def near_sum(self, coefficients: Tensor) -> Tensor:
         """Return the sum of the rows, unclipped, times coefficients that lie beside them."""
         found = self.matrix.added(coefficients)
-        return found if self.chosen is None else found[self.near(self.chosen)]
+        return found if self.chosen is None else found[self._chosen]
 
     def near_blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """Yield the columns that are looked at in dense blocks of rows."""
-        chosen = None if self.chosen is None else self.near(self.chosen)
         for rows, block in self.matrix.blocks():
-            yield rows, block if chosen is None else block[:, chosen]
+            yield rows, block if self.chosen is None else block[:, self._chosen]
 
     @property
     def peaks(self) -> Floats:
@@ -281,7 +280,14 @@ class TensorRecords(LocalRecords):
     def _spread(self, values: Tensor) -> Tensor:
         if self.chosen is None:
             return values
-        return values.new_zeros(self.matrix.shape[1]).index_put((self.near(self.chosen),), values)
+        return values.new_zeros(self.matrix.shape[1]).index_copy(0, self._chosen, values)
+
+    @property
+    def _chosen(self) -> Tensor:
+        if "_there" not in self.__dict__:
+            object.__setattr__(self, "_there", self.near(self.chosen))
+        there: Tensor = self.__dict__["_there"]
+        return there
 
     def near(self, values: Any) -> Tensor:
         """Return an array brought to the rows."""

@@ -14,10 +14,11 @@ _CHUNK = 1 << 26  # entries of a block that is cast to double precision at a tim
 
 
 class Store(Protocol):
-    """Rows on a device; all sums are in double precision."""
+    """Rows on a device; all sums are in double precision. ``short``: a sum is few and short operations."""
 
     shape: tuple[int, int]
     device: torch.device
+    short: bool
 
     def products(self, w: Tensor) -> Tensor:
         """Return ``x_i . w`` of each row."""
@@ -49,6 +50,8 @@ class Store(Protocol):
 
 class DenseStore:
     """A dense tensor; single precision is cast block by block."""
+
+    short = False
 
     def __init__(self, tensor: Tensor) -> None:
         self._tensor, self.device = tensor, tensor.device
@@ -111,6 +114,8 @@ class DenseStore:
 
 class CsrStore:
     """A CSR tensor, and its transpose: a sum over rows is a product with that."""
+
+    short = True
 
     def __init__(self, tensor: Tensor) -> None:
         self.shape, self.device = (tensor.shape[0], tensor.shape[1]), tensor.device

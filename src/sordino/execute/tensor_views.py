@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from sordino.execute.affine_view import AffineView
 from sordino.execute.device import Arriving, DeviceVector
+from sordino.execute.played import played
 from sordino.kernel import SparseVector, clip_doubles
 from sordino.kernel.arrays import Floats
 from sordino.kernel.contracts import Point, PublicMap
@@ -32,9 +35,20 @@ class DeviceView(AffineView):
         self.sizes, self._clip, self.norms = near
 
     def clipped_gradient(self, w: Point, pull: Pull) -> Any:
-        """Return ``sum_i clip_C(r_i z_i)``, one output, on its way to the processor."""
+        """Return ``sum_i clip_C(r_i z_i)``, one output, on its way to the processor.
+
+        What is asked many times of sparse rows is recorded once and played again: its operations are short.
+        """
+        point = np.asarray(w.to_dense() if isinstance(w, SparseVector) else w, dtype=np.float64)
+        known = self.__dict__.get("_played")
+        if known is None or known[0] != pull:
+            here = weakref.proxy(self)  # not a circle: it would keep the rows on the device
+            known = pull, played(lambda near: here._gradient(near, pull), point.size, self._base.matrix)
+            self.__dict__["_played"] = known
+        return Arriving(known[1](point))
+
+    def _gradient(self, point: Tensor, pull: Pull) -> Tensor:
         base, (scale, offset), constant = self._base, self._near, self._affine.intercept
-        point = base.near(w.to_dense() if isinstance(w, SparseVector) else w)
         weights, rows = point[: len(scale)], base.tensor(base.scale)
         factors = base.tensor(self._clip)
         margins = base.near_products(weights * scale) * rows - (weights * offset).sum()
@@ -44,7 +58,7 @@ class DeviceView(AffineView):
         scalars = pulled(pull, margins, base.tensor(self.targets), given, base.tensor(self.norms))
         shorter = scalars * factors
         out = base.near_sum(clip_doubles.scaled(shorter, rows)) * scale - shorter.sum() * offset
-        return Arriving(torch.cat([out, (constant * scalars.sum())[None]]) if constant else out)
+        return torch.cat([out, (constant * scalars.sum())[None]]) if constant else out
 
     def gram(self, factors: Any) -> Floats:
         """Return ``sum_i f_i z_i z_i^T`` from blocks of mapped rows."""

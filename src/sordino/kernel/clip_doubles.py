@@ -22,7 +22,7 @@ def clipped_scalars(scalars: Tensor, norms: Tensor, bound: float) -> Tensor:
     sizes = scalars.abs() * norms
     factors = sizes.new_full((), most) / sizes  # a number over a tensor would be rounded twice
     shorter = scalars * factors
-    kept = (sizes < float("inf")) & (factors >= TINY) & (shorter.abs() >= TINY)
+    kept = factors.minimum(shorter.abs()) >= TINY  # a size that is not finite has the factor 0, or none
     return scalars.where(sizes <= most, shorter.where(kept, 0.0))
 
 
@@ -30,8 +30,7 @@ def factors_of(norms: Tensor, bound: float) -> Tensor:
     """Return ``min(1, bound / norm)`` for norms that are upper bounds, 0 where a norm is not finite."""
     most = limit(bound)
     factors = norms.new_full((), most) / norms
-    kept = (norms < float("inf")) & (factors >= TINY)
-    return (norms * 0.0 + 1.0).where(norms <= most, factors.where(kept, 0.0))
+    return norms.new_ones(norms.shape).where(norms <= most, factors.where(factors >= TINY, 0.0))
 
 
 def scaled(coefficients: Tensor, factors: Tensor) -> Tensor:

@@ -2,6 +2,9 @@ r"""The pull of a record on the coefficients: the scalar that its row is multipl
 
 For the losses that have a number here, margin, residual, fair weight and clip are one compiled function, so
 that a gradient can be one pass over the rows. The clip is that of :mod:`sordino.kernel.clip`.
+
+Numba keeps compiled code by the file that it stands in: after a change here or in the clip, remove what
+``execute/__pycache__`` keeps of the passes that call it.
 """
 
 from __future__ import annotations
@@ -127,9 +130,9 @@ def pulled(pull: Pull, margins: Any, targets: Any, weights: Any, norms: Any) -> 
         error = margins * pull.unit - targets
         value, largest = error.clamp(-pull.threshold, pull.threshold) / pull.unit, None
     else:
-        along = targets * margins
-        value = -targets / (1.0 + along.exp()) / pull.unit
-        largest = (1.0 + along.abs().neg().exp()).reciprocal()
+        against = targets.neg()
+        along = against * margins
+        value, largest = against * along.sigmoid() / pull.unit, along.abs().sigmoid()
     value = value if weights is None else value * weights
     if pull.fair and largest is not None:
         value = value * (pull.clip / (norms * largest)).clamp(max=1.0)
