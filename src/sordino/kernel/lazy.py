@@ -104,10 +104,9 @@ class LazyVector:
 
     __array_ufunc__ = None  # let NumPy scalars defer to our operators
 
-    def __init__(self, known: SparseVector, std: float, noise: NoiseSource, factor: float = 1.0) -> None:
-        # The known values are still to be multiplied by the factor; the deviation is not.
-        self._held, self._std, self._noise, self._factor = known, std, noise, factor
-        self._spent = False
+    def __init__(self, known: SparseVector, std: float, noise: NoiseSource) -> None:
+        self._held, self._std, self._noise = known, std, noise
+        self._factor, self._spent = 1.0, False  # what the values, not the deviation, are still multiplied by
 
     @classmethod
     def noised(cls, value: SparseVector, std: float, noise: NoiseSource) -> LazyVector:
@@ -207,7 +206,9 @@ class LazyVector:
 
     def _replaced(self, known: SparseVector, std: float, factor: float = 1.0) -> LazyVector:
         self._spend()
-        return LazyVector(known, std, self._noise, factor)
+        out = LazyVector(known, std, self._noise)
+        out._factor = factor
+        return out
 
     def _spend(self) -> None:
         if self._spent:
