@@ -106,12 +106,9 @@ def _gram_of_windows(product: Product) -> Tensor | None:
 
 
 def _wide_and_narrow(product: Product) -> tuple[Tensor, Tensor]:
-    """Return what the clip calls positions and slopes; the latter are multiplied, so they are the smaller.
-
-    Of two that are alike the right ones are multiplied: queries, keys and values share them.
-    """
+    """Return what the clip calls positions and slopes; the latter are multiplied, so they are the smaller."""
     left, right = product.left, product.right
-    return (right, left) if left.shape[3] < right.shape[3] else (left, right)
+    return (right, left) if left.shape[3] <= right.shape[3] else (left, right)
 
 
 def _touched(table: Table) -> Table:
