@@ -378,3 +378,12 @@ def test_a_page_says_how_many_runs_are_behind_a_number():
     assert "One run a number." in markdown(table(), [(one, {**cells, "sound": Cell((0.2,))})], "c")
     page = markdown(table(), [(one, {**cells, "sound": Cell((0.2, 0.3)), "plain": Cell((0.1,))})], "c")
     assert "Means of 1 to 2 runs, ± their standard error." in page
+
+
+@pytest.mark.parametrize("best", [math.inf, linear.HARDLY_ANY, "ight"])
+def test_without_privacy_the_best_of_three_models_is_meant(best, monkeypatch: pytest.MonkeyPatch):
+    def fitted(task, epsilon, delta, seed, **options):
+        return (0.1 if best == options.get("solver", epsilon) else 0.9), None
+
+    monkeypatch.setattr(linear, "_fitted", fitted)
+    assert linear._plain(toy(), 1e-3, 0) == {"value": 0.1}
