@@ -13,16 +13,15 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import sordino
-from benchmarks.disk import memory_now, reading, timed
+from benchmarks.disk import reading, timed, watched
 from benchmarks.machine import describe
 
 BLOCK, MATTER, COMMON = 4096, 10, {"epsilon": 1.0, "delta": 1e-8, "data_norm": 1.5, "classes": [-1, 1]}
@@ -42,42 +41,6 @@ def blocks(gigabytes: float, columns: int) -> Iterator[tuple[np.ndarray, np.ndar
     """Make about so many gigabytes."""
     for seed in range(max(1, round(gigabytes * 1e9 / (BLOCK * columns * 4)))):
         yield block(columns, seed)
-
-
-class Watch(threading.Thread):
-    """Looks at the memory of this process that no file backs, again and again."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self._done, self.before = threading.Event(), memory_now()
-        self.peak = self.before
-
-    def run(self) -> None:
-        """Look until told to stop."""
-        while not self._done.wait(0.02):
-            self.peak = max(self.peak, memory_now())
-
-    def stop(self) -> float:
-        """Return by how many MB it grew."""
-        self._done.set()
-        self.join()
-        return self.peak - self.before
-
-
-def disk_bytes() -> int:
-    """Return the bytes that this process made the disk read."""
-    lines = Path("/proc/self/io").read_text("utf-8").splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith("read_bytes")))
-
-
-def watched(call: Callable[[], Any]) -> dict[str, float]:
-    """Return seconds, seconds of the processor, gigabytes read from the disk and MB of memory of its own."""
-    watch, before = Watch(), disk_bytes()
-    watch.start()
-    wall, used = timed(call)
-    grown = watch.stop()
-    read = (disk_bytes() - before) / 1e9
-    return {"seconds": wall, "processor": used, "read_gb": read, "own_mb": grown}
 
 
 def fitted(rows: Any, target: np.ndarray, score: dict[str, float], **options: Any) -> None:

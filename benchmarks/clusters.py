@@ -14,6 +14,8 @@ from distributed import LocalCluster
 
 import sordino
 
+# Dask has its workers give back all memory that they free. A round then waits for the pages of the next one.
+MEMORY = {"MALLOC_TRIM_THRESHOLD_": 2**28, "MALLOC_MMAP_THRESHOLD_": 2**25}
 QUIET: dict[str, Any] = {"dashboard_address": ":0", "worker_dashboard_address": ":0", "silence_logs": 60}
 
 
@@ -32,11 +34,16 @@ class Opened:
 
 
 @contextmanager
-def opened(workers: int = 2, processes: bool = True) -> Iterator[Opened]:
-    """Open a cluster of workers of one thread each, in processes of their own or in threads of this one."""
+def opened(workers: int = 2, processes: bool = True, keep: bool = True) -> Iterator[Opened]:
+    """Open a cluster of workers of one thread each, in processes of their own or in threads of this one.
+
+    They keep memory that they free, as the page on scale says, unless ``keep`` is False.
+    """
+    own = dask.config.get("distributed.nanny.pre-spawn-environ")
     # A cluster on one machine gives up workers that need more than 15 seconds to start again.
     with (
         dask.config.set({"distributed.deploy.lost-worker-timeout": "300s"}),
+        dask.config.set({"distributed.nanny.pre-spawn-environ": own | (MEMORY if keep else {})}),
         LocalCluster(n_workers=workers, processes=processes, threads_per_worker=1, **QUIET) as cluster,
         sordino.on_cluster(cluster) as client,
     ):

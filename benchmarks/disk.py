@@ -4,15 +4,17 @@ A pass from disk, one in memory and one that only reads take turns; ratios are o
 from the disk itself (the files' pages are given up before) and from the system's cache; the floor of a pass
 is the larger one of reading and working.
 
+"Own" memory is what no file backs (RssAnon), at its peak while a fit runs, less what it was before.
+
 Command: python -m benchmarks.disk [megabytes] [MB of memory for a pass]   (400 and 256 by default; seed 0)
 """
 
 from __future__ import annotations
 
 import os
-import resource
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -47,11 +49,6 @@ def memory_now() -> float:
     return float(next(line.split()[1] for line in lines if line.startswith("RssAnon"))) / 1024
 
 
-def peak() -> float:
-    """Return the peak memory of this process in MB, mapped pages of files included."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
 def reading(folder: Path, cold: bool) -> None:
     """Read all files of a folder in order; cold: after their pages in the system's cache are given up."""
     buffer = bytearray(1 << 24)
@@ -69,6 +66,42 @@ def timed(call: Callable[[], Any]) -> tuple[float, float]:
     wall, used = time.perf_counter(), time.process_time()
     call()
     return time.perf_counter() - wall, time.process_time() - used
+
+
+class Watch(threading.Thread):
+    """Looks at the memory of this process that no file backs, again and again."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._done, self.before = threading.Event(), memory_now()
+        self.peak = self.before
+
+    def run(self) -> None:
+        """Look until told to stop."""
+        while not self._done.wait(0.02):
+            self.peak = max(self.peak, memory_now())
+
+    def stop(self) -> float:
+        """Return by how many MB it grew."""
+        self._done.set()
+        self.join()
+        return self.peak - self.before
+
+
+def disk_bytes() -> int:
+    """Return the bytes that this process made the disk read."""
+    lines = Path("/proc/self/io").read_text("utf-8").splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("read_bytes")))
+
+
+def watched(call: Callable[[], Any]) -> dict[str, float]:
+    """Return seconds, seconds of the processor, gigabytes read from the disk and MB of memory of its own."""
+    watch, before = Watch(), disk_bytes()
+    watch.start()
+    wall, used = timed(call)
+    grown = watch.stop()
+    read = (disk_bytes() - before) / 1e9
+    return {"seconds": wall, "processor": used, "read_gb": read, "own_mb": grown}
 
 
 def fit(rows: Any, target: np.ndarray, **options: Any) -> None:
@@ -126,15 +159,14 @@ def main() -> None:
         print(f"{size:.0f} MB written in {taken[0]:.1f} s, processor {taken[1]:.1f} s (making rows included)")
         rows = sordino.on_disk(folder, memory=memory << 20)
         target = rows.target.astype(int)
-        before = memory_now(), peak()
         whole = sparse.vstack(list(rows.blocks())).tocsr() if size < WHOLE_FITS_IN else None
         passes(rows, whole, target, folder)
         batches(rows, target)
         if whole is None:
-            fit(rows, target, solver="auto", max_iter=3)
+            found = watched(partial(fit, rows, target, solver="auto", max_iter=3))
             print(
-                f"memory before the fits {before[0]:.0f} MB (peak {before[1]:.0f}); after five kinds of fits "
-                f"{memory_now():.0f} MB, peak {peak():.0f} MB, of which mapped files count too"
+                f"auto, three first steps: {found['seconds']:.1f} s, processor {found['processor']:.1f} s, "
+                f"{found['read_gb']:.1f} GB read from the disk, {found['own_mb']:.0f} MB of its own"
             )
 
 

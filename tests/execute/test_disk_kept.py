@@ -145,7 +145,8 @@ def test_places_that_are_near_are_announced_together(tmp_path, monkeypatch):
 
 MEASURED = """
     import sys, numpy as np, sordino
-    from benchmarks.beyond import block, watched
+    from benchmarks.beyond import block
+    from benchmarks.disk import watched
     folder, count = sys.argv[1], 6
     sordino.to_disk(folder, (block(1024, seed) for seed in range(count)))
     def fit(rows, target, **options):
