@@ -66,3 +66,25 @@ def test_a_shift_of_columns_changes_no_class():
         scores.append(model.score(X_test + shift, y_test > 0))
     assert scores[0] > 0.8
     assert abs(scores[1] - scores[0]) < 0.02
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 10.0, np.inf])
+def test_columns_that_are_copies_do_not_carry_a_sparse_model_away(epsilon):
+    public = np.random.default_rng(0)
+    rows = public.normal(size=(3000, 10)) / 3
+    X, y = np.repeat(rows, 5, axis=1), 6.3 * rows[:, 0] - 3 * rows[:, 1]
+    for seed in range(3):
+        with seeded_noise_not_private(seed):
+            model = HeavyTailedRegressor(epsilon, 1e-5, n_nonzero_coefs=3).fit(X[:2000], y[:2000])
+        assert (
+            model.score(X[2000:], y[2000:]) > 0.75
+        )  # .6, on other draws -22, where no step looks at curvature
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 10.0, np.inf])
+@pytest.mark.parametrize("options", [{}, {"n_nonzero_coefs": 3}], ids=["dense", "sparse"])
+def test_where_all_rows_are_equal_the_constant_is_learned(options, epsilon):
+    y = np.random.default_rng(4).normal(size=1000)
+    with seeded_noise_not_private(1):
+        model = HeavyTailedRegressor(epsilon, 1e-5, **options).fit(np.full((500, 5), 0.3), y[:500])
+    assert abs(model.predict(np.full((1, 5), 0.3))[0]) < 0.5  # -112 without noise

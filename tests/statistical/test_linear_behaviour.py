@@ -213,3 +213,17 @@ def test_rows_with_rare_features_count_as_much_as_others(epsilon):
     with seeded_noise_not_private(13):
         model = LinearRegression(epsilon, 1e-6, data_norm=1.0, target_bound=8.0).fit(X[:4000], y[:4000])
     assert model.score(X[4000:], y[4000:]) > plain - 0.01  # with shortened rows .05 behind
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 3.0, 10.0])
+def test_columns_with_next_to_nothing_in_them_are_not_kept_for_their_noise(epsilon):
+    public = np.random.default_rng(14)
+    X = 1e-9 * public.normal(size=(2500, 4))
+    X[:, 1] = public.random(2500)
+    y = 2 * X[:, 1] - 1 + 0.3 * public.normal(size=2500)
+    for seed in range(3):
+        with seeded_noise_not_private(seed):
+            model = SparseLinearRegression(
+                epsilon, 1e-5, n_nonzero_coefs=3, data_norm=1.1, target_bound=6.0
+            ).fit(X[:1500], y[:1500])
+        assert model.score(X[1500:], y[1500:]) > 0.7  # 0 where weights alone decide

@@ -240,7 +240,8 @@ class Auto:
     ) -> tuple[MappedProblem, Floats, list[Leg]]:
         """Keep the largest coefficients; restricted rows are smaller, so measure them again."""
         free = w.size - problem.n_intercepts * problem.outputs  # fewer than wanted without noise
-        mask = top_mask(w, min(self.stages[name].count, free), problem.n_intercepts)
+        felt = w if view.moments is None else w * view.moments.deviations
+        mask = top_mask(felt, min(self.stages[name].count, free), problem.n_intercepts)
         kept: Bools = np.any(np.atleast_2d(mask), axis=0)
         affine = view.affine.restricted(kept[: view.affine.scale.size])
         size = row_size(curator, f"{name}-sizes", affine, problem.data_norm, self._clipped(problem))

@@ -90,6 +90,11 @@ class Moments:
             matrix[-1, -1] = constant**2
         return cls(matrix, unsure / population)
 
+    @property
+    def deviations(self) -> Floats:
+        """How far the margin moves with each weight: what no row has grows with noise, and says nothing."""
+        return np.sqrt(np.maximum(np.diag(self.matrix), 0.0))
+
     def narrowed(self, kept: Bools) -> Moments:
         """Return the moments of some coordinates."""
         return Moments(self.matrix[np.ix_(kept, kept)], self.unsure)

@@ -37,6 +37,7 @@ CAREFUL = (
 )
 
 STEPS_TAKEN, LONGER = 10, 10.0  # of the solver of the sparse estimators
+OVERSHOOTS = 1.5  # a step this many times as long as the curvature allows; from 2 on it leads away
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +164,7 @@ class HeavyTailedSparse:
     def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
         """Yield the iterates."""
         point, length = self.scaling.start(curator, problem)
-        longest = length
+        longest, taken = length, list[Taken]()
         refresh = self.scaling.refreshes(self.steps)
         for t in range(self.steps):
             if t in refresh:
@@ -173,7 +174,10 @@ class HeavyTailedSparse:
                 length = min(
                     length, longest * self._patience(curator, problem, cut / size if size > 0 else 1.0)
                 )
-            point = replace(point, w=self._move(curator, problem, point, length))
+            moved = self._move(curator, problem, point, length)
+            taken.append(Taken(point.w.ravel(), moved.ravel(), length, self._energy(curator, problem, point)))
+            length = steady(taken[-2:], length) if self.scaling.step is None else length
+            point = replace(point, w=moved)
             yield raw_coefficients(point, problem.intercept)
 
     def _records(self, problem: Problem) -> float:
@@ -228,6 +232,15 @@ class HeavyTailedSparse:
         noise = cut * (values.multiplier or 0.0) * bound / self._records(problem) * math.sqrt(kept)
         return min(CAREFUL, patience(noise, self.steps))
 
+    def _energy(self, curator: Curator, problem: Problem, point: GradientPoint) -> float:
+        """Return the variance of the noise in a coordinate of a released gradient."""
+        if "values" not in curator.plan.releases:
+            return 0.0
+        release = curator.plan.releases["values"]
+        kept = (self.sparsity or 0) + problem.n_intercepts if self._selects(problem) else point.w.size
+        step = Step(point, 1.0, np.arange(kept))
+        return ((release.mechanism.multiplier or 0.0) * release.sensitivity(curator.plan.relation, step)) ** 2
+
     def _noise(self, curator: Curator, problem: Problem) -> float:
         """Return the noise of one coordinate in units of ``length * threshold / records``."""
         selects = self._selects(problem)
@@ -235,6 +248,40 @@ class HeavyTailedSparse:
         size = 1 if selects else problem.columns * problem.outputs
         scale = (mechanism.multiplier or 0.0) * curator.plan.relation.contributions
         return scale * Truncation(joint=self.joint).bound(size, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Taken:
+    """A step that was taken: from where, to where, how long, and the variance of a gradient's noise."""
+
+    start: Floats
+    end: Floats
+    length: float
+    energy: float
+
+    @property
+    def gradient(self) -> Floats:
+        """The released gradient; nan where none was."""
+        return np.where(self.end != 0.0, (self.start - self.end) / self.length, np.nan)
+
+
+def steady(taken: list[Taken], length: float) -> float:
+    """Return a step that does not lead away, from the curvature between the last two released gradients.
+
+    Columns that resemble each other bend the loss more than one of them. As in
+    :class:`~sordino.solvers.descent.NoisyDescent` the noise that both points share is subtracted.
+    """
+    if len(taken) < 2:
+        return length
+    before, last = taken
+    moved, changed = last.start - before.start, last.gradient - before.gradient
+    both = np.isfinite(changed)
+    squared = float(np.square(moved[both]).sum())
+    if not squared > 0.0:
+        return length
+    spurious = before.length * before.energy * float(both.sum())
+    curvature = (float((moved * changed)[both].sum()) - spurious) / squared
+    return 1.0 / curvature if length * curvature > OVERSHOOTS else length
 
 
 def free_coordinates(w: Floats, features: int) -> Ints:
