@@ -56,17 +56,15 @@ def test_columns_that_are_left_are_read_once_if_there_is_room(make, tmp_path, mo
     read, honest = [], disk.DiskMatrix.read
     monkeypatch.setattr(disk.DiskMatrix, "read", lambda *given: read.append(1) or honest(*given))
     counts = {}
-    for memory in (9000, 300_000, 1 << 30):
+    for memory in (30_000, 1 << 30):
         place = tmp_path / str(memory)
         rows = written(place, make(WIDE), SIGNS, memory)
         blocks = -(-400 // rows.block_rows)
         found = narrowing(rows, SIGNS)
         np.testing.assert_allclose(found, narrowing(make(WIDE), SIGNS), rtol=1e-9, atol=1e-12)
         counts[memory], read[:] = len(read) / blocks, []
-    assert counts[9000] > 40  # each pass reads
-    assert (
-        counts[300_000] == counts[1 << 30] <= 8
-    )  # moments, sizes, four steps, then the columns that are left
+    assert counts[30_000] > 25  # most blocks are read in each pass
+    assert counts[1 << 30] <= 8  # moments, sizes, four steps, then the columns that are left
 
 
 def test_what_is_kept_answers_as_the_whole_block_does_and_never_in_another_order():
