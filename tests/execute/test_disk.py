@@ -113,10 +113,27 @@ def test_a_long_text_file_is_converted_in_pieces(tmp_path, monkeypatch):
     np.testing.assert_allclose(rows.target, NUMBERS, atol=1e-12)
 
 
+KINDS = ["i8", "i4", "u1", "?", "f4", "f8"]
+DENSE_ONLY = ["f2", ">f8", ">f4"]
+EVERY = [*((np.asarray, k) for k in KINDS + DENSE_ONLY), *((sparse.csr_array, k) for k in KINDS)]
+
+
+@pytest.mark.parametrize(("make", "kind"), EVERY)
+def test_numbers_of_every_kind_come_back_as_they_were(make, kind, tmp_path):
+    given = (np.arange(24).reshape(6, 4) % 5).astype(kind)
+    targets = (np.arange(6) % 2).astype(kind)
+    rows = written(tmp_path, make(given), targets)
+    (back,) = rows.blocks()
+    assert np.array_equal(back.toarray() if rows.sparse else back, given)
+    assert np.array_equal(rows.target, targets)
+    assert rows.dtype == (np.float32 if kind == "f4" else np.float64)
+
+
 REFUSED = {
     "no blocks": list,
     "widths": lambda: [(X, None), (X[:, :3], None)],
     "kinds": lambda: [(X, None), (as_csr(X), None)],
+    "kinds of targets": lambda: [(X, NUMBERS), (X, np.ones(300, dtype=np.int64))],
     "targets once": lambda: [(X, NUMBERS), (X, None)],
     "lengths": lambda: [(X, NUMBERS[:-1])],
     "texts": lambda: [(X.astype(str), None)],
@@ -147,9 +164,11 @@ def test_a_folder_is_never_written_over_and_sources_must_be_there(tmp_path):
         sordino.to_disk(tmp_path / "other", tmp_path / "t.svm")
 
 
-@pytest.mark.parametrize(
-    "change", [{"columns": 3}, {"rows": 400}, {"version": 2}, {"values": "<f4"}, {"new": 1}]
-)
+LIES = [("new", 1), ("columns", 3), ("rows", 400), ("version", 2)]
+LIES += [("values", "<f4"), ("values", "<i8"), ("indices", "<i4")]
+
+
+@pytest.mark.parametrize("change", [{name: value} for name, value in LIES])
 def test_a_page_that_lies_about_its_files_is_refused(change, tmp_path):
     written(tmp_path, X, NUMBERS)
     page = tmp_path / "rows" / "rows.json"

@@ -64,7 +64,10 @@ class Layout:
             ) from None
         found = {name: (folder / name).stat().st_size for name in expected if (folder / name).exists()}
         filled = layout.sparse or layout.entries == layout.rows * layout.columns
-        if layout.version != 1 or found != expected or not filled or min(layout.rows, layout.columns) < 0:
+        columns = ("<i4", "<i8") if layout.sparse else ("",)
+        known = layout.values in ("<f4", "<f8") and layout.indices in columns
+        facts = layout.version == 1 and known and filled and min(layout.rows, layout.columns) >= 0
+        if not facts or found != expected:
             raise InvalidInputError(
                 f"Expected files in {folder} of the sizes that {PAGE} says, got others. Convert them again."
             )
@@ -168,7 +171,7 @@ class Written:
     def __init__(self, file: BinaryIO) -> None:
         self._file, self.sum = file, 0
 
-    def write(self, piece: bytes) -> None:
+    def write(self, piece: bytes | memoryview) -> None:
         """Add a piece."""
         self.sum = crc32(piece, self.sum)
         self._file.write(piece)
@@ -274,7 +277,7 @@ def _write(folder: Path, blocks: Blocks, verbose: bool) -> None:
                 if made.sparse:
                     files["pointers.bin"].write(np.zeros(1, dtype=np.int64).tobytes())
             _check_kind(first, made)
-            _append(files, block, y, entries, first.indices)
+            _append(files, block, y, entries, first)
             rows, entries = rows + made.rows, entries + made.entries
             if verbose:
                 print(f"{rows:,} rows written", flush=True)
@@ -295,24 +298,30 @@ def _layout_of(block: Any, y: Any) -> Layout:
     if np.dtype(targets or "f8").kind not in "fiub":
         raise InvalidInputError("Expected targets that are numbers, got others. Number the classes first.")
     if not sparse.issparse(block):
-        kind = block.dtype.str if block.dtype.kind == "f" else "<f8"
+        kind = "<f4" if block.dtype == np.float32 else "<f8"
         return Layout(rows, columns, block.size, False, kind, "", targets)
     kind = "<i4" if columns <= np.iinfo(np.int32).max else "<i8"
-    return Layout(rows, columns, int(block.nnz), True, block.dtype.str, kind, targets)
+    values = "<f4" if block.dtype == np.float32 else "<f8"
+    return Layout(rows, columns, int(block.nnz), True, values, kind, targets)
 
 
 def _check_kind(first: Layout, made: Layout) -> None:
-    kinds = [(layout.columns, layout.sparse, layout.values, bool(layout.targets)) for layout in (first, made)]
+    kinds = [(layout.columns, layout.sparse, layout.values, layout.targets) for layout in (first, made)]
     if kinds[0] != kinds[1]:
         raise InvalidInputError("Expected blocks of one width and kind, got others behind the first.")
 
 
-def _append(files: dict[str, Written], block: Any, y: Any, entries: int, kind: str) -> None:
+def _append(files: dict[str, Written], block: Any, y: Any, entries: int, first: Layout) -> None:
     if sparse.issparse(block):
-        files["values.bin"].write(block.data.tobytes())
-        files["indices.bin"].write(block.indices.astype(kind).tobytes())
-        files["pointers.bin"].write((block.indptr[1:].astype(np.int64) + entries).tobytes())
+        files["values.bin"].write(_bytes(block.data, first.values))
+        files["indices.bin"].write(_bytes(block.indices, first.indices))
+        files["pointers.bin"].write(_bytes(block.indptr[1:].astype(np.int64) + entries, "<i8"))
     else:
-        files["values.bin"].write(np.ascontiguousarray(block).tobytes())
+        files["values.bin"].write(_bytes(block, first.values))
     if y is not None:
-        files["targets.bin"].write(np.asarray(y).tobytes())
+        files["targets.bin"].write(_bytes(y, first.targets))
+
+
+def _bytes(array: Any, kind: str) -> memoryview:
+    """Return the bytes of an array as this kind, which is not copied if it lies so already."""
+    return np.ascontiguousarray(array, dtype=kind).reshape(-1).view(np.uint8).data
