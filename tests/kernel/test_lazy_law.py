@@ -10,7 +10,8 @@ from tests.statistical.laws import LEVEL, assert_counts, assert_law, assert_same
 from sordino.execute import LocalExecutor
 from sordino.execute.touched import LazyRecords
 from sordino.kernel import Full, Gaussian, LazyVector, Release, SparseVector
-from sordino.kernel.lazy import _abs_normal_quantile, top_abs_normals, top_gumbels
+from sordino.kernel import lazy as lazy_module
+from sordino.kernel.lazy import _abs_normal_quantile, _falling, beyond, top_abs_normals, top_gumbels
 from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import LOSSES
 from sordino.solvers.vectors import hard_threshold
@@ -216,47 +217,49 @@ def test_the_executor_chooses_the_lazy_path_where_few_columns_are_touched():
 # ------------------------------------------------ T5: many order statistics, drawn beyond a bound
 
 
-@pytest.mark.parametrize(("total", "likely"), [(20_000, 600), (10**7, 1000), (10**12, 700)])
-def test_t5_order_statistics_beyond_a_bound_have_beta_tails(total, likely):
-    noise = source(101)
-    drawn = np.array([top_abs_normals(total, likely, noise, likely=likely) for _ in range(2000)])
-    assert (np.diff(drawn, axis=1) <= 0).all()
-    for i in (1, likely // 2, likely):
-        assert_law(erfc(drawn[:, i - 1] / np.sqrt(2)), stats.beta(i, total - i + 1), tests=9)
-
-
-def test_t5_what_is_wanted_below_the_bound_goes_on_from_there():
-    noise, total, count = source(102), 10**6, 900
-    drawn = np.array([top_abs_normals(total, count, noise, likely=520) for _ in range(2000)])
-    assert (np.diff(drawn, axis=1) <= 0).all()
-    for i in (520, 650, count):
-        assert_law(erfc(drawn[:, i - 1] / np.sqrt(2)), stats.beta(i, total - i + 1), tests=3)
-
-
-def test_t5_a_floor_above_the_bound_leaves_a_binomial_number():
-    noise, total, floor = source(103), 10**6, 3.6
-    drawn = [top_abs_normals(total, 900, noise, floor, 600) for _ in range(4000)]
-    assert min(d.min() for d in drawn) >= floor
-    chance = erfc(floor / np.sqrt(2))
+@pytest.mark.parametrize(("total", "bound"), [(20_000, 2.2), (10**7, 4.0), (10**12, 6.3)])
+def test_t5_a_binomial_number_lies_beyond_a_bound_with_the_law_of_the_tail(total, bound):
+    noise, chance = source(101), erfc(bound / np.sqrt(2))
+    drawn = [beyond(bound, total, noise) for _ in range(1500)]
     tails = erfc(np.concatenate(drawn) / np.sqrt(2)) / chance
-    assert_law(tails, stats.uniform(), tests=2)
+    assert_law(tails, stats.uniform(), tests=6)
     counts = np.array([d.size for d in drawn])
     middle = (counts - total * chance) / np.sqrt(total * chance * (1 - chance))
     assert abs(middle.mean()) < 4.5 / np.sqrt(len(counts))
-    assert 0.9 < middle.var() < 1.1
+    assert 0.85 < middle.var() < 1.15
+    assert all((np.diff(d) <= 0).all() for d in drawn)
 
 
-def test_t5_a_wrong_bound_is_noticed(monkeypatch):
-    noise, total = source(104), 10**6
+def test_t5_the_largest_have_the_law_of_order_statistics_and_another_tail_is_noticed(monkeypatch):
+    noise, total, bound = source(102), 10**6, 3.4
+    drawn = np.array([beyond(bound, total, noise)[:300] for _ in range(2000)])
+    for i in (1, 150, 300):
+        assert_law(erfc(drawn[:, i - 1] / np.sqrt(2)), stats.beta(i, total - i + 1), tests=3)
     monkeypatch.setattr("sordino.kernel.lazy.math.erfc", lambda x: erfc(x) * 2 / 3)
-    drawn = np.array([top_abs_normals(total, 600, noise, likely=600)[0] for _ in range(2000)])
+    drawn = np.array([beyond(bound, total, noise)[0] for _ in range(2000)])
     with pytest.raises(AssertionError):
         assert_law(erfc(drawn / np.sqrt(2)), stats.beta(1, total), tests=1)
 
 
-def test_t5_steps_with_many_survivors_have_the_law_of_the_dense_step():
-    size, count, runs = 3000, 800, 600
-    known = SparseVector(np.arange(200), np.linspace(-4, 4, 200), size)
+def test_t5_what_is_wanted_below_a_bound_goes_on_from_there():
+    noise, total, count, bound = source(103), 10**6, 900, 3.4
+    drawn = np.empty((2000, count))
+    for row in drawn:
+        first = beyond(bound, total, noise)
+        assert first.size < count
+        row[: first.size] = first
+        row[first.size :] = _falling(total, first.size, count, noise, np.log1p(-erfc(bound / np.sqrt(2))))
+    assert (np.diff(drawn, axis=1) <= 0).all()
+    for i in (620, 700, count):
+        assert_law(erfc(drawn[:, i - 1] / np.sqrt(2)), stats.beta(i, total - i + 1), tests=3)
+
+
+@pytest.mark.parametrize("raised", [0.0, 0.4])  # 0.4: too few pass the bound, and the others are drawn behind
+def test_t5_steps_with_many_survivors_have_the_law_of_the_dense_step(raised, monkeypatch):
+    plain = lazy_module._raised
+    monkeypatch.setattr(lazy_module, "_raised", lambda *given: plain(*given) + raised)
+    size, count, runs = 20_000, 600, 600
+    known = SparseVector(np.arange(400), np.linspace(-6, 6, 400), size)
     dense, lazy = np.zeros((runs, size)), np.zeros((runs, size))
     noise = source(105)
     for row in dense:
@@ -269,7 +272,7 @@ def test_t5_steps_with_many_survivors_have_the_law_of_the_dense_step():
     for s in (dense, lazy):
         assert (np.count_nonzero(s, axis=1) == count).all()
     for statistic in (
-        lambda s: np.count_nonzero(s[:, :200], axis=1) + 0.0,
+        lambda s: np.count_nonzero(s[:, :400], axis=1) + 0.0,
         lambda s: (s**2).sum(axis=1),
         lambda s: np.abs(s).max(axis=1),
         lambda s: np.where(s == 0, np.inf, np.abs(s)).min(axis=1),

@@ -173,13 +173,29 @@ class LazyVector:
         """Return where known values are large, and the largest untouched: the winners are among these."""
         wanted = min(count, untouched)
         likely = math.ceil(wanted * untouched / self.size)  # so many would win among equals
-        if self._std and wanted == count and likely >= _BEYOND:
-            fresh = self._std * top_abs_normals(untouched, count, self._noise, likely=likely)
-            return _at_least(known.indices, known.values, free, float(fresh[-1])), fresh
+        if self._std and wanted == count and likely >= _BEYOND and _passed_by(count, untouched) >= _FAR:
+            return self._beyond(known, free, untouched, count)
         large, floor = candidates(known, free, count)
         if self._std == 0 or wanted <= 0:
             return large, np.empty(0)
         return large, self._std * top_abs_normals(untouched, wanted, self._noise, floor / self._std, likely)
+
+    def _beyond(self, known: SparseVector, free: int, untouched: int, count: int) -> tuple[Ints, Floats]:
+        """Return the contenders beyond a bound that about ``count`` pass, known and untouched together.
+
+        The bound looks at known values, of which the untouched are independent.
+        """
+        low = _passed_by(count, untouched)
+        large = _at_least(known.indices, known.values, free, low * self._std)
+        sizes = np.abs(known.values[large]) / self._std
+        bound = _raised(low, sizes, untouched, count + 4.0 * math.sqrt(count))
+        fresh = beyond(bound, untouched, self._noise)
+        large = large[sizes >= bound]
+        if large.size + fresh.size < count:  # hardly ever: the next ones lie below the bound
+            log_cdf = math.log1p(-math.erfc(bound / math.sqrt(2.0)))
+            more = _falling(untouched, fresh.size, count, self._noise, log_cdf)
+            fresh, large = np.concatenate([fresh, more]), _at_least(known.indices, known.values, free, 0.0)
+        return large, self._std * fresh
 
     def _merged(self, other: SparseVector) -> SparseVector:
         known = self._known
@@ -224,17 +240,22 @@ def top_abs_normals(
     """Return the ``count`` largest of ``total`` i.i.d. ``|N(0,1)|``, decreasing, in O(count).
 
     Stops early, with fewer, once a value falls below ``floor``: no later one could matter. The first
-    ``likely`` ones are drawn at once; where they are many, as those beyond a bound that about so many pass.
+    ``likely`` ones are drawn at once.
     """
-    parts, lowest = [np.empty(0)], math.inf
-    log_cdf, start, chunk = 0.0, 0, max(_FIRST_CHUNK, likely)
-    bound = max(floor, _passed_by(likely, total)) if likely >= _BEYOND else 0.0
-    if bound >= _FAR:
-        chance = math.erfc(bound / math.sqrt(2.0))
-        parts = [_beyond(bound, chance, total, noise)]
-        log_cdf, start, lowest = math.log1p(-chance), parts[0].size, bound
-        if bound == floor or start >= count:  # those below the bound are below the floor, or not wanted
-            return parts[0][:count]
+    return _falling(total, 0, count, noise, 0.0, floor, likely)
+
+
+def _falling(
+    total: int,
+    start: int,
+    count: int,
+    noise: NoiseSource,
+    log_cdf: float,
+    floor: float = -math.inf,
+    likely: int = 0,
+) -> Floats:
+    """Return the order statistics from number ``start`` to ``count``; the last one before had this cdf."""
+    parts, lowest, chunk = [np.empty(0)], math.inf, max(_FIRST_CHUNK, likely)
     while start < count and lowest >= floor:
         stop = start + chunk if 2 * chunk < count - start else count
         steps = noise.exponential(stop - start) / (total - np.arange(start, stop))
@@ -245,19 +266,35 @@ def top_abs_normals(
     return np.concatenate(parts)
 
 
-def _passed_by(likely: int, total: int) -> float:
+def _passed_by(count: int, total: int) -> float:
     """Return the bound that so many of ``total`` magnitudes pass almost surely."""
-    share = min((likely + 4.0 * math.sqrt(likely)) / total, 1.0)
+    share = min((count + 4.0 * math.sqrt(count)) / total, 1.0)
     return math.sqrt(2.0) * float(erfcinv(share))
 
 
-def _beyond(bound: float, chance: float, total: int, noise: NoiseSource) -> Floats:
+@numba.njit(cache=True)
+def _raised(low: float, sizes: Floats, total: int, wanted: float) -> float:
+    """Return a bound, not below ``low``, that so many of both kinds are expected to pass, by bisection."""
+    high = low + 4.0
+    for _ in range(12):
+        middle = 0.5 * (low + high)
+        passed = total * math.erfc(middle * math.sqrt(0.5))
+        for i in range(sizes.size):
+            passed += sizes[i] >= middle
+        if passed >= wanted:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def beyond(bound: float, total: int, noise: NoiseSource) -> Floats:
     """Draw those of ``total`` i.i.d. ``|N(0,1)|`` that are beyond a bound, decreasing.
 
     Their number is binomial, and given it they are independent and of the law of the tail; the others are
     independent of them and below the bound.
     """
-    found = noise.normal_tail(bound, noise.binomial(total, chance))
+    found = noise.normal_tail(bound, noise.binomial(total, math.erfc(bound / math.sqrt(2.0))))
     found.sort()
     return found[::-1]
 
