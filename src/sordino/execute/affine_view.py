@@ -88,9 +88,9 @@ class LocalView(AffineView):
         w = w.to_dense() if isinstance(w, SparseVector) else w
         affine, d = self._affine, self._affine.scale.size
         constant = affine.intercept * float(w[-1]) if affine.intercept else 0.0
-        at = float((w[:d] * self._offset).sum()), constant
+        weights, offset = one_pass.point_on_rows(np.ascontiguousarray(w), affine.scale, self._offset)
         out = np.zeros(d + bool(affine.intercept))
-        total, shifted = self._base.pulled(w[:d] * affine.scale, at, self._facts(pull), pull, out[:d])
+        total, shifted = self._base.pulled(weights, (offset, constant), self._facts(pull), pull, out[:d])
         one_pass.mapped(out, affine.scale, self._offset, shifted)
         if affine.intercept:
             out[-1] = affine.intercept * total

@@ -128,6 +128,16 @@ def _add_rows(block: Any, factors: Any, out: Any) -> None:
                 out[j] += factor * row[j]
 
 
+@numba.njit(cache=True, nogil=True, fastmath=_FREE_ORDER)
+def point_on_rows(w: Floats, scale: Floats, offset: Floats) -> tuple[Floats, float]:
+    """Return the weights of stored rows from those of mapped ones, and their product with the offset."""
+    out, total = np.empty(scale.size), 0.0
+    for j in range(scale.size):
+        out[j] = w[j] * scale[j]
+        total += w[j] * offset[j]
+    return out, total
+
+
 @numba.njit(cache=True, nogil=True)
 def mapped(sums: Floats, scale: Floats, offset: Floats, shifted: float) -> None:
     """Turn sums of rows into those of mapped rows, in place: ``scale sums - shifted offset``."""

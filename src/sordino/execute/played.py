@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,18 @@ def played(function: Callable[[Tensor], Tensor], size: int, store: Any) -> Calla
     if GRAPHS and store.device.type == "cuda" and store.short:
         return _Recorded(function, point)
     return lambda w: function(point.copy_(torch.from_numpy(np.require(w, requirements=["C", "W"]))))
+
+
+@contextmanager
+def _nothing_thrown_away() -> Iterator[None]:
+    """Keep the graph of an earlier fit from being freed, which a device refuses while it records."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 class _Recorded:
@@ -52,7 +66,7 @@ class _Recorded:
         here, beside = torch.cuda.current_stream(), torch.cuda.Stream()
         beside.wait_stream(here)
         try:
-            with torch.cuda.stream(beside):
+            with torch.cuda.stream(beside), _nothing_thrown_away():
                 graph.capture_begin(capture_error_mode="thread_local")  # other threads go on as they like
                 try:
                     self._out = self._function(self._point)

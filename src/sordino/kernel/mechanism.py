@@ -106,6 +106,8 @@ class Gaussian(Additive):
             return LazyVector.noised(value, std, noise)
         if not std or np.shape(value) == ():
             return value + std * noise.normal(()) if std else value
+        if isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype == np.float64:
+            return noise.normal_around(value, std)
         drawn = noise.normal(np.shape(value))
         drawn *= std
         drawn += value

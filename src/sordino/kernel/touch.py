@@ -28,9 +28,7 @@ class TouchMap:
     @classmethod
     def empty(cls, columns: Ints) -> TouchMap:
         """Return a map without columns that stays at most half full when ``columns`` is filled."""
-        size = 16
-        while size < 2 * columns.size:
-            size *= 2
+        size = max(16, 1 << (2 * columns.size - 1).bit_length())
         return cls(np.full(size, _FREE, dtype=np.int32), columns)
 
     @classmethod
