@@ -38,6 +38,7 @@ MEASURES = {
     "papers": "bars_solvers",
     "networks": "bars_solvers",
     "srm": "bars_solvers",
+    "unlisted": "bars_unlisted",
 }
 
 
