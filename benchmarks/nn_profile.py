@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections import Counter
 from pathlib import Path
 
 import torch
-from nn_gpu import MODELS, candidates, task_of, timed
 from torch.profiler import ProfilerActivity, profile
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from benchmarks.nn_gpu import MODELS, candidates, task_of, timed
 
 WAYS = ("plain compiled", "sordino ghost compiled")
 STEPS = 2
