@@ -106,6 +106,7 @@ def test_a_miss_names_the_method_that_beats_the_best_printed_one():
     cells = [{**dict.fromkeys(MODES, "none"), "sound": Cell((v,))} for v in (0.25, 0.22)]
     said = verdict(table(), one, list(zip((one, other), cells)))
     assert said.endswith("our best at this epsilon is 0.22 (srm), the best printed 0.23 (srm)")
+    assert "our best" not in verdict(table(rivals=False), one, list(zip((one, other), cells)))
     cells[1]["sound"] = Cell((0.24,))
     assert "our best" not in verdict(table(), one, list(zip((one, other), cells)))
 

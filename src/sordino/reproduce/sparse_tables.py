@@ -91,7 +91,6 @@ class Spec:
     plain: float | None = None
     order: tuple[tuple[str, ...], ...] = ()
     full_only: bool = False
-    repeats: int = 3
 
 
 def sparse_table(name: str, quick: bool) -> Table:
@@ -116,7 +115,6 @@ def sparse_table(name: str, quick: bool) -> Table:
         first.data.likeness,
         rows,
         f"{first.settings} {_WITHOUT}",
-        repeats=first.repeats,
         needs=first.data.needs,
         order=first.order,
     )
@@ -203,7 +201,6 @@ SPECS: dict[str, tuple[Spec, ...]] = {
                 "DP-SCSG-HT": (0.1516, 0.1494, 0.1488, 0.1487, 0.1486),
             },
             0.1483,
-            repeats=2,
         ),
     ),
     "liang-4": (
@@ -262,7 +259,6 @@ SPECS: dict[str, tuple[Spec, ...]] = {
                 "DP-IGHT": (1.057, 0.890, 0.854, 0.823, 0.810),
             },
             0.785,
-            repeats=2,
         ),
     ),
     "wang-gu-3": (

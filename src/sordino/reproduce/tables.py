@@ -61,6 +61,7 @@ class Table:
     likeness : whether that is the paper's set, a sample of it, or another one.
     settings : what was chosen here because the paper does not print it.
     tolerance : how far ours may be behind a published number, beside two standard errors and 2 % of it.
+    rivals : whether the methods at one epsilon do the same thing, so that a better one makes up for a miss.
     order : for a figure without numbers, its methods from best to worst, in groups whose order is not shown.
     """
 
@@ -76,6 +77,7 @@ class Table:
     needs: tuple[str, ...] = ()
     order: tuple[tuple[str, ...], ...] = ()
     tolerance: float = 0.0
+    rivals: bool = True
 
     def runs(self) -> dict[str, Runs]:
         """Return what has to be run, by key."""
@@ -244,7 +246,7 @@ def _elsewhere(table: Table, row: Row, made: Made) -> Iterator[str]:
     ]
     pairs = [(p, m, other.method) for other, (p, m) in beside if p is not None and m is not None]
     choose = min if table.better == "lower" else max
-    if len(pairs) > 1:
+    if table.rivals and len(pairs) > 1:
         printed, _, by = choose(pairs, key=lambda pair: pair[0])
         _, reached, method = choose(pairs, key=lambda pair: pair[1])
         if _reaches(table, reached, printed):

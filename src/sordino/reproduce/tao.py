@@ -52,6 +52,7 @@ def rates(quick: bool) -> Table:
         "40,000, other draws.",
         repeats=1,
         tolerance=0.15,
+        rivals=False,
     )
 
 
