@@ -188,6 +188,22 @@ def test_the_stated_noise_of_coefficients_is_between_the_true_one_and_three_time
     assert 0.3 < true / np.sqrt(np.mean(np.square(stated))) < 1.1
 
 
+def test_the_noise_of_columns_that_no_row_has_is_stated_within_a_factor():
+    public = np.random.default_rng(12)
+    levels = np.minimum(public.geometric(0.4, size=(20_000, 8)) - 1, 6)
+    X = (levels[:, :, None] == np.arange(9)).reshape(len(levels), -1).astype(float)  # two of nine never occur
+    y = labels(public, 1.0 * (levels[:, 0] > 1) - 1.0 * (levels[:, 1] > 0))
+    found, stated = [], []
+    for seed in range(6):
+        with seeded_noise_not_private(seed):
+            model = LogisticRegression(1.0, 1e-5, data_norm=np.sqrt(8.0)).fit(X, y)
+        found.append(model.coef_.ravel())
+        stated.append(model.coef_noise_)
+    never = X.sum(axis=0) == 0
+    true = np.sqrt(np.mean(np.square(found), axis=0)[never].mean())  # there is nothing to learn but noise
+    assert 0.5 < true / np.sqrt(np.mean(np.square(stated), axis=0)[never].mean()) < 1.6  # it was 10
+
+
 def test_the_noise_of_several_classes_has_the_shape_of_their_coefficients():
     public, X = rows(600, 4, 11)
     y = public.integers(0, 3, 600)

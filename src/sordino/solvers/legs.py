@@ -12,6 +12,7 @@ import numpy as np
 from sordino.kernel.arrays import Bools, Floats, Ints
 from sordino.problems.affine import Affine
 from sordino.solvers.descent import NoisyDescent
+from sordino.solvers.metric import Metric
 
 # Mapped rows have about this mean squared norm. A coordinate that others resemble is bent less than its own
 # column says: its curvature counts by this share.
@@ -86,10 +87,22 @@ def _spread(leg: Leg, bend: float, before: Floats) -> Floats:
     """Return the noise of the mapped coefficients after a leg."""
     metric = leg.descent.metric
     if metric is not None:  # earlier noise is taken as alike along all axes
-        along = np.full(len(metric.sizes), math.sqrt(float(np.square(before).mean())))
-        found = _MARGIN * metric.columns(leg.descent.spread(bend * metric.expected, along))
+        found = _MARGIN * _along_axes(leg.descent, metric, bend, math.sqrt(float(np.square(before).mean())))
         places = np.arange(before.shape[-1]) if leg.places is None else leg.places
         return np.broadcast_to(found[places], before.shape)
     share = _shares(leg.scale) / max(leg.energy, 1e-300)
     curvature = np.broadcast_to(_ALONE * bend * _ENERGY * share, before.shape)
     return leg.descent.spread(curvature, before)
+
+
+def _along_axes(descent: NoisyDescent, metric: Metric, bend: float, start: float) -> Floats:
+    """Return the noise of columns in a metric, along axes that were seen and along those that noise hides."""
+    along = descent.spread(bend * metric.expected, np.full(len(metric.sizes), start))
+    if not metric.hidden.any():
+        return metric.columns(along)
+    columns = metric.behind.size
+    pace = np.full(columns, math.sqrt(float(np.square(metric.pace[metric.hidden]).mean())))
+    alike = replace(descent, metric=replace(metric, pace=pace))
+    behind = alike.spread(bend * metric.behind, np.full(columns, start))
+    seen = metric.columns(np.where(metric.hidden, 0.0, along))
+    return np.hypot(seen, behind * metric.columns(metric.hidden.astype(float)))
