@@ -141,6 +141,28 @@ def test_a_calibration_curve_says_where_a_cell_holds_too_little(model):
     assert "unknown" in text
 
 
+def test_public_rows_have_a_calibration_curve_and_a_wrong_metric_names_the_right_ones(model, folder):
+    words = ("evaluate", model, "people.csv", "--target", "y", "--public", "--metric")
+    found = typed_json(*words, "calibration")
+    X, y = table()
+    hits = np.sum(y == "yes")
+    curve = found["curve"]
+    assert sum(curve["counts"]) == len(X)
+    assert np.dot(curve["counts"], curve["observed"]) == pytest.approx(hits)
+    assert "observed" in typed(*words, "calibration")
+    assert "log_loss" in typed(*words, "r2", code=3)
+
+
+def test_numbers_are_scored_within_bounds_that_are_typed(folder):
+    numbers = ("--target", "d", "--epsilon", 2, "--output", "l.sordino")
+    write_csv(folder / "rows.csv", table()[0])
+    typed("fit", "rows.csv", "--model", "linear", "--set", "data_norm=3", *numbers)
+    words = ("evaluate", "l.sordino", "rows.csv", "--target", "d", "--epsilon", 1)
+    assert "--bounds" in typed(*words, code=3)
+    assert "two numbers" in typed(*words, "--bounds", "1", code=2)
+    assert typed_json(*words, "--bounds", "-3,3", "--metric", "mse")["value"] >= 0
+
+
 def test_inspect_shows_the_guarantee_and_what_could_be_noise(model):
     text = typed("inspect", model)
     assert "any output is as likely" in text
@@ -154,8 +176,15 @@ def test_the_report_shows_score_settings_command_and_booking(model, booked, fold
     typed("evaluate", model, "people.csv", "--target", "y", "--epsilon", 1, *booked, "--output", "score.json")
     typed("report", model, "--scores", "score.json", *booked, "--output", "page.html")
     page = (folder / "page.html").read_text("utf-8")
-    for words in ("reservation 1", "accuracy", "data_norm=3", "sordino fit people.csv", "people"):
+    for words in (
+        "reservation 1",
+        "accuracy",
+        "data_norm=3",
+        "sordino fit people.csv",
+        "people.csv, 800 rows",
+    ):
         assert words in page
+    assert f"Saved by</dt><dd>Sordino {sordino.__version__}" in page
     assert "exists" in typed("report", model, "--output", "page.html", code=3)
     (folder / "no-score.json").write_text("{}")
     assert "evaluate" in typed("report", model, "--scores", "no-score.json", "--output", "p2.html", code=3)
@@ -172,7 +201,8 @@ def test_a_page_written_by_the_fit_itself_is_no_copy(folder, booked):
 
 def test_tune_chooses_for_one_price(folder, booked):
     words = ("tune", "people.csv", *FIT[:-2], "--epsilon", 3, *booked, "--grid", "alpha=[0.001, 10.0]")
-    found = typed_json(*words, "--trials", 3, "--output", "t.sordino")
+    found = typed_json(*words, "--trials", 3, "--output", "t.sordino", "--report", "t.html")
+    assert "chosen by the search" in (folder / "t.html").read_text("utf-8")
     assert found["run"]["chosen"]["alpha"] in (0.001, 10.0)
     assert 2.9 < found["privacy"]["epsilon"] <= 3
     with sordino.Ledger.open("budget.db") as ledger:
@@ -181,7 +211,9 @@ def test_tune_chooses_for_one_price(folder, booked):
 
 def test_pca_saves_axes(folder):
     write_csv(folder / "rows.csv", table()[0])
-    typed("pca", "rows.csv", "--components", 2, "--data-norm", 3, "--epsilon", 2, "--output", "p.sordino")
+    words = ("--components", 2, "--data-norm", 3, "--epsilon", 2, "--output", "p.sordino")
+    typed("pca", "rows.csv", *words, "--report", "p.html")
+    assert "Scree" in (folder / "p.html").read_text("utf-8")
     assert sordino.load("p.sordino").components_.shape == (2, 4)
     assert "component 1" in typed("inspect", "p.sordino")
 

@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -103,3 +104,16 @@ def test_a_notebook_shows_a_ledger_as_a_table(ledger):
     shown = ledger._repr_html_()
     assert "ward &lt;7&gt;" in shown
     assert len(re.findall("<tr>", shown)) == 3
+
+
+def test_the_page_says_where_epsilons_add_up_and_where_they_do_not(tmp_path):
+    opened = sordino.Ledger.open(tmp_path / "both.db")
+    opened.create("tight", sordino.BudgetPolicy(epsilon=1.0, delta=1e-6))
+    opened.create("wide", sordino.BudgetPolicy(epsilon=9.0, delta=1e-5))
+    x = np.arange(100.0)
+    sordino.mean(x, epsilon=1.0, delta=1e-6, ledger=opened, dataset_id="tight")  # admitted on its certificate
+    sordino.mean(x, epsilon=1.0, delta=1e-6, ledger=opened, dataset_id="wide")
+    page = ledger_html(opened)
+    assert "Of tight the epsilons of reservations add up plainly" in page
+    assert "Elsewhere epsilons of single reservations do not add up" in page
+    assert "add up plainly" not in ledger_html(opened, dataset_id="wide")

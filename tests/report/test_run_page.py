@@ -96,6 +96,9 @@ def test_a_pipeline_that_is_not_private_says_why_and_shows_no_numbers():
     assert "PrivateStandardScaler" in page
     assert "Coefficients" not in page
     assert 'class="badge bad"' in page
+    assert "nothing</b><span>is guaranteed" in page
+    assert "(strong)" not in page
+    assert "What epsilon means" not in page
 
 
 def test_a_private_pipeline_and_a_search_show_what_they_chose():
@@ -181,7 +184,11 @@ def test_every_release_that_a_solver_asks_for_has_words():
 
 def test_the_run_stands_beside_one_four_and_eight():
     X, _ = rows()
-    at = lambda epsilon: compared(sordino.mean(X[:, 0], epsilon=epsilon, delta=1e-6).privacy)  # noqa: E731
+
+    def at(epsilon):
+        report = sordino.mean(X[:, 0], epsilon=epsilon, delta=1e-6).privacy
+        return compared(report.epsilon, report.delta)
+
     assert [c["epsilon"] for c in at(2.0)] == ["1", "2", "4", "8"]
     assert [c["epsilon"] for c in at(1.0)] == ["1", "4", "8"]
     assert [bool(c["own"]) for c in at(1.0)] == [True, False, False]
@@ -197,3 +204,58 @@ def test_bounds_that_were_learned_are_not_said_to_be_declared_by_somebody():
     )
     assert {_declared_by(line, "Ada") for line in learned} == {"learned from records, for its own price"}
     assert _declared_by("column 'age': number in [0, 100] (admission form)", "Ada") == "declared by Ada"
+
+
+def learned_model():
+    import pandas as pd
+
+    public = public_generator(1)
+    age = public.uniform(18, 95, 3000).round()
+    table = pd.DataFrame({"age": age, "ill": np.where(age + 20 * public.normal(size=3000) > 60, "yes", "no")})
+    blank = sordino.Schema([sordino.tables.Number("age"), sordino.tables.Target("ill")])
+    schema = sordino.tables.learn_schema(blank, table, epsilon=0.5, delta=1e-6).schema
+    return sordino.LogisticRegression(1.0, 1e-6, schema=schema).fit(table)
+
+
+def test_the_headline_counts_what_was_paid_for_a_learned_schema():
+    from sordino.tables.words import schema_price, with_schema
+
+    model = learned_model()
+    epsilon, delta = with_schema(model.privacy_)
+    assert 1.45 < epsilon <= 1.5
+    assert delta == pytest.approx(2e-6, rel=0.01)
+    page = report_html(model)
+    assert meaning.percent(meaning.guess(epsilon, delta)) in page
+    assert "at worst 73.1 %" not in page
+    assert "epsilon with the schema, at most" in page
+    assert "class labels: those of the schema" in page
+    assert "class labels: declared" not in page
+    assert f"together at most epsilon {epsilon:.4g}" in schema_price(model.privacy_)
+    assert with_schema(sordino.mean(np.arange(9.0), epsilon=1.0, delta=1e-6).privacy) is None
+
+
+def test_a_schema_that_protects_somebody_else_is_not_added_up():
+    from types import SimpleNamespace
+
+    from sordino.kernel.relation import Relation
+    from sordino.tables.words import schema_price, with_schema
+
+    line = "the schema was learned from records: epsilon = 0.2, delta = 1e-06, add-remove one record; more"
+    report = SimpleNamespace(
+        public=(line,), relation=Relation.REPLACE_ONE, unit="record", epsilon=1.0, delta=1e-6
+    )
+    assert with_schema(report) is None
+    assert "comes on top" in schema_price(report)
+    report.relation = Relation.ADD_REMOVE
+    assert with_schema(report) == pytest.approx((1.2, 2e-6))
+
+
+def test_a_copy_says_what_a_copy_is_and_who_could_prove_it(booked, tmp_path):
+    copy = sordino.load(booked.save(tmp_path / "m.sordino"))
+    page = report_html(copy, facts={"Ran": "yesterday <i>"})
+    assert "made from a file" in page
+    assert "no file can prove" in page
+    assert "yesterday &lt;i&gt;" in page
+    assert "Page by Sordino" in page
+    known = report_html(copy, ledger=booked.ledger, dataset_id="ward 7")
+    assert "reservation 2 is for just these" in known

@@ -75,6 +75,7 @@ def models(models: tuple[Path, ...], delta: float | None, as_json: bool) -> None
         ("model", "epsilon", "delta"),
         [*rows, ("together", f"{together.epsilon:.4g}", f"{together.delta:.3g}")],
     )
+    show.told_schema(together)
 
 
 def _training(facts: dict[str, Any]) -> Any:

@@ -83,6 +83,9 @@ def _csv(columns: dict[str, list[Any]]) -> str:
 @options.DATA
 @options.TARGET
 @click.option("--metric", type=click.Choice(METRICS), help="Else accuracy of classes, r2 of numbers.")
+@click.option(
+    "--bounds", metavar="LOW,HIGH", help="Of the targets, for mse and r2 with noise; else the model's own."
+)
 @click.option("--public", is_flag=True, help="The rows are public: an exact score, which costs nothing.")
 @click.option("--epsilon", type=float, help="What the score may cost; the rows are sensitive.")
 @click.option("--delta", type=float, help="The probability of a larger loss; else min(1e-5, 1/(10 n)).")
@@ -96,6 +99,7 @@ def evaluate(
     data: str,
     target: str | None,
     metric: str | None,
+    bounds: str | None,
     public: bool,
     epsilon: float | None,
     delta: float | None,
@@ -120,14 +124,15 @@ def evaluate(
     booked = (None, None) if public else options.check_booking(ledger, dataset)
     if output is not None:
         show.require_writable(output, force)
+    limits = options.pair("--bounds", bounds)
     fitted = sordino.load(model)
     rows = to_judge(options.data_file(data, how), fitted, target)
     if epsilon is None:
         _tell(_plain_score(fitted, rows, metric), output, as_json)
         return
     score = sordino.private_score(
-        fitted, rows.X, rows.y, metric=metric, epsilon=epsilon, delta=delta, groups=rows.groups,
-        ledger=booked[0], dataset_id=booked[1],
+        fitted, rows.X, rows.y, metric=metric, epsilon=epsilon, delta=delta, bounds=limits,
+        groups=rows.groups, ledger=booked[0], dataset_id=booked[1],
     )  # fmt: skip
     if booked[0] is None:
         click.echo(options.UNBOOKED, err=True)
@@ -155,8 +160,9 @@ def _plain_score(model: Any, rows: Any, metric: str | None) -> dict[str, Any]:
 
     labels = hasattr(model, "classes_")
     name = metric or _usual(model)
-    if name == "calibration" or (name in ("mse", "r2")) == labels:
-        raise InvalidInputError(f"Expected a metric for this model and public rows, got {name!r}.")
+    known = METRICS[:5] if labels else METRICS[5:]
+    if name not in known:
+        raise InvalidInputError(f"Expected --metric {' or '.join(known)} for this model, got {name!r}.")
     guesses = {
         "accuracy": metrics.accuracy_score,
         "balanced_accuracy": metrics.balanced_accuracy_score,
@@ -166,9 +172,26 @@ def _plain_score(model: Any, rows: Any, metric: str | None) -> dict[str, Any]:
     if name in guesses:
         return {"metric": name, "value": float(guesses[name](rows.y, model.predict(rows.X)))}
     shares = model.predict_proba(rows.X)
+    if name in ("auc", "calibration") and len(model.classes_) != 2:
+        raise InvalidInputError(f"Expected a model of two classes for --metric {name}.")
+    if name == "calibration":
+        return {"metric": name, **_plain_curve(shares[:, 1], rows.y == model.classes_[1])}
     if name == "log_loss":
         return {"metric": name, "value": float(metrics.log_loss(rows.y, shares, labels=model.classes_))}
     return {"metric": name, "value": float(metrics.roc_auc_score(rows.y == model.classes_[1], shares[:, 1]))}
+
+
+def _plain_curve(chances: Any, hits: Any, bins: int = 10) -> dict[str, Any]:
+    """Return said and seen chances by cell of the said one, and how far they are apart on the whole."""
+    import numpy as np
+
+    cells = np.minimum((chances * bins).astype(int), bins - 1)
+    counts = np.bincount(cells, minlength=bins)
+    sums = [np.bincount(cells, values, minlength=bins) for values in (chances, hits.astype(float))]
+    kept = counts > 0
+    said, seen = (total[kept] / counts[kept] for total in sums)
+    curve = {"predicted": said, "observed": seen, "counts": counts[kept]}
+    return {"value": float(counts[kept] @ np.abs(seen - said) / counts.sum()), "curve": curve}
 
 
 def _tell(found: dict[str, Any], output: Path | None, as_json: bool) -> None:
@@ -176,7 +199,7 @@ def _tell(found: dict[str, Any], output: Path | None, as_json: bool) -> None:
     if output is not None:
         from sordino.saving.files import replace_file
 
-        replace_file(output, show.text(_with_report(found, report)).encode())
+        replace_file(output, f"{show.text(_with_report(found, report))}\n".encode())
     if as_json:
         show.document(_with_report(found, report))
         return

@@ -43,7 +43,7 @@ MODEL_NAME = click.option(
     help="For rows; libsvm and Parquet files that need more stay on disk. Else half of the machine's.",
 )
 @click.option("--output", type=options.OUTPUT, required=True, help="Where the model goes.")
-@click.option("--report", type=options.OUTPUT, help="Also write the page of `sordino report` here.")
+@options.REPORT
 @options.FORCE
 @options.JSON
 @config.config_option
@@ -53,9 +53,7 @@ def fit(data: str, output: Path, report: Path | None, force: bool, as_json: bool
     The budget is reserved before the first release and stays spent, whatever happens then.
     """
     settings, started = config.settings(click.get_current_context()), now()
-    show.require_model_place(output, force)
-    if report is not None:
-        show.require_writable(report, force)
+    show.require_model_place(output, force, report)
     memory = memory_for_rows(chosen.pop("memory"))
     rows, model = _prepared(options.data_file(data, chosen), chosen, memory)
     if rows.groups is None:
@@ -64,7 +62,7 @@ def fit(data: str, output: Path, report: Path | None, force: bool, as_json: bool
         _require_groups(model)
         model.fit(rows.X, rows.y, groups=rows.groups)
     run = run_facts("fit", settings, started, data, len(rows))
-    finish(model, output, as_json, run)
+    run = finish(model, output, as_json, run)
     if report is not None:
         write_page(model, report, run, ledger=chosen["ledger"])
 
@@ -93,12 +91,14 @@ def fit(data: str, output: Path, report: Path | None, force: bool, as_json: bool
 @click.option("--validation", type=float, default=0.2, show_default=True, help="Share of records that judge.")
 @click.option("--scoring", help="accuracy, neg_log_loss, neg_mean_squared_error or neg_mean_absolute_error.")
 @click.option("--output", type=options.OUTPUT, required=True, help="Where the model goes.")
+@options.REPORT
 @options.FORCE
 @options.JSON
 @config.config_option
 def tune(
     data: str,
     output: Path,
+    report: Path | None,
     force: bool,
     as_json: bool,
     grid: tuple[str, ...],
@@ -111,7 +111,7 @@ def tune(
     from sordino import PrivateSearchCV
 
     settings, started = config.settings(click.get_current_context()), now()
-    show.require_model_place(output, force)
+    show.require_model_place(output, force, report)
     budget: dict[str, Any] = {name: chosen[name] for name in ("epsilon", "delta", "relation")}
     booked = options.check_booking(chosen.pop("ledger"), chosen.pop("dataset"))
     rows, model = _prepared(options.data_file(data, chosen), {**chosen, "ledger": None, "dataset": None})
@@ -134,7 +134,9 @@ def tune(
     run = run_facts("tune", settings, started, data, len(rows))
     run["chosen"] = show.plain(search.best_params_)
     run["noisy score"] = float(search.best_score_)
-    finish(best, output, as_json, run)
+    run = finish(best, output, as_json, run)
+    if report is not None:
+        write_page(search, report, run, ledger=booked[0])
 
 
 def _prepared(file: Any, chosen: dict[str, Any], memory: int | None = None) -> tuple[Any, Any]:
@@ -224,8 +226,8 @@ def _saved(model: Any, output: Path, run: dict[str, Any]) -> Path:
         return Path(model.save(rescue, about={"run": run}))
 
 
-def finish(model: Any, output: Path, as_json: bool, run: dict[str, Any]) -> None:
-    """Save the model and say what was bought."""
+def finish(model: Any, output: Path, as_json: bool, run: dict[str, Any]) -> dict[str, Any]:
+    """Save the model and say what was bought; return what may be said of the run."""
     report = model.privacy_
     if report.unit != "record":  # how many records the persons have is no public number
         run = {key: value for key, value in run.items() if key != "rows"}
@@ -234,13 +236,15 @@ def finish(model: Any, output: Path, as_json: bool, run: dict[str, Any]) -> None
         show.document(
             {"model": type(model).__name__, "output": output, "run": run, "privacy": report.to_dict()}
         )
-        return
+        return run
     on = f" on {run['rows']} records" if "rows" in run else ""
     click.echo(f"{type(model).__name__}{on}: {show.guarantee(report)}.")
     click.echo(report.guarantee)
+    show.told_schema(report)
     for key in ("chosen", "noisy score"):
         if key in run:
             click.echo(f"{key}: {run[key]}")
     if run["dataset"] is None:
         click.echo(options.UNBOOKED, err=True)
     click.echo(f"Saved to {output}")
+    return run

@@ -112,8 +112,7 @@ def history(ledger: str, dataset: str, as_json: bool) -> None:
     with _opened(ledger) as book:
         entries = book.history(dataset)
     if as_json:
-        titles = ("number", "reserved at", "status", "epsilon", "delta", "description")
-        show_json([dict(zip(titles, _entry(entry), strict=True)) for entry in entries])
+        show_json([_fields(entry) for entry in entries])
         return
     table = _table("#", "reserved at (UTC)", "status", "epsilon", "delta", "description")
     for entry in entries:
@@ -227,6 +226,19 @@ def _entry(entry: Entry) -> tuple[str, ...]:
     when = entry.reserved_at[:19].replace("T", " ")
     status = f"{entry.status.value} ({entry.reason})" if entry.reason else entry.status.value
     return str(entry.sequence), when, status, f"{entry.epsilon:.4g}", f"{entry.delta:.3g}", entry.description
+
+
+def _fields(entry: Entry) -> dict[str, Any]:
+    """Return a reservation for programs: numbers as they are, times with their zone."""
+    return {
+        "number": entry.sequence,
+        "reserved at": entry.reserved_at,
+        "status": entry.status.value,
+        "reason": entry.reason,
+        "epsilon": entry.epsilon,
+        "delta": entry.delta,
+        "description": entry.description,
+    }
 
 
 def _table(*titles: str) -> Table:

@@ -33,6 +33,7 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
     click.echo(f"{type(fitted).__name__}, saved by Sordino {facts['version']}")
     if report is not None:
         click.echo(f"{show.guarantee(report)}\n{report.guarantee}")
+        show.told_schema(report)
         show.table(("release", "times", "mechanism", "noise multiplier", "sensitivity"), _releases(report))
         click.echo("\n  ".join(["Assumed public:", *report.public]))
         said = [("Note", report.notes), ("Paid nothing", report.unpaid), ("Not proven", report.unproven)]
@@ -75,7 +76,8 @@ def report(
     from sordino.saving import about
 
     show.require_writable(output, force)
-    fitted, run = sordino.load(model), dict(about(model)["about"].get("run", {}))
+    fitted, facts = sordino.load(model), about(model)
+    run = {**facts["about"].get("run", {}), "version": facts["version"]}
     run |= {key: value for key, value in (("dataset", dataset), ("person", author)) if value is not None}
     if ledger is not None and run.get("dataset") is not None:
         options.require_budget(ledger, run["dataset"])
@@ -98,8 +100,26 @@ def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> No
         author=run.get("person"),
         config=run.get("settings"),
         command=command_line(run),
+        facts=_facts(run),
         **more,
     )
+
+
+def _facts(run: dict[str, Any]) -> dict[str, str]:
+    """Return what a page says of a run besides its author, data set and settings."""
+    facts = {}
+    if "data" in run:
+        rows = f", {run['rows']:,} rows" if "rows" in run else ""
+        facts["Data"] = f"{run['data']}{rows}"
+    if "started" in run:
+        facts["Ran"] = f"{_minute(run['started'])} to {_minute(run['finished'])} UTC"
+    if "version" in run:
+        facts["Saved by"] = f"Sordino {run['version']}"
+    return facts
+
+
+def _minute(time: str) -> str:
+    return time[:16].replace("T", " ")
 
 
 def command_line(run: dict[str, Any]) -> str | None:

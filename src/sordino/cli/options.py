@@ -24,6 +24,7 @@ OWN_OPTIONS = {
     "schema": "--schema",
 }
 """Parameters of models that `--set` and `--grid` leave alone, and the options that set them."""
+REPORT = click.option("--report", type=OUTPUT, help="Also write the page of `sordino report` here.")
 FORCE = click.option("--force", is_flag=True, help="Replace an output that exists.")
 
 
@@ -147,3 +148,21 @@ def known_parameters(kind: Any, given: dict[str, Any]) -> None:
         raise InvalidInputError(
             f"{kind.__name__} has no parameter {unknown[0]!r}. It has: {', '.join(sorted(known))}."
         )
+
+
+def pair(option: str, text: str | None) -> tuple[float, float] | None:
+    """Return the two numbers of an option such as --bounds; None where it was not given."""
+    if text is None:
+        return None
+    found = numbers(option, text)
+    if len(found) != 2:
+        raise click.UsageError(f"{option} wants two numbers: 0,100.")
+    return found[0], found[1]
+
+
+def numbers(option: str, text: str | None) -> list[float]:
+    """Return the numbers of an option, which has commas between them."""
+    try:
+        return [float(part) for part in (text or "").strip("[]").split(",")]
+    except ValueError:
+        raise click.UsageError(f"{option} wants numbers with commas between: 0,18,65.") from None

@@ -9,6 +9,7 @@ import click
 
 from sordino.cli import config, options, show
 from sordino.cli.fit import finish, now, run_facts
+from sordino.cli.look import write_page
 
 
 @click.command()
@@ -20,6 +21,7 @@ from sordino.cli.fit import finish, now, run_facts
 @options.LEDGER
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Any parameter of PCA.")
 @click.option("--output", type=options.OUTPUT, required=True, help="Where the model goes.")
+@options.REPORT
 @options.FORCE
 @options.JSON
 @config.config_option
@@ -28,6 +30,7 @@ def pca(
     components: int,
     data_norm: float | None,
     output: Path,
+    report: Path | None,
     force: bool,
     as_json: bool,
     **chosen: Any,
@@ -37,7 +40,7 @@ def pca(
     from sordino.cli.rows import known_schema, to_project
 
     settings, started = config.settings(click.get_current_context()), now()
-    show.require_model_place(output, force)
+    show.require_model_place(output, force, report)
     schema = known_schema(chosen["schema"])
     ledger, dataset = options.check_booking(chosen["ledger"], chosen["dataset"])
     params = {name: chosen[name] for name in ("epsilon", "delta", "relation")}
@@ -46,4 +49,6 @@ def pca(
     options.known_parameters(PCA, params)
     rows = to_project(options.data_file(data, chosen), schema)
     model = PCA(components, **params, schema=schema).fit(rows)
-    finish(model, output, as_json, run_facts("pca", settings, started, data, rows.shape[0]))
+    run = finish(model, output, as_json, run_facts("pca", settings, started, data, rows.shape[0]))
+    if report is not None:
+        write_page(model, report, run, ledger=ledger)

@@ -156,7 +156,7 @@ def learn(
         show.document({**_summary(found), "privacy": report.to_dict(), "output": output})
         return
     _print(found)
-    click.echo(f"{output}: {show.guarantee(report)}. Add it to the price of every fit.")
+    click.echo(f"{output}: {show.guarantee(report)}. It counts once, on top of what is fitted.")
     if booked[0] is None:
         click.echo(options.UNBOOKED, err=True)
 

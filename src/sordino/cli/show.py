@@ -66,12 +66,22 @@ def guarantee(report: Any) -> str:
     return text if report.warning is None else f"{text}; {report.warning}"
 
 
-def require_model_place(path: Path, force: bool) -> None:
-    """Refuse where a model could not be saved, before it is paid for."""
+def told_schema(report: Any) -> None:
+    """Say what the schema of a run cost, where that was learned from records."""
+    from sordino.tables.words import schema_price
+
+    said = schema_price(report)
+    if said is not None:
+        click.echo(said)
+
+
+def require_model_place(path: Path, force: bool, page: Path | None = None) -> None:
+    """Refuse where a model, or a page about it, could not be saved, before it is paid for."""
     from sordino.saving.files import require_saving
 
     require_saving()
-    require_writable(path, force)
+    for place in (path,) if page is None else (path, page):
+        require_writable(place, force)
 
 
 def require_writable(path: Path, force: bool) -> None:
@@ -82,4 +92,4 @@ def require_writable(path: Path, force: bool) -> None:
     if path.is_dir():
         raise InvalidInputError(f"Cannot write {str(path)!r}: it is a folder.")
     if path.exists() and not force:
-        raise InvalidInputError(f"{str(path)!r} exists. Choose another --output, or pass --force.")
+        raise InvalidInputError(f"{str(path)!r} exists. Choose another place, or pass --force.")

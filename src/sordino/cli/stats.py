@@ -68,15 +68,16 @@ class _Wanted:
         elif column is None:
             raise click.UsageError(f"A {statistic} needs --column, a column of numbers.")
         else:
-            out.column, out.bounds = column, _pair(chosen["bounds"]) or _bounds(schema, column)
+            bounds = options.pair("--bounds", chosen["bounds"])
+            out.column, out.bounds = column, bounds or _bounds(schema, column)
         for key in keys:
             if statistic == "histogram" and key == column:
-                out.edges[key] = _numbers("--edges", chosen["edges"])
+                out.edges[key] = options.numbers("--edges", chosen["edges"])
             else:
                 out.levels[key] = typed.get(key) or _levels(schema, key)
         if statistic == "histogram" and not out.edges:
             raise click.UsageError("A histogram needs --column and --edges.")
-        typed_q = (q for text in chosen["q"] for q in _numbers("--q", str(text)))
+        typed_q = (q for text in chosen["q"] for q in options.numbers("--q", str(text)))
         out.q = list(typed_q) or [0.25, 0.5, 0.75]
         return out
 
@@ -130,7 +131,10 @@ def _column(schema: Any, name: str, rule: str) -> Any:
     found = [] if schema is None else [column for column in schema.columns if column.name == name]
     if not found:
         where = "no schema was given" if schema is None else "the schema has no such column"
-        raise InvalidInputError(f"Column {name!r}: {rule} are not declared, {where}. Declare them.")
+        remedy = "--bounds LOW,HIGH" if rule == "bounds" else f"--levels {name}=[...]"
+        raise InvalidInputError(
+            f"Column {name!r}: {rule} are not declared, {where}. Pass {remedy}, or a --schema that has them."
+        )
     return found[0]
 
 
@@ -147,22 +151,6 @@ def _bounds(schema: Any, name: str) -> tuple[float, float]:
     if not isinstance(low, float) or not isinstance(high, float):
         raise InvalidInputError(f"Column {name!r}: it has no declared bounds of numbers. Pass --bounds.")
     return low, high
-
-
-def _pair(text: str | None) -> tuple[float, float] | None:
-    if text is None:
-        return None
-    numbers = _numbers("--bounds", text)
-    if len(numbers) != 2:
-        raise click.UsageError("--bounds wants two numbers: 0,100.")
-    return numbers[0], numbers[1]
-
-
-def _numbers(option: str, text: str | None) -> list[float]:
-    try:
-        return [float(part) for part in (text or "").strip("[]").split(",")]
-    except ValueError:
-        raise click.UsageError(f"{option} wants numbers with commas between: 0,18,65.") from None
 
 
 def _tell(table: Any, as_json: bool) -> None:

@@ -259,8 +259,8 @@ def _target_bounds(model: Any, bounds: Any) -> tuple[float, float]:
         declared = getattr(model, "target_bound", None)
         if declared is None:
             raise InvalidInputError(
-                "Expected bounds=(low, high), public limits of the targets, or a model with a target_bound. "
-                "Computing them from y would leak."
+                "Expected bounds=(low, high), or --bounds, public limits of the targets, or a model with a "
+                "target_bound. Computing them from y would leak."
             )
         return -float(declared), float(declared)
     try:

@@ -232,7 +232,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         check_is_fitted(self)
         return self.best_estimator_.decision_function(X)
 
-    def score(self, X: Any, y: Any) -> float:
-        """Score the best estimator on other data."""
+    def score(self, X: Any, y: Any = None) -> float:
+        """Score the best estimator on other data; one with a schema takes y from the table."""
         check_is_fitted(self)
-        return float(self.best_estimator_.score(X, y))
+        return float(self.best_estimator_.score(*((X,) if y is None else (X, y))))

@@ -8,7 +8,7 @@ from typing import Any
 
 from sordino.errors import SordinoError
 from sordino.ledger import Entry, Ledger
-from sordino.ledger.account import Account
+from sordino.ledger.account import Account, FilterMode
 from sordino.ledger.records import encode_event
 from sordino.ledger.spending import remaining_of, spent_of
 from sordino.runs import PrivacyReport
@@ -31,13 +31,14 @@ class Step:
 
 @dataclass(frozen=True)
 class History:
-    """All of a data set's account."""
+    """All of a data set's account; in basic mode (``adds_up``) the ledger adds certificates plainly."""
 
     dataset_id: str
     epsilon: float
     delta: float
     unit: str
     relation: str
+    adds_up: bool
     steps: tuple[Step, ...]
 
     @classmethod
@@ -50,7 +51,7 @@ class History:
             account = account.book(entry.charge)
             steps.append(_step(entry, people.get(entry.sequence, ""), account))
         facts = (policy.epsilon, policy.delta, policy.unit, policy.relation.value)
-        return cls(dataset_id, *facts, tuple(steps))
+        return cls(dataset_id, *facts, account.mode is FilterMode.BASIC, tuple(steps))
 
     def booked(self, report: PrivacyReport) -> int | None:
         """Return the number of the last reservation for just these events; None if there is none."""

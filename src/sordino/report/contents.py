@@ -16,7 +16,10 @@ from sordino.report.provenance import plain
 from sordino.runs import PrivacyReport
 
 TOP = 20
-_BAND = " The grey band is twice the standard deviation of its noise: a paler bar could be noise alone."
+_BAND = (
+    " The grey band is twice the standard deviation of its noise, as far as that is known: a paler bar could "
+    "be noise alone."
+)
 _SHARES = ("accuracy", "balanced_accuracy", "auc", "roc_auc", "r2")
 
 

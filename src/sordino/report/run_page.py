@@ -14,6 +14,7 @@ from sordino.report.contents import contents_of, report_of, scores_of
 from sordino.report.page import rendered
 from sordino.report.provenance import Provenance
 from sordino.runs import PrivacyReport, meaning
+from sordino.tables.words import with_schema
 
 COMPARED = (1.0, 4.0, 8.0)
 _LONGEST_EVENT = 20_000
@@ -23,7 +24,7 @@ def write_report(model: Any, path: str | Path, **details: Any) -> Path:
     """Write one self-contained HTML page about a run to ``path``; return the path.
 
     ``model`` and ``details`` (``dataset_id``, ``author``, ``config``, ``command``, ``title``, ``ledger``,
-    ``scores``, ``assume_public``) as in :func:`report_html`.
+    ``scores``, ``facts``, ``assume_public``) as in :func:`report_html`.
 
     **Privacy.** The page shows released numbers and declared constants only.
     """
@@ -43,6 +44,7 @@ def report_html(
     title: str | None = None,
     ledger: Any = None,
     scores: Mapping[str, Any] | None = None,
+    facts: Mapping[str, str] | None = None,
     assume_public: Sequence[str] = (),
 ) -> str:
     """Return one self-contained HTML page about a run.
@@ -56,6 +58,7 @@ def report_html(
     command : how it was run, for the section on how to do it again.
     title : of the page.
     scores : results of :func:`sordino.private_score` (or plain numbers from public records) by name.
+    facts : more lines about the run, by name: when it ran, on which file.
     assume_public : for a pipeline, see :func:`sordino.pipeline_privacy`.
 
     **Privacy.** The page shows released numbers and declared constants only, by a fixed list of attributes;
@@ -67,6 +70,7 @@ def report_html(
     origin = Provenance.of(model, dataset_id, author, config)
     contents = contents_of(model, report)
     booking = booking_of(report, ledger, dataset_id)
+    whole = with_schema(report)
     return rendered(
         "run.html",
         title=title or f"Privacy report: {contents.kind}",
@@ -78,27 +82,41 @@ def report_html(
         scores=scores_of(scores),
         releases=words.releases(report),
         assumptions=words.assumptions(report, origin.author),
+        facts=dict(facts or {}),
+        holds=_holds(report),
+        odds=_odds(report, whole),
+        whole=whole,
         strength=meaning.strength(report.epsilon),
-        compared=compared(report),
+        compared=compared(*(whole or (report.epsilon, report.delta))),
         command=command or _command(contents.kind),
         event=_event(report),
     )
 
 
-def compared(report: PrivacyReport) -> list[dict[str, str]]:
+def _holds(report: PrivacyReport) -> bool:
+    """Tell whether the numbers of a report are a guarantee, of this process or of a copy."""
+    return report.is_private or report.status == "unverified copy"
+
+
+def _odds(report: PrivacyReport, whole: tuple[float, float] | None) -> str:
+    """Return the guarantee as a bet; what was learned for the run before it was released, too."""
+    if whole is None or not _holds(report):
+        return report.odds
+    return f"{meaning.bet(report.wager, *whole)} This counts the schema, which was learned from records."
+
+
+def compared(epsilon: float, delta: float) -> list[dict[str, str]]:
     """Return what this epsilon and three well known ones mean, side by side."""
-    near = next(
-        (e for e in COMPARED if abs(report.epsilon - e) <= 0.02 * e), None
-    )  # calibrated just below it
-    own = report.epsilon if near is None else near
+    near = next((e for e in COMPARED if abs(epsilon - e) <= 0.02 * e), None)  # calibrated just below it
+    own = epsilon if near is None else near
     return [
         {
             "epsilon": f"{epsilon:.3g}",
             "own": "yes" if epsilon == own else "",
             "strength": meaning.strength(epsilon),
-            "bet": meaning.percent(meaning.guess(epsilon, report.delta)),
-            "caught": meaning.percent(meaning.caught(epsilon, report.delta)),
-            "harm": _in_a_thousand(meaning.likelier(epsilon, report.delta)),
+            "bet": meaning.percent(meaning.guess(epsilon, delta)),
+            "caught": meaning.percent(meaning.caught(epsilon, delta)),
+            "harm": _in_a_thousand(meaning.likelier(epsilon, delta)),
         }
         for epsilon in sorted({*COMPARED, own})
     ]

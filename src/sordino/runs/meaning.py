@@ -19,6 +19,14 @@ def guess(epsilon: float, delta: float) -> float:
     return (1.0 + delta * small) / (1.0 + small)
 
 
+def bet(what: str, epsilon: float, delta: float) -> str:
+    """Return a guarantee as a bet on ``what``."""
+    return (
+        f"Whoever bets on {what}, and knows all the others, wins 50 % of the bets by tossing a coin, and "
+        f"at worst {percent(guess(epsilon, delta))} after seeing everything that was released."
+    )
+
+
 def caught(epsilon: float, delta: float, false_alarms: float = 0.01) -> float:
     """Return the largest share of members that a test finds which accuses so many others wrongly."""
     factor = math.exp(min(epsilon, 700.0))

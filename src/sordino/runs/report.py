@@ -174,17 +174,15 @@ class PrivacyReport:
         """The guarantee as a bet; see :mod:`sordino.runs.meaning`."""
         if not math.isfinite(self.epsilon) or self.unpaid or self.unproven:
             return self.guarantee
-        what = (
-            f"whether one {self.unit} was in the data"
-            if self.relation is Relation.ADD_REMOVE
-            else f"which of two versions of one {self.unit} was in the data"
-        )
-        won = meaning.percent(meaning.guess(self.epsilon, self.delta))
-        words = (
-            f"Whoever bets on {what}, and knows all the others, wins 50 % of the bets by tossing a coin, and "
-            f"at worst {won} after seeing everything that was released."
-        )
+        words = meaning.bet(self.wager, self.epsilon, self.delta)
         return words if not self.seeded else f"{words} This run used seeded noise, so it does not hold."
+
+    @property
+    def wager(self) -> str:
+        """What an attacker bets on."""
+        if self.relation is Relation.ADD_REMOVE:
+            return f"whether one {self.unit} was in the data"
+        return f"which of two versions of one {self.unit} was in the data"
 
     @property
     def warning(self) -> str | None:

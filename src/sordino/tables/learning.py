@@ -271,6 +271,6 @@ def _with_levels(column: Any, counts: dict[str, float]) -> Column:
 def _price(schema: Schema, report: PrivacyReport) -> str:
     price = (
         f"epsilon = {report.epsilon:.4g}, delta = {report.delta:.4g}, {report.relation.value} one "
-        f"{report.unit}; add it to the price of every fit"
+        f"{report.unit}; it comes on top of every fit"
     )
     return f"{schema.learned}; {price}" if schema.learned else price

@@ -108,10 +108,10 @@ class Schema:
     @property
     def facts(self) -> tuple[str, ...]:
         """What is declared and where it comes from, line by line, for a report."""
-        from sordino.tables.words import column_fact
+        from sordino.tables.words import column_fact, learned_fact
 
         lines = [f"schema {self.digest[:12]}: {len(self.columns)} columns, declared before the fit"]
-        lines += [f"the schema was learned from records: {self.learned}"] if self.learned else []
+        lines += [learned_fact(self.learned)] if self.learned else []
         lines += [column_fact(column) for column in self.columns[:MOST_FACTS]]
         more = len(self.columns) - MOST_FACTS
         return (*lines, f"and {more} more columns, see the schema") if more > 0 else tuple(lines)
