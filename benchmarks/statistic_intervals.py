@@ -26,6 +26,7 @@ from scipy import stats
 
 import sordino
 from benchmarks.laws import LAWS, Judged, Law, Q, _mixed, _of
+from sordino.solvers.heavy import hidden
 from sordino.testing import seeded_noise_not_private
 
 OUT = Path(__file__).parent / "results" / "statistic_intervals.json"
@@ -169,7 +170,10 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=1000)
     parser.add_argument("--only", default="", help="One statistic, or 'limits'.")
     parser.add_argument("--column", default="", help="Columns whose names hold this.")
+    parser.add_argument("--doubt", type=float, help="Another DOUBT of tails; nothing is kept then.")
     asked = parser.parse_args()
+    if asked.doubt is not None:
+        hidden.two_sides.__defaults__ = (asked.doubt,)
     warnings.simplefilter("ignore", sordino.errors.UndeclaredBoundWarning)
     for part, wanted in (("cells", cells()), ("limits", limits())):
         for statistic, column, settings, ask in wanted:
@@ -178,7 +182,7 @@ def main() -> None:
             for n, epsilon in settings:
                 found = measured(ask, n, epsilon, asked.repeats)
                 print(statistic, column, n, epsilon, found, flush=True)
-                if asked.repeats >= 1000:
+                if asked.repeats >= 1000 and asked.doubt is None:
                     kept(part, statistic, column, n, epsilon, found)
 
 

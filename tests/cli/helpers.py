@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas
 from click.testing import CliRunner
 
 from sordino.cli import main
@@ -10,6 +11,7 @@ from sordino.kernel import public_generator
 
 SECRET = 31415.926535  # a value of the data that no message may hold
 WIDE = {"COLUMNS": "200"}
+FIT = ("--model", "logistic", "--target", "y", "--set", "data_norm=3", "--epsilon", 2)
 
 
 def typed(*words, code=0, stdin=None, env=None):
@@ -31,6 +33,10 @@ def table(n=800, seed=5):
     """Return rows of four numbers and a label that two of them decide."""
     X = public_generator(seed).normal(size=(n, 4)).round(3)
     return X, np.where(X[:, 0] - X[:, 1] > 0, "yes", "no")
+
+
+def named(X):
+    return pandas.DataFrame(X, columns=list("abcd"))
 
 
 def write_csv(path, X, y=None):

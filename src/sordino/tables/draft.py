@@ -19,6 +19,7 @@ from sordino.tables.toml import FORMAT
 _HEAD = """\
 # Drafted from the {what} of {name}. No record was read.
 # Fill in the blanks. kind is one of {kinds}.
+# A number needs low and high, a category levels: low = 0 and high = 120, or levels = ["no", "yes"].
 # Bounds and levels come from what a column means, never from looking at the data; say where from in source.
 # What you leave out can be learned for a price: sordino schema learn.
 """

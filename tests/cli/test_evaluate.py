@@ -1,0 +1,62 @@
+"""Scores of a saved model: with noise for a price, or exact on public rows."""
+
+import numpy as np
+import pytest
+from tests.cli.helpers import named, table, typed, typed_json, write_csv
+
+import sordino
+
+
+def test_a_private_score_is_paid_and_an_exact_one_is_for_public_rows(model, booked, folder):
+    found = typed_json("evaluate", model, "people.csv", "--target", "y", "--epsilon", 1, *booked)
+    assert found["interval"][0] <= found["value"] <= found["interval"][1]
+    assert found["value"] > 0.85
+    with sordino.Ledger.open(folder / "budget.db") as ledger:
+        assert len(ledger.history("people")) == 2
+    exact = typed_json("evaluate", model, "people.csv", "--target", "y", "--public", "--metric", "auc")
+    assert exact["privacy"] is None
+    assert exact["value"] > 0.95
+    assert "--public" in typed("evaluate", model, "people.csv", "--target", "y", code=2)
+    both = ("--public", "--epsilon", 1)
+    assert "--public" in typed("evaluate", model, "people.csv", "--target", "y", *both, code=2)
+
+
+@pytest.mark.parametrize("metric", ["log_loss", "balanced_accuracy", "accuracy"])
+def test_exact_scores_are_those_of_scikit_learn(model, metric):
+    from sklearn import metrics
+
+    X, y = table()
+    fitted = sordino.load(model)
+    found = typed_json("evaluate", model, "people.csv", "--target", "y", "--public", "--metric", metric)
+    answers = fitted.predict_proba(named(X)) if metric == "log_loss" else fitted.predict(named(X))
+    expected = getattr(metrics, metric if metric == "log_loss" else f"{metric}_score")(y, answers)
+    assert found["value"] == pytest.approx(expected)
+
+
+def test_a_calibration_curve_says_where_a_cell_holds_too_little(model):
+    words = ("evaluate", model, "people.csv", "--target", "y", "--metric", "calibration", "--epsilon", 0.01)
+    text = typed(*words)
+    assert "observed" in text
+    assert "unknown" in text
+
+
+def test_public_rows_have_a_calibration_curve_and_a_wrong_metric_names_the_right_ones(model, folder):
+    words = ("evaluate", model, "people.csv", "--target", "y", "--public", "--metric")
+    found = typed_json(*words, "calibration")
+    X, y = table()
+    hits = np.sum(y == "yes")
+    curve = found["curve"]
+    assert sum(curve["counts"]) == len(X)
+    assert np.dot(curve["counts"], curve["observed"]) == pytest.approx(hits)
+    assert "observed" in typed(*words, "calibration")
+    assert "log_loss" in typed(*words, "r2", code=3)
+
+
+def test_numbers_are_scored_within_bounds_that_are_typed(folder):
+    numbers = ("--target", "d", "--epsilon", 2, "--output", "l.sordino")
+    write_csv(folder / "rows.csv", table()[0])
+    typed("fit", "rows.csv", "--model", "linear", "--set", "data_norm=3", *numbers)
+    words = ("evaluate", "l.sordino", "rows.csv", "--target", "d", "--epsilon", 1)
+    assert "--bounds" in typed(*words, code=3)
+    assert "two numbers" in typed(*words, "--bounds", "1", code=2)
+    assert typed_json(*words, "--bounds", "-3,3", "--metric", "mse")["value"] >= 0
