@@ -14,6 +14,7 @@ NOT_BENCHMARKS = {
     "behaviour_designs",
     "bars_linear",
     "bars_statistics",
+    "bars_unlisted",
     "bars_solvers",
     "clusters",
     "__main__",
