@@ -95,10 +95,12 @@ class Norms(nn.Module):
     def __init__(self):
         super().__init__()
         self.one, self.two, self.three = nn.InstanceNorm1d(4, affine=True), nn.GroupNorm(2, 4), nn.RMSNorm(7)
-        self.head = nn.Linear(28, CLASSES)
+        self.head, self.four = nn.Linear(28, 6), nn.GroupNorm(2, 6)
+        self.last = nn.Linear(6, CLASSES)
 
     def forward(self, x):
-        return self.head(self.three(self.two(self.one(x))).flatten(1))
+        h = self.head(self.three(self.two(self.one(x))).flatten(1))
+        return self.last(self.four(h))  # a norm of features without places
 
 
 class Video(nn.Module):

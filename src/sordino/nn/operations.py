@@ -166,12 +166,17 @@ def _group_norm(seen: Seen) -> Tensor:
         part.float()[:, :, None].expand(-1, -1, slope.shape[1] // kept.group).flatten(1)
         for part in (kept.result1, kept.result2)
     )
-    both = torch.mul(slope, kept.input.float()).flatten(2).sum(dim=[2])
-    return seen.summed((both - means * slope.flatten(2).sum(dim=[2])) * scales)
+    both = _over_places(torch.mul(slope, kept.input.float()))
+    return seen.summed((both - means * _over_places(slope)) * scales)
 
 
 def _shifted(seen: Seen) -> Tensor:
-    return seen.summed(seen.slope.float().flatten(2).sum(dim=[2]))
+    return seen.summed(_over_places(seen.slope.float()))
+
+
+def _over_places(values: Tensor) -> Tensor:
+    """Return sums over all that is not image or channel."""
+    return values.reshape(*values.shape[:2], -1).sum(dim=[2])
 
 
 def _same(seen: Seen, factor: Tensor | None) -> Tensor:
