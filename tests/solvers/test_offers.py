@@ -11,8 +11,10 @@ from tests.solver_table import CASES
 
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute import GroupedExecutor, LocalExecutor
+from sordino.execute.grouped import GroupedRecords
 from sordino.execute.parties import Mode, NoiseShare, SimulatedParties
 from sordino.execute.stream import StreamExecutor
+from sordino.execute.torch_persons import PersonRecords
 from sordino.kernel import (
     Curator,
     Disjoint,
@@ -126,7 +128,8 @@ class Narrow:
 
 
 def evaluated_on_what_it_declared(query: Any, records: Any, params: Any) -> Any:
-    return query.evaluate(Narrow(records, query.needs), params)
+    groups = query.needs + getattr(query, "shortcuts", ())
+    return query.evaluate(Narrow(records, groups), params)
 
 
 @every_case
@@ -135,6 +138,12 @@ def test_a_query_uses_only_what_it_declares(case):
     for asked in {a.name: a for a in run.asked}.values():
         value = evaluated_on_what_it_declared(asked.release.query, executor.records(None), asked.params)
         assert value is not None
+
+
+@pytest.mark.parametrize("kind", [GroupedRecords, PersonRecords])
+def test_records_of_persons_have_no_gradient_that_is_clipped_record_by_record(kind):
+    assert not any(hasattr(kind, name) for name in members(contracts.OnePass))
+    assert not hasattr(kind, "__getattr__")  # nor one that is passed through
 
 
 class SaysTooLittle(GlmGradient):

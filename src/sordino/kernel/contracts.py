@@ -2,6 +2,7 @@
 
 A group is a protocol. A query names groups in ``needs`` and takes its records as one of them; an executor
 names groups in its :class:`sordino.kernel.Offer`. The two are compared once, before anything is booked.
+Groups in ``shortcuts`` are used where records have them, and done without elsewhere.
 """
 
 from __future__ import annotations
@@ -90,6 +91,13 @@ class RecordSums(UnitSums, Protocol):
 
     def weighted_sum(self, coefficients: Floats) -> Answer:
         """Return ``sum_i c_i x_i``."""
+
+
+class OnePass(Protocol):
+    """A clipped gradient from rows that are read once, each record clipped: persons' records have none."""
+
+    def clipped_gradient(self, w: Point, pull: Any) -> Answer:
+        """Return ``sum_i clip_C(r_i x_i)``, one output, for a :class:`~sordino.kernel.pull.Pull`."""
 
 
 class RowBlocks(RecordSums, Protocol):

@@ -86,6 +86,7 @@ class ClippedSum:
     """
 
     needs: ClassVar[tuple[type, ...]] = (RecordSums,)  # what is not declared is not proven for persons
+    shortcuts: ClassVar[tuple[type, ...]] = ()
     norm = Norm.L2
 
     @property

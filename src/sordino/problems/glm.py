@@ -10,7 +10,7 @@ import numpy as np
 from sordino.kernel import ClippedSum, OnLattice, SparseVector
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.clip import check_bound, clip_scalars
-from sordino.kernel.contracts import Answer, IntegerSums, Point, UnitSums
+from sordino.kernel.contracts import Answer, IntegerSums, OnePass, Point, UnitSums
 from sordino.kernel.lengths import public_distance, public_norm
 from sordino.kernel.pull import Pull
 from sordino.problems.losses import Loss, compiled
@@ -27,6 +27,7 @@ class GlmGradient(ClippedSum, OnLattice):
     """
 
     needs: ClassVar[tuple[type, ...]] = (UnitSums,)
+    shortcuts: ClassVar[tuple[type, ...]] = (OnePass,)
 
     loss: Loss
     clip: float
