@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sordino.kernel.pull import _exponentials
 from sordino.problems.losses import LOSSES, Huber
 
 every_loss = pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
@@ -114,3 +115,13 @@ def test_a_label_that_is_no_class_has_no_loss(label):
 def test_losses_are_found_by_their_names():
     assert set(LOSSES) == {"logistic", "multinomial", "squared", "huber", "squared-hinge", "poisson"}
     assert all(loss.name == name for name, loss in LOSSES.items())
+
+
+def test_exponentials_of_several_are_those_of_one():
+    values = -np.concatenate([np.linspace(0.0, 700.0, 20_001), np.logspace(-300, 2, 1000)])
+    found = values.copy()
+    _exponentials(found)
+    np.testing.assert_allclose(found, np.exp(values), rtol=4e-16)
+    odd = np.array([np.nan, -np.inf, -1e5, 0.0])
+    _exponentials(odd)
+    assert np.array_equal(odd, [np.nan, np.exp(-700.0), np.exp(-700.0), 1.0], equal_nan=True)

@@ -1,4 +1,7 @@
-"""A clipped gradient in one pass over rows in memory: a block is read once, for its margins and its sum."""
+"""A clipped gradient in one pass over rows in memory: a block is read once, for its margins and its sum.
+
+Its residuals and clips are those of :mod:`sordino.kernel.pull`.
+"""
 
 from __future__ import annotations
 
