@@ -137,3 +137,17 @@ def test_labels_whose_coefficients_drown_are_descended_on_in_fewer_steps(rows, s
 def test_numbers_keep_their_steps():
     problem = Problem(LOSSES["squared"], 2_000, 40_000, Relation.ADD_REMOVE, 1.0, 1e-6, intercept=1.0)
     assert make_solver("auto", problem, Options()).steps == 50
+
+
+def test_rare_columns_do_not_drown_the_others_where_there_is_no_noise():
+    rng = np.random.default_rng(5)
+    common = (rng.random((2000, 60)) < 0.3) * 1.0
+    rare = sparse.random_array((2000, 3000), density=0.002, rng=rng)
+    rows = sparse.csr_matrix(sparse.hstack([common, rare.astype(bool).astype(float)])) / 8.0
+    y = np.clip(common[:, :2] @ [0.5, -0.5] + 0.1 * rng.normal(size=2000), -1.0, 1.0)
+    scores = []
+    for epsilon in (1e4, np.inf):
+        model = SparseLinearRegression(epsilon, 1e-6, data_norm=1.0, target_bound=1.0, n_nonzero_coefs=2)
+        scores.append(model.fit(rows, y).score(rows, y))
+    assert min(scores) > 0.85
+    assert scores[1] >= scores[0] - 0.02

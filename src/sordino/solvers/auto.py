@@ -304,9 +304,11 @@ class Auto:
         n, d, radius = problem.population, problem.features, problem.data_norm
         floor = 2.0 * noise_std(curator, "moments") / n
 
-        def map_of(first: Floats, second: Floats, columns: Ints | None = None) -> Affine:
+        def map_of(
+            first: Floats, second: Floats, columns: Ints | None = None, listed: float = 0.0
+        ) -> Affine:
             mean = shrunk(first, floor / 2, d) * radius if self.center else np.zeros(first.size)
-            least = max(floor, 1e-12)
+            least = max(floor, listed, 1e-12)
             scale = np.maximum(second, least) ** -COLUMN_POWER
             largest = scale.max() if columns is None else least**-COLUMN_POWER
             intercept = INTERCEPT if problem.intercept else 0.0

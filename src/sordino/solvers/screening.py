@@ -39,13 +39,15 @@ def screens_first(problem: Problem, counts: Sequence[int]) -> bool:
 def listed_map(curator: Curator, problem: Problem, count: int, map_of: Callable[..., Affine]) -> Affine:
     """Return the map that lists the columns with the ``count`` largest moments.
 
-    The others count as if their moments drowned in the noise, as those of columns without entries do.
+    The others count as if their moments were the least that is listed, or drowned in the noise, as those of
+    columns without entries do.
     """
     n, d = problem.population, problem.features
     largest = hard_threshold(curator.release("moments") / n, min(2 * count, 2 * d))
     released = as_sparse(largest).sorted()
     columns = np.unique(released.indices % d)
-    affine = map_of(released.at(columns), released.at(columns + d), columns)
+    least = float(np.abs(released.values).min()) if released.values.size else 0.0
+    affine = map_of(released.at(columns), released.at(columns + d), columns, least)
     return affine.resized(1.0 / row_size(curator, "sizes", affine, problem.data_norm))
 
 
