@@ -304,9 +304,7 @@ class Auto:
         n, d, radius = problem.population, problem.features, problem.data_norm
         floor = 2.0 * noise_std(curator, "moments") / n
 
-        def map_of(
-            first: Floats, second: Floats, columns: Ints | None = None, listed: float = 0.0
-        ) -> Affine:
+        def map_of(first: Floats, second: Floats, columns: Ints | None = None, listed: float = 0.0) -> Affine:
             mean = shrunk(first, floor / 2, d) * radius if self.center else np.zeros(first.size)
             least = max(floor, listed, 1e-12)
             scale = np.maximum(second, least) ** -COLUMN_POWER
