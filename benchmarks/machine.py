@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+from pathlib import Path
+from typing import Any
 
 
 def describe() -> None:
@@ -22,3 +25,12 @@ def describe() -> None:
         f"# {model}, {os.cpu_count()} cores, Python {platform.python_version()}, NumPy {numpy.__version__}, "
         f"SciPy {scipy.__version__}, Numba {numba.__version__}"
     )
+
+
+def keep_row(row: dict[str, Any], out: str) -> None:
+    """Print a row and append it to a file, if one is named: what ran is kept if the next one fails."""
+    line = json.dumps(row)
+    print(line, flush=True)
+    if out:
+        with Path(out).open("a") as file:
+            file.write(line + "\n")

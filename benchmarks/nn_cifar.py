@@ -27,6 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks.machine import keep_row
 from benchmarks.nn_gpu import wide_resnet
 from sordino.nn import Scattering, Shifts, Trainer
 
@@ -237,11 +238,7 @@ def main() -> None:
             continue
         for epsilon in args.epsilon:
             for seed in range(args.seeds):
-                line = json.dumps(measured(way, epsilon, seed, torch.device(args.device)))
-                print(line, flush=True)
-                if args.out:
-                    with Path(args.out).open("a") as file:
-                        file.write(line + "\n")
+                keep_row(measured(way, epsilon, seed, torch.device(args.device)), args.out)
 
 
 if __name__ == "__main__":

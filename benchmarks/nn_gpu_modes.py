@@ -11,12 +11,10 @@ processor; ``nccl`` trains over NCCL with as many processes as torchrun starts, 
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,6 +22,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 import sordino.nn.trainer as trainer
+from benchmarks.machine import keep_row
 from benchmarks.nn_gpu import mnist_cnn
 from benchmarks.nn_mnist import DELTA, DIGITS, LOSS, accuracy, digits
 from benchmarks.persons import PERSONS, RATE, SIZE, STEPS, owners
@@ -118,11 +117,7 @@ def main() -> None:
     about = {"epsilon": EPSILON, "delta": DELTA, "device": where, "torch": torch.__version__}
     for mode in args.modes:
         for row in MODES[mode](args.device):
-            line = json.dumps({"mode": mode} | row | about)
-            print(line, flush=True)
-            if args.out:
-                with Path(args.out).open("a") as file:
-                    file.write(line + "\n")
+            keep_row({"mode": mode} | row | about, args.out)
 
 
 if __name__ == "__main__":

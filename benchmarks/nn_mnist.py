@@ -17,7 +17,6 @@ Settings were chosen on 50,000 training images against the other 10,000; test im
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import time
 from collections.abc import Callable
@@ -29,6 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks.machine import keep_row
 from benchmarks.nn_cifar import kept, merged
 from benchmarks.nn_gpu import mnist_cnn
 from sordino import LogisticRegression, ScatteringTransformer
@@ -152,11 +152,7 @@ def table(ways: list[str], epsilons: list[float], seeds: int, device: str, out: 
     for way in ways:
         for epsilon in epsilons:
             for seed in range(seeds):
-                line = json.dumps(measured(way, epsilon, seed, device, asked))
-                print(line, flush=True)
-                if out:
-                    with Path(out).open("a") as file:
-                        file.write(line + "\n")
+                keep_row(measured(way, epsilon, seed, device, asked), out)
 
 
 def main() -> None:
