@@ -88,10 +88,29 @@ def test_rows_of_windows_are_those_of_unfolded_windows(layout, step, pad, spread
     images = torch.randn(5, 72, 17, 17).to(device, memory_format=layout)
     weight = torch.randn(130, 72, 3, 3, device=device)
     slopes = torch.randn_like(nn.functional.conv2d(images, weight, None, step, pad, spread))
-    (a, top), (g, steepest) = windows._rounded(images), windows._rounded(slopes)
-    rows = torch.ops.sordino.window_rows(a, g, top * steepest, [3, 3], [*step], [*pad], [*spread])
-    want = windows._unfolded(images, slopes, torch.ones(5, device=device), (3, 3), step, pad, spread)
+    geometry = [3, 3], [*step], [*pad], [*spread]
+    rows = torch.ops.sordino.window_rows(images, slopes, *geometry)
+    want = windows._unfolded(images.double(), slopes.double(), *geometry)
     assert float((rows - want).norm() / want.norm()) < 1e-3
+
+
+@pytest.mark.parametrize("size", [1e-36, 1e-20, 1.0, 1e30])
+def test_sizes_of_records_neither_vanish_nor_overflow_in_half_precision(size):
+    torch.manual_seed(0)
+    images, slopes = torch.randn(2, 3, 16, 9, 9, device="cuda")
+    geometry = [3, 3], [1, 1], [1, 1], [1, 1]
+    rows = torch.ops.sordino.window_rows(size * images, slopes, *geometry).double()
+    want = windows._unfolded(images.double(), slopes.double(), *geometry)
+    assert float((rows / size - want).norm()) <= 2e-3 * float(want.norm())
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf")])
+def test_a_record_that_is_not_a_number_leaves_the_others_as_they_are(odd):
+    images = torch.randn(2, 16, 8, 8, device="cuda")
+    images[0, 0, 0, 0] = odd
+    rows = torch.ops.sordino.window_rows(images, images, [3, 3], [1, 1], [1, 1], [1, 1])
+    assert not bool(rows[0].isfinite().all())
+    assert bool(rows[1].isfinite().all())
 
 
 def network_of(kind):

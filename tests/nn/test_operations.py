@@ -242,9 +242,9 @@ def rounded(values, bits):
 def test_a_record_adds_at_most_its_clip_where_products_round(name, engine, bits, coarse, monkeypatch):
     """Norms and sums read rounded numbers, and the clip knows how far they are rounded."""
     monkeypatch.setattr(ghosts, "_direct_pays", lambda found: False)
-    grams, added = clip_tensors._products, ghosts._added_up
+    grams, added = clip_tensors._products, ghosts._product
     monkeypatch.setattr(clip_tensors, "_products", lambda v: grams(rounded(v, bits)))
-    monkeypatch.setattr(ghosts, "_added_up", lambda a, b: added(rounded(a, bits), rounded(b, bits)))
+    monkeypatch.setattr(ghosts, "_product", lambda a, b: added(rounded(a, bits), rounded(b, bits)))
     for room in (engines, lean):
         monkeypatch.setattr(room, "product_inputs", lambda device: coarse)
     network, vector, x, y = made(name)

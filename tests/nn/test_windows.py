@@ -19,10 +19,8 @@ torch.set_num_threads(1)
 @pytest.fixture
 def formed(monkeypatch):
     """Take the way of a GPU: its operation is computed by unfolding here."""
-    monkeypatch.setattr(windows, "_suits", lambda images, slopes: True)
     calls = []
-    real = windows._rounded
-    monkeypatch.setattr(windows, "_rounded", lambda values: calls.append(values.shape) or real(values))
+    monkeypatch.setattr(windows, "_suits", lambda images, slopes: calls.append(images.shape) or True)
     return calls
 
 
@@ -41,7 +39,7 @@ def network():
 def test_sums_agree_with_one_backward_pass_per_record(engine, formed):
     net, x, y = network()
     total = engine(net).clipped_sum(net.flat(), x, y, 0.1)
-    assert len(formed) >= 6
+    assert len(formed) >= 3
     want = VmapEngine(net).clipped_sum(net.flat(), x, y, 0.1)
     assert float((total - want).norm() / want.norm()) < 1e-3
     one = engine(net).clipped_sum(net.flat(), x[:1], y[:1], 1e-3)
@@ -66,23 +64,20 @@ def test_a_compiled_graph_keeps_the_operation_whole(formed):
 
 
 @pytest.mark.parametrize("size", [1e-36, 1e-20, 1.0, 1e30])
-def test_scales_of_records_neither_vanish_nor_overflow(size):
+def test_sizes_of_records_neither_vanish_nor_overflow(size):
     torch.manual_seed(0)
-    images, slopes = size * torch.randn(3, 2, 4, 4), torch.randn(3, 2, 4, 4)
-    (a, top), (g, steepest) = windows._rounded(images), windows._rounded(slopes)
+    images, slopes = torch.randn(3, 2, 4, 4), torch.randn(3, 2, 4, 4)
     geometry = [3, 3], [1, 1], [1, 1], [1, 1]
-    rows = torch.ops.sordino.window_rows(a, g, top * steepest, *geometry)
-    want = windows._unfolded(images / size, slopes, torch.ones(3), *geometry)
-    assert float(a.abs().max()) <= 1.0
-    assert float((rows / size - want).norm()) <= 2e-3 * float(want.norm())
+    rows = torch.ops.sordino.window_rows(size * images, slopes, *geometry)
+    want = windows._unfolded(images, slopes, *geometry)
+    assert float((rows / size - want).norm()) <= 1e-5 * float(want.norm())
 
 
 @pytest.mark.parametrize("odd", [float("nan"), float("inf")])
 def test_a_record_that_is_not_a_number_gives_rows_that_are_none(odd):
     images = torch.randn(2, 2, 4, 4)
     images[0, 0, 0, 0] = odd
-    a, top = windows._rounded(images)
-    rows = torch.ops.sordino.window_rows(a, a, top, [3, 3], [1, 1], [1, 1], [1, 1])
+    rows = torch.ops.sordino.window_rows(images, images, [3, 3], [1, 1], [1, 1], [1, 1])
     assert not bool(rows[0].isfinite().all())
     assert bool(rows[1].isfinite().all())
 

@@ -69,29 +69,40 @@ class Ghost:
         """Return ``sum_i factors_i gradient_i`` without forming a gradient of one record."""
         if isinstance(self.found, Tied):
             product, table = self.found.product, self.found.table
-            weighted = product.left * factors[:, None, None, None]
-            total = _added_up(weighted, product.right).reshape(self.shape)
+            total = _added_up((product.left, product.right), factors, 0).reshape(self.shape)
             return _scattered(total, table, factors)
         if isinstance(self.found, Table):
             zeros = torch.zeros(self.shape, device=factors.device, dtype=factors.dtype)
             return _scattered(zeros, self.found, factors)
         wide, narrow = _wide_and_narrow(self.found)
-        weighted = narrow * factors[:, None, None, None]
         if narrow is self.found.right:
-            return _added_up(wide, weighted).reshape(self.shape)
+            return _added_up((wide, narrow), factors, 1).reshape(self.shape)
         if isinstance(self.found, Windows):
-            return _added_up(weighted, wide).reshape(self.shape)
+            return _added_up((narrow, wide), factors, 0).reshape(self.shape)
         # a compiler that finds the weighted part transposed in a product computes it against its rows
-        return _added_up(wide, weighted).transpose(1, 2).reshape(self.shape)
+        return _added_up((wide, narrow), factors, 1).transpose(1, 2).reshape(self.shape)
 
 
-def _added_up(left: Tensor, right: Tensor) -> Tensor:
-    """Return ``sum_bt left_bt right_bt^T`` for each group, places and records in the order of memory."""
-    order = (1, 2, 0, 3) if right.stride(2) > right.stride(0) else (1, 0, 2, 3)
-    flat = [values.permute(order).flatten(1, 2) for values in (left, right)]
+def _added_up(pair: tuple[Tensor, Tensor], factors: Tensor, weighted: int) -> Tensor:
+    """Return ``sum_bt factor_b left_bt right_bt^T`` for each group, places and records in order of memory.
+
+    One of the pair is weighted, by factors that are spread first: a compiler that finds records and places
+    apart runs against the rows.
+    """
+    places_first = pair[1].stride(2) > pair[1].stride(0)
+    order = (1, 2, 0, 3) if places_first else (1, 0, 2, 3)
+    flat = [values.permute(order).flatten(1, 2) for values in pair]
+    spread = factors[:, None].expand(-1, pair[0].shape[2])
+    weights = (spread.T if places_first else spread).reshape(-1, 1)
     if len(flat[0]) == 1:  # a product that is not one of several may be split along the places
-        return (flat[0][0].T @ flat[1][0])[None]
-    return flat[0].transpose(1, 2) @ flat[1]
+        flat = [values[0] for values in flat]
+    flat[weighted] = flat[weighted] * weights
+    total = _product(*flat)
+    return total if total.dim() == 3 else total[None]
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    return left.transpose(-2, -1) @ right
 
 
 def _scattered(total: Tensor, table: Table, factors: Tensor) -> Tensor:

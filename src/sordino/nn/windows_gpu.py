@@ -10,6 +10,40 @@ import triton.language as tl
 from torch import Tensor
 
 _PLACES = 32  # to a step of a program
+_ENTRIES = 4096  # of a record, to a step of a program
+_LEAST = 2.0**-126
+
+
+@triton.jit
+def _halve(
+    values: tl.tensor, out: tl.tensor, tops: tl.tensor, least: tl.tensor,
+    entries: tl.constexpr, size: tl.constexpr,
+) -> None:  # fmt: skip
+    """Write one record over its largest entry, and that entry."""
+    record = tl.program_id(0).to(tl.int64)
+    values += record * entries
+    out += record * entries
+    most = tl.zeros((size,), tl.float32)
+    for start in range(0, entries, size):
+        at = start + tl.arange(0, size)
+        most = tl.maximum(most, tl.abs(tl.load(values + at, mask=at < entries, other=0.0)))
+    top = tl.maximum(tl.max(most), least)
+    tl.store(tops + record, top)
+    for start in range(0, entries, size):
+        at = start + tl.arange(0, size)
+        unit = tl.load(values + at, mask=at < entries, other=0.0) * (1 / top)
+        tl.store(out + at, unit.to(tl.float16), mask=at < entries)
+
+
+def halved(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Return each record over its largest entry in float16, channels last, and the largest entries."""
+    values = values.contiguous(memory_format=torch.channels_last)
+    out, tops = torch.empty_like(values, dtype=torch.float16), values.new_empty(len(values))
+    if values.numel():
+        with torch.cuda.device(values.device):
+            entries = values[0].numel()
+            _halve[(len(values),)](values, out, tops, _LEAST, entries=entries, size=_ENTRIES, num_warps=8)
+    return out, tops
 
 
 @triton.jit
@@ -77,13 +111,14 @@ def _rows(
 def window_rows(
     images: Tensor,
     slopes: Tensor,
-    scales: Tensor,
     kernel: Sequence[int],
     stride: Sequence[int],
     padding: Sequence[int],
     dilation: Sequence[int],
 ) -> Tensor:
-    """Return (records, outputs, kernel entries, inputs) of float16 images and slopes, times the scales."""
+    """Return (records, outputs, kernel entries, inputs)."""
+    (images, tops), (slopes, steepest) = halved(images), halved(slopes)
+    scales = tops * steepest
     count, inputs, height, width = images.shape
     outputs, across, entries = slopes.shape[1], slopes.shape[3], kernel[0] * kernel[1]
     out = torch.empty(count, outputs, entries, inputs, device=images.device)
