@@ -6,7 +6,7 @@ from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from sordino.errors import SlowEngineWarning
-from sordino.nn import Trainer, compiled
+from sordino.nn import Trainer, compiled, rewrites
 from sordino.nn.compiled import CompiledEngine, block_sizes, compiled_engine
 from sordino.nn.engines import GhostEngine, VmapEngine
 from sordino.nn.lean import LeanEngine
@@ -102,7 +102,7 @@ def test_a_faster_step_is_compiled_before_any_record_is_read(monkeypatch):
 
 
 def test_a_run_that_is_not_compiled_as_was_asked_says_so_in_its_report(monkeypatch):
-    monkeypatch.setattr(compiled, "make_fx", lambda whole: failing)
+    monkeypatch.setattr(compiled, "make_fx", lambda whole, parts: failing)
     _, x, y = made()
     trainer = Trainer(nn.Linear(6, 3), LOSS, epsilon=3.0, delta=1e-5, steps=2, batch_size=20, compiled=True)
     with pytest.warns(SlowEngineWarning, match="not compiled"):
@@ -133,7 +133,41 @@ def test_slopes_of_images_become_transposed_convolutions():
 
     want = whole(vector, x, y)
     graph = make_fx(whole)(vector, x, y)
-    assert compiled.transposed(graph) == 2  # the first has no slope, one is transposed itself
+    assert rewrites.transposed(graph) == 2  # the first has no slope, one is transposed itself
     assert torch.allclose(graph(vector, x, y), want, atol=1e-6)
     left = [node for node in graph.graph.nodes if "convolution_backward" in str(node.target)]
     assert len(left) == 1
+
+
+@pytest.mark.parametrize(("shape", "affine"), [((4, 6, 5), True), ((4, 7), True), ((4, 6, 5), False)])
+def test_sums_of_a_group_norm_are_computed_once_and_are_the_same(shape, affine):
+    """The slope is taken apart in the shape of the images, and gradients of records share its two sums."""
+    torch.manual_seed(0)
+    layers = nn.Sequential(
+        nn.GroupNorm(2, 4), nn.GroupNorm(2, 4, affine=affine), nn.Tanh(), nn.GroupNorm(1, 4),
+        nn.Flatten(), nn.LazyLinear(3),
+    )  # fmt: skip
+    layers(torch.zeros(1, *shape))
+    engine = GhostEngine(Network(layers, nn.CrossEntropyLoss()))
+    x, y, vector = 1 + torch.randn(4, *shape), torch.tensor([0, 1, 2, 0]), engine.network.flat() + 0.1
+
+    def whole(v, a, b):
+        return engine.clipped_sum(v, a, b, 0.01)
+
+    want = whole(vector, x, y)
+    graph = make_fx(whole, rewrites.IN_PARTS)(vector, x, y)
+    assert not any("group_norm_backward" in str(node.target) for node in graph.graph.nodes)
+    assert torch.allclose(graph(vector, x, y), want, atol=1e-6)
+    assert rewrites.computed_once(graph) >= 3  # of one norm: a product and its sum, and the sum of the slope
+    assert torch.allclose(graph(vector, x, y), want, atol=1e-6)
+
+
+def test_what_is_written_in_place_is_not_shared():
+    def whole(a):
+        first, second = a * 2.0, a * 2.0
+        second.add_(1.0)
+        return first.sum([0]) + second.sum([0]) + a.sum([0]) + a.sum([0])
+
+    graph = make_fx(whole)(torch.ones(3))
+    assert rewrites.computed_once(graph) == 1
+    assert torch.equal(graph(torch.ones(3)), whole(torch.ones(3)))

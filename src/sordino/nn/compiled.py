@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from sordino.errors import SlowEngineWarning
@@ -20,6 +19,7 @@ from sordino.nn.lean import LeanEngine
 from sordino.nn.made_up import made_up
 from sordino.nn.network import Network, same_draws
 from sordino.nn.precision import product_inputs, without_autocast
+from sordino.nn.rewrites import IN_PARTS, computed_once, transposed
 
 Backend: TypeAlias = str | Callable[..., Any]
 _TRIES = 3
@@ -136,54 +136,17 @@ class CompiledEngine:
         def whole(v: Tensor, a: Tensor, b: Tensor, p: Tensor, limit: Tensor) -> Tensor:
             return self.inner.clipped_sum(v, a, b, limit, p)
 
+        taken_apart = IN_PARTS if inputs[0].is_cuda else None
         whole(*inputs)  # what the engine finds out about the model, it finds out before
         try:
-            graph = make_fx(whole)(*inputs)
+            graph = make_fx(whole, taken_apart)(*inputs)
         except RuntimeError:  # operations fall apart otherwise when they are traced: find out about those too
             make_fx(whole, _error_on_data_dependent_ops=False)(*inputs)
-            graph = make_fx(whole)(*inputs)
+            graph = make_fx(whole, taken_apart)(*inputs)
         if inputs[0].is_cuda:
             transposed(graph)
+            computed_once(graph)
         return torch.compile(graph, backend=self.backend, mode=self.mode, dynamic=False)
-
-
-def transposed(graph: GraphModule) -> int:
-    """Write slopes of images as transposed convolutions; return how many.
-
-    A backward convolution keeps the order of axes in which it was traced, channels first, and reads an input
-    that it does not need; a transposed one is computed channels last, as forward ones are.
-    """
-    backward, forward = torch.ops.aten.convolution_backward.default, torch.ops.aten.convolution.default
-    found = [node for node in graph.graph.nodes if node.target is backward and _is_of_images(node)]
-    for node in found:
-        slope, images, kernel, _, stride, padding, dilation, _, _, groups, _ = node.args
-        sizes = zip(
-            *(_shape(part)[2:] for part in (images, slope, kernel)), stride, padding, dilation, strict=True
-        )
-        beyond = [whole - ((o - 1) * s - 2 * p + d * (k - 1) + 1) for whole, o, k, s, p, d in sizes]
-        with graph.graph.inserting_before(node):
-            made = graph.graph.call_function(
-                forward, (slope, kernel, None, stride, padding, dilation, True, beyond, groups)
-            )
-        for user in list(node.users):
-            if user.args[1] == 0:
-                user.replace_all_uses_with(made)
-            graph.graph.erase_node(user)
-        graph.graph.erase_node(node)
-    graph.recompile()
-    return len(found)
-
-
-def _is_of_images(node: Node) -> bool:
-    """Tell whether only the slope of a convolution of two axes is asked for."""
-    stride, is_transposed, asked = node.args[4], node.args[7], node.args[10]
-    return len(stride) == 2 and not is_transposed and list(asked) == [True, False, False]
-
-
-def _shape(node: Node) -> torch.Size:
-    return torch.Size(
-        node.meta["tensor_meta"].shape if "tensor_meta" in node.meta else node.meta["val"].shape
-    )
 
 
 def _filled(rows: Tensor, count: int) -> Tensor:

@@ -176,7 +176,8 @@ def _shifted(seen: Seen) -> Tensor:
 
 def _over_places(values: Tensor) -> Tensor:
     """Return sums over all that is not image or channel."""
-    return values.reshape(*values.shape[:2], -1).sum(dim=[2])
+    over = list(range(2, values.dim()))
+    return values.sum(over) if over else values
 
 
 def _same(seen: Seen, factor: Tensor | None) -> Tensor:

@@ -1,8 +1,9 @@
 """Gradients of the kernels of convolutions, record by record, on a GPU and without unfolded windows.
 
-Where matrix products may round their inputs to 11 bits (TF32), so may these: images and slopes of a record
-are brought to at most one and rounded to float16, which has as many. A row is held as it comes out, and its
-norm and the sum are those of the row that is held: how it was rounded before plays no part in the clip.
+Where matrix products may round their inputs to 11 bits (TF32), so may these: images and slopes of a record,
+some channels at a time, are brought to at most one and rounded to float16, which has as many. A row is held
+as it comes out, and its norm and the sum are those of the row that is held: how it was rounded before plays
+no part in the clip.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from torch import Tensor
 from sordino.nn.precision import INPUTS, product_inputs
 
 _CHANNELS, _PLACES = 16, 64  # below, the tiles of a kernel are mostly empty
+_MOST = 2**16  # places of an image of which one program can hold a channel
 _ROUNDING = 2.0**-9  # of rows whose factors have 11 bits
 _TAGS = (torch.Tag.flexible_layout,)  # a compiler leaves the axes as a convolution has put them
 
@@ -36,8 +38,9 @@ def rows_of(images: Tensor, slopes: Tensor, *geometry: Sequence[int]) -> Tensor 
 def _suits(images: Tensor, slopes: Tensor) -> bool:
     if not images.is_cuda or product_inputs(images.device) < INPUTS["tf32"]:
         return False
-    few = min(images.shape[1], slopes.shape[1]) < _CHANNELS or slopes.shape[2:].numel() < _PLACES
-    return not few and _kernel(images.device) is not None
+    places = [part.shape[2:].numel() for part in (slopes, images)]
+    few = min(images.shape[1], slopes.shape[1]) < _CHANNELS or places[0] < _PLACES
+    return not few and max(places) <= _MOST and _kernel(images.device) is not None
 
 
 @torch.library.custom_op("sordino::window_rows", mutates_args=(), tags=_TAGS)

@@ -10,40 +10,47 @@ import triton.language as tl
 from torch import Tensor
 
 _PLACES = 32  # to a step of a program
-_ENTRIES = 4096  # of a record, to a step of a program
+_ENTRIES = 2**14  # of a record, to a program that halves them
 _LEAST = 2.0**-126
 
 
 @triton.jit
 def _halve(
     values: tl.tensor, out: tl.tensor, tops: tl.tensor, least: tl.tensor,
-    entries: tl.constexpr, size: tl.constexpr,
+    step: tl.tensor, channel: tl.tensor, place: tl.tensor,
+    channels: tl.constexpr, places: tl.constexpr, together: tl.constexpr, size: tl.constexpr,
 ) -> None:  # fmt: skip
-    """Write one record over its largest entry, and that entry."""
-    record = tl.program_id(0).to(tl.int64)
-    values += record * entries
-    out += record * entries
-    most = tl.zeros((size,), tl.float32)
-    for start in range(0, entries, size):
-        at = start + tl.arange(0, size)
-        most = tl.maximum(most, tl.abs(tl.load(values + at, mask=at < entries, other=0.0)))
-    top = tl.maximum(tl.max(most), least)
-    tl.store(tops + record, top)
-    for start in range(0, entries, size):
-        at = start + tl.arange(0, size)
-        unit = tl.load(values + at, mask=at < entries, other=0.0) * (1 / top)
-        tl.store(out + at, unit.to(tl.float16), mask=at < entries)
+    """Write some channels of one record over their largest entry, and that entry."""
+    parts: tl.constexpr = (channels + together - 1) // together
+    record, part = (tl.program_id(0) // parts).to(tl.int64), tl.program_id(0) % parts
+    c, p = part * together + tl.arange(0, together), tl.arange(0, size)
+    used = (p < places)[:, None] & (c < channels)[None, :]
+    at = p[:, None] * place + c[None, :] * channel
+    found = tl.load(values + record * step + at, mask=used, other=0.0)
+    top = tl.maximum(tl.max(tl.abs(found)), least)
+    tl.store(tops + tl.program_id(0), top)
+    at = p[:, None] * channels + c[None, :]
+    tl.store(out + record * (places * channels) + at, (found * (1 / top)).to(tl.float16), mask=used)
 
 
-def halved(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Return each record over its largest entry in float16, channels last, and the largest entries."""
-    values = values.contiguous(memory_format=torch.channels_last)
-    out, tops = torch.empty_like(values, dtype=torch.float16), values.new_empty(len(values))
-    if values.numel():
-        with torch.cuda.device(values.device):
-            entries = values[0].numel()
-            _halve[(len(values),)](values, out, tops, _LEAST, entries=entries, size=_ENTRIES, num_warps=8)
-    return out, tops
+def halved(values: Tensor) -> tuple[Tensor, Tensor, int]:
+    """Return records in float16, channels last, some channels over their largest entry; these; how many."""
+    count, channels, height, width = values.shape
+    if values.stride(2) != width * values.stride(3):
+        values = values.contiguous(memory_format=torch.channels_last)
+    places = height * width
+    size = triton.next_power_of_2(places)
+    together = min(max(1, _ENTRIES // size), triton.next_power_of_2(channels))
+    parts = triton.cdiv(channels, together)
+    out = torch.empty_like(values, dtype=torch.float16, memory_format=torch.channels_last)
+    tops = values.new_empty(count, parts)
+    with torch.cuda.device(values.device):
+        _halve[(count * parts,)](
+            values, out, tops, _LEAST, values.stride(0), values.stride(1), values.stride(3),
+            channels=channels, places=places, together=together, size=size,
+            num_warps=min(32, max(4, size * together // 2048)),
+        )  # fmt: skip
+    return out, tops, together
 
 
 @triton.jit
@@ -57,7 +64,7 @@ def _read(
 
 @triton.jit
 def _rows(
-    images: tl.tensor, slopes: tl.tensor, scales: tl.tensor, out: tl.tensor,
+    images: tl.tensor, slopes: tl.tensor, tops: tl.tensor, steepest: tl.tensor, out: tl.tensor,
     height: tl.tensor, width: tl.tensor, across: tl.tensor, places: tl.tensor,
     image_step: tl.tensor, image_channel: tl.tensor, image_row: tl.tensor, image_column: tl.tensor,
     slope_step: tl.tensor, slope_channel: tl.tensor, slope_row: tl.tensor, slope_column: tl.tensor,
@@ -65,6 +72,7 @@ def _rows(
     dilation_y: tl.tensor, dilation_x: tl.tensor,
     inputs: tl.constexpr, outputs: tl.constexpr, kernel_width: tl.constexpr, entries: tl.constexpr,
     tile_o: tl.constexpr, tile_i: tl.constexpr, size: tl.constexpr, span: tl.constexpr,
+    o_together: tl.constexpr, i_together: tl.constexpr,
 ) -> None:  # fmt: skip
     """Write tiles of ``span`` (1 or 3) neighbouring kernel entries of one record: sums over its places."""
     tiles_o: tl.constexpr = (outputs + tile_o - 1) // tile_o
@@ -99,7 +107,11 @@ def _rows(
             second = tl.dot(g, a, second)
             a = _read(images, at + 2 * step, inside, column + 2 * dilation_x, width, i < inputs)
             third = tl.dot(g, a, third)
-    scale, used = tl.load(scales + record), (o < outputs)[:, None] & (i < inputs)[None, :]
+    used = (o < outputs)[:, None] & (i < inputs)[None, :]
+    o_parts: tl.constexpr = (outputs + o_together - 1) // o_together
+    i_parts: tl.constexpr = (inputs + i_together - 1) // i_together
+    scale = tl.load(steepest + record * o_parts + o // o_together, mask=o < outputs, other=0.0)[:, None]
+    scale = scale * tl.load(tops + record * i_parts + i // i_together, mask=i < inputs, other=0.0)[None, :]
     out += record * (outputs * entries * inputs) + entry * inputs
     at = o[:, None] * (entries * inputs) + i[None, :]
     tl.store(out + at, first * scale, mask=used)
@@ -117,8 +129,6 @@ def window_rows(
     dilation: Sequence[int],
 ) -> Tensor:
     """Return (records, outputs, kernel entries, inputs)."""
-    (images, tops), (slopes, steepest) = halved(images), halved(slopes)
-    scales = tops * steepest
     count, inputs, height, width = images.shape
     outputs, across, entries = slopes.shape[1], slopes.shape[3], kernel[0] * kernel[1]
     out = torch.empty(count, outputs, entries, inputs, device=images.device)
@@ -127,12 +137,14 @@ def window_rows(
     programs = count * (entries // span) * triton.cdiv(outputs, tile_o) * triton.cdiv(inputs, tile_i)
     if not programs:
         return out
+    (images, tops, i_together), (slopes, steepest, o_together) = halved(images), halved(slopes)
     with torch.cuda.device(images.device):
         _rows[(programs,)](
-            images, slopes, scales, out, height, width, across, slopes.shape[2] * across,
+            images, slopes, tops, steepest, out, height, width, across, slopes.shape[2] * across,
             *images.stride(), *slopes.stride(), *stride, *padding, *dilation,
             inputs=inputs, outputs=outputs, kernel_width=kernel[1], entries=entries,
-            tile_o=tile_o, tile_i=tile_i, size=_PLACES, span=span, num_warps=4, num_stages=4,
+            tile_o=tile_o, tile_i=tile_i, size=_PLACES, span=span,
+            o_together=o_together, i_together=i_together, num_warps=4, num_stages=4,
         )  # fmt: skip
     return out
 
