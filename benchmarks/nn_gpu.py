@@ -4,10 +4,7 @@ Command: python benchmarks/nn_gpu.py steps --batch 2048 [--tf32]
          python benchmarks/nn_gpu.py steps --models encoder distilbert gpt2 vit lora --batch 512 [--tf32]
          python benchmarks/nn_gpu.py error --mnist FOLDER --epsilon 3 --target 4 [--tf32]
 
-Runs with torch, NumPy and SciPy alone: what else the kernel needs and the machine lacks is replaced by
-a stand-in and named in the output. With a stand-in the noise is NOT private and epsilon is taken from the
-table below (made by `sordino.accounting.calibrate`); times are what this script is for. Opacus is
-measured beside it if it can be imported.
+Opacus is measured beside it if it can be imported.
 """
 
 from __future__ import annotations
@@ -19,7 +16,6 @@ import json
 import statistics
 import sys
 import time
-import types
 from pathlib import Path
 
 import numpy as np
@@ -29,74 +25,6 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.nn_models import SHAPES, next_word
-
-# ---------------------------------------------------------------------------- stand-ins
-
-
-def install_stand_ins() -> list[str]:
-    """Replace the modules of the kernel that this machine lacks; return their names."""
-    makers = {
-        "numba": _numba,
-        "randomgen": _randomgen,
-        "dp_accounting": _dp_accounting,
-        "attrs": _attrs,
-    }
-    missing = [name for name in makers if importlib.util.find_spec(name) is None]
-    for name in missing:
-        module = types.ModuleType(name)
-        module.__dict__.update(vars(makers[name]()))
-        sys.modules[name] = module
-    if "dp_accounting" in missing:
-        sys.modules["dp_accounting.dp_event"] = sys.modules["dp_accounting"].dp_event
-    return missing
-
-
-def _numba():
-    def njit(*args, **kwargs):
-        return args[0] if args and callable(args[0]) else lambda f: f
-
-    return types.SimpleNamespace(njit=njit, prange=range)
-
-
-def _randomgen():
-    class AESCounter(np.random.Philox):
-        def __init__(self, key=None, **kwargs):
-            super().__init__(key=key)
-
-    return types.SimpleNamespace(AESCounter=AESCounter)
-
-
-def _attrs():
-    def define(*args, **kwargs):
-        import dataclasses
-
-        make = dataclasses.dataclass(frozen=True)
-        return make(args[0]) if args else make
-
-    return types.SimpleNamespace(define=define)
-
-
-def _dp_accounting():
-    names = [
-        "DpEvent",
-        "NonPrivateDpEvent",
-        "GaussianDpEvent",
-        "LaplaceDpEvent",
-        "ZCDpEvent",
-        "SelfComposedDpEvent",
-        "ComposedDpEvent",
-        "PoissonSampledDpEvent",
-        "SampledWithoutReplacementDpEvent",
-        "NoOpDpEvent",
-        "MixtureOfGaussiansDpEvent",
-        "RepeatAndSelectDpEvent",
-    ]
-    base = type("DpEvent", (), {"__init__": lambda self, *a, **k: None})
-    kinds = {n: base if n == "DpEvent" else type(n, (base,), {}) for n in names}
-    event = types.ModuleType("dp_accounting.dp_event")
-    event.__dict__.update(kinds)
-    return types.SimpleNamespace(dp_event=event)
-
 
 # ---------------------------------------------------------------------------- models
 
@@ -302,55 +230,6 @@ def measure_steps(args, device) -> list[dict]:
 
 # ---------------------------------------------------------------------------- time to error
 
-# (epsilon, batch, steps) -> multiplier at delta 1e-5, add-remove, n = 60000
-MULTIPLIERS: dict[tuple[float, int, int], float] = {
-    (1.2, 2048, 150): 1.6156262292125485,
-    (1.2, 2048, 293): 2.0653311383629833,
-    (1.2, 2048, 439): 2.4417395928896495,
-    (1.2, 2048, 586): 2.76991460979279,
-    (1.2, 2048, 880): 3.3308965273768476,
-    (1.2, 4096, 150): 2.8569183401844023,
-    (1.2, 4096, 293): 3.8493982245905327,
-    (1.2, 4096, 439): 4.649405406687637,
-    (1.2, 4096, 586): 5.335123097862727,
-    (1.2, 4096, 880): 6.492889174656351,
-    (1.2, 8192, 150): 5.447588301246691,
-    (1.2, 8192, 293): 7.504660125623858,
-    (1.2, 8192, 439): 9.139087359154708,
-    (1.2, 8192, 586): 10.531496608092468,
-    (1.2, 8192, 880): 12.872135826181998,
-    (3.0, 2048, 150): 0.9738545047138983,
-    (3.0, 2048, 293): 1.130739308950536,
-    (3.0, 2048, 439): 1.2691646168753077,
-    (3.0, 2048, 586): 1.3944092779027826,
-    (3.0, 2048, 880): 1.6158616395164864,
-    (3.0, 4096, 150): 1.4537201757292277,
-    (3.0, 4096, 293): 1.8459541944831137,
-    (3.0, 4096, 439): 2.1736826764856523,
-    (3.0, 4096, 586): 2.4598796893648256,
-    (3.0, 4096, 880): 2.9500285454364414,
-    (3.0, 8192, 150): 2.5298736350183284,
-    (3.0, 8192, 293): 3.4001110332046913,
-    (3.0, 8192, 439): 4.102107517345985,
-    (3.0, 8192, 586): 4.704177244928248,
-    (3.0, 8192, 880): 5.72124711256408,
-    (7.0, 2048, 150): 0.6861766285132107,
-    (7.0, 2048, 293): 0.764815703105959,
-    (7.0, 2048, 439): 0.8264289796102932,
-    (7.0, 2048, 586): 0.8797288881318576,
-    (7.0, 2048, 880): 0.9722685075800703,
-    (7.0, 4096, 150): 0.9076374341746062,
-    (7.0, 4096, 293): 1.07582319899446,
-    (7.0, 4096, 439): 1.2160287126700395,
-    (7.0, 4096, 586): 1.3400597660774716,
-    (7.0, 4096, 880): 1.5564651159289167,
-    (7.0, 8192, 150): 1.3772824666633656,
-    (7.0, 8192, 293): 1.765855764891777,
-    (7.0, 8192, 439): 2.0859223688257944,
-    (7.0, 8192, 586): 2.364026351977113,
-    (7.0, 8192, 880): 2.838968132147704,
-}
-
 
 def load_mnist(folder: Path):
     def read(name: str, offset: int) -> np.ndarray:
@@ -379,7 +258,8 @@ def asked(args) -> dict:
     return {name: value for name, value in wanted.items() if value}
 
 
-def measure_error(args, device, stand_ins) -> list[dict]:
+def measure_error(args, device) -> list[dict]:
+    from sordino.accounting import calibrate
     from sordino.execute.torch import TorchExecutor
     from sordino.kernel import Curator, NoiseSource, Relation
     from sordino.nn.compiled import CompiledEngine
@@ -402,8 +282,8 @@ def measure_error(args, device, stand_ins) -> list[dict]:
             task = NetworkTask(engine, len(x), Relation.ADD_REMOVE)
             recipe = Recipe(setting["steps"], setting["batch"], 1.0, setting["learning_rate"])
             solver = Srm(recipe) if args.optimizer == "srm" else Descent(recipe)
-            multiplier = multiplier_of(solver.plan(task), epsilon, setting, stand_ins)
-            plan = solver.plan(task).at(multiplier)
+            plan = calibrate(solver.plan(task), epsilon, 1e-5)
+            multiplier = next(iter(plan.releases.values())).mechanism.multiplier
             executor = TorchExecutor((x, y), device, chunk, device_noise=device.type == "cuda")
             curator = Curator(executor, plan, NoiseSource.from_os())
             row = {"epsilon": epsilon, "multiplier": multiplier, "seed": seed, **setting}
@@ -411,16 +291,6 @@ def measure_error(args, device, stand_ins) -> list[dict]:
             rows.append(row)
             print(json.dumps(row), flush=True)
     return rows
-
-
-def multiplier_of(plan, epsilon, setting, stand_ins) -> float:
-    """Return the calibrated multiplier, from the table where the accountant cannot run."""
-    if not stand_ins:
-        from sordino.accounting import calibrate
-
-        done = calibrate(plan, epsilon, 1e-5)
-        return next(iter(done.releases.values())).mechanism.multiplier
-    return MULTIPLIERS[(epsilon, setting["batch"], setting["steps"])]
 
 
 def train(solver, curator, task, test_x, test_y, args, device) -> dict:
@@ -456,8 +326,8 @@ def test_error(network, vector, x, y) -> float:
     return 100.0 * float((out.argmax(dim=1) != y).float().mean())
 
 
-def opacus_error(args, device) -> list[dict]:
-    """Train Opacus's DP-SGD with the same batches, steps and multiplier."""
+def opacus_error(args, device, ours: list[dict]) -> list[dict]:
+    """Train Opacus's DP-SGD with our batches, steps and multipliers."""
     from opacus import PrivacyEngine
 
     x, y, test_x, test_y = (part.to(device) for part in load_mnist(Path(args.mnist)))
@@ -469,7 +339,7 @@ def opacus_error(args, device) -> list[dict]:
         loader = torch.utils.data.DataLoader(
             torch.utils.data.TensorDataset(x, y), batch_size=setting["batch"]
         )
-        multiplier = MULTIPLIERS[(epsilon, setting["batch"], setting["steps"])]
+        multiplier = next(row["multiplier"] for row in ours if row["epsilon"] == epsilon)
         model, optimizer, loader = PrivacyEngine().make_private(
             module=model, optimizer=optimizer, data_loader=loader,
             noise_multiplier=multiplier, max_grad_norm=1.0,
@@ -526,14 +396,12 @@ def main() -> None:
     parser.add_argument("--out", default="", help="also write the rows to this JSON file")
     args = parser.parse_args()
     device = torch.device(args.device)
-    stand_ins = install_stand_ins()
     torch.backends.cuda.matmul.allow_tf32 = args.tf32
     about = {
         "torch": torch.__version__,
         "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
         "tf32_convolutions": torch.backends.cudnn.allow_tf32,
         "tf32_products": args.tf32,
-        "stand_ins": stand_ins,
         "opacus": importlib.util.find_spec("opacus") is not None,
         "command": " ".join(sys.argv),
     }
@@ -541,8 +409,8 @@ def main() -> None:
     if args.what == "steps":
         rows = measure_steps(args, device)
     else:
-        rows = measure_error(args, device, stand_ins)
-        rows += opacus_error(args, device) if about["opacus"] else []
+        rows = measure_error(args, device)
+        rows += opacus_error(args, device, rows) if about["opacus"] else []
     if args.out:
         Path(args.out).write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n")
 

@@ -25,7 +25,8 @@ KINDS = {
     "nchwtonhwc": "cuDNN, order of axes", "nhwctonchw": "cuDNN, order of axes", "fft": "cuDNN, by FFT",
     "fmha": "attention", "flash": "attention", "_stream": "noise", "_pairs": "noise", "memcpy": "copies",
     "memset": "copies", "triton_red": "compiled reductions", "triton_per": "compiled reductions",
-    "triton_poi": "compiled element by element", "_rows": "gradients of windows", "gemm": "matrix products",
+    "triton_poi": "compiled element by element", "_rows": "gradients of windows", "_halve": "rounding",
+    "gemm": "matrix products",
     "splitk": "matrix products", "gemv": "matrix products",
 }  # fmt: skip
 
