@@ -55,6 +55,11 @@ def median_of(
     return np.where(np.isnan(found), _points(high, cells), found)
 
 
+def resolution(times: int) -> float:
+    """Return how far from a median so many halvings may end, as a fraction of the median."""
+    return float(np.expm1(np.log(2.0) * 2.0 * REACH / 2 ** (times - 1)))
+
+
 def _points(cells: Ints, most: int) -> Floats:
     """Return the numbers at the cells: equal ratios on both sides of zero, up to ``2**REACH``."""
     size = np.exp2(-REACH + 2.0 * REACH * np.abs(cells) / most)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sordino.kernel import Curator, Release
-from sordino.kernel.arrays import Floats
+from sordino.kernel.arrays import Bools, Floats
 from sordino.problems.problem import Problem
 from sordino.problems.robust import GradientPoint
 from sordino.problems.scales import (
@@ -19,14 +19,15 @@ from sordino.problems.scales import (
     GradientScales,
     TargetsBelow,
 )
-from sordino.solvers.heavy.location import COLUMNS, CROWD, ROUGH, median_of
+from sordino.solvers.heavy.location import COLUMNS, CROWD, ROUGH, median_of, resolution
 from sordino.solvers.heavy.shares import noise_of, share_relative
-from sordino.solvers.heavy.threshold import LIKELY, SURE, Tail, moment_threshold
+from sordino.solvers.heavy.threshold import LARGEST, LIKELY, SURE, Tail, moment_threshold
 
 SHARE = 0.1  # of the budget for each kind of histogram
 MOST, FEWER = 0.8, 14  # the largest share of the targets' median, and its halvings there: to 1 % of itself
 WANDER, FEW = 0.3, 0.7  # residuals that noise may move a model; less where nothing is forgotten
 _CLASSICAL = 0.75  # noise of a budget over the classical formula's, which is loose: .63 to .8 from .1 to 1
+CROWDED = 0.1  # part of the records that is in one octave of any column that spreads
 REFRESH = 3  # histograms of gradient scales: gradients shrink on the way
 
 
@@ -168,7 +169,8 @@ def raw_coefficients(point: GradientPoint, intercept: float) -> Floats:
 def learned_scales(curator: Curator, problem: Problem, center: Floats | None = None) -> Floats:
     """Return the root mean squares of the columns, from the octaves that stand out of the noise.
 
-    A column without such an octave gets the middle scale of the others; the intercept has its own.
+    A column without such an octave gets the middle scale of the others; the intercept has its own. One that
+    is all at its centre is held at a coefficient of zero.
     """
     counts, noise = curator.release("columns", center), noise_of(curator, "columns", None)
     sure = np.pad(counts > max(SURE * noise, 0.5), ((0, 0), (1, 1)))
@@ -177,8 +179,22 @@ def learned_scales(curator: Curator, problem: Problem, center: Floats | None = N
     square = np.where(seen, counts, 0.0) @ EDGES**2 / (2.0 * problem.population)
     scales = np.sqrt(square)
     known = scales > 0
+    flat = np.zeros_like(known) if center is None else _flat(seen, scales, noise, problem, center)
     scales[~known] = np.median(scales[known]) if known.any() else 1.0
+    scales[flat] = LARGEST
     return np.append(scales, [problem.intercept] * problem.n_intercepts)
+
+
+def _flat(seen: Bools, scales: Floats, noise: float, problem: Problem, center: Floats) -> Bools:
+    """Tell which columns are one number, as far as can be seen, where a spread would have been seen.
+
+    What is left of such a column is how far its centre was missed. In units of that its coefficient would be
+    huge, and the intercept its opposite: right for the records, far off for any other value.
+    """
+    if CROWDED * problem.population < SURE * noise:
+        return np.zeros(center.shape, dtype=bool)
+    missed = 1.5 * resolution(ROUGH) * np.abs(center)  # scales are up to 1.4 times too large
+    return (center != 0) & (seen.sum(axis=1) <= 1) & (scales <= missed)
 
 
 def common_scale(curator: Curator, problem: Problem) -> Floats:
