@@ -67,6 +67,6 @@ plt.show()
 # %%
 # The page
 # --------
-# ``sordino ledger report team.sqlite budgets.html`` writes the same.
+# ``sordino ledger report team.sqlite --output budgets.html`` writes the same.
 page = write_ledger_report(ledger, folder / "budgets.html")
 print(f"{page.name}: {page.stat().st_size / 1000:.0f} kB")

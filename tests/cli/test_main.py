@@ -6,7 +6,7 @@ from importlib import metadata
 
 import click
 from click.testing import CliRunner
-from tests.cli.helpers import typed_json
+from tests.cli.helpers import typed, typed_json
 
 from sordino.cli import main
 
@@ -59,6 +59,9 @@ def test_json_of_small_commands(tmp_path, monkeypatch):
     assert typed_json("ledger", "verify", "b.db", "--mark-crashed")["marked as crashed"] == 0
     assert typed_json("ledger", "export", "b.db", "--output", "b.json") == {"output": "b.json"}
     assert typed_json("ledger", "import", "c.db", "b.json") == {"imported": ["d"]}
-    assert typed_json("ledger", "report", "b.db", "page.html") == {"output": "page.html"}
+    assert typed_json("ledger", "report", "b.db", "--output", "page.html") == {"output": "page.html"}
+    assert "unexpected extra argument" in typed(
+        "ledger", "report", "b.db", "page.html", "--output", "p", code=2
+    )
     assert "[columns.a]" in typed_json("schema", "draft", "d.csv")["schema"]
     assert typed_json("schema", "draft", "d.csv", "--output", "s.toml") == {"output": "s.toml"}

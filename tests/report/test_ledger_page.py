@@ -90,11 +90,11 @@ def test_a_long_history_stays_a_small_page(ledger):
 def test_the_command_writes_the_page_and_names_what_is_wrong(ledger, tmp_path):
     place = str(tmp_path / "ledger.db")
     out = tmp_path / "page.html"
-    done = CliRunner().invoke(main, ["ledger", "report", place, str(out)])
+    done = CliRunner().invoke(main, ["ledger", "report", place, "--output", str(out)])
     assert done.exit_code == 0, done.output
     assert "Who spent it" in out.read_text("utf-8")
     failed = CliRunner().invoke(
-        main, ["ledger", "report", place, str(tmp_path / "no.html"), "--dataset", "x"]
+        main, ["ledger", "report", place, "--output", str(tmp_path / "no.html"), "--dataset", "x"]
     )
     assert failed.exit_code != 0
     assert not (tmp_path / "no.html").exists()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 PLACE = click.argument("ledger")
 DATASET = click.argument("dataset")
+OUTPUT = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.group()
@@ -123,7 +124,7 @@ def history(ledger: str, dataset: str, as_json: bool) -> None:
 @ledger.command()
 @PLACE
 @click.option("--dataset", help="Only this data set.")
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="A file; else print.")
+@click.option("--output", type=OUTPUT, help="A file; else print.")
 @JSON
 def export(ledger: str, dataset: str | None, output: Path | None, as_json: bool) -> None:
     """Write budgets and histories as JSON."""
@@ -151,7 +152,7 @@ def import_document(ledger: str, document: TextIO, as_json: bool) -> None:
 
 @ledger.command()
 @PLACE
-@click.argument("output", type=click.Path(dir_okay=False, path_type=Path))
+@click.option("--output", type=OUTPUT, required=True, help="The page.")
 @click.option("--dataset", help="Only this data set.")
 @JSON
 def report(ledger: str, output: Path, dataset: str | None, as_json: bool) -> None:
