@@ -1,12 +1,13 @@
 """Prices of trainings and of models, and the list of public data sets."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.cli.helpers import table, typed, typed_json
 
 import sordino
-from sordino.cli import exits
+from sordino.cli import exits, show
 from sordino.cli.main import main
 
 TRAINING = ("--rows", 5000, "--batch-size", 100, "--epochs", 4, "--delta", 1e-5)
@@ -40,6 +41,11 @@ def test_models_together_cost_what_their_events_compose_to(tmp_path):
     assert "together" in typed("account", "models", *files)
     clipper = sordino.save(sordino.RowClipper().fit(X), tmp_path / "c.sordino")
     assert "no report" in typed("account", "models", clipper, code=3)
+
+
+def test_a_guarantee_is_printed_rounded_up():
+    found = SimpleNamespace(epsilon=1.00001, delta=1.0001e-6)
+    assert show.bound(found) == "epsilon 1.001, delta 1.01e-06"
 
 
 def test_data_sets_are_listed_and_described():

@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,9 @@ from sordino.kernel import public_generator
 from sordino.report import report_html, write_report
 from sordino.report.run_page import compared
 from sordino.report.words import _ASKED
-from sordino.runs import meaning
+from sordino.runs import Price, meaning
+from sordino.runs.meaning import at_most
+from sordino.runs.price import priced_in
 
 SENTINEL = 7.318274659
 
@@ -193,6 +196,7 @@ def test_the_run_stands_beside_one_four_and_eight():
     assert [c["epsilon"] for c in at(1.0)] == ["1", "4", "8"]
     assert [bool(c["own"]) for c in at(1.0)] == [True, False, False]
     assert at(2.0)[0]["bet"] == "73.1 %"
+    assert [c["epsilon"] for c in compared(1.0001, 1e-6)] == ["1", "1.01", "4", "8"]  # not taken for 1
 
 
 def test_bounds_that_were_learned_are_not_said_to_be_declared_by_somebody():
@@ -218,36 +222,32 @@ def learned_model():
 
 
 def test_the_headline_counts_what_was_paid_for_a_learned_schema():
-    from sordino.tables.words import schema_price, with_schema
-
     model = learned_model()
-    epsilon, delta = with_schema(model.privacy_)
+    epsilon, delta = model.privacy_.whole
     assert 1.45 < epsilon <= 1.5
     assert delta == pytest.approx(2e-6, rel=0.01)
     page = report_html(model)
     assert meaning.percent(meaning.guess(epsilon, delta)) in page
     assert "at worst 73.1 %" not in page
-    assert "epsilon with the schema, at most" in page
+    assert f"<b>{at_most(epsilon)}</b><span>epsilon with the schema, at most" in page
     assert "class labels: those of the schema" in page
     assert "class labels: declared" not in page
-    assert f"together at most epsilon {epsilon:.4g}" in schema_price(model.privacy_)
-    assert with_schema(sordino.mean(np.arange(9.0), epsilon=1.0, delta=1e-6).privacy) is None
 
 
-def test_a_schema_that_protects_somebody_else_is_not_added_up():
-    from types import SimpleNamespace
+def test_the_epsilon_with_the_schema_is_rounded_up():
+    report = sordino.mean(np.arange(9.0), epsilon=1.0, delta=1e-6).privacy
+    price = Price(1.0, 1e-6, report.relation, report.unit)
+    page = report_html(replace(report, epsilon=2.00001, delta=1.00001e-6, learned=(price,)))
+    assert "<b>3.001</b><span>epsilon with the schema, at most" in page
+    assert "<b>2.001e-06</b><span>delta of both" in page
+    assert '<th scope="col" class="own">3.01 (this run and its schema)' in page
 
-    from sordino.kernel.relation import Relation
-    from sordino.tables.words import schema_price, with_schema
 
-    line = "the schema was learned from records: epsilon = 0.2, delta = 1e-06, add-remove one record; more"
-    report = SimpleNamespace(
-        public=(line,), relation=Relation.REPLACE_ONE, unit="record", epsilon=1.0, delta=1e-6
-    )
-    assert with_schema(report) is None
-    assert "comes on top" in schema_price(report)
-    report.relation = Relation.ADD_REMOVE
-    assert with_schema(report) == pytest.approx((1.2, 2e-6))
+def test_a_schema_whose_price_nobody_knows_leaves_nothing_guaranteed():
+    report = sordino.mean(np.arange(9.0), epsilon=1.0, delta=1e-6).privacy
+    page = report_html(replace(report, learned=priced_in("by the registry")))
+    assert "<b>inf</b><span>epsilon with the schema, at most" in page
+    assert "at worst 100 %" in page
 
 
 def test_a_copy_says_what_a_copy_is_and_who_could_prove_it(booked, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 import sordino
 from sordino.kernel import public_generator
 from sordino.runs import progress
+from sordino.runs.meaning import at_most
 
 X = public_generator(2).normal(size=(200, 3))
 Y = X[:, 0] > 0
@@ -103,7 +104,7 @@ def test_models_reports_and_ledgers_are_html(tmp_path):
         assert "<script src" not in page
         assert not any(f"{value:.6g}" in page for value in X[:20].ravel()), "no record is shown"
     assert "&lt;people&gt;" in pages[0]
-    assert f"{model.privacy_.epsilon:.4g}" in pages[1]
+    assert at_most(model.privacy_.epsilon) in pages[1]
     assert "epsilon" in pages[2]
 
 

@@ -114,10 +114,6 @@ def test_knots_of_short_or_close_ranges_have_names_of_their_own():
     assert names[:2] == ["d at 2020-01-01", "d at 2020-01-02"]
 
 
-def test_categories_without_a_level_have_other_and_missing():
-    assert encoded(Category("t", []), ["x", None]).tolist() == [[1, 0], [0, 1]]
-
-
 def test_words_are_hashed_and_bounded_together():
     out = encoded(Text("t", buckets=16), ["Cough and fever", "cough", "", None, "a b c d e f g h i j k l m"])
     assert out.shape == (5, 16)

@@ -1,7 +1,9 @@
 """What may be declared, and how it is written down."""
 
 import datetime
+import math
 import time
+from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -9,8 +11,12 @@ from tests.tables.helpers import SCHEMA, WORDY, hospital
 
 import sordino
 from sordino.errors import InvalidInputError, SchemaError
+from sordino.kernel import Relation
+from sordino.runs import Price
 from sordino.tables import Category, Date, Flag, Ignored, Number, Ordinal, Person, Schema, Target, Text
 from sordino.tables.frames import check_names
+
+PRICE = Price(0.2, 1e-6, Relation.ADD_REMOVE, "record", "a receipt")
 
 
 def test_a_schema_survives_its_file(tmp_path):
@@ -40,7 +46,7 @@ def test_every_kind_of_column_and_every_field_survive_the_text():
         Person("id", "registry"),
         Ignored("n"),
     ]
-    schema = Schema(columns, markers=["-9"], learned="epsilon = 0.2")
+    schema = Schema(columns, markers=["-9"], learned=[PRICE, replace(PRICE, epsilon=math.inf, receipt="")])
     assert Schema.from_toml(schema.to_toml()) == schema
     assert schema.columns[4].levels == ("1", "2", "3")
 
@@ -50,7 +56,7 @@ def test_the_digest_changes_with_every_declaration():
         Schema([*SCHEMA.columns[1:]]),
         Schema([Number("age", 0, 99, unit="years", source="admission form"), *SCHEMA.columns[1:]]),
         Schema(SCHEMA.columns, markers=["-9"]),
-        Schema(SCHEMA.columns, learned="x"),
+        Schema(SCHEMA.columns, learned=[PRICE]),
     ]
     assert len({schema.digest for schema in (SCHEMA, *others)}) == 5
 
@@ -79,7 +85,10 @@ def test_the_digest_changes_with_every_declaration():
         (lambda: Category("town", ["a", " a"]), "'town': a level is declared twice"),
         (lambda: Category("town", [1, "1"]), "'town': a level is declared twice"),
         (lambda: Category("town", [["a"]]), "'town': a level is not a text"),
-        (lambda: Category("town", map(str, range(200_000))), "'town': expected 0 to 100000 levels"),
+        (lambda: Category("town", map(str, range(200_000))), "'town': expected 1 to 100000 levels"),
+        (lambda: Category("town", []), "'town': expected 1 .* got 0. List them, or leave out levels and"),
+        (lambda: Ordinal("stage", []), r"'stage': expected 2 .* got 0. List them\.$"),
+        (lambda: Target("y", levels=[]), "'y': expected 2 .* got 0. List them, or"),
         (lambda: Ordinal("stage", ["I"]), "'stage': expected 2"),
         (lambda: Date("day", "2020-02-30", "2021-01-01"), "'day': low is not a date"),
         (lambda: Date("day", "2022-01-01", "2021-01-01"), "'day': low = .* Swap"),
@@ -95,6 +104,7 @@ def test_the_digest_changes_with_every_declaration():
         (lambda: Schema("age"), "Expected columns as a list"),
         (lambda: Schema(["age"]), "Expected columns as a list"),
         (lambda: Schema([Flag("a")], markers=[3]), "markers of missing values"),
+        (lambda: Schema([Flag("a")], learned="epsilon = 1"), "Expected learned as a list"),
     ],
 )
 def test_a_false_declaration_names_column_rule_and_remedy(make, words):
@@ -121,6 +131,19 @@ def test_a_false_declaration_names_column_rule_and_remedy(make, words):
         (
             "format = 1\n[columns.d]\nkind='date'\nlow = 2020-01-01T10:00:00\nhigh = 2021-01-01",
             "'d': low is a time",
+        ),
+        ("format = 1\n[columns.c]\nkind='category'\nlevels = []", "'c': expected 1 .* got 0. List them"),
+        ("format = 1\nlearned = 3\n[columns.age]\nkind='flag'", "learned as tables"),
+        ("format = 1\nlearned = [3]\n[columns.age]\nkind='flag'", "learned: Expected the price"),
+        (
+            "format = 1\nlearned = [{epsilon=-1, delta=0, relation='add-remove', unit='record'}]\n"
+            "[columns.age]\nkind='flag'",
+            "learned: .* got epsilon = -1",
+        ),
+        (
+            "format = 1\nlearned = [{epsilon='x', delta=0, relation='add-remove', unit='record'}]\n"
+            "[columns.age]\nkind='flag'",
+            "learned: .* as numbers",
         ),
         ("{", "not TOML"),
         ("", "format = 1"),
@@ -236,4 +259,27 @@ def test_the_report_gets_a_line_for_each_column_with_its_source():
     assert len(lines) == 1 + len(SCHEMA.columns)
     assert "column 'age': number in [0, 100] years (admission form)" in lines
     assert "column 'stage': ordinal, 3 levels: I, II, III (source not stated)" in lines
-    assert any("learned from records: paid" in line for line in Schema(SCHEMA.columns, learned="paid").facts)
+    facts = Schema(SCHEMA.columns, learned=[replace(PRICE, epsilon=0.12341)]).facts
+    assert facts[1] == (
+        "the schema was learned from records: epsilon = 0.1235, delta = 1e-06, add-remove one record; "
+        "it comes on top of every fit"
+    )
+
+
+def test_a_file_of_an_earlier_version_has_its_price_read_from_its_sentence():
+    head = "format = 1\nlearned = '{}; it comes on top of every fit'\n[columns.age]\nkind = 'flag'"
+    said = "epsilon = 0.1235, delta = 1e-06, add-remove one record"
+    more = f"{said}; it comes on top of every fit; epsilon = 2, delta = 2e-05, replace-one one person"
+    (price,) = Schema.from_toml(head.format(said)).learned
+    assert (price.relation, price.unit, price.receipt) == (Relation.ADD_REMOVE, "record", "")
+    assert 0.12354 < price.epsilon < 0.1236  # the sentence rounded to nearest: it may have been 0.12354999
+    assert 1e-6 < price.delta < 1.001e-6
+    second = Schema.from_toml(head.format(more)).learned[1]
+    assert (second.relation, second.unit) == (Relation.REPLACE_ONE, "person")
+    for unread in (
+        "by the registry",
+        "epsilon = inf, delta = 1e-06, add-remove one record",
+        f"{said}; epsilon",
+    ):
+        (unknown,) = Schema.from_toml(head.format(unread)).learned
+        assert unknown.epsilon == math.inf

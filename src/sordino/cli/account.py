@@ -58,6 +58,7 @@ def models(models: tuple[Path, ...], delta: float | None, as_json: bool) -> None
     """
     from sordino.errors import InvalidInputError
     from sordino.runs import PrivacyReport, composed
+    from sordino.runs.meaning import at_most
     from sordino.saving import about
 
     texts = [(str(path), about(path)["report"]) for path in models]
@@ -70,11 +71,9 @@ def models(models: tuple[Path, ...], delta: float | None, as_json: bool) -> None
         each = [{"model": name, "epsilon": part.epsilon, "delta": part.delta} for name, part in parts]
         show.document({"models": each, "together": together.to_dict()})
         return
-    rows = [(name, f"{part.epsilon:.4g}", f"{part.delta:.3g}") for name, part in parts]
-    show.table(
-        ("model", "epsilon", "delta"),
-        [*rows, ("together", f"{together.epsilon:.4g}", f"{together.delta:.3g}")],
-    )
+    shown = [*parts, ("together", together)]
+    rows = [(name, at_most(report.epsilon), at_most(report.delta, 3)) for name, report in shown]
+    show.table(("model", "epsilon", "delta"), rows)
     show.told_schema(together)
 
 
@@ -104,7 +103,7 @@ def _tell(training: Any, multiplier: float, found: Any, as_json: bool) -> None:
         )
         return
     click.echo(
-        f"epsilon {found.epsilon:.4g} at delta {found.delta:.3g} ({found.relation.value}, "
+        f"{show.bound(found)} ({found.relation.value}, "
         f"{found.accountant}): {training.steps} steps of {training.batch_size:g} of {training.rows} "
         f"records, noise multiplier {multiplier:.4g}"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from sordino.cli.options import JSON
-from sordino.cli.show import document, result
+from sordino.cli.show import bound, document, result
 from sordino.errors import SordinoError
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -43,7 +43,7 @@ def plan(config: Path, output: Path, as_json: bool) -> None:
         "output": output,
     }
     words = (
-        f"Plan {made.digest[:12]}: epsilon {found.epsilon:.4g}, delta {found.delta:.3g}, mode "
+        f"Plan {made.digest[:12]}: {bound(found)}, mode "
         f"{made.text['mode']}, {len(made.members)} parties, any {made.share.threshold} may collude."
     )
     result(as_json, facts, words)

@@ -11,6 +11,7 @@ import click
 
 from sordino.cli.exits import refused
 from sordino.cli.options import JSON
+from sordino.cli.show import bound
 from sordino.cli.show import document as show_json
 from sordino.cli.show import result as show_result
 from sordino.errors import SordinoError
@@ -90,8 +91,7 @@ def show(ledger: str, dataset: str, tight: bool, as_json: bool) -> None:
             "budget": f"epsilon {policy.epsilon:g}, delta {policy.delta:g}",
             "protects": f"one {policy.unit}, {policy.relation.value}",
             "filter": _MODES[spent.mode.value],
-            "spent": f"{spent.fraction:.1%} in {spent.reservations} reservation(s) "
-            f"(epsilon {spent.epsilon:.4g}, delta {spent.delta:.3g})",
+            "spent": f"{spent.fraction:.1%} in {spent.reservations} reservation(s) ({bound(spent)})",
             "left": f"{left.fraction:.1%}, enough for one more plan of "
             f"epsilon {left.epsilon:.4g}, delta {left.delta:.3g}",
         }
@@ -224,9 +224,12 @@ def _nonadaptive(book: Ledger, dataset: str) -> str:
 
 
 def _entry(entry: Entry) -> tuple[str, ...]:
+    from sordino.runs.meaning import at_most
+
     when = entry.reserved_at[:19].replace("T", " ")
     status = f"{entry.status.value} ({entry.reason})" if entry.reason else entry.status.value
-    return str(entry.sequence), when, status, f"{entry.epsilon:.4g}", f"{entry.delta:.3g}", entry.description
+    numbers = at_most(entry.epsilon), at_most(entry.delta, 3)
+    return str(entry.sequence), when, status, *numbers, entry.description
 
 
 def _fields(entry: Entry) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from sordino.cli.options import JSON
-from sordino.cli.show import result
+from sordino.cli.show import bound, result
 from sordino.errors import SordinoError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def run(config: Path, plan: Path, approve: bool, as_json: bool) -> None:
         "folder": folder,
     }
     words = (
-        f"Done: epsilon {found.epsilon:.4g}, delta {found.delta:.3g} ({found.relation.value}).\n"
+        f"Done: {bound(found)} ({found.relation.value}).\n"
         f"Sent {outcome.bytes_sent} bytes. Result and transcript: {folder}"
     )
     result(as_json, facts, words)

@@ -57,22 +57,23 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     Console(markup=False, emoji=False, highlight=False).print(out)
 
 
+def bound(found: Any) -> str:
+    """Return epsilon and delta of a report or a certificate, rounded up as all that is guaranteed."""
+    from sordino.runs.meaning import at_most
+
+    return f"epsilon {at_most(found.epsilon)}, delta {at_most(found.delta, 3)}"
+
+
 def guarantee(report: Any) -> str:
     """Return a report in one line, with the warning that a large epsilon needs."""
-    text = (
-        f"epsilon {report.epsilon:.4g}, delta {report.delta:.3g} per {report.unit} "
-        f"({report.relation.value}); {report.status}"
-    )
+    text = f"{bound(report)} per {report.unit} ({report.relation.value}); {report.status}"
     return text if report.warning is None else f"{text}; {report.warning}"
 
 
 def told_schema(report: Any) -> None:
     """Say what the schema of a run cost, where that was learned from records."""
-    from sordino.tables.words import schema_price
-
-    said = schema_price(report)
-    if said is not None:
-        click.echo(said)
+    if report.on_top is not None:
+        click.echo(report.on_top)
 
 
 def require_model_place(path: Path, force: bool, page: Path | None = None) -> None:

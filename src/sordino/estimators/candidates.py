@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import warnings
 from collections.abc import Iterator, Sequence
@@ -16,8 +17,9 @@ from sklearn.preprocessing import FunctionTransformer
 
 from sordino.errors import InvalidInputError, UndeclaredBoundWarning, UnsupportedError
 from sordino.estimators.neighbours import keeps_nothing, reason
-from sordino.estimators.pipeline import _mixes_rows, pipeline_privacy
+from sordino.estimators.pipeline import _mixes_rows, learned_for, pipeline_privacy
 from sordino.kernel import public_generator
+from sordino.runs import Price
 from sordino.runs.search import Trial
 from sordino.tables import Schema
 
@@ -55,6 +57,12 @@ class Candidates:
         first = self.estimator.steps[0][1] if isinstance(self.estimator, Pipeline) else self.estimator
         found = getattr(first, "schema", None)
         return found if isinstance(found, Schema) else None
+
+    def learned(self, grid: Sequence[dict[str, Any]]) -> tuple[Price, ...]:
+        """Return what was paid for the schemas of all candidates: the choice among them rests on each."""
+        tried = [value for params in grid for value in params.values()]
+        inside = [step.get_params().values() for step in (self.estimator, *tried) if _has_params(step)]
+        return learned_for([*tried, *itertools.chain.from_iterable(inside)])
 
     def check(self) -> None:
         """Refuse what has no private step, cannot predict, or reads the records without paying."""
@@ -118,6 +126,10 @@ class Candidates:
     @staticmethod
     def _open(known: dict[str, Any]) -> bool:
         return known.get("classes") is None and known.get("schema") is None
+
+
+def _has_params(value: Any) -> bool:
+    return hasattr(value, "get_params") and not isinstance(value, type)
 
 
 def paid_steps(name: str, step: Any) -> Iterator[tuple[str, Any]]:

@@ -11,6 +11,7 @@ import numpy as np
 from sordino.errors import require_extra
 from sordino.kernel.arrays import Floats
 from sordino.runs import PrivacyReport
+from sordino.runs.meaning import at_most
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +86,8 @@ class PrivateTable:
         axes.set_yticks(where, [", ".join(map(str, row)) for row in self.rows])
         axes.set_ylabel(", ".join(self.keys))
         axes.set_xlabel(
-            f"{self.statistic}, {self.confidence:.0%} intervals (epsilon = {self.privacy.epsilon:.3g})"
+            f"{self.statistic}, {self.confidence:.0%} intervals "
+            f"(epsilon = {at_most(self.privacy.epsilon, 3)})"
         )
         return axes
 
@@ -95,7 +97,7 @@ class PrivateTable:
             "<tr>" + "".join(f"<td>{escape(_shown(cell))}</td>" for cell in record.values()) + "</tr>"
             for record in self.records()
         )
-        caption = f"{self.confidence:.0%} intervals; epsilon = {self.privacy.epsilon:.4g}"
+        caption = f"{self.confidence:.0%} intervals; epsilon = {at_most(self.privacy.epsilon)}"
         return (
             f"<table><caption>{caption}</caption><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
         )

@@ -78,7 +78,9 @@ class HeavyTailedModel(Tabular, PrivateEstimator):
     ) -> np.ndarray:
         problem = self._problem(X, loss, outputs)
         n = problem.population
-        budget = Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
+        budget = Ask.checked(
+            self.epsilon, self.delta, n, self.ledger, self.dataset_id, learned=self._schema_prices()
+        )
         solver: Any = self._solver(problem, not is_sparse(X))
         paper = None
         if check_noise(self.noise):

@@ -105,7 +105,9 @@ class LinearModel(Tabular, PrivateEstimator):
         if groups is not None:
             executor = GroupedExecutor(executor, groups)
         n = executor.population
-        budget = Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
+        budget = Ask.checked(
+            self.epsilon, self.delta, n, self.ledger, self.dataset_id, learned=self._schema_prices()
+        )
         problem = self._problem((n, X.shape[1]), loss, outputs, budget, bound)
         if groups is not None:
             problem = replace(problem, unit="person")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from sordino.errors import InvalidInputError
 from sordino.estimators.neighbours import REPEATS, is_template, keeps_nothing, reason
 from sordino.kernel import public_generator
-from sordino.runs import PrivacyReport, composed
+from sordino.runs import Price, PrivacyReport, composed
+from sordino.tables import Schema
 
 _CONTAINERS = (Pipeline, FeatureUnion, ColumnTransformer)
 _BY_ITSELF = "its function must change each row by itself, with constants that are not from the data"
@@ -32,12 +33,14 @@ class _Found:
     functions: list[str] = field(default_factory=list)
     assumed: list[str] = field(default_factory=list)
     unpaid: list[str] = field(default_factory=list)
+    schemas: list[Schema] = field(default_factory=list)
     above: list[int] = field(default_factory=list)
 
     def add(self, inside: _Found, *, declared: bool) -> None:
         """Take in the parts of a step; those of one that is declared public are so too, unless they paid."""
         self.paid += inside.paid
         self.assumed += inside.assumed
+        self.schemas += inside.schemas
         if not declared:
             self.free += inside.free
             self.functions += inside.functions
@@ -74,7 +77,14 @@ def pipeline_privacy(
     notes = [f"step {name!r}: nothing paid, it keeps nothing of the data" for name in found.free]
     notes += [f"step {name!r}: nothing paid, {_BY_ITSELF}" for name in found.functions]
     notes += [f"step {name!r}: nothing paid, declared to use public data only" for name in found.assumed]
-    return composed(found.paid, delta, notes=notes, unpaid=found.unpaid)
+    prices = learned_for(found.schemas)
+    return composed(found.paid, delta, notes=notes, unpaid=found.unpaid, learned=prices)
+
+
+def learned_for(schemas: Iterable[Any]) -> tuple[Price, ...]:
+    """Return what was paid for schemas, for each of them once."""
+    known = {schema.digest: schema for schema in schemas if isinstance(schema, Schema)}
+    return tuple(price for schema in known.values() for price in schema.learned)
 
 
 def _walk(name: str, step: Any, assumed: frozenset[str], found: _Found) -> None:
@@ -93,6 +103,7 @@ def _judge(name: str, step: Any, assumed: frozenset[str], found: _Found) -> None
         return
     if is_template(step):
         return
+    found.schemas += [step.schema] if isinstance(getattr(step, "schema", None), Schema) else []
     if title in assumed and type(step).__name__ in REPEATS:
         raise InvalidInputError(
             f"The step {title!r} ({type(step).__name__}) gives private steps the same record several times, "

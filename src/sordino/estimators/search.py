@@ -120,7 +120,8 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         score = self._scorer(candidates, classifier)
         train, test = self._split(n)
         mean = check_positive("mean_trials", self.mean_trials, "It is the expected number of trials.")
-        ask = Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
+        paid = candidates.learned(grid)
+        ask = Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id, learned=paid)
         search = BestOf.made(ask, Relation.parse(self.relation), self.distribution, mean)
         labels = y if classifier else None
         past, future = rows_of(X, train), rows_of(X, test)

@@ -85,6 +85,7 @@ class _Neural(Tabular, PrivateEstimator):
             "dataset_id": self.dataset_id,
             "device": self.device,
             "public": (said, *self._schema_facts()),
+            "learned": self._schema_prices(),
             "verbose": self.verbose,
         }
         return Trainer(model, loss, **(settings | (self.trainer_options or {})))

@@ -29,7 +29,7 @@ from sordino.nn.solvers import NetworkSolver, NetworkTask, Recipe
 from sordino.nn.together import FollowingSession, together
 from sordino.nn.updates import HardThreshold
 from sordino.nn.watching import Callback, Watch, check_callbacks, score_every, scoring
-from sordino.runs import Ask, PrivacyReport, track
+from sordino.runs import Ask, Price, PrivacyReport, track
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +82,7 @@ class Trainer:
     validate_every : how many steps between two scores; None makes about ten of them.
     callbacks : functions of a :class:`sordino.nn.Step`, called after each step; True stops the training.
     public : further facts that the report lists as assumed public.
+    learned : what was paid for a schema that the records were encoded by; the report adds it up.
     verbose : progress on a terminal; never a loss, which would leak.
 
     With ``groups``, the owner of each record, the unit of privacy is a person: the gradients of all records
@@ -130,6 +131,7 @@ class Trainer:
     validate_every: int | None = None
     callbacks: tuple[Callback, ...] = ()
     public: tuple[str, ...] = ()
+    learned: tuple[Price, ...] = ()
     verbose: int | bool = 0
 
     def __post_init__(self) -> None:
@@ -172,7 +174,8 @@ class Trainer:
         return None if self.checkpoint is None else Checkpoint(self.checkpoint, self.checkpoint_every)
 
     def _prepared(self, source: Source) -> Training:
-        budget = Ask.checked(self.epsilon, self.delta, source.population, self.ledger, self.dataset_id)
+        booked = self.ledger, self.dataset_id
+        budget = Ask.checked(self.epsilon, self.delta, source.population, *booked, learned=self.learned)
         if not isinstance(self.precision, torch.dtype):
             raise InvalidTypeError(f"Expected precision as a torch.dtype, got {self.precision!r}.")
         device = _device_of(self.model, self.device)

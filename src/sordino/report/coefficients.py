@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sordino.errors import InvalidInputError
 from sordino.report.style import BAND, BLUE, GREY, new_axes
+from sordino.runs.meaning import at_most
 
 
 def plot_coefficients(model: Any, top: int = 30, axes: Any = None) -> Any:
@@ -39,6 +40,6 @@ def plot_coefficients(model: Any, top: int = 30, axes: Any = None) -> Any:
         axes.barh(where, 4 * noise[order], left=-2 * noise[order], color=BAND, label="noise, two sigma")
     axes.axvline(0, color=GREY, linewidth=0.8)
     axes.set_yticks(where, labels)
-    axes.set_xlabel(f"coefficient (epsilon = {model.privacy_.epsilon:.3g})")
+    axes.set_xlabel(f"coefficient (epsilon = {at_most(model.privacy_.epsilon, 3)})")
     axes.legend()
     return axes

@@ -14,6 +14,7 @@ from sordino.estimators.metric_curves import CalibrationCurve
 from sordino.estimators.pipeline import pipeline_privacy
 from sordino.report.provenance import plain
 from sordino.runs import PrivacyReport
+from sordino.runs.meaning import at_most
 
 TOP = 20
 _BAND = (
@@ -214,7 +215,7 @@ def scores_of(scores: Any) -> list[Score]:
 def _score(name: str, value: Any) -> Score:
     report = getattr(value, "privacy", None)
     price = (
-        f"epsilon {report.epsilon:.3g}, delta {report.delta:.2g}"
+        f"epsilon {at_most(report.epsilon, 3)}, delta {at_most(report.delta, 2)}"
         if isinstance(report, PrivacyReport)
         else "nothing was paid: public records, or not private"
     )

@@ -12,6 +12,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader
 
+from sordino.runs.meaning import at_most
+
 
 @dataclass
 class Page:
@@ -66,6 +68,7 @@ def _templates() -> Environment:
         loader=PackageLoader("sordino.report"), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["short"] = lambda value: f"{value:.4g}"
+    environment.filters["at_most"] = at_most
     environment.filters["share"] = lambda value: f"{100 * value:.1f} %"
     environment.filters["upper_first"] = lambda text: text[:1].upper() + text[1:]
     return environment

@@ -14,7 +14,6 @@ from sordino.report.contents import contents_of, report_of, scores_of
 from sordino.report.page import rendered
 from sordino.report.provenance import Provenance
 from sordino.runs import PrivacyReport, meaning
-from sordino.tables.words import with_schema
 
 COMPARED = (1.0, 4.0, 8.0)
 _LONGEST_EVENT = 20_000
@@ -70,7 +69,7 @@ def report_html(
     origin = Provenance.of(model, dataset_id, author, config)
     contents = contents_of(model, report)
     booking = booking_of(report, ledger, dataset_id)
-    whole = with_schema(report)
+    whole = report.whole
     return rendered(
         "run.html",
         title=title or f"Privacy report: {contents.kind}",
@@ -107,11 +106,11 @@ def _odds(report: PrivacyReport, whole: tuple[float, float] | None) -> str:
 
 def compared(epsilon: float, delta: float) -> list[dict[str, str]]:
     """Return what this epsilon and three well known ones mean, side by side."""
-    near = next((e for e in COMPARED if abs(epsilon - e) <= 0.02 * e), None)  # calibrated just below it
+    near = next((e for e in COMPARED if 0 <= e - epsilon <= 0.02 * e), None)  # calibrated just below it
     own = epsilon if near is None else near
     return [
         {
-            "epsilon": f"{epsilon:.3g}",
+            "epsilon": meaning.at_most(epsilon, 3),
             "own": "yes" if epsilon == own else "",
             "strength": meaning.strength(epsilon),
             "bet": meaning.percent(meaning.guess(epsilon, delta)),

@@ -20,6 +20,7 @@ from sordino.runs.compose import composed
 from sordino.runs.enclosure import Enclosure
 from sordino.runs.fit import Fitted, run_privately
 from sordino.runs.journal import Journal, SavedRun, resumed
+from sordino.runs.price import Price
 from sordino.runs.progress import track
 from sordino.runs.promise import Promise, Run
 from sordino.runs.report import PaperClaim, PrivacyReport, ReleaseReport
@@ -34,6 +35,7 @@ __all__ = [
     "Fitted",
     "Journal",
     "PaperClaim",
+    "Price",
     "PrivacyReport",
     "Promise",
     "ReleaseReport",

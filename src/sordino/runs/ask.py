@@ -10,6 +10,7 @@ from typing import Any
 
 from sordino.errors import InvalidInputError, PrivacyWarning
 from sordino.ledger import Ledger
+from sordino.runs.price import Price
 
 
 @dataclass(frozen=True)
@@ -21,12 +22,14 @@ class Ask:
     epsilon, delta : the budget of the whole run; epsilon ``inf`` asks for no privacy.
     ledger : a :class:`sordino.Ledger`, its address, or None.
     dataset_id : the name of the records on that ledger.
+    learned : what was paid before for a schema that the run reads; it comes on top.
     """
 
     epsilon: float
     delta: float
     ledger: Any = field(default=None, repr=False)
     dataset_id: str | None = None
+    learned: tuple[Price, ...] = ()
 
     @classmethod
     def checked(
@@ -36,6 +39,8 @@ class Ask:
         population: int,
         ledger: Any = None,
         dataset_id: str | None = None,
+        *,
+        learned: tuple[Price, ...] = (),
     ) -> Ask:
         """Validate what the user asked for; ``delta=None`` means ``min(1e-5, 1 / (10 n))``."""
         epsilon = _number("epsilon", epsilon)
@@ -59,7 +64,7 @@ class Ask:
             )
         if (ledger is None) != (dataset_id is None):
             raise InvalidInputError("Expected ledger and dataset_id together, got only one of them.")
-        return cls(epsilon, delta, ledger, dataset_id)
+        return cls(epsilon, delta, ledger, dataset_id, learned)
 
     def open_ledger(self) -> Ledger | None:
         """Return the ledger, opened if it was given by its address."""

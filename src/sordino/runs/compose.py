@@ -8,6 +8,8 @@ from dp_accounting import dp_event as dp
 
 from sordino.accounting import certify
 from sordino.errors import InvalidInputError
+from sordino.runs.meaning import at_most
+from sordino.runs.price import Price, each_once
 from sordino.runs.report import PrivacyReport
 
 
@@ -17,6 +19,7 @@ def composed(
     *,
     notes: Sequence[str] = (),
     unpaid: Sequence[str] = (),
+    learned: Sequence[Price] = (),
 ) -> PrivacyReport:
     """Return the guarantee of all parts together: their events are composed and certified now.
 
@@ -26,6 +29,7 @@ def composed(
     delta : of the whole; None takes the largest delta of the parts.
     notes : further words.
     unpaid : what else read the records, and why it is not covered: then nothing is guaranteed.
+    learned : what was paid for schemas that no part itself has read.
     """
     if not parts:
         raise InvalidInputError("Expected at least one private step, got none.")
@@ -52,12 +56,13 @@ def composed(
         noise_source=parts[0][1].noise_source,
         seeded=any(report.seeded for _, report in parts),
         notes=(
-            *(f"step {name!r}: epsilon = {report.epsilon:.4g}" for name, report in parts),
+            *(f"step {name!r}: epsilon = {at_most(report.epsilon)}" for name, report in parts),
             *dict.fromkeys(note for _, report in parts for note in report.notes),
             *notes,
         ),
         discretisation=certificate.discretisation,
         unpaid=tuple(dict.fromkeys((*(u for _, report in parts for u in report.unpaid), *unpaid))),
         unproven=tuple(dict.fromkeys(part for _, report in parts for part in report.unproven)),
+        learned=each_once((*(price for _, report in parts for price in report.learned), *learned)),
         copied=any(report.copied for _, report in parts),
     )

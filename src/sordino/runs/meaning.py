@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import ROUND_CEILING, Decimal, localcontext
 
 LITTLE = 8.0
 """Above this epsilon a guarantee protects little, and every text says so."""
@@ -36,6 +37,14 @@ def caught(epsilon: float, delta: float, false_alarms: float = 0.01) -> float:
 def likelier(epsilon: float, delta: float, chance: float = 0.001) -> float:
     """Return how likely a harm may become for those who take part, if it has this chance for others."""
     return min(1.0, math.exp(min(epsilon, 700.0)) * chance + delta)
+
+
+def at_most(value: float, digits: int = 4) -> str:
+    """Return a bound in so many digits, rounded up: to nearest it would promise more than holds."""
+    if not math.isfinite(value):
+        return f"{value:g}"
+    with localcontext(prec=digits, rounding=ROUND_CEILING):
+        return f"{float(+Decimal(repr(float(value)))):.{digits}g}"
 
 
 def percent(share: float) -> str:

@@ -133,6 +133,7 @@ class Promise:
             self.noise,
             public=public,
             notes=notes,
+            learned=self.ask.learned,
             paper_claim=None if self.paper is None else PaperClaim(self.ask.epsilon, self.paper.formula),
         )
 

@@ -20,6 +20,8 @@ from sordino.kernel.noise import NoiseSource
 from sordino.kernel.relation import Relation
 from sordino.kernel.release import Plan, Release
 from sordino.runs import meaning
+from sordino.runs.meaning import at_most
+from sordino.runs.price import LEARNED, Price, each_once, priced_in, together
 
 FORMAT = 2
 
@@ -61,6 +63,7 @@ class PrivacyReport:
     notes : anything else a reader must know.
     unpaid : steps that read the records and paid nothing; with one of them nothing is guaranteed.
     unproven : parts of the plan that are printed in a paper or written elsewhere, and not proven here.
+    learned : what was paid before for a schema that the run read; not part of epsilon, see :attr:`whole`.
     copied : read back from a text, which proves nothing about what was run.
 
     A report that states less than its own event certifies, or numbers that are none, cannot be made.
@@ -81,6 +84,7 @@ class PrivacyReport:
     discretisation: float | None = None
     unpaid: tuple[str, ...] = ()
     unproven: tuple[str, ...] = ()
+    learned: tuple[Price, ...] = ()
     copied: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -106,6 +110,7 @@ class PrivacyReport:
         public: Iterable[str] = (),
         paper_claim: PaperClaim | None = None,
         notes: Iterable[str] = (),
+        learned: Iterable[Price] = (),
     ) -> PrivacyReport:
         """Build the report of a calibrated plan from its certificate and its noise."""
         if certificate.relation is not plan.relation:
@@ -128,6 +133,7 @@ class PrivacyReport:
             notes=tuple(notes),
             discretisation=certificate.discretisation,
             unproven=plan.printed,
+            learned=each_once(learned),
         )
 
     @staticmethod
@@ -165,7 +171,7 @@ class PrivacyReport:
         change = "left out" if self.relation is Relation.ADD_REMOVE else "replaced by any other"
         words = (
             f"Whether or not one {self.unit} is {change}, any output is as likely up to a factor of "
-            f"e^{_short(self.epsilon)}, but for a probability of {_short(self.delta)}."
+            f"e^{at_most(self.epsilon)}, but for a probability of {at_most(self.delta)}."
         )
         return words if not self.seeded else f"{words} This run used seeded noise, so it does not hold."
 
@@ -176,6 +182,27 @@ class PrivacyReport:
             return self.guarantee
         words = meaning.bet(self.wager, self.epsilon, self.delta)
         return words if not self.seeded else f"{words} This run used seeded noise, so it does not hold."
+
+    @property
+    def whole(self) -> tuple[float, float] | None:
+        """Epsilon and delta, at most, of this run and the schema that was learned for it.
+
+        None where nothing was learned, or where the schema protects somebody else: that does not add up.
+        """
+        return together(self)
+
+    @property
+    def on_top(self) -> str | None:
+        """What a learned schema cost before this run, in a sentence; None where nothing was learned."""
+        if not self.learned:
+            return None
+        words = "The schema was learned from records, and its price comes on top"
+        if self.whole is None:
+            return f"{words}. It protects others than this run does, so the two do not add up."
+        epsilon, delta = self.whole
+        if not math.isfinite(epsilon):
+            return f"{words}. What both cost together is not bounded."
+        return f"{words}: together at most epsilon {at_most(epsilon)}, delta {at_most(delta, 3)}."
 
     @property
     def wager(self) -> str:
@@ -209,6 +236,7 @@ class PrivacyReport:
             "notes": list(self.notes),
             "unpaid": list(self.unpaid),
             "unproven": list(self.unproven),
+            "learned": [price.to_dict() for price in self.learned],
         }
 
     def to_json(self) -> str:
@@ -260,6 +288,7 @@ class PrivacyReport:
             discretisation=None if grid is None else float(grid),
             unpaid=tuple(str(item) for item in data["unpaid"]),
             unproven=tuple(str(item) for item in data["unproven"]),
+            learned=_learned(data),
             copied=True,
         )
 
@@ -275,7 +304,7 @@ class PrivacyReport:
 
     def __repr__(self) -> str:
         lines = [
-            f"PrivacyReport: {self.status}, epsilon = {_short(self.epsilon)}, delta = {_short(self.delta)}",
+            f"PrivacyReport: {self.status}, epsilon = {at_most(self.epsilon)}, delta = {at_most(self.delta)}",
             f"  {self.relation.value} one {self.unit}; {self.accountant} accounting; {self.noise_source}",
         ]
         lines += [
@@ -288,6 +317,7 @@ class PrivacyReport:
         if self.paper_claim:
             claim = self.paper_claim
             lines.append(f"  {claim.formula} claims epsilon = {_short(claim.epsilon)}")
+        lines += [f"  {self.on_top}"] if self.on_top else []
         lines += [f"  paid nothing: {step}" for step in self.unpaid]
         lines += [f"  not proven here: {part}" for part in self.unproven]
         said = (self.warning, *self.notes) if self.warning else self.notes
@@ -320,6 +350,14 @@ def _sensitivity_text(release: Release, relation: Relation) -> str:
         return f"follows released values ({norm})"
 
 
+def _learned(data: dict[str, Any]) -> tuple[Price, ...]:
+    if "learned" in data:
+        return tuple(Price.from_dict(price) for price in data["learned"])
+    # A report of an earlier version has the price in its words alone.
+    lines = [str(line) for line in data["public"] if str(line).startswith(LEARNED)]
+    return tuple(price for line in lines for price in priced_in(line))
+
+
 def _short(value: float) -> str:
     return f"{value:.4g}"
 
@@ -335,4 +373,5 @@ def _templates() -> Environment:
         autoescape=True,
     )
     environment.filters["short"] = _short
+    environment.filters["at_most"] = at_most
     return environment

@@ -195,6 +195,7 @@ class BestOf:
             seeded=not self.noise.is_private,
             notes=(*said, *best.notes),
             discretisation=self.certificate.discretisation,
+            learned=self.ask.learned,
         )
 
     def _reserved(self, description: str) -> Reservation | None:

@@ -114,7 +114,7 @@ class Category(Column):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set(levels=rules.check_levels(self.name, self.levels, 0))
+        self._set(levels=rules.check_levels(self.name, self.levels, 1))
         rules.check_other(self.name, self.other)
         also = ("other",) if self.other == "column" else ()
         rules.check_missing(self.name, self.missing, (*rules.MISSING, *also))
@@ -137,7 +137,7 @@ class Ordinal(Column):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set(levels=rules.check_levels(self.name, self.levels or (), 2))
+        self._set(levels=rules.check_levels(self.name, self.levels or (), 2, learnable=False))
         rules.check_missing(self.name, self.missing, (*rules.MISSING, "other"))
 
 

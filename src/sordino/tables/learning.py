@@ -16,7 +16,7 @@ from sordino.kernel import Curator, Plan, Relation, Release, StableCounts
 from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.sample import Sample
 from sordino.problems.values import FrequentValues, NumberTree, ValueKinds
-from sordino.runs import Ask, PrivacyReport, run_privately
+from sordino.runs import Ask, Price, PrivacyReport, run_privately
 from sordino.solvers.heavy.intervals import border_variances
 from sordino.solvers.heavy.shares import noise_of
 from sordino.solvers.heavy.trees import counts_below, quantiles_of, support
@@ -151,8 +151,8 @@ def learn_schema(
     )
     found = wanted.filled(*fitted.result)
     columns = [found.get(column.name, column) for column in schema.columns]
-    price = _price(schema, fitted.report)
-    return Learned(Schema(columns, markers=schema.markers, learned=price), fitted.report)
+    paid = (*schema.learned, Price.of(fitted.report))
+    return Learned(Schema(columns, markers=schema.markers, learned=paid), fitted.report)
 
 
 @dataclass(frozen=True)
@@ -264,13 +264,7 @@ def _ordinal(days: float) -> int:
 def _with_levels(column: Any, counts: dict[str, float]) -> Column:
     if isinstance(column, Target) and len(counts) < 2:
         return replace(column, source="not learned: fewer than two labels above the threshold")
+    if not counts:
+        return replace(column, source="not learned: no value above the threshold")
     source = f"learned: {len(counts)} values whose noisy count exceeds a threshold"
     return replace(column, levels=tuple(counts), source=source)
-
-
-def _price(schema: Schema, report: PrivacyReport) -> str:
-    price = (
-        f"epsilon = {report.epsilon:.4g}, delta = {report.delta:.4g}, {report.relation.value} one "
-        f"{report.unit}; it comes on top of every fit"
-    )
-    return f"{schema.learned}; {price}" if schema.learned else price

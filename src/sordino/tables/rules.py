@@ -58,7 +58,7 @@ def check_number(column: str, field: str, value: Any) -> float:
     return number
 
 
-def check_levels(column: str, levels: Any, least: int) -> tuple[str, ...] | None:
+def check_levels(column: str, levels: Any, least: int, learnable: bool = True) -> tuple[str, ...] | None:
     """Return levels as texts, each once; None where they are not known yet."""
     if levels is None:
         return None
@@ -69,7 +69,10 @@ def check_levels(column: str, levels: Any, least: int) -> tuple[str, ...] | None
         raise refuse(column, "a level is not a text, a number or a flag", "Write levels as texts.")
     if not least <= len(found) <= MOST_LEVELS:
         bound = f"expected {least} to {MOST_LEVELS} levels, got {len(found)}"
-        raise refuse(column, bound, "Use Text for values without a fixed list.")
+        if len(found) > MOST_LEVELS:
+            raise refuse(column, bound, "Use Text for values without a fixed list.")
+        pay = ", or leave out levels and pay for them with `sordino schema learn`" if learnable else ""
+        raise refuse(column, bound, f"List them{pay}.")
     if len(set(found)) < len(found):
         raise refuse(column, "a level is declared twice", "Declare each level once.")
     return tuple(str(level) for level in found)

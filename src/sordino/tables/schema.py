@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from sordino.errors import InvalidInputError, SchemaError
+from sordino.runs import Price
 from sordino.tables import rules
 from sordino.tables.columns import Column, Ignored, Person, Target
 from sordino.tables.frames import Frame, check_names, framed, require_pandas
@@ -32,7 +33,7 @@ class Schema:
     columns : :class:`Number`, :class:`Category`, :class:`Ordinal`, :class:`Flag`, :class:`Date`,
         :class:`Text`, at most one :class:`Target` and one :class:`Person`, and what is :class:`Ignored`.
     markers : texts that stand for a missing value, unless a column declares one of them as a level.
-    learned : what was paid for bounds and levels that come from the data, in words.
+    learned : what was paid for bounds and levels that come from the data, each time by itself.
 
     Examples
     --------
@@ -47,23 +48,28 @@ class Schema:
 
     columns: tuple[Column, ...]
     markers: tuple[str, ...] = MARKERS
-    learned: str = ""
+    learned: tuple[Price, ...] = ()
 
     def __init__(
-        self, columns: Iterable[Column], *, markers: Iterable[str] = MARKERS, learned: str = ""
+        self,
+        columns: Iterable[Column],
+        *,
+        markers: Iterable[str] = MARKERS,
+        learned: Iterable[Price] = (),
     ) -> None:
         if isinstance(columns, (str, bytes)) or not isinstance(columns, Iterable):
             raise SchemaError("Expected columns as a list of Number, Category and so on, got another.")
-        for name, value in {"columns": columns, "markers": markers}.items():
+        for name, value in {"columns": columns, "markers": markers, "learned": learned}.items():
             object.__setattr__(self, name, tuple(value))
-        object.__setattr__(self, "learned", learned)
         self._check()
 
     def _check(self) -> None:
         if not all(isinstance(column, Column) for column in self.columns):
             raise SchemaError("Expected columns as a list of Number, Category and so on, got others.")
-        if not all(isinstance(text, str) for text in (*self.markers, self.learned)):
+        if not all(isinstance(text, str) for text in self.markers):
             raise SchemaError("Expected the markers of missing values as texts, got others.")
+        if not all(isinstance(price, Price) for price in self.learned):
+            raise SchemaError("Expected learned as a list of sordino.runs.Price, got others.")
         if not 1 <= len(self.columns) <= MOST_COLUMNS:
             raise SchemaError(f"Expected 1 to {MOST_COLUMNS} columns, got {len(self.columns)}.")
         seen: set[str] = set()

@@ -11,6 +11,7 @@ from sordino.bounds import declared_bound
 from sordino.errors import InvalidInputError, SchemaError, UnsupportedError
 from sordino.execute import held
 from sordino.kernel.arrays import Floats
+from sordino.runs import Price
 from sordino.tables.columns import Target
 from sordino.tables.encoder import TableEncoder
 from sordino.tables.schema import Schema
@@ -117,6 +118,9 @@ class Tabular:
 
     def _schema_facts(self) -> tuple[str, ...]:
         return () if self.schema is None else self.schema.facts
+
+    def _schema_prices(self) -> tuple[Price, ...]:
+        return () if self.schema is None else self.schema.learned
 
 
 def _targets_of(schema: Schema, table: Any) -> Any:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from sordino.errors import SchemaError
+from sordino.errors import InvalidInputError, SchemaError
+from sordino.runs import Price
+from sordino.runs.price import priced_in
 from sordino.tables import rules
 from sordino.tables.columns import KINDS, Blank, Column, Target
 
@@ -28,7 +30,7 @@ def written(schema: Schema) -> str:
     if schema.markers != MARKERS:
         out["markers"] = list(schema.markers)
     if schema.learned:
-        out["learned"] = schema.learned
+        out["learned"] = [price.to_dict() for price in schema.learned]
     out["columns"] = {column.name: _table(column) for column in schema.columns}
     return tomli_w.dumps(out)
 
@@ -66,7 +68,18 @@ def parsed(text: str) -> Schema:
     if isinstance(markers, str):
         raise SchemaError('Expected markers as a list of texts, for example markers = ["", "?"].')
     made = [_column(name, table) for name, table in columns.items()]
-    return Schema(made, markers=markers, learned=data.get("learned", ""))
+    return Schema(made, markers=markers, learned=_learned(data.get("learned", [])))
+
+
+def _learned(said: Any) -> tuple[Price, ...]:
+    if isinstance(said, str):  # files of earlier versions say it in words
+        return priced_in(said) if said else ()
+    if not isinstance(said, list):
+        raise SchemaError("Expected learned as tables, each with epsilon, delta, relation and unit.")
+    try:
+        return tuple(map(Price.from_dict, said))
+    except InvalidInputError as error:
+        raise SchemaError(f"learned: {error}") from None
 
 
 def _column(name: str, table: Any) -> Column:

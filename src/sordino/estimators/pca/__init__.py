@@ -251,7 +251,9 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         return (*public_facts(problem, self._declared("data_norm")), *order, *self._schema_facts())
 
     def _budget(self, n: int) -> Ask:
-        return Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id)
+        return Ask.checked(
+            self.epsilon, self.delta, n, self.ledger, self.dataset_id, learned=self._schema_prices()
+        )
 
     def _problem(self, n: int, d: int, budget: Ask, sparse: bool = False) -> PcaProblem:
         among("noise", self.noise, _NOISES)

@@ -1,0 +1,140 @@
+"""What was paid for a schema before a run that reads it, and what both cost together."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from typing import TYPE_CHECKING, Any
+
+from sordino.errors import InvalidInputError
+from sordino.kernel.noise import fresh_noise
+from sordino.kernel.relation import Relation
+from sordino.runs.meaning import at_most
+
+if TYPE_CHECKING:
+    from sordino.runs.report import PrivacyReport
+
+LEARNED = "the schema was learned from records: "
+"""How the line of a report begins that says in words what a schema cost."""
+
+_NUMBER = r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)"
+_SENTENCE = re.compile(rf"epsilon = {_NUMBER}, delta = {_NUMBER}, (add-remove|replace-one) one ([a-z]+)")
+_ROUNDED = 1 + 5e-4  # a sentence rounds to four digits, so what was paid may be larger by this factor
+
+
+@dataclass(frozen=True)
+class Price:
+    """The guarantee under which a schema was learned; it comes on top of that of every run that reads it.
+
+    Parameters
+    ----------
+    epsilon, delta, relation, unit : as certified; epsilon is infinite where nobody knows it any more.
+    receipt : a random text that tells this payment from another of the same size; "" where none was drawn.
+    """
+
+    epsilon: float
+    delta: float
+    relation: Relation
+    unit: str
+    receipt: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.epsilon >= 0 or not 0 <= self.delta <= 1:
+            raise InvalidInputError(
+                "Expected the price of a learned schema with epsilon >= 0 and delta in [0, 1], got epsilon = "
+                f"{self.epsilon:g}, delta = {self.delta:g}. Write what `sordino schema learn` certified."
+            )
+
+    @classmethod
+    def of(cls, report: PrivacyReport) -> Price:
+        """Return what a run cost, with a fresh receipt."""
+        noise = fresh_noise()
+        receipt = f"{int(noise.integers(2**63 - 1, 1)[0]):016x}"
+        return cls(report.epsilon, report.delta, report.relation, report.unit, receipt)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, for JSON and TOML."""
+        epsilon = self.epsilon if math.isfinite(self.epsilon) else "inf"
+        out = {
+            "epsilon": epsilon,
+            "delta": self.delta,
+            "relation": self.relation.value,
+            "unit": self.unit,
+            "receipt": self.receipt,
+        }
+        return out if self.receipt else {key: value for key, value in out.items() if key != "receipt"}
+
+    @classmethod
+    def from_dict(cls, data: Any) -> Price:
+        """Read :meth:`to_dict`; anything else raises ``InvalidInputError``."""
+        known = {"epsilon", "delta", "relation", "unit"}
+        if not isinstance(data, dict) or not known <= set(data) <= {*known, "receipt"}:
+            raise InvalidInputError(
+                "Expected the price of a learned schema as epsilon, delta, relation, unit, perhaps a receipt."
+            )
+        try:
+            epsilon, delta = float(data["epsilon"]), float(data["delta"])
+        except (TypeError, ValueError):
+            raise InvalidInputError("Expected epsilon and delta of a learned schema as numbers.") from None
+        words = str(data["unit"]), str(data.get("receipt", ""))
+        return cls(epsilon, delta, Relation.parse(data["relation"]), *words)
+
+    def __str__(self) -> str:
+        numbers = f"epsilon = {at_most(self.epsilon)}, delta = {at_most(self.delta)}"
+        return f"{numbers}, {self.relation.value} one {self.unit}"
+
+
+def priced_in(sentence: str) -> tuple[Price, ...]:
+    """Return the prices in a sentence, which is all that schemas and reports held before they held numbers.
+
+    They are rounded up, for the sentence rounded to nearest. What cannot be read has an unknown price.
+    """
+    found = _SENTENCE.findall(sentence)
+    if not found or len(found) != sentence.count("epsilon"):
+        return (Price(math.inf, 1.0, Relation.ADD_REMOVE, "record"),)
+    return tuple(
+        Price(float(epsilon) * _ROUNDED, min(float(delta) * _ROUNDED, 1.0), Relation.parse(relation), unit)
+        for epsilon, delta, relation, unit in found
+    )
+
+
+def each_once(prices: Iterable[Price]) -> tuple[Price, ...]:
+    """Return what was paid, each payment once; without a receipt two of the same size may be two."""
+    found: dict[str, Price] = {}
+    loose: list[Price] = []
+    for price in prices:
+        if price.receipt:
+            found[price.receipt] = price
+        else:
+            loose.append(price)
+    return (*found.values(), *loose)
+
+
+def together(report: PrivacyReport) -> tuple[float, float] | None:
+    """Return at most which epsilon and delta a run has together with the schema that it reads.
+
+    By the sum, which holds however the run was chosen. None where nothing was learned, or where the schema
+    protects somebody else, so that they do not add up.
+    """
+    prices = report.learned
+    if not prices:
+        return None
+    if not all(math.isfinite(price.epsilon) for price in prices):
+        return math.inf, 1.0
+    if {(price.relation, price.unit) for price in prices} != {(report.relation, report.unit)}:
+        return None
+    epsilon = _sum_up([report.epsilon, *(price.epsilon for price in prices)])
+    return epsilon, min(_sum_up([report.delta, *(price.delta for price in prices)]), 1.0)
+
+
+def _sum_up(values: list[float]) -> float:
+    """Return the sum of numbers as they are written, rounded up where a float cannot hold it."""
+    if not all(math.isfinite(value) for value in values):
+        return math.inf
+    with localcontext(prec=1100):  # enough for the exact sum of any floats
+        exact = sum((Decimal(repr(float(value))) for value in values), Decimal(0))
+    found = float(exact)
+    return found if Decimal(repr(found)) >= exact else math.nextafter(found, math.inf)
