@@ -46,7 +46,7 @@ def booked(tmp_path_factory):
 
 def test_the_page_answers_what_a_board_asks(booked):
     page = report_html(booked, author="Ada <b>", scores={"accuracy": 0.9})
-    for words in ("ward 7", "Ada &lt;b&gt;", sordino.__version__, "73.1 %", "gradient", "data_norm = 1"):
+    for words in ("ward 7", "Ada &lt;b&gt;", sordino.__version__, "73.2 %", "gradient", "data_norm = 1"):
         assert words in page
     assert "reservation 2" in page
     assert "class labels: declared" in page
@@ -119,7 +119,7 @@ def test_a_result_and_a_report_have_pages_and_others_none(tmp_path):
     X, _ = rows()
     score = sordino.mean(X[:, 0], delta=1e-6)
     assert write_report(score, tmp_path / "mean.html").exists()
-    assert "73.1 %" in report_html(score.privacy)
+    assert "73.2 %" in report_html(score.privacy)
     for other in (3, "text", None):
         with pytest.raises(InvalidInputError, match="Expected a fitted private model"):
             report_html(other)
@@ -142,7 +142,7 @@ def test_a_notebook_shows_the_guarantee_below_the_diagram_of_a_fitted_model():
     model.fit(X, y)
     for shown in (model._repr_html_(), model._repr_mimebundle_()["text/html"]):
         assert "Privacy report" in shown
-        assert "73.1 %" in shown
+        assert "73.2 %" in shown
 
 
 # ------------------------------------------------------------------------------- words and odds
@@ -195,7 +195,7 @@ def test_the_run_stands_beside_one_four_and_eight():
     assert [c["epsilon"] for c in at(2.0)] == ["1", "2", "4", "8"]
     assert [c["epsilon"] for c in at(1.0)] == ["1", "4", "8"]
     assert [bool(c["own"]) for c in at(1.0)] == [True, False, False]
-    assert at(2.0)[0]["bet"] == "73.1 %"
+    assert at(2.0)[0]["bet"] == "73.2 %"
     assert [c["epsilon"] for c in compared(1.0001, 1e-6)] == ["1", "1.01", "4", "8"]  # not taken for 1
 
 
@@ -228,7 +228,7 @@ def test_the_headline_counts_what_was_paid_for_a_learned_schema():
     assert delta == pytest.approx(2e-6, rel=0.01)
     page = report_html(model)
     assert meaning.percent(meaning.guess(epsilon, delta)) in page
-    assert "at worst 73.1 %" not in page
+    assert "at worst 73.2 %" not in page
     assert f"<b>{at_most(epsilon)}</b><span>epsilon with the schema, at most" in page
     assert "class labels: those of the schema" in page
     assert "class labels: declared" not in page

@@ -7,6 +7,7 @@ from decimal import ROUND_CEILING, Decimal, localcontext
 
 LITTLE = 8.0
 """Above this epsilon a guarantee protects little, and every text says so."""
+_ROUNDING = 1e-8  # of a percentage, in units of its last digit: one half is 50.0 % and not 50.1
 
 
 def guess(epsilon: float, delta: float) -> float:
@@ -48,11 +49,12 @@ def at_most(value: float, digits: int = 4) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as percent, with the digits that tell it from 100."""
+    """Return a share as percent, rounded up, with the digits that tell it from 100."""
     for digits in (1, 2, 3, 4):
-        text = f"{100 * share:.{digits}f}"
-        if float(text) < 100.0 - 0.6 * 10.0**-digits:
-            return f"{text} %"
+        unit = 10.0**digits
+        above = math.ceil(100.0 * share * unit - _ROUNDING) / unit
+        if above < 100.0:
+            return f"{above:.{digits}f} %"
     return "100 %"
 
 
