@@ -93,7 +93,7 @@ def main() -> None:
     parser.add_argument("--sets", nargs="*", default=[])
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    describe()
+    machine = describe()
     found = []
     print("set, kept: seconds, scikit-learn's, ratio (quartiles), accuracy, scikit-learn's")
     for task, steps in itertools.product(tasks(given.sets), given.steps):
@@ -107,7 +107,12 @@ def main() -> None:
             flush=True,
         )
     if given.save:
-        about = {"command": "python -m benchmarks.beside_plain", "turns": given.turns, "epsilon": 1.0}
+        about = {
+            "command": "python -m benchmarks.beside_plain",
+            "machine": machine,
+            "turns": given.turns,
+            "epsilon": 1.0,
+        }
         given.save.write_text(json.dumps({"about": about, "rows": found}, indent=1) + "\n", "utf-8")
 
 

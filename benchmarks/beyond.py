@@ -92,8 +92,9 @@ def main() -> None:
     parser.add_argument("--keep", action="store_true", help="leave the files where they are")
     parser.add_argument("--save")
     given = parser.parse_args()
-    describe()
-    kept: dict[str, Any] = {"about": {"command": "python -m benchmarks.beyond", **vars(given)}}
+    shape = {k: v for k, v in vars(given).items() if k not in ("folder", "keep", "save")}
+    about = {"command": "python -m benchmarks.beyond", "machine": describe(), **shape}
+    kept: dict[str, Any] = {"about": about}
     try:
         for name, found in measured(Path(given.folder), given):
             kept[name] = kept.get(name, []) + found if isinstance(found, list) else found

@@ -101,11 +101,15 @@ def main() -> None:
     parser.add_argument("--save", type=Path)
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
-    describe()
+    machine = describe()
     fit("ight", 500, 500, 5, 20)()  # compile
     found = measured()
     if asked.save:
-        about = {"command": "python -m benchmarks.growth", "date": time.strftime("%Y-%m-%d", time.gmtime())}
+        about = {
+            "command": "python -m benchmarks.growth",
+            "date": time.strftime("%Y-%m-%d", time.gmtime()),
+            "machine": machine,
+        }
         asked.save.write_text(
             json.dumps({"about": about, "growth": found}, indent=1) + "\n", encoding="utf-8"
         )

@@ -15,7 +15,7 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -137,12 +137,17 @@ def losses(known: dict[str, dict[str, float]], found: dict[str, dict[str, float]
         before, now = known[name], found[name]
         if "mean" in before:
             least = before["mean"] - 3 * math.hypot(before["error"], now["error"])
-            if now["mean"] < least:
+            if not now["mean"] >= least:  # what is not a number is a loss too
                 worse.append(f"{name}: {now['mean']:.4f}, at least {least:.4f} was expected")
-        elif now["ratio"] > SLOWER * before["largest"]:
+        elif not now["ratio"] <= SLOWER * before["largest"]:
             most = SLOWER * before["largest"]
             worse.append(f"{name}: {now['ratio']:.2f} times scikit-learn, at most {most:.2f} was expected")
     return sorted(worse)
+
+
+def gone(known: Iterable[str]) -> list[str]:
+    """Return what is kept and that nothing measures any more, in words."""
+    return [f"{name}: kept, but no longer measured" for name in sorted(set(known) - MEASURES.keys())]
 
 
 def main() -> int:
@@ -151,13 +156,18 @@ def main() -> int:
     parser.add_argument("--save", action="store_true")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
-    describe()
+    machine = describe()
     found = measured()
     if asked.save:
-        about = {"command": "python -m benchmarks.guard --save", "date": time.strftime("%Y-%m-%d")}
+        about = {
+            "command": "python -m benchmarks.guard --save",
+            "date": time.strftime("%Y-%m-%d"),
+            "machine": machine,
+        }
         SAVED.write_text(json.dumps({"about": about, "measures": found}, indent=1) + "\n", encoding="utf-8")
         return 0
-    worse = losses(json.loads(SAVED.read_text("utf-8"))["measures"], found)
+    known = json.loads(SAVED.read_text("utf-8"))["measures"]
+    worse = gone(known) + losses(known, found)
     print(*(worse or ["nothing got worse"]), sep="\n")
     return 1 if worse else 0
 

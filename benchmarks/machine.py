@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 
-def describe() -> None:
-    """Print the processor, cores and versions."""
+def describe() -> str:
+    """Print the processor, cores and versions, and return them for what is kept."""
     import numba
     import numpy
     import scipy
@@ -21,10 +21,18 @@ def describe() -> None:
             model = next(line.split(":", 1)[1].strip() for line in info if line.startswith("model name"))
     except (OSError, StopIteration):
         pass
-    print(
-        f"# {model}, {os.cpu_count()} cores, Python {platform.python_version()}, NumPy {numpy.__version__}, "
+    said = (
+        f"{model}, {os.cpu_count()} cores, Python {platform.python_version()}, NumPy {numpy.__version__}, "
         f"SciPy {scipy.__version__}, Numba {numba.__version__}"
     )
+    print(f"# {said}")
+    return said
+
+
+def peak_mb() -> float:
+    """Return the most memory this program has held; `ru_maxrss` would count what started it too."""
+    lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) / 1024
 
 
 def keep_row(row: dict[str, Any], out: str) -> None:

@@ -3,7 +3,9 @@
 Command: python -m benchmarks.peers [--quick] [--save benchmarks/results/peers.json]
 The peers live in an environment of their own, made by `make peers`; without it they are left out. (epsilon,
 1e-5), one record added or removed; diffprivlib is pure epsilon, DP-EBM has its own neighbours, Opacus and
-jax-privacy get the best of three learning rates in hindsight. Intervals are 95 % of the mean over the runs.
+jax-privacy get the best of three learning rates in hindsight, their time is that of one. Intervals are 95 %
+of the mean over the runs. CPU seconds and peak memory are those of a process that does nothing else, imports
+not timed.
 """
 
 from __future__ import annotations
@@ -12,13 +14,14 @@ import argparse
 import json
 import math
 import os
-import resource
 import subprocess
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +33,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import StandardScaler
 
 from benchmarks.adassp import adassp
-from benchmarks.machine import describe
+from benchmarks.machine import describe, peak_mb
 from sordino import LinearRegression, LogisticRegression, mean
 from sordino.datasets import REGISTRY, load, unit_rows
 from sordino.errors import DataNotFoundError
@@ -92,19 +95,34 @@ CLASSIFICATION: dict[str, tuple[Callable[[int], dict[str, Any]], tuple[str, ...]
 
 def ours(task: dict[str, Any], epsilon: float) -> dict[str, float]:
     """Fit the default classifier."""
-    start = time.process_time()
-    model = LogisticRegression(epsilon, DELTA, data_norm=1.0).fit(task["x"], task["y"])
-    seconds = time.process_time() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"value": model.score(task["test_x"], task["test_y"]), "cpu": seconds, "peak_mb": peak}
+    return _scored(task, LogisticRegression(epsilon, DELTA, data_norm=1.0))
 
 
 def plain(task: dict[str, Any]) -> dict[str, float]:
     """Fit scikit-learn's, without privacy."""
+    return _scored(task, Plain(max_iter=1000))
+
+
+def _scored(task: dict[str, Any], model: Any) -> dict[str, float]:
+    seconds, fitted = _timed(lambda: model.fit(task["x"], task["y"]))
+    return {"value": float(fitted.score(task["test_x"], task["test_y"])), "cpu": seconds}
+
+
+def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
     start = time.process_time()
-    model = Plain(max_iter=1000).fit(task["x"], task["y"])
-    seconds = time.process_time() - start
-    return {"value": float(model.score(task["test_x"], task["test_y"])), "cpu": seconds, "peak_mb": math.nan}
+    done = work()
+    return time.process_time() - start, done
+
+
+def alone(way: Callable[..., dict[str, float]], many: list[tuple[Any, ...]]) -> list[dict[str, float]]:
+    """Return a measurement for each of ``many``, made in one process of their own, with its peak memory."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return pool.submit(_each, way, many).result()
+
+
+def _each(way: Callable[..., dict[str, float]], many: list[tuple[Any, ...]]) -> list[dict[str, float]]:
+    warnings.simplefilter("ignore")
+    return [{**way(*given), "peak_mb": peak_mb()} for given in many]
 
 
 def peer(name: str, task: dict[str, Any], epsilon: float, seed: int) -> dict[str, float] | None:
@@ -135,12 +153,12 @@ def classification(runs: int, epsilons: tuple[float, ...]) -> Iterator[dict[str,
             continue
         if name == "adult":
             tasks = tasks * runs
-        yield _row(name, "not private", math.inf, [plain(task) for task in tasks])
+        yield _row(name, "not private", math.inf, alone(plain, [(task,) for task in tasks]))
         for epsilon in epsilons:
-            yield _row(name, "sordino", epsilon, [ours(task, epsilon) for task in tasks])
+            yield _row(name, "sordino", epsilon, alone(ours, [(task, epsilon) for task in tasks]))
             for rival in peers if PYTHON.exists() else ():
                 found = [
-                    peer(rival, task, epsilon, seed) for seed, task in enumerate(tasks[: max(2, runs // 3)])
+                    peer(rival, task, epsilon, seed) for seed, task in enumerate(tasks[: max(3, runs // 3)])
                 ]
                 yield _row(name, rival, epsilon, [f for f in found if f is not None])
 
@@ -148,45 +166,49 @@ def classification(runs: int, epsilons: tuple[float, ...]) -> Iterator[dict[str,
 def regression(runs: int, epsilons: tuple[float, ...]) -> Iterator[dict[str, Any]]:
     """Yield R^2 of a dense regression beside AdaSSP, for two shapes."""
     for n, d in ((5000, 10), (2000, 50)):
-        name = f"regression {n} x {d}"
         for epsilon in epsilons:
-            found: dict[str, list[dict[str, float]]] = {"sordino": [], "adassp": [], "not private": []}
-            for seed in range(runs):
-                rng = np.random.default_rng(seed)
-                x = unit_rows(rng.normal(size=(2 * n, d)))
-                y = np.clip(x @ rng.normal(size=d) / 2 + 0.25 * rng.normal(size=2 * n), -2, 2)
-                models = {
-                    "sordino": LinearRegression(
-                        epsilon, DELTA, data_norm=1.0, target_bound=2.0, fit_intercept=False
-                    ).fit(x[:n], y[:n]).coef_,
-                    "adassp": adassp(x[:n], y[:n], epsilon, DELTA, 1.0, 2.0, seed),
-                    "not private": LeastSquares(fit_intercept=False).fit(x[:n], y[:n]).coef_,
-                }  # fmt: skip
-                for way, w in models.items():
-                    error = np.mean((x[n:] @ w - y[n:]) ** 2) / y[n:].var()
-                    found[way].append({"value": 1 - error, "cpu": math.nan, "peak_mb": math.nan})
-            for way, rows in found.items():
-                yield _row(name, way, epsilon, rows)
+            for way in ("sordino", "adassp", "not private"):
+                found = alone(explained, [(way, n, d, epsilon, seed) for seed in range(runs)])
+                yield _row(f"regression {n} x {d}", way, epsilon, found)
+
+
+def explained(way: str, n: int, d: int, epsilon: float, seed: int) -> dict[str, float]:
+    """Return R^2 on as many rows as were learned from."""
+    rng = np.random.default_rng(seed)
+    x = unit_rows(rng.normal(size=(2 * n, d)))
+    y = np.clip(x @ rng.normal(size=d) / 2 + 0.25 * rng.normal(size=2 * n), -2, 2)
+    private = LinearRegression(epsilon, DELTA, data_norm=1.0, target_bound=2.0, fit_intercept=False)
+    ways: dict[str, Callable[[], Any]] = {
+        "sordino": lambda: private.fit(x[:n], y[:n]).coef_,
+        "adassp": lambda: adassp(x[:n], y[:n], epsilon, DELTA, 1.0, 2.0, seed),
+        "not private": lambda: LeastSquares(fit_intercept=False).fit(x[:n], y[:n]).coef_,
+    }
+    seconds, w = _timed(ways[way])
+    error = np.mean((x[n:] @ w - y[n:]) ** 2) / y[n:].var()
+    return {"value": 1 - float(error), "cpu": seconds}
 
 
 def means(runs: int, epsilons: tuple[float, ...]) -> Iterator[dict[str, Any]]:
     """Yield errors of the mean of 2,000 lognormal numbers; OpenDP is told bounds of 0 and 100."""
-    truth = math.exp(0.5)
+    numbers = [np.random.default_rng(seed).lognormal(size=2000) for seed in range(runs)]
     for epsilon in epsilons:
-        found: dict[str, list[dict[str, float]]] = {"sordino": [], "opendp": []}
-        for seed in range(runs):
-            values = np.random.default_rng(seed).lognormal(size=2000)
-            answers = {"sordino": {"value": float(mean(values, epsilon, DELTA)), "cpu": math.nan}}
-            if PYTHON.exists():
-                task = {"values": values, "low": np.array(0.0), "high": np.array(100.0)}
-                answers["opendp"] = peer("opendp", task, epsilon, seed) or {
-                    "value": math.nan,
-                    "cpu": math.nan,
-                }
-            for way, answer in answers.items():
-                found[way].append({**answer, "value": abs(answer["value"] - truth), "peak_mb": math.nan})
-        for way, rows in found.items():
-            yield _row("mean, absolute error", way, epsilon, rows)
+        found = {"sordino": alone(our_mean, [(values, epsilon) for values in numbers])}
+        if PYTHON.exists():
+            bounds = {"low": np.array(0.0), "high": np.array(100.0)}
+            told = [
+                peer("opendp", {"values": values, **bounds}, epsilon, seed)
+                for seed, values in enumerate(numbers)
+            ]
+            found["opendp"] = [answer for answer in told if answer is not None]
+        for way, answers in found.items():
+            off = [{**answer, "value": abs(answer["value"] - math.exp(0.5))} for answer in answers]
+            yield _row("mean, absolute error", way, epsilon, off)
+
+
+def our_mean(values: np.ndarray, epsilon: float) -> dict[str, float]:
+    """Return the default mean."""
+    seconds, found = _timed(lambda: mean(values, epsilon, DELTA))
+    return {"value": float(found), "cpu": seconds}
 
 
 def _row(task: str, way: str, epsilon: float, found: list[dict[str, float]]) -> dict[str, Any]:
@@ -202,6 +224,7 @@ def _row(task: str, way: str, epsilon: float, found: list[dict[str, float]]) -> 
         "half": half,
         "runs": len(values),
         "cpu": float(np.median([f["cpu"] for f in found])) if values else math.nan,
+        "cpu_range": [float(pick([f["cpu"] for f in found])) if values else math.nan for pick in (min, max)],
         "peak_mb": float(np.max([f["peak_mb"] for f in found])) if values else math.nan,
     }
     print(
@@ -220,7 +243,7 @@ def main() -> None:
     parser.add_argument("--save", type=Path)
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
-    describe()
+    machine = describe()
     if not PYTHON.exists():
         print("No peers: run `make peers` first.")
     runs, epsilons = (3, (1.0, 4.0)) if asked.quick else (10, (0.5, 1.0, 2.0, 4.0))
@@ -229,6 +252,7 @@ def main() -> None:
         about = {
             "command": "python -m benchmarks.peers" + (" --quick" if asked.quick else ""),
             "date": time.strftime("%Y-%m-%d"),
+            "machine": machine,
         }
         asked.save.write_text(json.dumps({"about": about, "rows": rows}, indent=1) + "\n", encoding="utf-8")
 

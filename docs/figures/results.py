@@ -57,15 +57,16 @@ def peers() -> Iterator[Line]:
 def growth() -> Iterator[Line]:
     """How CPU time grows with each size."""
     data = kept("growth.json")
+    command, date = data["about"]["command"], data["about"]["date"]
     for solver in ("ight", "auto"):
         found = {
             key.partition(", ")[2]: line for key, line in data["growth"].items() if key.startswith(solver)
         }
         number = ", ".join(f"{size}^{line['exponent']:.2f}" for size, line in found.items())
         claim = f"CPU of a sparse fit by `{solver}` over doublings of one size"
-        yield claim, number, data["about"]["command"], data["about"]["date"]
+        yield claim, number, command, date
     number = f"m^{data['growth']['parties']['exponent']:.2f}"
-    yield "CPU of descent between m parties of 100 records", number, *data["about"].values()
+    yield "CPU of descent between m parties of 100 records", number, command, date
 
 
 def behaviour() -> Iterator[Line]:
