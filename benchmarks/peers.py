@@ -4,8 +4,8 @@ Command: python -m benchmarks.peers [--quick] [--save benchmarks/results/peers.j
 The peers live in an environment of their own, made by `make peers`; without it they are left out. (epsilon,
 1e-5), one record added or removed; diffprivlib is pure epsilon, DP-EBM has its own neighbours, Opacus and
 jax-privacy get the best of three learning rates in hindsight, their time is that of one. Intervals are 95 %
-of the mean over the runs. CPU seconds and peak memory are those of a process that does nothing else, imports
-not timed.
+of the mean over the runs. CPU seconds and peak memory are those of a process that does nothing else; neither
+imports nor its first fit, which may load or compile code, are timed.
 """
 
 from __future__ import annotations
@@ -122,6 +122,7 @@ def alone(way: Callable[..., dict[str, float]], many: list[tuple[Any, ...]]) -> 
 
 def _each(way: Callable[..., dict[str, float]], many: list[tuple[Any, ...]]) -> list[dict[str, float]]:
     warnings.simplefilter("ignore")
+    way(*many[0])
     return [{**way(*given), "peak_mb": peak_mb()} for given in many]
 
 

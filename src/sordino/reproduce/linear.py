@@ -130,7 +130,7 @@ def _printed(
 ) -> Outcome:
     """Fit with the printed noise, which is the same for both relations, and certify it for each."""
     assert not isinstance(method.paper, str)
-    extra = {**joined(method.options(task), method.paper), "noise": "paper"}
+    extra = {"noise": "paper", **joined(method.options(task), method.paper)}
     options = {**extra, "relation": "replace-one"}
     value, model = _tuned(task, method.solver, options, epsilon, delta, seed, steps)
     settings = {**task.facts, "solver": method.solver, **extra, "relation": "add-remove"}

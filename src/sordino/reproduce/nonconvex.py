@@ -11,6 +11,8 @@ import numpy as np
 
 from sordino.datasets import load
 from sordino.estimators.linear import LogisticRegression
+from sordino.problems.losses import LOSSES
+from sordino.problems.penalties import Nonconvex
 from sordino.reproduce.linear import Method, Score, Task, error_rate, mean_log_loss, rows_of
 from sordino.reproduce.tables import Table
 
@@ -44,43 +46,57 @@ SRM_METHODS = (
 
 
 def srm(quick: bool) -> Table:
-    """Nonconvex logistic regression."""
+    """Nonconvex logistic regression: test losses."""
+    return _chapter_4("srm", "test loss (printed as test error)", 0, mean_log_loss, _PLAIN, quick)
+
+
+def srm_gradients(quick: bool) -> Table:
+    """Nonconvex logistic regression: norms of the gradient."""
+    metric = "norm of the gradient of the training objective"
+    return _chapter_4("srm-gradients", metric, 2, gradient_norm, {}, quick)
+
+
+def _chapter_4(
+    name: str, metric: str, which: int, score: Score, plain: Mapping[str, float], quick: bool
+) -> Table:
     rows = []
-    for name, published in PUBLISHED.items():
+    for data, published in PUBLISHED.items():
         numbers = {
-            method: {epsilon: triple[0] for epsilon, triple in zip(EPSILONS, pair)}
+            method: {epsilon: triple[which] for epsilon, triple in zip(EPSILONS, pair)}
             for method, pair in published.items()
         }
-        task = partial(_nonconvex, name)
-        rows += rows_of(name, task, SRM_METHODS, numbers, DELTA, plain=_PLAIN[name], quick=quick)
+        task = partial(_nonconvex, data, score)
+        rows += rows_of(data, task, SRM_METHODS, numbers, DELTA, plain=plain.get(data), quick=quick)
     return Table(
-        "srm",
-        "Wang, dissertation, chapter 4: nonconvex logistic regression",
-        "test loss (printed as test error)",
+        name,
+        f"Wang, dissertation, chapter 4: nonconvex logistic regression, {metric.split(' (')[0]}",
+        metric,
         "lower",
         "Ours: a9a and ijcnn1 themselves.",
         "same",
         rows,
-        "Passes as printed. Step sizes of DP-GD and RRPSGD: the best of three in hindsight; the "
-        "others choose theirs.",
+        "Data passes: 20 of DP-GD (20 printed), 180 shares of the budget of DP-AGD (346 to 365 "
+        "printed), 10 of RRPSGD (8 at epsilon .2, 10 at .5), 5 of DP-SRM (4 and 5). Step sizes of "
+        "DP-GD and RRPSGD: the best of three in hindsight; the others choose theirs.",
         needs=("a9a", "ijcnn1"),
     )
 
 
+def gradient_norm(model: Any, task: Task) -> float:
+    """Return the norm of the gradient of the objective on the rows that were learned from, not clipped."""
+    signs = np.where(np.asarray(task.y) == model.classes_[1], 1.0, -1.0)
+    w, b = np.ravel(model.coef_), float(np.ravel(model.intercept_)[0])
+    slopes = LOSSES["logistic"].residual(task.x @ w + b, signs) / len(signs)
+    penalty = Nonconvex(float(task.facts["alpha"])).gradient(np.append(w, b))
+    return float(np.linalg.norm(np.append(task.x.T @ slopes, slopes.sum()) + penalty))
+
+
 @cache
-def _nonconvex(name: str) -> Task:
+def _nonconvex(name: str, score: Score) -> Task:
     data: Any = load(name)
     facts = {"data_norm": NORMS[name], "penalty": "nonconvex", "alpha": 1e-3}
-    return Task(
-        name,
-        data.data,
-        data.target,
-        data.test_data,
-        data.test_target,
-        mean_log_loss,
-        facts,
-        LogisticRegression,
-    )
+    sides = (data.data, data.target, data.test_data, data.test_target)
+    return Task(name, *sides, score, facts, LogisticRegression)
 
 
 _EPSILONS = (0.30, 0.25, 0.20, 0.15, 0.10)

@@ -8,6 +8,7 @@ from pathlib import Path
 from sordino.reproduce.tables import MODES, Cell, Made, Row, Table, short, verdict
 
 Cells = Mapping[str, Cell | str]
+_ROUNDING = 1e-12  # less is what is left of a difference of equal numbers
 _TITLES = (
     "data",
     "method",
@@ -48,6 +49,8 @@ def _line(table: Table, row: Row, cells: Cells, found: str) -> str:
     paper = cells["paper"]
     certified = _certified(paper, row.epsilon) if isinstance(paper, Cell) else paper
     written = [_written(cells[mode]) for mode in MODES]
+    if row.published_plain is not None:
+        written[-1] += f" (printed {row.published_plain:g})"
     claim = f"{row.epsilon:g} ({row.delta:g})"
     published = "a curve" if row.published is None else f"{row.published:g}"
     fields = (row.group, row.method, claim, published, certified, *written)
@@ -56,7 +59,7 @@ def _line(table: Table, row: Row, cells: Cells, found: str) -> str:
 
 def _certified(paper: Cell, claim: float) -> str:
     found = (paper.certified.get(relation) for relation in ("add-remove", "replace-one"))
-    return " / ".join("not accounted" if value is None else _bold(value, claim) for value in found)
+    return " / ".join("no less" if value is None else _bold(value, claim) for value in found)
 
 
 def _bold(value: float, claim: float) -> str:
@@ -66,8 +69,8 @@ def _bold(value: float, claim: float) -> str:
 def _written(cell: Cell | str) -> str:
     if isinstance(cell, str):
         return cell
-    spread = f" ± {cell.error:.2g}" if cell.error else ""
-    return f"{cell.mean:.4g}{spread}"
+    mean = 0.0 if abs(cell.mean) < _ROUNDING else cell.mean
+    return f"{mean:.4g}" + (f" ± {cell.error:.2g}" if cell.error >= _ROUNDING else "")
 
 
 def figure(table: Table, made: Made, path: Path) -> None:

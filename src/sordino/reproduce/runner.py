@@ -45,6 +45,7 @@ TABLES: dict[str, Callable[[bool], Table]] = {
     "shang-3-text": shang.table_3_text,
     "shang-figure-1": shang.figure_1,
     "srm": nonconvex.srm,
+    "srm-gradients": nonconvex.srm_gradients,
     "srm-networks": partial(_of_networks, "networks", "srm_networks"),
     "tao-rates": tao.rates,
 }

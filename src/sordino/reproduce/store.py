@@ -47,19 +47,26 @@ class Store:
     def _read(self) -> None:
         try:
             document = json.loads(self.path.read_text("utf-8"))
-            known, about, runs = document["settings"], document["about"], document["runs"]
+            known, about = dict(document["settings"]), document["about"]
             self.date, self.cpu_seconds = str(about["date"]), float(about["cpu_seconds"])
-        except (ValueError, KeyError, TypeError) as error:
+            runs = {key: [_outcome(one) for one in kept] for key, kept in document["runs"].items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InvalidInputError(
                 f"{self.path} is not a file of results. Move it away, or name another folder."
             ) from error
         if known == self.settings:
-            self._runs = {str(key): list(values) for key, values in runs.items()}
+            self._runs = runs
         else:
             raise InvalidInputError(
                 f"{self.path} was made with other settings ({_differences(known, self.settings)}). Move it "
                 "away, name another folder, or run it as before."
             )
+
+
+def _outcome(kept: Any) -> dict[str, float]:
+    """Return an outcome that was kept, if it is one: numbers by name, the value among them."""
+    found = {name: float(number) for name, number in kept.items()}
+    return {"value": found.pop("value"), **found}
 
 
 def _differences(known: dict[str, Any], wanted: dict[str, Any]) -> str:

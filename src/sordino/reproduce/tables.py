@@ -129,7 +129,7 @@ def verdict(table: Table, row: Row, made: Made) -> str:
     if published is None or measured is None:
         return "not comparable: no number without privacy is printed for a set like this one"
     gain = (published - measured) if table.better == "lower" else (measured - published)
-    tolerance = max(2 * ours.error, 0.02 * abs(published), table.tolerance)
+    tolerance = max(2 * ours.error / _unit(table, cells), 0.02 * abs(published), table.tolerance)
     if gain >= -tolerance:
         by = "by the same method" if ours is cells["sound"] else "by our default"
         return f"{'better' if gain > tolerance else 'reproduced'}, {by}"
@@ -167,12 +167,16 @@ def _behind(table: Table, beside: Made, found: Mapping[str, Cell]) -> Iterator[s
     if len(printed) > 1:
         claim = beside[0][0].epsilon
         worst = max((v for cell in printed.values() for v in cell.certified.values()), default=0.0)
-        beyond = f", which certifies up to {short(worst)}," if worst > claim else ""
+        beyond = f", which certifies {_up_to(worst)}," if worst > claim else ""
         shown = "shows it" if _shown(table, printed) else "does not show it either"
         yield f"the printed noise{beyond} {shown}: {_listed(table, printed)}"
     ours, reached = beside[0][1]["default"], [cell.mean for cell in found.values()]
     if isinstance(ours, Cell) and all(_reaches(table, ours.mean, value) for value in reached):
         yield f"our default reaches {ours.mean:.3g}"
+
+
+def _up_to(worst: float) -> str:
+    return "nothing for some of them" if math.isinf(worst) else f"up to {short(worst)}"
 
 
 def _methods(beside: Made, mode: str) -> dict[str, Cell]:
@@ -209,10 +213,15 @@ def _comparable(
 ) -> tuple[float | None, float | None]:
     if table.likeness != "stand-in":
         return row.published, ours.mean
-    plain = cells["plain"]
-    if row.published is None or row.published_plain is None or not isinstance(plain, Cell):
+    if row.published is None or row.published_plain is None or not isinstance(cells["plain"], Cell):
         return None, None
-    return row.published / row.published_plain, ours.mean / plain.mean
+    return row.published / row.published_plain, ours.mean / _unit(table, cells)
+
+
+def _unit(table: Table, cells: Mapping[str, Cell | str]) -> float:
+    """Return what our numbers are divided by to be compared: on a stand-in, the model without privacy."""
+    plain = cells["plain"]
+    return plain.mean if table.likeness == "stand-in" and isinstance(plain, Cell) else 1.0
 
 
 def _why(table: Table, row: Row, cells: Mapping[str, Cell | str]) -> list[str]:
@@ -223,7 +232,8 @@ def _why(table: Table, row: Row, cells: Mapping[str, Cell | str]) -> list[str]:
     if isinstance(paper, Cell):
         worst = max(paper.certified.values(), default=0.0)
         if worst > row.epsilon:
-            reasons.append(f"the printed noise certifies {short(worst)}, not {row.epsilon:g}")
+            found = "nothing" if math.isinf(worst) else short(worst)
+            reasons.append(f"the printed noise certifies {found}, not {row.epsilon:g}")
         if missed := _missed(table, row, cells, paper):
             reasons.append(f"the printed noise itself reaches {missed} here")
     if isinstance(plain, Cell) and table.likeness != "stand-in":
