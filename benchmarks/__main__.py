@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import pkgutil
 import subprocess
 import sys
@@ -26,18 +27,29 @@ NOT_BENCHMARKS = {
     "peer_worker",
 }
 NEED_A_GPU = {"nn_gpu", "gpu_linear"}
+# Started by name only: they need a device, arguments or a package that most machines lack.
+BY_NAME = {"nn_cifar", "nn_gpu_modes", "nn_profile", "opacus_text"}
 
 
 def names() -> list[str]:
     """Return the benchmarks that run without special hardware."""
-    found = {module.name for module in pkgutil.iter_modules(benchmarks.__path__)}
-    return sorted(found - NOT_BENCHMARKS - NEED_A_GPU)
+    return sorted(known() - NEED_A_GPU - BY_NAME)
+
+
+def known() -> set[str]:
+    """Return all benchmarks."""
+    return {module.name for module in pkgutil.iter_modules(benchmarks.__path__)} - NOT_BENCHMARKS
 
 
 def main() -> int:
     """Run each in its own process, so that memory figures are its own."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(sorted(known())))
+    asked = parser.parse_args().names
+    if strange := sorted(set(asked) - known()):
+        parser.error(f"no benchmark is called {', '.join(strange)}")
     failed = []
-    for name in sys.argv[1:] or names():
+    for name in asked or names():
         print(f"\n== {name}", flush=True)
         if subprocess.run([sys.executable, "-m", f"benchmarks.{name}"], check=False).returncode:
             failed.append(name)

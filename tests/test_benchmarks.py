@@ -57,6 +57,18 @@ def test_pca_builds_its_axes_and_its_paper_protocol():
     assert pca_paper.certified(model, rows) > 0
 
 
+def test_a_name_that_is_no_benchmark_is_refused_before_anything_runs(monkeypatch, capsys):
+    from benchmarks import __main__ as every
+
+    monkeypatch.setattr("sys.argv", ["benchmarks", "guard", "gaurd"])
+    monkeypatch.setattr(every.subprocess, "run", pytest.fail)
+    with pytest.raises(SystemExit):
+        every.main()
+    assert "no benchmark is called gaurd" in capsys.readouterr().err
+    assert every.known() > every.BY_NAME
+    assert not every.BY_NAME & set(every.names())
+
+
 def test_sparse_solvers_run_each_kind():
     from benchmarks import sparse_solvers as module
 
