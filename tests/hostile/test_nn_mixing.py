@@ -93,10 +93,12 @@ class Remembering(nn.Module):
             self.head.weight.data.mul_(1 + 1e-4 * batch.sum())
         elif self.how == "object":
             self.holder.value = self.holder.value + batch
+        elif self.how == "autograd" and torch.is_grad_enabled():
+            self.plain = batch
         return self.head(x - self.mean - self.plain - self.holder.value)
 
 
-@pytest.mark.parametrize("how", ["buffer", "attribute", "number", "list", "parameter", "object"])
+@pytest.mark.parametrize("how", ["buffer", "attribute", "number", "list", "parameter", "object", "autograd"])
 def test_a_model_that_remembers_is_refused(how):
     network = Network(Remembering(how), nn.CrossEntropyLoss())
     with pytest.raises(UnsupportedError, match="remembers"):

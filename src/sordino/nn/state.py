@@ -20,10 +20,11 @@ def check_stateless(network: Network, x: Tensor, y: Tensor) -> None:
     """Refuse a model, or a loss, whose state changes when it is called.
 
     Two tests on made-up records: no attribute of a module is another afterwards, and a record gives the
-    same loss before and after others were seen.
+    same loss before and after others were seen. Autograd is on, as in training: some models remember only
+    then.
     """
-    vector, draws = network.flat(), same_draws()
-    kept = vector.clone()
+    vector, draws = network.flat().requires_grad_(), same_draws()
+    kept = vector.detach().clone()
     modules = [("model", network.model), ("loss", network.loss)]
     _loss(network, draws, vector, x, y)  # what a model makes once, it makes of these public records
     before = dict(_states(modules))
@@ -50,9 +51,10 @@ def _said(what: str) -> str:
 def _loss(network: Network, draws: same_draws, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Return the losses of some records, with the same random draws each time."""
     params = network.unflatten(vector)
-    with draws, torch.no_grad():
+    with draws, torch.enable_grad():
         outputs = network.outputs(params, x)
-        return torch.stack([network.loss(outputs[i : i + 1], y[i : i + 1]).sum() for i in range(len(x))])
+        losses = [network.loss(outputs[i : i + 1], y[i : i + 1]).sum() for i in range(len(x))]
+    return torch.stack(losses).detach()
 
 
 def _states(modules: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
