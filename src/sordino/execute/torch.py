@@ -76,7 +76,7 @@ class TorchExecutor:
         mechanism: Any = release.mechanism
         rows = release.sampling.draw(self.population, position, noise)
         question = Question.of(release, params, sensitivity, self.population)
-        with self.hidden(noise.is_private):
+        with self.hidden(noise.is_private), torch.enable_grad():  # whatever the caller has around it
             value = self.summed(release, params, position, (rows, question.spacing))
         if question.spacing is None:
             return mechanism.privatise(value, sensitivity, self._tensors(noise))

@@ -40,7 +40,11 @@ class Checkpoint:
         return self.path.with_name(self.path.name + ".journal")
 
     def refuse_existing(self) -> None:
-        """Refuse to start a second run over a first one."""
+        """Refuse to start a second run over a first one, or where nothing can be written."""
+        if not os.access(self.path.parent, os.W_OK | os.X_OK):
+            raise InvalidInputError(
+                f"Expected a checkpoint in a folder that can be written to, got {self.path.name!r} elsewhere."
+            )
         if self.path.exists() or self.journal_path.exists():
             raise PlanError(f"The checkpoint {self.path.name!r} exists. Call resume, or choose another path.")
 

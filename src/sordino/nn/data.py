@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sordino.errors import InvalidInputError
+from sordino.errors import InvalidInputError, InvalidTypeError
 from sordino.execute.grouped import Owners
 from sordino.execute.processes import Processes
 from sordino.execute.torch import TorchExecutor
@@ -85,7 +85,8 @@ def source_of(data: Any, targets: Any = None) -> Source:
     collate, loader = None, isinstance(data, torch.utils.data.DataLoader)
     if loader:
         data, collate = data.dataset, data.collate_fn
-        collate = None if collate is torch.utils.data.default_collate else collate
+        plain = (torch.utils.data.default_collate, torch.utils.data.default_convert)  # the latter: no batches
+        collate = None if collate in plain else collate
     if isinstance(data, torch.utils.data.TensorDataset) and collate is None:
         return _of_tensors(data.tensors)
     if isinstance(data, (tuple, list)) and not loader:
@@ -98,11 +99,22 @@ def source_of(data: Any, targets: Any = None) -> Source:
             f"Expected (inputs, targets), a data set or a loader, got {type(data).__name__}. Batches are "
             "drawn at random, so records need numbers: a stream has to be read into a list first."
         )
+    if not len(data):
+        raise InvalidInputError("Expected at least one record, got an empty data set.")
     collate_one = torch.utils.data.default_collate if collate is None else collate
     made = collate_one([data[0]])
-    if isinstance(made, Mapping) or isinstance(made[0], Mapping):
+    if isinstance(made, Mapping):
         return _of_mappings(data, made, collate_one)
-    return Source(data, (made[0], made[1]), collate)
+    if not isinstance(made, (tuple, list)) or len(made) != 2:
+        raise InvalidInputError(
+            "Expected records that are pairs of inputs and targets, or mappings with labels; the first is "
+            "something else. Wrap the data set in one that returns pairs."
+        )
+    if isinstance(made[0], Mapping):
+        return _of_mappings(data, made, collate_one)
+    if not all(isinstance(part, Tensor) for part in made):
+        raise InvalidTypeError("Expected records of tensors, arrays or numbers, got something else.")
+    return Source(data, (single(made[0]), single(made[1])), collate)
 
 
 def _of_mappings(data: Any, made: Any, collate: Any) -> Source:
@@ -129,8 +141,29 @@ def _count(inputs: Any) -> int:
 
 def _tensor(part: Any) -> Tensor:
     refuse_masked(part)
-    tensor = part.detach() if isinstance(part, Tensor) else torch.from_numpy(np.ascontiguousarray(part))
-    return tensor.float() if tensor.dtype == torch.float64 else tensor
+    return single(part.detach() if isinstance(part, Tensor) else _from_array(part))
+
+
+def _from_array(part: Any) -> Tensor:
+    try:
+        return torch.from_numpy(np.require(part, requirements="CW"))
+    except (TypeError, ValueError):
+        kind = type(part).__name__
+    raise InvalidTypeError(  # outside of the handler: the foreign error may quote the data
+        f"Expected tensors or arrays of numbers as inputs and targets, got a {kind} of something else. "
+        "Encode texts with a public vocabulary; make a torch.utils.data.Dataset of a list of records."
+    )
+
+
+def single(values: Tensor) -> Tensor:
+    """Return float64 numbers as float32; those beyond its range become its largest, without a word.
+
+    A finite record that were refused here, or became infinite, would look different from its neighbour.
+    """
+    if values.dtype != torch.float64:
+        return values
+    largest = torch.finfo(torch.float32).max
+    return torch.where(values.isfinite(), values.clamp(-largest, largest), values).float()
 
 
 def default_chunk(size: int, batch: int, device: torch.device) -> int:

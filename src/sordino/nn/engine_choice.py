@@ -17,7 +17,7 @@ from sordino.nn.lean import LeanEngine
 from sordino.nn.made_up import made_up, points, uneven
 from sordino.nn.network import Network, quiet_dropout, same_draws
 from sordino.nn.precision import forward_inputs
-from sordino.nn.state import check_stateless
+from sordino.nn.tried_out import try_out
 
 METHODS = ("auto", "ghost", "lean", "vmap")
 _FULL = 0.8  # of a GPU's memory: a run needs some for noise, parameters and what else is there
@@ -46,7 +46,7 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto", ch
             "Norms of gradients are bounded in float64, which the device 'mps' lacks. Use 'cpu' or 'cuda'."
         )
     check_model(network.model)
-    check_stateless(network, *made_up(network, x, y, 4, 1.0))
+    try_out(network, x, y)
     if method == "vmap":
         return _tried(VmapEngine(network), x, y)
     try:
@@ -94,7 +94,8 @@ def _peak(device: torch.device, action: Callable[[], None]) -> float:
 
 def _followed(engine: GhostEngine, x: Tensor, y: Tensor, chunk: int) -> None:
     try:
-        _check(engine, x, y, chunk)
+        with torch.enable_grad():  # whatever the caller has around it
+            _check(engine, x, y, chunk)
     except (UnsupportedError, torch.OutOfMemoryError):
         raise
     except RuntimeError as error:
@@ -225,8 +226,9 @@ def _tried(engine: VmapEngine, x: Tensor, y: Tensor) -> VmapEngine:
         engine.clipped_sum(engine.network.flat(), *records, 1.0)
     except RuntimeError as error:
         kinds = sorted({type(m).__name__ for m in engine.network.model.modules()})
+        first = f"{engine.reason} Nor can it be taken apart by vmap: " if engine.reason else ""
         raise UnsupportedError(
-            "torch.func.vmap cannot differentiate this model record by record; among its layers "
+            f"{first}torch.func.vmap cannot differentiate this model record by record; among its layers "
             f"({', '.join(kinds)}) is one without a batching rule. torch says: {str(error)[:200]}"
         ) from None
     return engine
@@ -247,8 +249,14 @@ def _compare(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> None:
     moved = moved / float(size.clamp_min(1e-30))
     unfair = _unfair(factors, (clip / norms).clamp(max=1))
     apart = max(float((got - want).norm()) / clip, float((rows - alone).norm() / size), unfair)
-    if not (apart <= _reach(network) * len(x) and moved <= _TOLERANCE * len(x)):
-        raise UnsupportedError(_disagreement(network, rows - alone))
+    if apart <= _reach(network) * len(x) and moved <= _TOLERANCE * len(x):
+        return
+    if not bool(norms.isfinite().all()):
+        raise UnsupportedError(
+            "Gradients on made-up records (numbers of both signs, and targets from 0 to 1) are not finite, "
+            f"so ghost norms cannot be compared. Let logarithms and roots bear any number.{_REMEDY}"
+        )
+    raise UnsupportedError(_disagreement(network, rows - alone))
 
 
 def _unfair(factors: Tensor, fair: Tensor) -> float:
@@ -278,10 +286,11 @@ def _disagreement(network: Network, difference: Tensor) -> str:
     """Name the parameter that is furthest off, and a setting that may be the cause."""
     parts = difference.split([shape.numel() for shape in network.shapes], dim=1)
     worst = max(zip(parts, network.names, strict=True), key=lambda part: float(part[0].nan_to_num().norm()))
-    coarse = forward_inputs(network.device) > 0 or network.precision is not torch.float32
+    around = torch.is_autocast_enabled(network.device.type)
+    coarse = forward_inputs(network.device) > 0 or network.precision is not torch.float32 or around
     setting = (
-        ", or products that round their inputs (torch.set_float32_matmul_precision, TF32, precision=) round "
-        "too far for it: try 'highest' and torch.float32"
+        ", or products that round their inputs (torch.set_float32_matmul_precision, TF32, autocast, "
+        "precision=) round too far for it: try 'highest' and torch.float32"
     )
     return (
         "Ghost clipping does not agree with one backward pass per record for this model, least of all at the "

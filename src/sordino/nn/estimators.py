@@ -21,6 +21,7 @@ from sordino.errors import InvalidInputError
 from sordino.execute.grouped import Owners
 from sordino.kernel import public_generator
 from sordino.kernel.clip_tensors import row_factors
+from sordino.nn.data import single
 from sordino.nn.recipes import Facts, noise_rate
 from sordino.nn.trainer import Trained, Trainer
 from sordino.nn.updates import HardThreshold
@@ -116,7 +117,7 @@ class _Neural(Tabular, PrivateEstimator):
         A row at the bound then has norm sqrt(features), as one of standardised columns has, so that neither
         the unit of the data nor that of the initial weights matters. No row looks at another.
         """
-        rows = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32))
+        rows = single(torch.from_numpy(np.require(X, requirements="CW"))).float()
         if self.data_norm is None and self.schema is None:
             return rows
         bound = declared_bound(self, "data_norm")

@@ -17,6 +17,22 @@ from sordino.nn.session import Session, open_session
 from sordino.nn.together import FollowingSession, together
 from sordino.nn.trainer import Trainer
 
+# what concerns the steps of a trainer, and a loop of one's own does by itself
+_OF_TRAINERS = {
+    "optimizer",
+    "optimizer_options",
+    "learning_rate",
+    "schedule",
+    "weight_decay",
+    "smoothing",
+    "projection",
+    "average",
+    "validation",
+    "validate_every",
+    "callbacks",
+    "verbose",
+}
+
 
 class PrivateSteps:
     """The steps of a loop of one's own: each sets ``.grad`` of the model to a released gradient."""
@@ -48,14 +64,33 @@ class PrivateSteps:
             raise self._spent()
         self._begun = True
         own = dict(self._model.named_parameters())
+        first = torch.empty(0)
         with self._session as session, _Watch(own[name] for name in self._network.names):
             for step in range(self._steps):
-                parts = [own[n].detach().reshape(-1).float() for n in self._network.names]
-                point = torch.cat(parts).to(self._network.device)
+                point = self._point(own)
+                if step == 1:
+                    _say_if_thrown_away(point, first, [own[n].grad for n in self._network.names])
+                first = point
                 released = session.curator.release("gradient", point)
                 for name, gradient in self._network.unflatten(released).items():
                     own[name].grad = gradient.to(own[name])
                 yield step
+
+    def _point(self, own: dict[str, nn.Parameter]) -> Tensor:
+        parts = [own[n].detach().reshape(-1).float() for n in self._network.names]
+        return torch.cat(parts).to(self._network.device)
+
+
+def _say_if_thrown_away(now: Tensor, before: Tensor, gradients: list[Tensor | None]) -> None:
+    """Warn when the first step moved nothing because its gradient was set to zero before."""
+    gone = all(gradient is None or not bool(gradient.any()) for gradient in gradients)
+    if gone and torch.equal(now, before):
+        warnings.warn(
+            "The gradient of the first step was thrown away and no parameter has moved. Each step sets .grad "
+            "anew: leave out optimizer.zero_grad(), or call it after optimizer.step().",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 class _Watch:
@@ -106,6 +141,12 @@ def make_private(
     trainer = Trainer(model, loss, **settings)
     if trainer.optimizer == "srm" or trainer.checkpoint is not None:
         raise InvalidInputError("Expected settings of a plain loop. Use Trainer for srm and checkpoints.")
+    unused = sorted(_OF_TRAINERS & settings.keys())
+    if unused:
+        raise InvalidInputError(
+            f"Expected settings of the releases, got {', '.join(unused)}: the loop and its optimiser are "
+            "yours, so nobody would look at them. Set them there, or use Trainer."
+        )
     made = trainer._prepared(source_of(data).owned(groups))
     network = made.task.engine.network
     made = replace(made, notes=(*made.notes, "the update rule is the caller's"))

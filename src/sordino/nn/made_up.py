@@ -27,7 +27,10 @@ def made_up(
     inputs = _drawn(x, count, size, few if network.fields is None else words, public)
     if network.fields is not None:
         inputs = network.fields.public(inputs, words, few, full)
-    return inputs.to(network.device), _drawn(y, count, 1.0, 2, public).to(network.device)
+    targets = _drawn(y, count, 1.0, 2, public)
+    if targets.is_floating_point():
+        targets = targets / 4 + 0.5  # probabilities are targets too, and logarithms are taken of others
+    return inputs.to(network.device), targets.to(network.device)
 
 
 def uneven(network: Network, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

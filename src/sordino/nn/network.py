@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn.parameter import UninitializedParameter
 
-from sordino.errors import InvalidInputError
+from sordino.errors import InvalidInputError, InvalidTypeError
 from sordino.execute.draws import generators, restore
 from sordino.nn.fields import Fields
 
@@ -41,7 +41,7 @@ class Network:
 
     def __post_init__(self) -> None:
         _refuse_wrapped(self.model)
-        object.__setattr__(self, "model", copy.deepcopy(self.model))
+        object.__setattr__(self, "model", copied(self.model))
         if any(isinstance(p, UninitializedParameter) for p in self.model.parameters()):
             raise InvalidInputError(
                 "Expected parameters that have shapes, got a lazy model. Call it once on a made-up record."
@@ -49,6 +49,12 @@ class Network:
         found = [(name, p) for name, p in self.model.named_parameters() if p.requires_grad]
         if not found:
             raise InvalidInputError("Expected a model with at least one trainable parameter, got none.")
+        for name, p in found:
+            if p.is_complex():
+                raise InvalidInputError(
+                    f"Expected real parameters, got {name!r} of type {p.dtype}. Train its real and imaginary "
+                    "parts, and join them in forward by torch.view_as_complex."
+                )
         object.__setattr__(self, "names", tuple(name for name, _ in found))
         object.__setattr__(self, "shapes", tuple(p.shape for _, p in found))
         for p in self.model.parameters():  # gradients are taken by hand, never accumulated
@@ -127,6 +133,23 @@ class Network:
 
     def _zeros(self, shape: torch.Size) -> Tensor:
         return torch.zeros(shape.numel(), device=self.device)
+
+
+def copied(model: nn.Module) -> nn.Module:
+    """Return a copy of a module that can be trained, or say why there is none."""
+    if not isinstance(model, nn.Module) or isinstance(model, torch.jit.ScriptModule):
+        raise InvalidTypeError(
+            f"Expected model as a torch.nn.Module, got {type(model).__name__}. Of a scripted or traced model "
+            "pass the module that it was made of."
+        )
+    try:
+        return copy.deepcopy(model)
+    except RuntimeError:
+        raise InvalidInputError(
+            "Expected a model that can be copied. This one holds tensors that were computed from its "
+            "parameters: take them away, or use torch.nn.utils.parametrizations in place of "
+            "torch.nn.utils.weight_norm."
+        ) from None
 
 
 def _is_plain_entropy(loss: Any) -> bool:

@@ -74,7 +74,12 @@ class Settings:
             projection=projection,
             average=self.average,
         )
-        return build(recipe, **(self.optimizer_options or {}))
+        try:
+            return build(recipe, **(self.optimizer_options or {}))
+        except TypeError as error:
+            raise InvalidInputError(
+                f"Expected optimizer_options that {self.optimizer!r} has; {str(error).split('() ')[-1]}."
+            ) from None
 
     def _steps(self, population: int, batch: int) -> int:
         if not 0 < self.epochs < math.inf:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from sordino.checks import check_count, check_positive
 from sordino.errors import InvalidInputError, InvalidTypeError
 from sordino.execute.processes import joined
 from sordino.kernel import Relation
@@ -22,7 +23,7 @@ from sordino.nn.engine_choice import engine_notes, make_engine
 from sordino.nn.engines import Engine
 from sordino.nn.exact import exact_block
 from sordino.nn.moved import check_moved, warn_if_diverged
-from sordino.nn.network import Loss, Network
+from sordino.nn.network import Loss, Network, copied
 from sordino.nn.recipes import Facts, Settings, asked_of, settled
 from sordino.nn.session import Session, Training, open_session, resume_session
 from sordino.nn.solvers import NetworkSolver, NetworkTask, Recipe
@@ -30,6 +31,8 @@ from sordino.nn.together import FollowingSession, together
 from sordino.nn.updates import HardThreshold
 from sordino.nn.watching import Callback, Watch, check_callbacks, score_every, scoring
 from sordino.runs import Ask, Price, PrivacyReport, track
+
+_PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,12 +179,11 @@ class Trainer:
     def _prepared(self, source: Source) -> Training:
         booked = self.ledger, self.dataset_id
         budget = Ask.checked(self.epsilon, self.delta, source.population, *booked, learned=self.learned)
-        if not isinstance(self.precision, torch.dtype):
-            raise InvalidTypeError(f"Expected precision as a torch.dtype, got {self.precision!r}.")
+        self._check_kinds()
         device = _device_of(self.model, self.device)
         source = replace(source, views=views_of(self.augment, self.multiplicity, source.example))
         loss = self.loss if source.views is None else MeanOfViews(self.loss, source.views.count)
-        network = Network(copy.deepcopy(self.model).to(device), loss, self.precision, source.fields)
+        network = Network(_moved_to(device, copied(self.model)), loss, self.precision, source.fields)
         batch = self.settings(source.population).batch_size
         chunk = self.chunk_size or source.chunk(network.size, batch, device)
         engine, said = self._engine(network, source, chunk, batch)
@@ -207,6 +209,24 @@ class Trainer:
                 f"gradients added up by {processes.count} processes, one of which adds the noise",
             )
         return Training(solver, task, executor, budget, facts, notes)
+
+    def _check_kinds(self) -> None:
+        """Refuse settings of a wrong kind: those that only a step would notice, after the booking."""
+        copied(self.model)
+        if self.precision not in _PRECISIONS:
+            raise InvalidTypeError(f"Expected precision in {_PRECISIONS}, got {self.precision!r}.")
+        for name in ("batch_size", "steps"):
+            check_count(name, getattr(self, name), 1, None, "It is a number of records, or of steps.")
+        if self.chunk_size:
+            check_count("chunk_size", self.chunk_size, 1, None, "It is a number of records.")
+        if self.clip_norm is not None:
+            check_positive("clip_norm", self.clip_norm, "It bounds a record's gradient.")
+        if self.projection is not None and not callable(getattr(self.projection, "project", None)):
+            raise InvalidTypeError(
+                f"Expected projection such as HardThreshold(800), got {type(self.projection).__name__}."
+            )
+        if isinstance(self.public, str) or not all(isinstance(fact, str) for fact in self.public):
+            raise InvalidTypeError("Expected public as a tuple of texts, got something else. Pass (text,).")
 
     def _shown(self, network: Network) -> tuple[str, ...]:
         """Return what the report says about records that the training is scored on; try them once."""
@@ -262,8 +282,22 @@ class Trainer:
 
 def _device_of(model: nn.Module, wanted: str | torch.device | None) -> torch.device:
     if wanted is not None:
-        return torch.device(wanted)
+        try:
+            return torch.device(wanted)
+        except (RuntimeError, TypeError):
+            raise InvalidInputError(f"Expected a device such as 'cpu' or 'cuda:0', got {wanted!r}.") from None
     return next(model.parameters(), torch.zeros(())).device
+
+
+def _moved_to(device: torch.device, model: nn.Module) -> nn.Module:
+    try:
+        return model.to(device)
+    except (AssertionError, RuntimeError) as error:  # torch asserts that it was built for the device
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        raise InvalidInputError(
+            f"Expected a device that torch can use, got {str(device)!r}; torch says: {str(error)[:100]}."
+        ) from None
 
 
 def public_facts(task: NetworkTask) -> tuple[str, ...]:
