@@ -11,7 +11,7 @@ from torch import nn
 
 import sordino
 from sordino.errors import InvalidInputError, InvalidTypeError, SordinoError, UnsupportedError
-from sordino.nn import NeuralClassifier, Trainer, make_private
+from sordino.nn import NeuralClassifier, Trainer, make_private, replace_batch_norm
 
 ENTROPY = nn.CrossEntropyLoss()
 
@@ -200,6 +200,26 @@ def test_settings_of_a_wrong_kind_are_refused_before_anything_is_booked(settings
         fitted(linear(), ledger=path, dataset_id="study", **settings)
     with sordino.Ledger.open(path) as ledger:
         assert ledger.spent("study").reservations == 0
+
+
+@pytest.mark.parametrize("odd", [torch.Tensor.to_sparse, torch.Tensor.cfloat])
+def test_tensors_of_another_kind_are_refused(odd):
+    x, y = blobs(40)
+    with pytest.raises(InvalidTypeError, match="dense real"):
+        fitted(linear(), data=((odd(x), y),))
+
+
+def test_validation_records_of_another_shape_are_refused_in_our_words():
+    with pytest.raises(InvalidInputError, match="validation"):
+        fitted(linear(), validation=blobs(20, features=5))
+
+
+def test_a_batch_norm_is_replaced_where_it_stands_and_in_its_type():
+    lone = replace_batch_norm(nn.BatchNorm1d(8, affine=False).double())
+    assert isinstance(lone, nn.GroupNorm)
+    assert lone.weight is None
+    inner = replace_batch_norm(nn.Sequential(nn.BatchNorm2d(8).bfloat16(), nn.SyncBatchNorm(8)))
+    assert [layer.weight.dtype for layer in inner] == [torch.bfloat16, torch.float32]
 
 
 @pytest.mark.parametrize("settings", [{"learning_rate": 0.1}, {"average": 0.9}, {"validation": blobs(20)}])

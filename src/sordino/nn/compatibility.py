@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import torch
 from torch import nn
 
 from sordino.errors import UnsupportedError
@@ -43,12 +44,21 @@ def _reason(layer: nn.Module) -> str:
 def replace_batch_norm(model: nn.Module) -> nn.Module:
     """Return a copy of the model with a GroupNorm in place of each BatchNorm."""
     model = copy.deepcopy(model)
+    if isinstance(model, _BATCH) and not isinstance(model, _INSTANCE):
+        return _group_norm(model)
     for parent in list(model.modules()):
         for name, layer in parent.named_children():
             if isinstance(layer, _BATCH) and not isinstance(layer, _INSTANCE):
-                channels = layer.num_features
-                setattr(parent, name, nn.GroupNorm(_groups(channels), channels, layer.eps))
+                setattr(parent, name, _group_norm(layer))
     return model
+
+
+def _group_norm(layer: nn.modules.batchnorm._BatchNorm) -> nn.GroupNorm:
+    """Return what stands in for a BatchNorm: with weights if it has some, on its device, of its type."""
+    channels = layer.num_features
+    like = next(layer.buffers(), next(layer.parameters(), torch.zeros(())))
+    kind = like.dtype if like.is_floating_point() else torch.float32
+    return nn.GroupNorm(_groups(channels), channels, layer.eps, layer.affine, like.device, kind)
 
 
 def _groups(channels: int) -> int:

@@ -141,12 +141,14 @@ def _count(inputs: Any) -> int:
 
 def _tensor(part: Any) -> Tensor:
     refuse_masked(part)
+    if isinstance(part, Tensor) and (part.layout is not torch.strided or part.is_complex()):
+        raise InvalidTypeError("Expected dense real tensors, got others. Call to_dense() or view_as_real().")
     return single(part.detach() if isinstance(part, Tensor) else _from_array(part))
 
 
 def _from_array(part: Any) -> Tensor:
     try:
-        return torch.from_numpy(np.require(part, requirements="CW"))
+        return torch.from_numpy(np.require(part, requirements=("C", "W")))
     except (TypeError, ValueError):
         kind = type(part).__name__
     raise InvalidTypeError(  # outside of the handler: the foreign error may quote the data

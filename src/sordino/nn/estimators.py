@@ -117,7 +117,7 @@ class _Neural(Tabular, PrivateEstimator):
         A row at the bound then has norm sqrt(features), as one of standardised columns has, so that neither
         the unit of the data nor that of the initial weights matters. No row looks at another.
         """
-        rows = single(torch.from_numpy(np.require(X, requirements="CW"))).float()
+        rows = single(torch.from_numpy(np.require(X, requirements=("C", "W")))).float()
         if self.data_norm is None and self.schema is None:
             return rows
         bound = declared_bound(self, "data_norm")

@@ -235,9 +235,17 @@ class Trainer:
         score = scoring(self.validation, network, self.loss)
         if score is None:
             return ()
-        float(score(copy.deepcopy(self.model).eval()))  # what fails, fails before a budget is spent
+        model = copy.deepcopy(self.model).eval()
         if callable(self.validation):
+            float(score(model))  # what fails, fails before a budget is spent
             return ("records behind the scores of the history",)
+        try:
+            score(model)
+        except (RuntimeError, ValueError, IndexError) as error:
+            raise InvalidInputError(
+                "Expected validation records of the shapes and types of the training records. The model or "
+                f"the loss fails on them ({type(error).__name__})."
+            ) from None
         return (f"records behind the scores of the history: {source_of(self.validation).population}",)
 
     def _engine(
