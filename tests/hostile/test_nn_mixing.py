@@ -95,10 +95,18 @@ class Remembering(nn.Module):
             self.holder.value = self.holder.value + batch
         elif self.how == "autograd" and torch.is_grad_enabled():
             self.plain = batch
-        return self.head(x - self.mean - self.plain - self.holder.value)
+        out = self.head(x - self.mean - self.plain - self.holder.value)
+        if self.how == "backward" and out.requires_grad:
+            out.register_hook(self.note)
+        return out
+
+    def note(self, slope):
+        self.number = float(slope.square().sum())
 
 
-@pytest.mark.parametrize("how", ["buffer", "attribute", "number", "list", "parameter", "object", "autograd"])
+@pytest.mark.parametrize(
+    "how", ["buffer", "attribute", "number", "list", "parameter", "object", "autograd", "backward"]
+)
 def test_a_model_that_remembers_is_refused(how):
     network = Network(Remembering(how), nn.CrossEntropyLoss())
     with pytest.raises(UnsupportedError, match="remembers"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,8 @@ def check_stateless(network: Network, x: Tensor, y: Tensor) -> None:
     """Refuse a model, or a loss, whose state changes when it is called.
 
     Two tests on made-up records: no attribute of a module is another afterwards, and a record gives the
-    same loss before and after others were seen. Autograd is on, as in training: some models remember only
-    then.
+    same loss before and after others were seen. Autograd is on and goes back, as in training: some models
+    remember only then.
     """
     vector, draws = network.flat().requires_grad_(), same_draws()
     kept = vector.detach().clone()
@@ -53,8 +54,12 @@ def _loss(network: Network, draws: same_draws, vector: Tensor, x: Tensor, y: Ten
     params = network.unflatten(vector)
     with draws, torch.enable_grad():
         outputs = network.outputs(params, x)
-        losses = [network.loss(outputs[i : i + 1], y[i : i + 1]).sum() for i in range(len(x))]
-    return torch.stack(losses).detach()
+        losses = torch.stack([network.loss(outputs[i : i + 1], y[i : i + 1]).sum() for i in range(len(x))])
+        with suppress(
+            RuntimeError
+        ):  # hooks of the backward pass may remember; whether it works is seen later
+            torch.autograd.grad(losses.sum(), vector, allow_unused=True)
+    return losses.detach()
 
 
 def _states(modules: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
