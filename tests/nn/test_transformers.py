@@ -118,6 +118,17 @@ def test_an_adapter_is_trained_and_nothing_else():
     assert trained.privacy.notes[0].startswith("gradients by ghost")
 
 
+def test_an_adapter_on_a_base_in_half_precision_is_trained_by_ghost_norms():
+    x, y = records("lora", 40)
+    model = lora().to(torch.bfloat16)
+    with pytest.raises(InvalidInputError, match=r"precision=torch\.bfloat16"):
+        Trainer(model, nn.CrossEntropyLoss(), epsilon=3.0, delta=1e-5, steps=2, batch_size=10).fit(x, y)
+    trainer = Trainer(
+        model, nn.CrossEntropyLoss(), 3.0, 1e-5, steps=2, batch_size=10, precision=torch.bfloat16
+    )
+    assert "gradients by ghost" in trainer.fit(x, y).privacy.notes
+
+
 def test_a_data_set_of_mappings_is_read_item_by_item():
     x, y = records("bert", 30)
     rows = [

@@ -35,8 +35,8 @@ def try_out(network: Network, x: Tensor, y: Tensor) -> None:
             f"Expected a model and a loss for inputs of shape {tuple(x.shape[1:])} and type {x.dtype}, and "
             f"targets of shape {tuple(y.shape[1:])} and type {y.dtype}, several records at once and one "
             f"alone. On made-up ones they fail; torch says: {type(error).__name__}: {str(error)[:200]} "
-            "(Class numbers are int64, frozen weights float32: model.float(). squeeze(-1) keeps the axis of "
-            "the records.)"
+            "(Class numbers are int64. A model in bfloat16 needs precision=torch.bfloat16, or model.float(). "
+            "squeeze(-1) keeps the axis of the records.)"
         ) from None
     with quiet_dropout(network.model):
         _check_own_parameters(network, *records)
