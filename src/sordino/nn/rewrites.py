@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
@@ -47,13 +48,12 @@ def computed_once(graph: GraphModule) -> int:
     """Take the first of equal products and sums for all of them; return how many were left out.
 
     Gradients of group norms, record by record, are made of the same sums over places as the slope is. What
-    is written in place, or read by something that writes in place, stays as it is.
+    is written in place somewhere, or is a view of it, stays as it is.
     """
-    seen, left = dict[Any, Node](), 0
-    for node in list(graph.graph.nodes):
-        if node.target not in _PURE or any(
-            _writes(user) for arg in (node, *node.args) for user in _users(arg)
-        ):
+    nodes, seen, left = list(graph.graph.nodes), dict[Any, Node](), 0
+    written = {_base(arg) for node in nodes if _writes(node) for arg in node.all_input_nodes}
+    for node in nodes:
+        if node.target not in _PURE or written & {_base(part) for part in (node, *node.all_input_nodes)}:
             continue
         key = node.target, map_arg(_hashable(node.args), _source), _hashable(node.kwargs)
         first = seen.setdefault(key, node)
@@ -72,8 +72,18 @@ def _source(node: Node) -> str:
     return node.name
 
 
-def _users(arg: Any) -> list[Node]:
-    return list(arg.users) if isinstance(arg, Node) else []
+def _base(node: Node) -> Node:
+    """Return what a node is a view of; one of several parts counts as the whole."""
+    while node.args and isinstance(node.args[0], Node) and _is_view(node):
+        node = node.args[0]
+    return node
+
+
+def _is_view(node: Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    if schema is None:
+        return node.target is operator.getitem
+    return any(given.alias_info is not None for given in schema.returns)
 
 
 def _writes(node: Node) -> bool:
