@@ -1,5 +1,6 @@
 """What travels in a round, by the byte, and what goes on after one was interrupted: nothing."""
 
+import asyncio
 import signal
 import threading
 import time
@@ -13,7 +14,7 @@ from scipy import sparse
 from tests.execute.in_parts import cut, small_data
 
 import sordino
-from sordino.execute import dask_worker
+from sordino.execute import dask_rounds, dask_worker
 from sordino.execute.dask import spread
 from sordino.kernel import Full, Gaussian, NoiseSource, Poisson, Release, SparseVector
 from sordino.ledger import Ledger
@@ -81,8 +82,9 @@ def test_a_step_in_twenty_million_columns_sends_what_its_batch_touched(two, sent
     assert bytes_of_a_round(20_000_000, Poisson(0.1), sent) < many / 2
 
 
+@pytest.mark.parametrize(("patience", "busy"), [(2.0, 0.0), (0.05, 0.5)], ids=["at once", "sent later"])
 def test_an_interrupted_fit_leaves_nothing_running_and_the_ledger_says_failed(
-    two, monkeypatch, tmp_path, request
+    two, monkeypatch, tmp_path, request, patience, busy
 ):
     begun, ended, first = [], [], threading.Event()
     honest = dask_worker.part_sum
@@ -98,20 +100,28 @@ def test_an_interrupted_fit_leaves_nothing_running_and_the_ledger_says_failed(
         first.wait(60)
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
+    parts = [[delayed(part) for part in cut(values, list(range(5, 300, 5)))] for values in (X, LABELS)]
+    settings = {"data_norm": 1.0, "classes": ["no", "yes"]}
+    sordino.LogisticRegression(**settings).fit(*parts)  # compiling would keep all messages waiting
     monkeypatch.setattr(dask_worker, "part_sum", slow)
+    monkeypatch.setattr(dask_rounds, "_BEAT", patience)
+    stopped = dask_rounds.DaskExecutor._stopped
+
+    async def slowly_stopped(self, token):
+        await asyncio.sleep(busy)
+        await stopped(self, token)
+
+    monkeypatch.setattr(dask_rounds.DaskExecutor, "_stopped", slowly_stopped)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in jobs in the background
     request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
-    parts = [[delayed(part) for part in cut(values, list(range(5, 300, 5)))] for values in (X, LABELS)]
     with Ledger.open(tmp_path / "ledger.db") as ledger:
         ledger.create("d", sordino.BudgetPolicy(epsilon=5.0, delta=1e-4))
-        model = sordino.LogisticRegression(
-            data_norm=1.0, ledger=ledger, dataset_id="d", classes=["no", "yes"]
-        )
+        model = sordino.LogisticRegression(**settings, ledger=ledger, dataset_id="d")
         threading.Thread(target=interrupt, daemon=True).start()
         with pytest.raises(KeyboardInterrupt):
             model.fit(*parts)
         assert [entry.status.value for entry in ledger.history("d")] == ["failed"]
-    time.sleep(0.7)  # the sum that each worker was in the middle of ends
+    time.sleep(1.2)  # the sum that each worker was in the middle of ends
     assert len(begun) == len(ended) < 60
     after = len(begun)
     time.sleep(0.7)

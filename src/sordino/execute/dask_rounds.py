@@ -28,6 +28,7 @@ _LARGE = 1 << 22  # bytes, over all workers, from which on workers pass messages
 _BEAT, _FIRST, _SIGN = 2.0, 5.0, 60.0
 _TRIES = 12  # how often lost parts are looked for in one round
 _numbers = itertools.count()
+_last_words = set[Any]()  # to workers that are to stop; a loop by itself may forget what it is to send
 
 
 class DaskExecutor(PartedExecutor):
@@ -93,7 +94,7 @@ class DaskExecutor(PartedExecutor):
             reply = client.sync(self._round, asked, self._jobs(shares, left))
         except BaseException as error:
             with suppress(Exception):
-                client.sync(self._stopped, token, callback_timeout=_BEAT)
+                client.sync(self._stop, token)
             if not isinstance(error, Exception):
                 raise
             reply = error
@@ -150,6 +151,13 @@ class DaskExecutor(PartedExecutor):
                 ask.cancel()
                 with suppress(asyncio.CancelledError):
                     await ask
+
+    async def _stop(self, token: str) -> None:
+        """Tell all workers, and wait a moment; what a busy process has not sent by then, it sends later."""
+        word = asyncio.ensure_future(self._stopped(token))
+        _last_words.add(word)
+        word.add_done_callback(_last_words.discard)
+        await asyncio.wait([word], timeout=_BEAT)
 
     async def _stopped(self, token: str) -> None:
         words = worker.message(worker.stop, token)
