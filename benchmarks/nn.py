@@ -61,7 +61,7 @@ def steps() -> None:
         print(f"{'difference, ' + name:>24} {ms:7.1f} {ms / base:6.2f}")
     if importlib.util.find_spec("opacus"):
         for mode in ("hooks", "ghost"):
-            ms = cpu_ms(opacus_step(mnist_cnn, x, y, torch.device("cpu"), mode))
+            ms = cpu_ms(opacus_step(mnist_cnn, x, y, torch.device("cpu"), mode, LOSS))
             print(f"{'opacus ' + mode:>24} {ms:7.1f} {ms / base:6.2f}")
 
 
