@@ -53,13 +53,16 @@ def _loss(network: Network, draws: same_draws, vector: Tensor, x: Tensor, y: Ten
     """Return the losses of some records, with the same random draws each time."""
     params = network.unflatten(vector)
     with draws, torch.enable_grad():
-        outputs = network.outputs(params, x)
-        losses = torch.stack([network.loss(outputs[i : i + 1], y[i : i + 1]).sum() for i in range(len(x))])
-        with suppress(
-            RuntimeError
-        ):  # hooks of the backward pass may remember; whether it works is seen later
+        losses = torch.stack(losses_alone(network, network.outputs(params, x), y))
+        # hooks of the backward pass may remember; whether it works is seen later
+        with suppress(RuntimeError):
             torch.autograd.grad(losses.sum(), vector, allow_unused=True)
     return losses.detach()
+
+
+def losses_alone(network: Network, outputs: Tensor, y: Tensor) -> list[Tensor]:
+    """Return the losses of some outputs, each without the others."""
+    return [network.loss(outputs[i : i + 1], y[i : i + 1]).sum() for i in range(len(y))]
 
 
 def _states(modules: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:

@@ -180,10 +180,11 @@ class Trainer:
         booked = self.ledger, self.dataset_id
         budget = Ask.checked(self.epsilon, self.delta, source.population, *booked, learned=self.learned)
         self._check_kinds()
-        device = _device_of(self.model, self.device)
+        model = copied(self.model)
+        device = _device_of(model, self.device)
         source = replace(source, views=views_of(self.augment, self.multiplicity, source.example))
         loss = self.loss if source.views is None else MeanOfViews(self.loss, source.views.count)
-        network = Network(_moved_to(device, copied(self.model)), loss, self.precision, source.fields)
+        network = Network(_moved_to(device, model), loss, self.precision, source.fields)
         batch = self.settings(source.population).batch_size
         chunk = self.chunk_size or source.chunk(network.size, batch, device)
         engine, said = self._engine(network, source, chunk, batch)
@@ -212,7 +213,6 @@ class Trainer:
 
     def _check_kinds(self) -> None:
         """Refuse settings of a wrong kind: those that only a step would notice, after the booking."""
-        copied(self.model)
         if self.precision not in _PRECISIONS:
             raise InvalidTypeError(f"Expected precision in {_PRECISIONS}, got {self.precision!r}.")
         for name in ("batch_size", "steps"):

@@ -13,7 +13,7 @@ from sordino.nn.graph import read_graph
 from sordino.nn.made_up import made_up, points
 from sordino.nn.network import Network, quiet_dropout, same_draws
 from sordino.nn.precision import forward_inputs
-from sordino.nn.state import check_stateless
+from sordino.nn.state import check_stateless, losses_alone
 
 # of the outputs: the same operations on the same numbers differ by their rounding only, which may be coarse
 _APART, _COARSELY = 0.01, 0.1
@@ -49,7 +49,7 @@ def _check_own_parameters(network: Network, x: Tensor, y: Tensor) -> None:
     parts = network.unflatten(points(network)[1])
     params = {name: part.detach().requires_grad_() for name, part in parts.items()}
     with torch.enable_grad():
-        total = torch.stack(_each_loss(network, network.outputs(params, x), y)).sum()
+        total = torch.stack(losses_alone(network, network.outputs(params, x), y)).sum()
     own = {id(value) for value in params.values()}
     leaves = (getattr(node, "variable", None) for node in _nodes(total, params))
     if any(isinstance(leaf, nn.Parameter) and id(leaf) not in own for leaf in leaves):
@@ -102,7 +102,7 @@ def _say_of_whole_batches(network: Network, x: Tensor, y: Tensor) -> None:
     """Warn of a loss that is not the sum, or the mean, of the losses of its records."""
     with torch.no_grad():
         outputs = network.outputs(network.unflatten(points(network)[1]), x)
-        each = torch.stack(_each_loss(network, outputs, y))
+        each = torch.stack(losses_alone(network, outputs, y))
         try:
             whole = network.loss(outputs, y).sum()
         except Exception:  # a loss for single records is a loss
@@ -125,7 +125,3 @@ def _say_of_whole_batches(network: Network, x: Tensor, y: Tensor) -> None:
 def _weights_cancel(loss: Any) -> bool:
     plain = isinstance(loss, (nn.CrossEntropyLoss, nn.NLLLoss))
     return plain and loss.weight is not None and loss.reduction == "mean"
-
-
-def _each_loss(network: Network, outputs: Tensor, y: Tensor) -> list[Tensor]:
-    return [network.loss(outputs[i : i + 1], y[i : i + 1]).sum() for i in range(len(y))]
