@@ -71,6 +71,6 @@ class Scored:
         inherited: Any = super()
         schema = getattr(self, "schema", None)
         if y is None and schema is not None:
-            y = schema.targets(schema.checked(X, target=True))
+            y = schema.targets(schema.checked(X, target=True), bounded=False)
         known = untensored(y)
         return float(refusing(lambda: inherited.score(X, known, sample_weight), X, known, self))

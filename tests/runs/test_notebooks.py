@@ -77,7 +77,7 @@ def test_a_quiet_fit_shows_nothing(notebook):
 
 
 def test_the_trials_of_a_search_show_no_widget(notebook):
-    inner = sordino.LogisticRegression(data_norm=2.0, solver="gd", max_iter=4, verbose=1)
+    inner = sordino.LogisticRegression(data_norm=2.0, solver="gd", penalty="ridge", max_iter=4, verbose=1)
     sordino.PrivateSearchCV(inner, {"alpha": [0.1, 0.2]}, 3.0, 1e-5).fit(X, Y)
     assert notebook == []
 

@@ -44,7 +44,7 @@ def test_a_callback_that_fails_ends_the_fit_and_the_ledger_says_so(tmp_path):
 def test_the_trials_of_a_search_are_silent():
     seen = []
     search = sordino.PrivateSearchCV(
-        sordino.LogisticRegression(data_norm=2.0, solver="gd", max_iter=4, verbose=1),
+        sordino.LogisticRegression(data_norm=2.0, solver="gd", penalty="ridge", max_iter=4, verbose=1),
         {"alpha": [0.1, 0.2]},
         3.0,
     )

@@ -46,7 +46,7 @@ MODELS = {
     "ScatteringTransformer": lambda: sordino.ScatteringTransformer(scales=1, shape=(16, 16)).fit(IMAGES),
     "RowClipper": lambda: sordino.RowClipper(data_norm=2.0).fit(X),
     "PrivateSearchCV": lambda: sordino.PrivateSearchCV(
-        sordino.LogisticRegression(data_norm=3.0),
+        sordino.LogisticRegression(data_norm=3.0, penalty="ridge"),
         {"alpha": [1e-3, 1e-1]},
         2.0,
         random_state=np.random.default_rng(1),

@@ -54,8 +54,3 @@ def test_numbers_stay_in_the_range_that_targets_have():
 def test_what_has_no_graph_is_refused():
     with pytest.raises(UnsupportedError, match="RowClipper"):
         sordino.to_onnx(sordino.RowClipper().fit(X))
-    counts = sordino.LinearRegression(4.0, loss="poisson", data_norm=2.0, target_bound=3.0).fit(
-        X, np.abs(X[:, 0])
-    )
-    with pytest.raises(UnsupportedError, match="poisson"):
-        sordino.to_onnx(counts)

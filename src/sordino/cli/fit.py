@@ -79,7 +79,7 @@ def fit(data: str, output: Path, report: Path | None, force: bool, as_json: bool
     multiple=True,
     required=True,
     metavar="NAME=VALUES",
-    help="Values to choose from: alpha=[0.1, 1].",
+    help="Values to choose from: max_iter=[10, 30].",
 )
 @options.BUDGET
 @options.LEDGER

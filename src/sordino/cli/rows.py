@@ -128,7 +128,7 @@ def to_judge(file: DataFile, model: Any, target: str | None) -> Rows:
     schema = getattr(model, "schema", None)
     if schema is not None:
         frame = table(file, schema, target=True)
-        X, y, groups = schema.split(frame)
+        X, y, groups = schema.split(frame, bounded=False)
         return Rows(X, y, groups)
     if file.kind in ("npz", "libsvm"):
         found = read_matrix(file, features=model.n_features_in_)

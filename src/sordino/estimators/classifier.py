@@ -16,6 +16,7 @@ from sordino.elsewhere import where_rows_lie
 from sordino.errors import UnsupportedError
 from sordino.kernel.arrays import Floats, Ints
 from sordino.private_estimator import Scored
+from sordino.problems.losses import LOSSES, Loss
 from sordino.tables.tabular import declared_classes
 
 _LOSSES = ("logistic", "squared_hinge")
@@ -33,7 +34,7 @@ class EncodedLabels:
 
 
 def _has_probabilities(estimator: Any) -> bool:
-    return bool(estimator.loss == "logistic")
+    return estimator.loss in _LOSSES and bool(estimator._loss().link == "logit")
 
 
 class MarginClassifier(Scored, ClassifierMixin):
@@ -49,8 +50,13 @@ class MarginClassifier(Scored, ClassifierMixin):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.poor_score = True  # a few dozen rows cannot be learnt from privately
-        tags.classifier_tags.multi_class = self.loss == "logistic"
+        tags.classifier_tags.multi_class = _has_probabilities(self)
         return tags
+
+    def _loss(self) -> Loss:
+        """Return the loss for two classes, which knows its link."""
+        among("loss", self.loss, _LOSSES)
+        return LOSSES[self.loss.replace("_", "-")]
 
     if TYPE_CHECKING:
 
@@ -58,11 +64,11 @@ class MarginClassifier(Scored, ClassifierMixin):
 
     def _encoded(self, y: Any) -> EncodedLabels:
         """Set ``classes_``; return the labels as numbers and the loss for so many classes."""
-        among("loss", self.loss, _LOSSES)
+        loss = self._loss()
         codes, self.classes_, public = encode_labels(y, declared_classes(self))
         if self.classes_.size == 2:
-            return EncodedLabels(codes, 2.0 * codes - 1.0, self.loss.replace("_", "-"), 1, public)
-        if self.loss != "logistic":
+            return EncodedLabels(codes, 2.0 * codes - 1.0, loss.name, 1, public)
+        if loss.link != "logit":
             raise UnsupportedError(
                 f"Only binary classification is supported by loss={self.loss!r}, got {self.classes_.size} "
                 "classes. Use loss='logistic'."

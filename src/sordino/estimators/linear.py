@@ -12,6 +12,7 @@ from sordino.problems.problem import Problem
 from sordino.solvers import solvers_with
 
 PENALTIES = (None, "ridge", "nonconvex")
+_ALPHA = 1e-3
 
 
 class _Dense(LinearModel):
@@ -24,10 +25,10 @@ class _Dense(LinearModel):
 
     def _penalties(self) -> dict[str, Any]:
         among("penalty", self.penalty, PENALTIES)
-        alpha = self._at_least_zero("alpha")
-        if self.penalty is None:
+        if self.penalty is None and self.alpha is None:
             return {}
-        return {"ridge": alpha} if self.penalty == "ridge" else {"penalty": Nonconvex(alpha)}
+        alpha = _ALPHA if self.alpha is None else self._at_least_zero("alpha")
+        return {"penalty": Nonconvex(alpha)} if self.penalty == "nonconvex" else {"ridge": alpha}
 
     def _sparsity(self, problem: Problem) -> None:
         known = ("auto", *solvers_with(dense=True, sparse=False))
@@ -68,7 +69,7 @@ class LogisticRegression(_Dense, ClassifierBase):
         data's own maximum. None is 1, and says so once.
     penalty : None, ``"ridge"`` for ``alpha ||w||^2 / 2``, or ``"nonconvex"`` for
         ``alpha sum_j w_j^2 / (1 + w_j^2)``, which does not shrink large coefficients.
-    alpha : the weight of the penalty.
+    alpha : the weight of the penalty, of ``"ridge"`` where none is named; None is 1e-3 where one is.
     smoothing : the strength of Laplacian smoothing over neighbouring columns; None leaves it to the solver.
     classes : the class labels; None takes those seen, which the report lists as assumed public.
     class_weight : declared weights of the classes, a dict; they scale the losses before the clip.
@@ -112,7 +113,7 @@ class LogisticRegression(_Dense, ClassifierBase):
         schema: Any = None,
         data_norm: float | None = None,
         penalty: str | None = None,
-        alpha: float = 1e-3,
+        alpha: float | None = None,
         smoothing: float | None = None,
         classes: Any = None,
         class_weight: Any = None,
@@ -168,7 +169,7 @@ class LinearClassifier(_Dense, ClassifierBase):
         schema: Any = None,
         data_norm: float | None = None,
         penalty: str | None = None,
-        alpha: float = 1e-3,
+        alpha: float | None = None,
         smoothing: float | None = None,
         classes: Any = None,
         class_weight: Any = None,
@@ -233,7 +234,7 @@ class LinearRegression(_Dense, RegressorBase):
         target_bound: float | None = None,
         weight_bound: float | None = None,
         penalty: str | None = None,
-        alpha: float = 1e-3,
+        alpha: float | None = None,
         smoothing: float | None = None,
         fit_intercept: bool = True,
         relation: str = "add-remove",

@@ -29,7 +29,7 @@ from sordino.kernel import Relation, SparseVector
 from sordino.kernel.arrays import Floats
 from sordino.papers.linear import check_noise, published
 from sordino.private_estimator import PrivateEstimator, Scored
-from sordino.problems.losses import LOSSES, Huber, Loss
+from sordino.problems.losses import LOSSES, Huber, Loss, expected_number
 from sordino.problems.problem import Problem
 from sordino.runs import Ask, run_privately
 from sordino.solvers import Options, capabilities_of, make_solver, solvers_with
@@ -38,8 +38,6 @@ from sordino.tables.tabular import Tabular, centred, declared_target, target_bou
 
 _SAMPLINGS = ("poisson", "fixed")
 _REGRESSION_LOSSES = ("squared", "huber", "poisson")
-# exp of more is not a number; a prediction so large is wrong anyway.
-_LARGEST_LOG = 700.0
 # The intercept column, in units of the row bound.
 _INTERCEPT = 0.25
 
@@ -56,7 +54,7 @@ class LinearModel(Tabular, PrivateEstimator):
     data_norm: float | None
     weight_bound: float | None
     fit_intercept: bool
-    alpha: float
+    alpha: float | None
     sampling: str
     noise: str
     secure_noise: bool
@@ -279,10 +277,10 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
     def predict(self, X: Any) -> Floats:
         """Return the predicted targets of rows clipped to ``data_norm``, in the range that targets have."""
         margins = self._decision(X)[:, 0]
-        predicted = np.exp(np.minimum(margins, _LARGEST_LOG)) if self.loss == "poisson" else margins
-        return np.clip(predicted, *self.target_range_)
+        return np.clip(expected_number(self._loss(), margins), *self.target_range_)
 
     def _loss(self) -> Loss:
+        """Return the loss, which knows its link and its targets."""
         among("loss", self.loss, _REGRESSION_LOSSES)
         if self.loss != "huber":
             return LOSSES[self.loss]
@@ -291,7 +289,7 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
 
     def _centres(self) -> bool:
         """Whether targets are measured from the middle of their bounds: the intercept takes it back."""
-        return check_flag("fit_intercept", self.fit_intercept) and self.loss != "poisson"
+        return check_flag("fit_intercept", self.fit_intercept) and self._loss().link == "identity"
 
     def _target_bound(self) -> float:
         return target_bound(self, declared_target(self), self._centres())

@@ -18,16 +18,22 @@ from sordino.kernel.clip import row_norms
 from sordino.kernel.pull import LOGISTIC, NUMBERS
 
 Targets = Literal["signs", "labels", "numbers", "counts"]
+Link = Literal["identity", "log", "logit", "none"]
+# exp of more is not a number; a prediction so large is wrong anyway.
+_LARGEST_LOG = 700.0
 
 
 class Loss(Protocol):
     """A loss with its public bounds.
 
     ``lipschitz`` bounds the norm of the residual, ``curvature`` its derivative; inf where there is no
-    bound (the query then clips). ``targets`` says what ``y`` is; margins are in units of "numbers".
+    bound (the query then clips). ``targets`` says what ``y`` is; margins are in units of "numbers". ``link``
+    says what a margin is of the expected target: the number itself, its logarithm, log odds (of several
+    classes, up to a constant), or nothing known.
     """
 
     targets: ClassVar[Targets]
+    link: ClassVar[Link]
 
     @property
     def name(self) -> str: ...
@@ -58,6 +64,11 @@ def has_length(loss: Loss) -> bool:
     return loss.targets == "numbers" or isinstance(loss, LabelModel)
 
 
+def expected_number(loss: Loss, margins: Floats) -> Floats:
+    """Return the target that a margin stands for, of a loss of numbers or counts."""
+    return np.exp(np.minimum(margins, _LARGEST_LOG)) if loss.link == "log" else margins
+
+
 def sigmoid(margins: Floats) -> Floats:
     """Return ``1 / (1 + exp(-m))`` without overflow, in less time than SciPy's ``expit`` takes."""
     return np.exp(np.minimum(margins, 0.0)) / (1.0 + np.exp(-np.abs(margins)))
@@ -68,6 +79,7 @@ class Logistic:
     r"""``log(1 + exp(-y m))``."""
 
     targets: ClassVar[Targets] = "signs"
+    link: ClassVar[Link] = "logit"
     name: str = "logistic"
     lipschitz: float = 1.0
     curvature: float = 0.25
@@ -93,6 +105,7 @@ class Multinomial:
     """
 
     targets: ClassVar[Targets] = "labels"
+    link: ClassVar[Link] = "logit"
     name: str = "multinomial"
     lipschitz: float = math.sqrt(2.0)
     curvature: float = 0.5
@@ -128,6 +141,7 @@ class Squared:
     r"""``(m - y)^2 / 2``; not Lipschitz, so its gradient is clipped."""
 
     targets: ClassVar[Targets] = "numbers"
+    link: ClassVar[Link] = "identity"
     name: str = "squared"
     lipschitz: float = math.inf
     curvature: float = 1.0
@@ -146,6 +160,7 @@ class Huber:
     r"""Squared up to an error of ``threshold``, linear beyond."""
 
     targets: ClassVar[Targets] = "numbers"
+    link: ClassVar[Link] = "identity"
     threshold: float = 1.0
     name: str = "huber"
     curvature: float = 1.0
@@ -171,6 +186,7 @@ class SquaredHinge:
     r"""``max(0, 1 - y m)^2 / 2``."""
 
     targets: ClassVar[Targets] = "signs"
+    link: ClassVar[Link] = "none"
     name: str = "squared-hinge"
     lipschitz: float = math.inf
     curvature: float = 1.0
@@ -189,6 +205,7 @@ class PoissonLoss:
     r"""``exp(m) - y m``, the negative log likelihood of a count."""
 
     targets: ClassVar[Targets] = "counts"
+    link: ClassVar[Link] = "log"
     name: str = "poisson"
     lipschitz: float = math.inf
     curvature: float = math.inf

@@ -142,10 +142,10 @@ class Schema:
         check_names(frame.names, tuple(needed), frozenset(column.name for column in self.columns))
         return frame
 
-    def split(self, table: Any) -> tuple[Any, np.ndarray | None, np.ndarray | None]:
+    def split(self, table: Any, *, bounded: bool = True) -> tuple[Any, np.ndarray | None, np.ndarray | None]:
         """Return the features as a pandas frame, the target and the persons; None for what is not there.
 
-        Labels are texts, numbers are clipped to the declared bounds.
+        Labels are texts, numbers are clipped to the declared bounds where ``bounded``.
 
         **Privacy.** Each row by itself. A label that is not declared is refused, without being named.
         """
@@ -155,19 +155,19 @@ class Schema:
         features = require_pandas().DataFrame(series, copy=False)
         target = None
         if self.target is not None and self.target.name in present:
-            target = self._targets(self.target, frame)
+            target = self._targets(self.target, frame, bounded)
         groups = None
         if self.person is not None and self.person.name in present:
             groups = self._persons(self.person, frame)
         return features, target, groups
 
-    def targets(self, frame: Frame) -> np.ndarray:
-        """Return the target of each row of a checked table."""
+    def targets(self, frame: Frame, *, bounded: bool = True) -> np.ndarray:
+        """Return the target of each row of a checked table; a model is judged by targets as they are."""
         if self.target is None:
             raise SchemaError('The schema declares no target. Declare one column with kind = "target".')
-        return self._targets(self.target, frame)
+        return self._targets(self.target, frame, bounded)
 
-    def _targets(self, target: Target, frame: Frame) -> np.ndarray:
+    def _targets(self, target: Target, frame: Frame, bounded: bool) -> np.ndarray:
         if target.unknown is not None:
             raise rules.refuse(target.name, f"not declared yet: {target.unknown}", "Fill it in.")
         series = frame.column(target.name)
@@ -177,7 +177,7 @@ class Schema:
             good, out = codes >= 0, levels[np.maximum(codes, 0)]
         else:
             values = numbers_of(target.name, series, self.markers)
-            good, out = ~np.isnan(values), np.clip(values, target.low, target.high)
+            good, out = ~np.isnan(values), np.clip(values, target.low, target.high) if bounded else values
         if not good.all():
             raise rules.refuse(
                 target.name,
