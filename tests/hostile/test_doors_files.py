@@ -19,7 +19,7 @@ def numbers(n=400, columns=3):
 
 
 def test_door_18_the_link_of_a_model_of_counts_is_in_its_graph():
-    """The graph was refused for the name "poisson"; under another name it would have answered with margins."""
+    """The graph was refused for the name "poisson"; under another name it would have held margins."""
     pytest.importorskip("skl2onnx")
     runtime = pytest.importorskip("onnxruntime")
     X = numbers().astype(np.float32)
@@ -33,8 +33,10 @@ def test_door_18_every_loss_says_its_link():
     from sordino.problems.losses import LOSSES
 
     links = {name: loss.link for name, loss in LOSSES.items()}
-    assert links["poisson"] == "log" and links["squared"] == links["huber"] == "identity"
-    assert links["logistic"] == links["multinomial"] == "logit" and links["squared-hinge"] == "none"
+    assert links["poisson"] == "log"
+    assert links["squared"] == links["huber"] == "identity"
+    assert links["logistic"] == links["multinomial"] == "logit"
+    assert links["squared-hinge"] == "none"
 
 
 @pytest.mark.parametrize("kind", ["LogisticRegression", "LinearRegression", "LinearClassifier"])
@@ -44,7 +46,8 @@ def test_door_18_the_weight_of_a_penalty_is_never_ignored(kind):
     facts |= {"target_bound": 1.0} if kind == "LinearRegression" else {}
     model = getattr(sordino, kind)
     free, held = (model(alpha=alpha, **facts).fit(X, 1 * (X[:, 0] > 0)).coef_ for alpha in (None, 1e6))
-    assert np.abs(free).max() > 0.1 and np.abs(held).max() < 1e-4
+    assert np.abs(free).max() > 0.1
+    assert np.abs(held).max() < 1e-4
 
 
 def far_targets():
