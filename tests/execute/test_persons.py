@@ -14,7 +14,8 @@ UNKNOWN = {
     "nan beside strings": ["a", float("nan"), "b", "c"],
     "NaT": np.array(["2020-01-01", "NaT", "NaT", "2020-01-02"], dtype="datetime64[D]"),
     "beyond 2^53": np.array([2.0**53, 2.0**53 + 2, 1.0, 2.0]),
-    "at 2^53 beside a half": [2**53, 2**53 + 1, 0.5, 2],
+    "at 2^53 in floating point beside a half": [2.0**53, 2**53 + 1, 0.5, 2],
+    "spaces around a text": ["a", " a", "b", "c"],
     "beyond 2^24 in single precision": np.array([2.0**24 + 2, 1, 2, 3], dtype=np.float32),
     "infinite": [1.0, np.inf, np.inf, 2.0],
     "nan among objects": np.array([1, np.nan, np.nan, 2], dtype=object),
@@ -40,7 +41,7 @@ def test_pandas_missing_persons_are_refused():
 
 
 def test_large_integers_and_strings_stay_apart():
-    for ids in ([2**60, 2**60 + 1, 2**60, 5], ["1", "2", "1", "5"], [b"1", b"1\0", b"1", b"5"]):
+    for ids in ([2**60, 2**60 + 1, 2**60, 5], [2**63, -1, 2**63, 2**63 + 1], [(1, 2), (1, 3), (1, 2), (2, 1)], ["1", "2", "1", "5"], [b"1", b"1\0", b"1", b"5"]):
         assert GroupedExecutor(LocalExecutor(X, y.astype(float)), ids).population == 3
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sordino.cli.large import converted, is_large
 from sordino.errors import InvalidInputError
-from sordino.tables.files import NUMBER, TEXT, DataFile, Matrix, read_frame, read_matrix
+from sordino.tables.files import AS_IS, NUMBER, TEXT, DataFile, Matrix, read_frame, read_matrix
 
 if TYPE_CHECKING:
     from sordino import Schema
@@ -50,7 +50,7 @@ def table(file: DataFile, schema: Schema, *, target: bool, person: bool = True) 
     wanted += [schema.person] if person and schema.person is not None else []
     if target and schema.target is None:
         raise InvalidInputError('The schema declares no target. Give one of its columns kind = "target".')
-    kinds = {column.name: NUMBER if _is_number(column) else TEXT for column in wanted}
+    kinds = {column.name: kind_of(column) for column in wanted}
     names = [column.name for column in schema.columns]
     gaps = [*schema.markers, ""]
     frame = read_frame(file, kinds, names=None if file.header else names, markers=gaps)
@@ -75,8 +75,11 @@ def _require_dates(file: DataFile, name: str, texts: Any, gaps: list[str]) -> No
         )
 
 
-def _is_number(column: Any) -> bool:
-    return column.word == "number" or (column.word == "target" and column.kind == "number")
+def kind_of(column: Any) -> str:
+    """Return what a declared column is read as; the ids of persons stay as the file has them."""
+    if column.word == "number" or (column.word == "target" and column.kind == "number"):
+        return NUMBER
+    return AS_IS if column.word == "person" else TEXT
 
 
 def to_fit(

@@ -83,12 +83,12 @@ class _Wanted:
 
     def read(self, file: Any) -> Any:
         """Return the columns that are needed, as a frame."""
-        from sordino.tables.files import NUMBER, TEXT, read_frame
+        from sordino.tables.files import AS_IS, NUMBER, TEXT, read_frame
 
         kinds = dict.fromkeys(self.levels, TEXT) | dict.fromkeys(self.edges, NUMBER)
         kinds |= {} if self.column is None else {self.column: NUMBER}
         person = getattr(self.schema, "person", None)
-        kinds |= {} if person is None else {person.name: TEXT}
+        kinds |= {} if person is None else {person.name: AS_IS}
         if not kinds:
             raise click.UsageError("Say what to count: --column or --by, or both.")
         names = None if file.header or self.schema is None else [c.name for c in self.schema.columns]

@@ -18,7 +18,7 @@ from sordino.estimators.metric_curves import AreaUnderCurve, Calibration, Calibr
 from sordino.estimators.metrics import Accuracy, BalancedAccuracy, Judged, Metric, Smooth
 from sordino.estimators.results import PrivateFloat
 from sordino.execute import executor_of, held_columns, in_dask
-from sordino.execute.grouped import known_owners
+from sordino.execute.grouped import mean_of_owners
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.sample import Sample
@@ -109,7 +109,7 @@ def _scored(model: Any, chosen: Any, X: Any, y: Any, groups: Any) -> tuple[str, 
         return "record", _scored_there(model, chosen, X, y, groups)
     X, y, groups = _from_table(model, X, y, groups)
     rows = chosen.rows(_judged(model, X, y, chosen.asks))
-    return ("record", rows) if groups is None else ("person", _by_person(rows, groups))
+    return ("record", rows) if groups is None else ("person", mean_of_owners(rows, groups))
 
 
 def _scored_there(model: Any, chosen: Any, X: Any, y: Any, groups: Any) -> Any:
@@ -357,15 +357,3 @@ def _length(X: Any) -> int:
         X = next(iter(X.values()), ())
     shape = getattr(X, "shape", None)
     return int(shape[0]) if isinstance(shape, tuple) and shape else len(X)
-
-
-def _by_person(rows: Floats, groups: Any) -> Floats:
-    """Return the mean row of each person."""
-    owners = known_owners(groups)
-    if owners.shape != (len(rows),):
-        raise InvalidInputError(f"Expected one group per row, {len(rows)} of them, got shape {owners.shape}.")
-    numbers: dict[Any, int] = {}
-    person = np.array([numbers.setdefault(label, len(numbers)) for label in owners.tolist()], dtype=np.int64)
-    out = np.zeros((len(numbers), rows.shape[1]))
-    np.add.at(out, person, rows)
-    return out / np.bincount(person)[:, None]

@@ -14,7 +14,7 @@ import numpy as np
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.estimators.statistics_input import checked_numbers
 from sordino.execute import held_columns, in_dask
-from sordino.execute.grouped import is_missing, known_owners
+from sordino.execute.grouped import is_missing, number_owners
 from sordino.kernel.arrays import Floats, Ints
 from sordino.refusals import refuse_masked
 
@@ -206,15 +206,10 @@ class KeysHere(Keys):
         """
         if self.owners is None:
             return np.arange(len(self.cell))
-        owners = known_owners(self.owners)
+        owners = number_owners(self.owners)
         if owners.shape != self.cell.shape:
             raise InvalidInputError(f"Expected one group per record, {len(self.cell)} of them.")
-        if owners.dtype.kind != "O":
-            return np.sort(np.unique(owners, return_index=True)[1])
-        first: dict[Any, int] = {}
-        for i, owner in enumerate(owners):
-            first.setdefault(owner, i)
-        return np.array(list(first.values()), dtype=np.int64)
+        return np.sort(np.unique(owners, return_index=True)[1])
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -26,12 +26,11 @@ class Owners:
     @classmethod
     def of(cls, groups: Any, records: int) -> Owners:
         """Read the owner of each of so many records; refuse missing ones."""
-        labels = known_owners(groups)
-        if labels.shape != (records,):
+        owner = number_owners(groups)
+        if owner.shape != (records,):
             raise InvalidInputError(
-                f"Expected one group per record, {records} of them, got shape {labels.shape}."
+                f"Expected one group per record, {records} of them, got shape {owner.shape}."
             )
-        owner = _numbered(labels)
         edges = np.concatenate([[0], np.cumsum(np.bincount(owner))])
         return cls(np.argsort(owner, kind="stable"), edges)
 
@@ -125,34 +124,68 @@ class GroupedRecords:
         return clip.person_norms(blocks, self._owner, self._persons, sizes)
 
 
-def known_owners(groups: Any) -> NDArray[Any]:
-    """Return the labels as an array; refuse missing or mixed ones, and floats that are not told apart.
+def number_owners(groups: Any) -> Ints:
+    """Return a number for the owner of each record; refuse owners that are not known or not told apart.
 
-    **Privacy.** All missing labels would be one person, and neighbouring integers beyond 2^53 too: several
-    persons would share one contribution, and leaving one of them out would move an answer twice as far as
-    claimed.
+    Labels may be anything that has an equality: numbers of any size, texts, bytes, UUIDs, tuples. They are
+    compared as they are, never as texts or as floating-point numbers.
+
+    **Privacy.** The only place where persons are told apart, for ``groups`` and for the person column of a
+    table. All missing labels would be one person, and neighbouring integers beyond 2^53 too: several persons
+    would share one contribution, and leaving one of them out would move an answer twice as far as claimed.
     """
     refuse_masked(groups)
-    labels = groups if isinstance(groups, np.ndarray) else np.asarray(groups, dtype=object)
-    if labels.dtype.kind == "O" and labels.ndim == 1:
-        if any(is_missing(label) for label in labels):
-            raise _unknown("missing ones (None, nan, NaT or NA)")
-        if len({_kind(label) for label in labels}) > 1:
-            raise _unknown("labels of several kinds, such as 1 and '1'")
-        if not all(isinstance(label, (str, bytes)) for label in labels):  # their arrays drop zeros
-            labels = np.asarray(groups)
-    if labels.dtype.kind in "mM" and np.isnat(labels).any():
-        raise _unknown("missing ones (NaT)")
-    if labels.dtype.kind in "fc" and not (np.abs(labels) < 2.0 ** (np.finfo(labels.dtype).nmant + 1)).all():
-        raise _unknown("numbers in floating point that are nan or too large (2^53 in double precision)")
-    return labels
+    labels = _as_labels(groups)
+    if labels.ndim != 1:
+        raise InvalidInputError(f"Expected one group per record, got shape {labels.shape}.")
+    if labels.dtype.kind in "biufcmMSU":
+        distinct, numbers = np.unique(labels, return_inverse=True)
+        _check_distinct(distinct.tolist() if distinct.dtype.kind in "SU" else list(distinct))
+        return numbers
+    known: dict[Any, int] = {}
+    try:  # by equality: sorting would tear a person apart where labels have no order, as sets have none
+        numbers = np.array([known.setdefault(label, len(known)) for label in labels.tolist()], dtype=np.int64)
+    except TypeError:
+        raise InvalidInputError(
+            "Expected groups of numbers or strings, got labels that cannot be compared."
+        ) from None
+    _check_distinct(list(known))
+    return numbers
+
+
+def _as_labels(groups: Any) -> NDArray[Any]:
+    """Return the labels in an array that holds each of them exactly."""
+    if isinstance(groups, (list, tuple)):  # NumPy would make floats of large integers, rows of tuples
+        return np.fromiter(groups, dtype=object, count=len(groups))
+    exact = isinstance(getattr(groups, "dtype", np.dtype(object)), np.dtype)
+    return np.asarray(groups) if exact or not hasattr(groups, "array") else np.asarray(groups, dtype=object)
+
+
+def _check_distinct(labels: list[Any]) -> None:
+    """Refuse labels of which several may mean one person, or one may mean several."""
+    parts = [part for label in labels for part in (label if isinstance(label, tuple) else (label,))]
+    if any(map(is_missing, parts)):
+        raise _unknown("missing ones (None, nan, NaT or NA)")
+    if any(map(_is_rounded, parts)):
+        raise _unknown("numbers in floating point that are too large (2^53 in double precision)")
+    if len({_kind(label) for label in labels}) > 1:
+        raise _unknown("labels of several kinds, such as 1 and '1'")
+    if len({label.strip() for label in labels if isinstance(label, str)} or labels) < len(labels):
+        raise _unknown("texts that differ by the spaces around them only")
+
+
+def _is_rounded(label: Any) -> bool:
+    """Tell whether a number in floating point may stand for another one as well."""
+    if not isinstance(label, (float, complex, np.inexact)):
+        return False
+    return not abs(label) < 2.0 ** (np.finfo(type(label)).nmant + 1)
 
 
 def is_missing(label: Any) -> bool:
     """Tell whether a label is None, nan, NaT or NA."""
     try:
         return label is None or bool(label != label)  # only a missing value does
-    except TypeError:  # pandas' NA does not even say that
+    except (TypeError, ArithmeticError):  # pandas' NA and a signalling nan do not even say that
         return True
 
 
@@ -167,13 +200,11 @@ def _unknown(what: str) -> InvalidInputError:
     )
 
 
-def _numbered(groups: NDArray[Any]) -> Ints:
-    if groups.dtype.kind != "O":
-        return np.unique(groups, return_inverse=True)[1]
-    try:  # by equality: sorting would tear a person apart where labels have no order, as sets have none
-        numbers: dict[Any, int] = {}
-        return np.array([numbers.setdefault(label, len(numbers)) for label in groups], dtype=np.int64)
-    except TypeError:
-        raise InvalidInputError(
-            "Expected groups of numbers or strings, got labels that cannot be compared."
-        ) from None
+def mean_of_owners(rows: Floats, groups: Any) -> Floats:
+    """Return the mean row of each person; row i of the result is that of person i."""
+    owners = number_owners(groups)
+    if owners.shape != (len(rows),):
+        raise InvalidInputError(f"Expected one group per row, {len(rows)} of them, got shape {owners.shape}.")
+    sums = np.zeros((int(owners.max(initial=-1)) + 1, rows.shape[1]))
+    np.add.at(sums, owners, rows)
+    return sums / np.bincount(owners)[:, None]

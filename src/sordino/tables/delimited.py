@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from sordino.tables.data_file import DataFile, arrow, refused
 
 NUMBER, TEXT, AS_IS = "number", "text", "as is"
-"""What a column is read as, a double, a text without spaces around it, or whatever the file has."""
+"""What a column is read as: a double, a text without spaces around it, or exactly what a typed file has."""
 MOST_COLUMNS = 100_000
 LONGEST_HEADER = 1 << 24
 MARKERS = ("", "?", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", ".")

@@ -148,11 +148,12 @@ def _typed(file: DataFile, name: str, column: Any, kind: str) -> Any:
     types, double, string = arrow().types, arrow().float64(), arrow().string()
     if types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
+    texts = types.is_string(column.type) or types.is_large_string(column.type)
     if kind == NUMBER:
-        if types.is_string(column.type) or types.is_large_string(column.type) or types.is_nested(column.type):
+        if texts or types.is_nested(column.type):
             raise file.refuse(f"the column {name!r} holds {column.type}, and numbers were declared.")
         return column.cast(double, safe=False)
-    if kind == TEXT:
+    if kind == TEXT or (kind == AS_IS and texts):
         if types.is_nested(column.type) or types.is_binary(column.type):
             raise file.refuse(f"the column {name!r} holds {column.type}, and texts were declared.")
         trimmed = compute.utf8_trim_whitespace(column.cast(string))

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 
 from sordino.errors import InvalidInputError, SchemaError
+from sordino.execute.grouped import number_owners
 from sordino.runs import Price
 from sordino.tables import rules
 from sordino.tables.columns import Column, Ignored, Person, Target
 from sordino.tables.frames import Frame, check_names, framed, require_pandas
-from sordino.tables.values import codes_of, factorised, numbers_of
+from sordino.tables.values import codes_of, numbers_of
 
 MARKERS = ("", "?", "NA", "N/A", "nan", "NaN", "null", "NULL", "None")
 MOST_COLUMNS = 100_000
@@ -191,12 +192,14 @@ class Schema:
         return None if self.person is None else self._persons(self.person, frame)
 
     def _persons(self, person: Person, frame: Frame) -> np.ndarray:
-        codes, texts = factorised(frame.column(person.name))
-        if (codes < 0).any():
+        series = frame.column(person.name)
+        texts = {value.strip() for value in series.astype(object) if isinstance(value, str)}
+        if series.isna().any() or not texts.isdisjoint(self.markers):
             raise rules.refuse(person.name, "a record has no person", "Leave out such records.")
-        # 7, 7.0 and " 7" are one person: taken for several, each would be protected less.
-        first: dict[str | None, int] = {}
-        return np.array([first.setdefault(text, number) for number, text in enumerate(texts)])[codes]
+        try:
+            return number_owners(series)
+        except InvalidInputError as error:
+            raise SchemaError(f"Column {person.name!r}: {error}") from None
 
     def to_toml(self) -> str:
         """Return the schema as TOML text."""
