@@ -41,7 +41,13 @@ def test_pandas_missing_persons_are_refused():
 
 
 def test_large_integers_and_strings_stay_apart():
-    for ids in ([2**60, 2**60 + 1, 2**60, 5], [2**63, -1, 2**63, 2**63 + 1], [(1, 2), (1, 3), (1, 2), (2, 1)], ["1", "2", "1", "5"], [b"1", b"1\0", b"1", b"5"]):
+    for ids in (
+        [2**60, 2**60 + 1, 2**60, 5],
+        [2**63, -1, 2**63, 2**63 + 1],
+        [(1, 2), (1, 3), (1, 2), (2, 1)],
+        ["1", "2", "1", "5"],
+        [b"1", b"1\0", b"1", b"5"],
+    ):
         assert GroupedExecutor(LocalExecutor(X, y.astype(float)), ids).population == 3
 
 

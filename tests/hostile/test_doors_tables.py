@@ -21,7 +21,7 @@ IDS = {
 
 @pytest.mark.parametrize("what", IDS)
 def test_door_01_persons_of_a_table_are_told_apart_exactly(what):
-    """400 UUIDs were one person, and 2^53 and 2^53 + 1 too: one of them moved the sum by 2 clips, not by 1."""
+    """400 UUIDs were one person, 2^53 and 2^53 + 1 too; one of them moved the sum by 2 clips, not 1."""
     ids = [IDS[what](i % 50) for i in range(200)]
     schema = sordino.Schema([Number("x", 0, 1), Person("id"), Target("y", levels=["no", "yes"])])
     table = {"x": [0.5] * 200, "id": ids, "y": ["no", "yes"] * 100}
