@@ -72,3 +72,48 @@ def test_door_18_a_model_is_judged_by_the_targets_as_they_are(tmp_path):
     model.save(tmp_path / "m.sordino")
     found = typed_json("evaluate", tmp_path / "m.sordino", tmp_path / "test.csv", "--public")
     assert found["value"] == pytest.approx(true, abs=1e-9)
+
+
+# ----------------------------------------------------------------------- 4: a score that answers for nothing
+
+
+class Border:
+    """A model whose margin is rounded in another way for a row alone than among others, as BLAS does."""
+
+    classes_ = np.array([0, 1])
+    _estimator_type = "classifier"
+
+    def __sklearn_tags__(self):
+        return sordino.LogisticRegression().__sklearn_tags__()
+
+    def predict(self, X):
+        slip = 1e-12 if len(X) == 1 else 0.0
+        return 1 * (np.asarray(X)[:, 0] - slip > 0.5)
+
+
+def test_door_04_asking_for_a_score_is_no_oracle():
+    """Rows 0, n / 2 and n - 1 were predicted alone: one on the border raised, before anything was booked."""
+    inside, border = np.full((40, 2), 0.2), np.full((40, 2), 0.2)
+    border[20, 0] = 0.5 + 1e-13
+    for rows in (inside, border):
+        score = sordino.private_score(Border(), rows, np.zeros(40, dtype=int), delta=1e-6)
+        assert score.privacy.status == "private"
+
+
+def test_door_04_made_up_rows_hold_nothing_of_the_data():
+    from sordino.estimators.by_row import made_up
+
+    X = numbers(50)
+    assert np.array_equal(made_up(X), made_up(1e6 + X))
+    assert np.array_equal(made_up(X), made_up(np.full((9, 3), np.nan)))
+
+
+def test_door_04_models_of_tables_and_texts_that_mix_rows_are_still_seen():
+    from sordino.estimators.by_row import made_up, mixes_rows
+
+    schema = Schema([Number("x", -1, 1), Target("y", "number", low=-1, high=1)])
+    table = made_up(None, schema)
+    assert mixes_rows(lambda rows: rows["x"] - rows["x"].mean(), table)
+    assert not mixes_rows(lambda rows: rows["x"] - 0.3, table)
+    texts = made_up(["a", "b"])
+    assert mixes_rows(lambda rows: [len(set(rows))] * len(rows), texts)

@@ -17,7 +17,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from sordino.errors import InvalidInputError, UndeclaredBoundWarning, UnsupportedError
 from sordino.estimators.neighbours import keeps_nothing, reason
-from sordino.estimators.pipeline import _mixes_rows, learned_for, pipeline_privacy
+from sordino.estimators.pipeline import learned_for, mixes_step, pipeline_privacy
 from sordino.kernel import public_generator
 from sordino.runs import Price
 from sordino.runs.search import Trial
@@ -149,7 +149,7 @@ def unpaid_steps(name: str, step: Any, assumed: frozenset[str]) -> Iterator[str]
         for inner, child in _parts(step):
             yield from unpaid_steps(f"{name}__{inner}" if name else inner, child, assumed)
     elif "epsilon" not in getattr(step, "get_params", dict)(deep=False):
-        function = type(step) is FunctionTransformer and not _mixes_rows(step)
+        function = type(step) is FunctionTransformer and not mixes_step(step)
         if not (function or keeps_nothing(step)):
             yield reason(name or type(step).__name__, step)
 

@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline
 from sordino.checks import among, check_count, check_flag, check_positive
 from sordino.elsewhere import packed, unpacked
 from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.estimators.by_row import made_up, mixes_rows
 from sordino.estimators.metric_curves import AreaUnderCurve, Calibration, CalibrationCurve
 from sordino.estimators.metrics import Accuracy, BalancedAccuracy, Judged, Metric, Smooth
 from sordino.estimators.results import PrivateFloat
@@ -317,39 +318,24 @@ def _codes(labels: Any, classes: Any) -> Ints:
 
 
 def _rowwise(model: Any, method: str, X: Any, n: int) -> Any:
-    """Return predictions; refuse a model that gives a row another one alone than among others.
+    """Return predictions; refuse a model that gives made-up rows other ones alone than among others.
 
-    **Privacy.** The sensitivity rests on it. A model that treats rows one by one passes on all data alike.
+    **Privacy.** The sensitivity rests on it. Whether it is refused depends on the model and on the kind of X,
+    never on a record: rows of X that were tried would say which of them lies on a border, for nothing.
     """
     if not hasattr(model, method):
         raise UnsupportedError(f"This metric needs a model with {method}, {type(model).__name__} has none.")
-    call = getattr(model, method)
-    found = np.asarray(refusing(lambda: call(X), X, None, model))
-    if len(found) != n:
-        raise InvalidInputError(f"Expected one prediction per row, {n} of them, got {len(found)}.")
-    for i in {0, n // 2, n - 1}:
-        alone = np.asarray(refusing(lambda i=i: call(_row(X, i)), X, None, model))[0]  # type: ignore[misc]
-        same = (
-            np.allclose(alone, found[i], 1e-4, 1e-5, equal_nan=True)
-            if found.dtype.kind in "fc"
-            else np.all(alone == found[i])
-        )
-        if not same:
+    rows, soft = made_up(X, _schema(model)), ("predict_proba", "decision_function")
+    for name in (method, *(name for name in soft if hasattr(model, name))):
+        if mixes_rows(getattr(model, name), rows):
             raise UnsupportedError(
                 "The model predicts another value for a row alone than among others, so one record moves the "
                 "predictions of all. Score a model that treats each row by itself."
             )
+    found = np.asarray(refusing(lambda: getattr(model, method)(X), X, None, model))
+    if len(found) != n:
+        raise InvalidInputError(f"Expected one prediction per row, {n} of them, got {len(found)}.")
     return found
-
-
-def _row(X: Any, i: int) -> Any:
-    if hasattr(X, "iloc"):
-        return X.iloc[i : i + 1]
-    if isinstance(X, dict):
-        return {key: values[i : i + 1] for key, values in X.items()}
-    if hasattr(X, "slice") and hasattr(X, "schema"):  # Arrow and polars
-        return X.slice(i, 1)
-    return X[i : i + 1]
 
 
 def _length(X: Any) -> int:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion, Pipeline
@@ -15,8 +14,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.errors import InvalidInputError
+from sordino.estimators.by_row import made_up, mixes_rows
 from sordino.estimators.neighbours import REPEATS, is_template, keeps_nothing, reason
-from sordino.kernel import public_generator
 from sordino.runs import Price, PrivacyReport, composed
 from sordino.tables import Schema
 
@@ -113,7 +112,7 @@ def _judge(name: str, step: Any, assumed: frozenset[str], found: _Found) -> None
         pass  # it learns nothing; a class made from it may
     elif title in assumed:
         found.assumed.append(title)
-    elif type(step) is FunctionTransformer and step.func is not None and not _mixes_rows(step):
+    elif type(step) is FunctionTransformer and step.func is not None and not mixes_step(step):
         found.functions.append(title)
     elif keeps_nothing(step):
         found.free.append(title)
@@ -150,17 +149,6 @@ def _children(step: Any) -> Iterator[tuple[str, Any]]:
                 yield from ((title, part) for part in inside.values() if isinstance(part, BaseEstimator))
 
 
-def _mixes_rows(step: Any) -> bool:
+def mixes_step(step: Any) -> bool:
     """Tell whether a function gives made-up rows another result together than one by one."""
-    public = public_generator(0)
-    rows = public.uniform(0.1, 1.0, (5, getattr(step, "n_features_in_", 1)))
-    try:
-        whole = _plain(step.transform(rows))
-        alone = np.vstack([_plain(step.transform(rows[i : i + 1])) for i in range(len(rows))])
-        return whole.shape != alone.shape or not np.allclose(whole, alone, equal_nan=True)
-    except Exception:
-        return False  # it takes other rows than numbers: nothing is known, and the note says so
-
-
-def _plain(values: Any) -> np.ndarray:
-    return np.asarray(values.toarray() if sparse.issparse(values) else values, dtype=float)
+    return mixes_rows(step.transform, made_up(np.zeros((0, getattr(step, "n_features_in_", 1)))))
