@@ -1,4 +1,4 @@
-"""Whether a model treats each row by itself, tried on made-up rows: trying real ones would tell about them."""
+"""Whether a model treats each row by itself, tried on made-up rows: real ones would tell about themselves."""
 
 from __future__ import annotations
 
