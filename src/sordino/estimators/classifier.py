@@ -17,6 +17,7 @@ from sordino.errors import UnsupportedError
 from sordino.kernel.arrays import Floats, Ints
 from sordino.private_estimator import Scored
 from sordino.problems.losses import LOSSES, Loss
+from sordino.runs.finish import LinearFit, label_targets
 from sordino.tables.tabular import declared_classes
 
 _LOSSES = ("logistic", "squared_hinge")
@@ -67,18 +68,17 @@ class MarginClassifier(Scored, ClassifierMixin):
         loss = self._loss()
         codes, self.classes_, public = encode_labels(y, declared_classes(self))
         if self.classes_.size == 2:
-            return EncodedLabels(codes, 2.0 * codes - 1.0, loss.name, 1, public)
+            return EncodedLabels(codes, label_targets(codes, 2), loss.name, 1, public)
         if loss.link != "logit":
             raise UnsupportedError(
                 f"Only binary classification is supported by loss={self.loss!r}, got {self.classes_.size} "
                 "classes. Use loss='logistic'."
             )
-        return EncodedLabels(codes, codes.astype(float), "multinomial", self.classes_.size, public)
+        several = self.classes_.size
+        return EncodedLabels(codes, label_targets(codes, several), "multinomial", several, public)
 
-    def _keep(self, w: Floats, features: int) -> None:
-        w = np.atleast_2d(w)
-        self.coef_ = np.ascontiguousarray(w[:, :features])
-        self.intercept_ = w[:, -1].copy() if self.fit_intercept else np.zeros(len(w))
+    def _keep(self, found: LinearFit) -> None:
+        self.coef_, self.intercept_ = np.atleast_2d(found.coef), np.atleast_1d(found.intercept)
 
     @where_rows_lie
     def decision_function(self, X: Any) -> Floats:

@@ -115,9 +115,8 @@ class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
         loss: Loss = LOSSES["squared"]
         if self.loss == "huber":
             loss = Huber(check_positive("huber_threshold", self.huber_threshold, "Pass a public number."))
-        w = self._fit(X, y, loss, 1, ())
-        self.coef_ = w[: X.shape[1]].copy()
-        self.intercept_ = float(w[-1]) if self.fit_intercept else 0.0
+        found = self._fit(X, y, loss, 1, ())
+        self.coef_, self.intercept_ = found.coef, float(found.intercept)
         return self
 
     @where_rows_lie
@@ -181,6 +180,5 @@ class HeavyTailedClassifier(MarginClassifier, HeavyTailedModel):
         X, y = self._tabled_records(X, y)
         X, y = check_data(self, X, y)
         labels = self._encoded(y)
-        w = self._fit(X, labels.targets, LOSSES[labels.loss], labels.outputs, (labels.public,))
-        self._keep(w, X.shape[1])
+        self._keep(self._fit(X, labels.targets, LOSSES[labels.loss], labels.outputs, (labels.public,)))
         return self

@@ -29,6 +29,7 @@ from sordino.problems.losses import Loss
 from sordino.problems.problem import Problem
 from sordino.problems.robust import Truncation
 from sordino.runs import Ask, run_privately
+from sordino.runs.finish import LinearFit, finish
 from sordino.solvers.heavy import HeavyTailedSparse, ProjectedGradient, Scaling
 from sordino.tables.tabular import Tabular
 
@@ -75,7 +76,7 @@ class HeavyTailedModel(Tabular, PrivateEstimator):
 
     def _fit(
         self, X: Any, targets: np.ndarray, loss: Loss, outputs: int, public: tuple[str, ...]
-    ) -> np.ndarray:
+    ) -> LinearFit:
         problem = self._problem(X, loss, outputs)
         n = problem.population
         budget = Ask.checked(
@@ -96,9 +97,9 @@ class HeavyTailedModel(Tabular, PrivateEstimator):
             description=type(self).__name__,
         )
         self.privacy_, self.n_iter_ = fitted.report, fitted.steps
-        w = np.asarray(fitted.result)
-        self._warn_if_diverged(w, "lower step_size")
-        return w
+        found = finish(fitted.result, problem)
+        self._warn_if_diverged(np.append(found.coef, found.intercept), "lower step_size")
+        return found
 
     def _problem(self, X: Any, loss: Loss, outputs: int) -> Problem:
         n, d = X.shape

@@ -25,15 +25,15 @@ from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.estimators.classifier import MarginClassifier
 from sordino.execute import GroupedExecutor, LocalExecutor, executor_of, taken
-from sordino.kernel import Relation, SparseVector
+from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats
 from sordino.papers.linear import check_noise, published
 from sordino.private_estimator import PrivateEstimator, Scored
 from sordino.problems.losses import LOSSES, Huber, Loss, expected_number
 from sordino.problems.problem import Problem
 from sordino.runs import Ask, run_privately
+from sordino.runs.finish import LinearFit, finish, number_targets
 from sordino.solvers import Options, capabilities_of, make_solver, solvers_with
-from sordino.solvers.base import NoisyCoefficients
 from sordino.tables.tabular import Tabular, centred, declared_target, target_bound
 
 _SAMPLINGS = ("poisson", "fixed")
@@ -97,7 +97,7 @@ class LinearModel(Tabular, PrivateEstimator):
         public: tuple[str, ...],
         weights: Floats | None = None,
         groups: Any = None,
-    ) -> Floats:
+    ) -> LinearFit:
         bound = declared_bound(self, "data_norm")
         executor: Any = executor_of(X, targets, bound, self._intercept(bound), weights)
         if groups is not None:
@@ -125,13 +125,10 @@ class LinearModel(Tabular, PrivateEstimator):
             description=f"{type(self).__name__} ({self.solver})",
         )
         self.privacy_, self.n_iter_, self.data_norm_ = fitted.report, fitted.steps, bound
-        w, noise = fitted.result, None
-        if isinstance(w, NoisyCoefficients):
-            w, noise = w.value, w.noise
-        self.coef_noise_ = noise
-        w = w.to_dense() if isinstance(w, SparseVector) else w
-        self._warn_if_diverged(w, "lower step_size")
-        return _on_ones(w, problem)
+        found = finish(fitted.result, problem)
+        self.coef_noise_ = found.noise
+        self._warn_if_diverged(np.append(found.coef, found.intercept), "lower step_size")
+        return found
 
     def _problem(
         self, shape: tuple[int, int], loss: Loss, outputs: int, budget: Ask, bound: float
@@ -239,7 +236,7 @@ class ClassifierBase(MarginClassifier, LinearModel):
         rows = self._weights(sample_weight, X, None if weights is None else taken(weights, labels.codes))
         public = (labels.public, *self._weight_facts(sample_weight))
         loss = LOSSES[labels.loss]
-        self._keep(self._fit(X, labels.targets, loss, labels.outputs, public, rows, groups), X.shape[1])
+        self._keep(self._fit(X, labels.targets, loss, labels.outputs, public, rows, groups))
         return self
 
 
@@ -263,14 +260,13 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
         X, y = check_data(self, X, y, y_numeric=True)
         loss, bound = self._loss(), self._target_bound()
         y, offset = centred(declared_target(self), y, self._centres())
-        low = 0.0 if loss.targets == "counts" else -bound
+        y, (low, high) = number_targets(y, loss, bound)
         rows = self._weights(sample_weight, X)
         fact = bound_fact("target_bound", bound, self._declared("target_bound"), "targets are clipped to it")
         public = (fact, *self._weight_facts(sample_weight))
-        w = self._fit(X, np.clip(y, low, bound), loss, 1, public, rows, groups)
-        self.coef_ = w[: X.shape[1]].copy()
-        self.intercept_ = float(w[-1]) + offset if self.fit_intercept else 0.0
-        self.target_range_ = (offset + low, offset + bound)
+        found = self._fit(X, y, loss, 1, public, rows, groups)
+        self.coef_, self.intercept_ = found.coef, float(found.intercept) + offset
+        self.target_range_ = (offset + low, offset + high)
         return self
 
     @where_rows_lie
@@ -293,14 +289,6 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
 
     def _target_bound(self) -> float:
         return target_bound(self, declared_target(self), self._centres())
-
-
-def _on_ones(w: Floats, problem: Problem) -> Floats:
-    """Return the weights with that of the intercept column as if the column held ones."""
-    if problem.intercept:
-        w = w.copy()
-        w[..., -1] *= problem.intercept
-    return w
 
 
 def _public_facts(problem: Problem, declared: Any) -> tuple[str, ...]:

@@ -1,0 +1,50 @@
+"""What a loss is told before a run, and what a model holds after it: estimators and joint runs share both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sordino.kernel import SparseVector
+from sordino.kernel.arrays import Floats
+from sordino.problems.losses import Loss
+from sordino.problems.problem import Problem
+from sordino.solvers.base import NoisyCoefficients
+
+
+@dataclass(frozen=True, eq=False)
+class LinearFit:
+    """A linear model in the user's units: a margin is ``x @ coef + intercept``, for each output.
+
+    ``noise`` is the public standard deviation of the noise in each coefficient, where the solver states it.
+    """
+
+    coef: Floats
+    intercept: Floats
+    noise: Floats | None = None
+
+
+def finish(last: Any, problem: Problem) -> LinearFit:
+    """Return the model that the last iterate of a solver stands for.
+
+    The last weight belongs to the intercept column, which holds a constant: the intercept is their product.
+    """
+    noise = None
+    if isinstance(last, NoisyCoefficients):
+        last, noise = last.value, last.noise
+    w = last.to_dense() if isinstance(last, SparseVector) else np.asarray(last)
+    intercept = w[..., -1] * problem.intercept if problem.intercept else np.zeros(w.shape[:-1])
+    return LinearFit(np.ascontiguousarray(w[..., : problem.features]), np.array(intercept), noise)
+
+
+def label_targets(codes: Any, classes: int) -> Any:
+    """Return what a loss wants for class numbers: -1 and 1 for two classes, the numbers for more."""
+    return 2.0 * codes - 1.0 if classes == 2 else codes.astype(np.float64)
+
+
+def number_targets(y: Any, loss: Loss, bound: float) -> tuple[Any, tuple[float, float]]:
+    """Return targets clipped to the declared bound, and the range that they have; counts begin at zero."""
+    low = 0.0 if loss.targets == "counts" else -bound
+    return np.clip(y, low, bound), (low, bound)
