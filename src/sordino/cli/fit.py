@@ -124,12 +124,8 @@ def tune(
         "ledger": booked[0],
         "dataset_id": booked[1],
     }
-    if rows.groups is not None:
-        raise InvalidInputError(
-            "A private search protects records, not persons. Leave groups out of the file."
-        )
     search = PrivateSearchCV(model, params, **budget, **how)
-    search.fit(rows.X, rows.y)
+    search.fit(rows.X, rows.y, groups=rows.groups)
     best = search.best_estimator_
     run = run_facts("tune", settings, started, data, len(rows))
     run["chosen"] = show.plain(search.best_params_)

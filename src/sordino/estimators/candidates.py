@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 import math
 import warnings
@@ -95,6 +96,21 @@ class Candidates:
             step.set_params(**{name: value for name, value in own.items() if name in known})
         return model
 
+    def fit_params(self, owners: Any) -> dict[str, Any]:
+        """Return what ``fit`` is told of the owners of rows; refuse a model that cannot protect them.
+
+        The owners of a table are one of its columns, which a model with a schema reads by itself.
+        """
+        if owners is None or self.schema is not None:
+            return {}
+        if "groups" not in inspect.signature(self.final.fit).parameters:
+            raise UnsupportedError(
+                f"{type(self.final).__name__} cannot protect persons. Choose another model, or leave groups "
+                "out if a record is all of a person."
+            )
+        piped = isinstance(self.estimator, Pipeline)
+        return {f"{self.estimator.steps[-1][0]}__groups" if piped else "groups": owners}
+
     def tried(self, params: dict[str, Any], budget: Trial, X: Any, labels: Any) -> None:
         """Fit a pipeline on made-up rows: what is wrong with its later steps is found before the search pays.
 
@@ -111,7 +127,8 @@ class Candidates:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             warnings.simplefilter("default", UndeclaredBoundWarning)
-            budget.fitted(lambda: model.fit(made_up, targets), self.report)
+            owned = self.fit_params(np.arange(rows) if budget.unit == "person" else None)
+            budget.fitted(lambda: model.fit(made_up, targets, **owned), self.report)
 
     def open_classes(self, params: dict[str, Any]) -> bool:
         """Tell whether nobody declared the classes of a candidate."""

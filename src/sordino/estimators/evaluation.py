@@ -17,6 +17,7 @@ from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.estimators.by_row import made_up, mixes_rows
 from sordino.estimators.metric_curves import AreaUnderCurve, Calibration, CalibrationCurve
 from sordino.estimators.metrics import Accuracy, BalancedAccuracy, Judged, Metric, Smooth
+from sordino.estimators.pipeline import learned_for
 from sordino.estimators.results import PrivateFloat
 from sordino.execute import executor_of, held_columns, in_dask
 from sordino.execute.grouped import mean_of_owners
@@ -24,7 +25,8 @@ from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.sample import Sample
 from sordino.refusals import refusing
-from sordino.runs import Ask, run_privately
+from sordino.runs import Ask, Price, run_privately
+from sordino.runs.price import each_once
 from sordino.solvers.row_means import RowMeans
 from sordino.tables import Schema
 
@@ -69,6 +71,7 @@ def private_score(
     confidence : of ``.interval``, which covers the score on the population that the records were drawn from,
         with the same clips.
     groups : the owner of each row; then a person is protected, and counts once, with the mean over its rows.
+        A schema with a person column takes them from the table; a model of persons never scores by records.
     relation, secure_noise, ledger, dataset_id : as in the estimators.
 
     **Privacy.** (epsilon, delta)-DP for one record, or person, of X and y: one Gaussian release of the mean
@@ -88,14 +91,14 @@ def private_score(
     level = _level(confidence)
     unit, rows = _scored(model, chosen, X, y, groups)
     n = len(rows)
-    ask = Ask.checked(epsilon, delta, n, ledger, dataset_id)
+    ask = Ask.checked(epsilon, delta, n, ledger, dataset_id, learned=_prices(model))
     secure = check_flag("secure_noise", secure_noise)
     fitted = run_privately(
         RowMeans(chosen.centre, chosen.radius),
         Sample(n, rows.shape[1], Relation.parse(relation), unit, secure),
         executor_of(rows, None, data_norm=None),
         ask,
-        public=(f"number of {unit}s: {n}", *_facts(name, chosen), _BY_ROW),
+        public=(f"number of {unit}s: {n}", *_facts(name, chosen, ask), _BY_ROW),
         description=f"private_score ({name})",
     )
     if isinstance(chosen, Calibration):
@@ -106,6 +109,13 @@ def private_score(
 
 def _scored(model: Any, chosen: Any, X: Any, y: Any, groups: Any) -> tuple[str, Any]:
     """Return who is protected, and one row for each of them, wherever the records lie."""
+    final = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    unit = getattr(getattr(final, "privacy_", None), "unit", "record")
+    if unit != "record" and groups is None and _schema(model) is None:
+        raise InvalidInputError(
+            f"Expected groups, the owner of each row: the model protects one {unit}, and a score without "
+            "groups a record. Where each row is all of its owner, pass groups=range(n)."
+        )
     if in_dask(X):
         return "record", _scored_there(model, chosen, X, y, groups)
     X, y, groups = _from_table(model, X, y, groups)
@@ -115,7 +125,7 @@ def _scored(model: Any, chosen: Any, X: Any, y: Any, groups: Any) -> tuple[str, 
 
 def _scored_there(model: Any, chosen: Any, X: Any, y: Any, groups: Any) -> Any:
     schema = _schema(model)
-    if groups is not None or (y is None and schema is not None and schema.person is not None):
+    if groups is not None or (schema is not None and schema.person is not None):
         raise UnsupportedError(
             "Persons need all rows in one place: the records of one may lie in several parts. Bring the "
             "table into one place (X.compute())."
@@ -147,18 +157,29 @@ class Part:
 def _from_table(model: Any, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
     """Return rows, targets and persons, those that the model's schema declares where they were not passed."""
     schema = _schema(model)
-    if y is not None or schema is None:
+    if schema is None:
         return X, y, groups
-    features, targets, persons = schema.split(X)
+    frame = schema.checked(X)
+    known = schema.person is not None and schema.person.name in frame.names
+    groups = schema.owners_of(schema.persons(frame) if known else None, groups)
+    if y is not None:
+        return X, y, groups
+    features, targets, _ = schema.split(X)
     if targets is None:
         raise InvalidInputError("Expected y, or a table with the target that the model's schema declares.")
-    return features, targets, persons if groups is None else groups
+    return features, targets, groups
 
 
 def _schema(model: Any) -> Schema | None:
-    first = model.steps[0][1] if isinstance(model, Pipeline) else getattr(model, "best_estimator_", model)
-    found = getattr(first, "schema", None)
+    model = getattr(model, "best_estimator_", model)
+    found = getattr(model.steps[0][1] if isinstance(model, Pipeline) else model, "schema", None)
     return found if isinstance(found, Schema) else None
+
+
+def _prices(model: Any) -> tuple[Price, ...]:
+    """Return what was paid for the schemas of a model, on which its predictions and the bounds rest."""
+    params = model.get_params().values() if hasattr(model, "get_params") else ()
+    return each_once((*getattr(getattr(model, "privacy_", None), "learned", ()), *learned_for(params)))
 
 
 def _level(confidence: Any) -> float:
@@ -273,10 +294,11 @@ def _target_bounds(model: Any, bounds: Any) -> tuple[float, float]:
     return low, high
 
 
-def _facts(name: str, chosen: Metric) -> tuple[str, ...]:
+def _facts(name: str, chosen: Metric, ask: Ask) -> tuple[str, ...]:
     if isinstance(chosen, Smooth) and name != "r2":
         return (f"loss_bound = {chosen.limits[1]:g} (losses of records are clipped to it)",)
-    return ("bounds of targets and losses: declared",) if name == "r2" else ()
+    origin = "by a schema that was learned" if ask.learned else "declared"
+    return (f"bounds of targets and losses: {origin}",) if name == "r2" else ()
 
 
 def _judged(model: Any, X: Any, y: Any, asks: tuple[str, ...]) -> Judged:

@@ -19,7 +19,9 @@ from sordino.checks import DECLARED_LABELS, SEEN_LABELS, among, check_data, chec
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.estimators.candidates import OWN, Candidates, paid_steps
 from sordino.estimators.search_scores import CLASSIFYING, REGRESSING, Scorer, as_numbers, rows_of
+from sordino.execute.grouped import number_owners
 from sordino.kernel import Relation, public_generator
+from sordino.kernel.arrays import Ints
 from sordino.private_estimator import PrivateEstimator
 from sordino.refusals import refusing
 from sordino.runs import Ask, BestOf
@@ -46,7 +48,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
     epsilon, delta : the guarantee of the whole search.
     mean_trials : the expected number of trials.
     distribution : of that number: ``"geometric"``, ``"poisson"`` or ``"truncated-negative-binomial"``.
-    validation : the share of records, drawn by a public permutation, that scores the candidates.
+    validation : the share of records (of persons), drawn by a public permutation, that scores the candidates.
     scoring : "accuracy", "neg_log_loss" (losses clipped at 4), "neg_mean_squared_error" or
         "neg_mean_absolute_error" (errors clipped at the target bound). None is the accuracy of classifiers,
         and of regressors ``1 - min(1, (y - prediction)^2 / target_bound^2)``.
@@ -61,7 +63,9 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
     best_estimator_, best_params_, best_score_ (noisy), privacy_, classes_
 
     **Privacy.** ``best_estimator_`` and ``best_score_`` together are (epsilon, delta)-DP. A record is either
-    in the training or in the validation part, so a trial costs the larger of the two, not their sum. Warnings
+    in the training or in the validation part, so a trial costs the larger of the two, not their sum. With
+    ``groups``, or a person column in the schema, a person is in one part with all records, is protected as a
+    whole by the fit, and counts once in the score, with the mean over its records. Warnings
     and progress of the trials are not shown, because their number is secret; the run time tells it.
     """
 
@@ -110,33 +114,35 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         tags.input_tags, tags.non_deterministic = inner.input_tags, True
         return tags
 
-    def fit(self, X: Any, y: Any = None) -> PrivateSearchCV:
-        """Search; the whole budget is spent here. With a schema, y comes from the table."""
+    def fit(self, X: Any, y: Any = None, *, groups: Any = None) -> PrivateSearchCV:
+        """Search; the whole budget is spent here. With a schema, y and ``groups`` come from the table."""
         candidates = Candidates(self.estimator, tuple(self.assume_public))
         candidates.check()
         classifier = is_classifier(self.estimator)
-        X, y = self._records(candidates, X, y, classifier)
-        n, grid = len(y), self._grid()
-        score = self._scorer(candidates, classifier)
-        train, test = self._split(n)
+        X, y, owners = self._records(candidates, X, y, groups, classifier)
+        grid, score = self._grid(), self._scorer(candidates, classifier)
+        n, unit = (len(y), "record") if owners is None else (int(owners.max()) + 1, "person")
+        train, test = self._split(n, owners)
         mean = check_positive("mean_trials", self.mean_trials, "It is the expected number of trials.")
         paid = candidates.learned(grid)
         ask = Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id, learned=paid)
-        search = BestOf.made(ask, Relation.parse(self.relation), self.distribution, mean)
+        search = BestOf.made(ask, Relation.parse(self.relation), self.distribution, mean, unit)
         labels = y if classifier else None
         past, future = rows_of(X, train), rows_of(X, test)
+        owned = candidates.fit_params(None if owners is None else owners[train])
         # Each candidate up to its first release, the drawn ones or not: what fails is not paid for, and what
         # warns (a bound that was not declared) is seen, for inside of a trial it is not.
         for params in grid:
             model = candidates.made(params, search.trial, labels)
-            search.trial.rehearsed(partial(model.fit, past, y[train]))
+            search.trial.rehearsed(partial(model.fit, past, y[train], **owned))
             candidates.tried(params, search.trial, X, labels)
 
         def trial(budget: Trial) -> tuple[float, Any]:
             params = grid[search.draw(len(grid))]
             model = candidates.made(params, budget, labels)
-            model = budget.fitted(lambda: model.fit(past, y[train]), candidates.report)
-            return budget.score(score.of(model, future, y[test])), (params, model)
+            model = budget.fitted(lambda: model.fit(past, y[train], **owned), candidates.report)
+            scores = score.of(model, future, y[test], None if owners is None else owners[test])
+            return budget.score(scores), (params, model)
 
         found, (self.best_params_, self.best_estimator_) = search.run(trial, "PrivateSearchCV")
         self.best_score_ = score.natural(found)
@@ -151,24 +157,36 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         share = f"validation share {self.validation:g}, by a public permutation"
         # The trials were told the labels of all records; that is no declaration.
         seen = classifier and candidates.open_classes(self.best_params_)
-        facts = (f"number of records: {n}", "the grid", share, *((SEEN_LABELS,) if seen else ()))
+        facts = (f"number of {search.unit}s: {n}", "the grid", share, *((SEEN_LABELS,) if seen else ()))
         told = (DECLARED_LABELS,) if seen else ()
         self.privacy_ = search.report(candidates.report(self.best_estimator_), facts, instead_of=told)
         # A chosen model costs the whole search: its own, smaller epsilon would be a false claim.
         for _, step in paid_steps("", self.best_estimator_):
             step.privacy_ = self.privacy_
 
-    def _records(self, candidates: Candidates, X: Any, y: Any, classifier: bool) -> tuple[Any, Any]:
-        """Return rows that can be split, and one target for each."""
-        if candidates.schema is not None:
-            features, target, _ = candidates.schema.split(X)
-            return features, self._targets(candidates, target if y is None else y, len(features), classifier)
-        if not isinstance(self.estimator, Pipeline):
-            return check_data(self, X, y, y_numeric=not classifier)
-        X = np.asarray(X) if isinstance(X, (list, tuple)) else X
-        if hasattr(X, "dtype") and X.dtype.kind in "biuf":  # else texts or tables: the first step judges
-            X = check_data(self, X)
-        return X, self._targets(candidates, y, X.shape[0], classifier)
+    def _records(
+        self, candidates: Candidates, X: Any, y: Any, groups: Any, classifier: bool
+    ) -> tuple[Any, Any, Ints | None]:
+        """Return rows that can be split, one target for each, and the number of its owner."""
+        schema = candidates.schema
+        if schema is not None:
+            features, target, owners = schema.split(X)
+            owners = schema.owners_of(owners, groups)
+            if schema.person is not None:  # the model reads the owners from the table
+                features[schema.person.name] = owners
+            y = self._targets(candidates, target if y is None else y, len(features), classifier)
+        elif not isinstance(self.estimator, Pipeline):
+            features, y = check_data(self, X, y, y_numeric=not classifier)
+            owners = None if groups is None else number_owners(groups)
+        else:
+            features = np.asarray(X) if isinstance(X, (list, tuple)) else X
+            if hasattr(features, "dtype") and features.dtype.kind in "biuf":
+                features = check_data(self, features)  # else texts or tables: the first step judges
+            y = self._targets(candidates, y, features.shape[0], classifier)
+            owners = None if groups is None else number_owners(groups)
+        if owners is not None and owners.shape != (len(y),):
+            raise InvalidInputError(f"Expected one group per row, {len(y)} of them, got {owners.shape}.")
+        return features, y, owners
 
     @staticmethod
     def _targets(candidates: Candidates, y: Any, n: int, classifier: bool) -> Any:
@@ -183,12 +201,13 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
             return targets
         return refusing(lambda: as_numbers(targets), None, targets)
 
-    def _split(self, n: int) -> tuple[Any, Any]:
-        """Return the rows to train on and those to score on, whatever the order of the records."""
-        cut = n - self._validation_size(n)
+    def _split(self, n: int, owners: Ints | None) -> tuple[Ints, Ints]:
+        """Return the rows to train on and those to score on, whatever the order of the records or persons."""
+        judging = np.zeros(n, dtype=bool)
         public = public_generator(self.random_state)
-        order = public.permutation(n)
-        return order[:cut], order[cut:]
+        judging[public.permutation(n)[n - self._validation_size(n) :]] = True
+        rows = judging if owners is None else judging[owners]
+        return np.flatnonzero(~rows), np.flatnonzero(rows)
 
     def _scorer(self, candidates: Candidates, classifier: bool) -> Scorer:
         among("scoring", self.scoring, (None, *(CLASSIFYING if classifier else REGRESSING)))

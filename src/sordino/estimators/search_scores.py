@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from sordino.execute.grouped import mean_of_owners
 from sordino.kernel.arrays import Floats
 
 CLASSIFYING = ("accuracy", "neg_log_loss")
@@ -24,8 +25,17 @@ class Scorer:
     name: str | None
     bound: float
 
-    def of(self, model: Any, X: Any, y: Any) -> Floats:
-        """Return the score of each record; the release clips it to [0, 1]."""
+    def of(self, model: Any, X: Any, y: Any, owners: Any = None) -> Floats:
+        """Return the score of each record, or the mean score of each owner; the release clips it to [0, 1].
+
+        The scores of an owner's records are clipped before their mean, so that each has its share.
+        """
+        scores = self._of_records(model, X, y)
+        if owners is None:
+            return scores
+        return mean_of_owners(np.clip(np.nan_to_num(scores, nan=0.0), 0.0, 1.0)[:, None], owners)[:, 0]
+
+    def _of_records(self, model: Any, X: Any, y: Any) -> Floats:
         if self.name == "neg_log_loss":
             return self._log_loss(model, X, y)
         predicted = model.predict(X)

@@ -36,10 +36,10 @@ SHAPES = {"geometric": 1.0, "poisson": math.inf, "truncated-negative-binomial": 
 
 @dataclass(frozen=True)
 class ScoreSum(ClippedSum):
-    """The sum of scores in [0, 1], one per record of the validation part, each counted from 1/2.
+    """The sum of scores in [0, 1], one per record (or person) of the validation part, each counted from 1/2.
 
-    **Privacy.** A record adds a number in [-1/2, 1/2] whatever it holds; a score that is not a number counts
-    as 0. Leaving it out moves the sum by 1/2, replacing it by 1.
+    **Privacy.** Each of them adds a number in [-1/2, 1/2] whatever it holds; a score that is not a number
+    counts as 0. Leaving it out moves the sum by 1/2, replacing it by 1.
     """
 
     def contribution(self, params: Any) -> float:
@@ -61,6 +61,7 @@ class Trial:
     scale: float
     relation: Relation
     noise: NoiseSource = field(repr=False)
+    unit: str = "record"
 
     def part(self, share: float) -> float:
         """Return the epsilon of a run that may reach this share of the trial's squared distance."""
@@ -71,7 +72,7 @@ class Trial:
 
         ``report_of`` finds the report of a model that consists of several; everything in it must have paid.
         """
-        around = Enclosure(1.0 / self.scale, self.relation)
+        around = Enclosure(1.0 / self.scale, self.relation, self.unit)
         with around.entered():
             model = fit()
         report = getattr(model, "privacy_", None) if report_of is None else report_of(model)
@@ -85,7 +86,7 @@ class Trial:
         A bound that was not declared is said here; inside of a trial nothing is.
         """
         with (
-            Rehearsal(1.0 / self.scale, self.relation).entered(),
+            Rehearsal(1.0 / self.scale, self.relation, self.unit).entered(),
             warnings.catch_warnings(record=True) as said,
         ):
             warnings.simplefilter("always")
@@ -100,8 +101,8 @@ class Trial:
                 warnings.warn(warning.message, stacklevel=4)
 
     def score(self, scores: Any) -> float:
-        """Release the mean of one score per record of the validation part."""
-        plan = Plan({"score": Release(ScoreSum(), Gaussian(), Full())}, self.relation, len(scores))
+        """Release the mean of one score per record, or person, of the validation part."""
+        plan = Plan({"score": Release(ScoreSum(), Gaussian(), Full())}, self.relation, len(scores), self.unit)
         executor = LocalExecutor(np.zeros((len(scores), 1)), scores)
         curator = Curator(executor, plan.at(self.scale), self.noise)
         return 0.5 + float(curator.release("score")[0])
@@ -114,14 +115,15 @@ class BestOf:
     Parameters
     ----------
     ask : the guarantee of the whole search.
-    relation : the neighbours; the unit is a record.
+    relation, unit : the neighbours.
     distribution, mean_trials : of the number of trials.
     scale : the noise multiplier of the Gaussian release that a trial is worth.
 
-    **Privacy.** A record is in the training or in the validation part, so a trial is one Gaussian release of
-    multiplier ``scale``, and their best costs little more than one of them (Papernot and Steinke 2022).
-    What is fitted inside a trial is admitted by its :class:`Enclosure` before it is released. The run time
-    tells the number of trials; do not show it to those the search is to be private against.
+    **Privacy.** A record, or a person with all records, is in the training or in the validation part, so a
+    trial is one Gaussian release of multiplier ``scale``, and their best costs little more than one of them
+    (Papernot and Steinke 2022). What is fitted inside a trial is admitted by its :class:`Enclosure` before it
+    is released. The run time tells the number of trials; do not show it to those the search is to be private
+    against.
     """
 
     ask: Ask
@@ -132,9 +134,12 @@ class BestOf:
     certificate: Certificate
     event: dp.DpEvent
     noise: NoiseSource = field(default_factory=fresh_noise, repr=False)
+    unit: str = "record"
 
     @classmethod
-    def made(cls, ask: Ask, relation: Relation, distribution: str, mean_trials: float) -> BestOf:
+    def made(
+        cls, ask: Ask, relation: Relation, distribution: str, mean_trials: float, unit: str = "record"
+    ) -> BestOf:
         """Calibrate the search and certify it now."""
         if distribution not in SHAPES:
             raise InvalidInputError(f"Expected distribution in {sorted(SHAPES)}, got {distribution!r}.")
@@ -151,12 +156,12 @@ class BestOf:
             raise CalibrationError(
                 f"The search certifies epsilon = {certificate.epsilon:.4g}, asked for is {ask.epsilon:g}."
             )
-        return cls(ask, relation, distribution, mean_trials, scale, certificate, event_at(scale))
+        return cls(ask, relation, distribution, mean_trials, scale, certificate, event_at(scale), unit=unit)
 
     @property
     def trial(self) -> Trial:
         """What each trial may spend."""
-        whole = Trial(0.0, self.ask.delta, self.scale, self.relation, self.noise)
+        whole = Trial(0.0, self.ask.delta, self.scale, self.relation, self.noise, self.unit)
         return replace(whole, epsilon=whole.part(1.0))
 
     def run(self, trial: Callable[[Trial], tuple[float, Any]], description: str) -> tuple[float, Any]:
@@ -186,7 +191,7 @@ class BestOf:
             epsilon=self.certificate.epsilon,
             delta=self.certificate.delta,
             relation=self.relation,
-            unit="record",
+            unit=self.unit,
             accountant=self.certificate.accountant,
             event=self.event,
             releases=(*best.releases, *PrivacyReport.described(score)),
@@ -206,7 +211,7 @@ class BestOf:
             self.ask.dataset_id,
             self.event,
             relation=self.relation,
-            unit="record",
+            unit=self.unit,
             certificate=(self.certificate.epsilon, self.certificate.delta),
             description=description,
         )

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError, SchemaError
+from sordino.tables import rules
 from sordino.tables.blocks import Block, Origin, WordBlock, block_of
 from sordino.tables.frames import Frame
 from sordino.tables.schema import Schema
@@ -74,7 +75,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return tags
 
     def fit(self, X: Any = None, y: Any = None) -> TableEncoder:
-        """Check the schema, and the names of the table's columns if there is one; nothing is learnt."""
+        """Check the schema, and the names of the table's columns if there is one; nothing is learnt.
+
+        A table whose schema has a person column is refused here: encoded rows, as a later step of a pipeline
+        sees them, have no owners, and that step would protect records.
+        """
         if not isinstance(self.schema, Schema):
             raise SchemaError(f"Expected a sordino.Schema, got {type(self.schema).__name__}.")
         self.schema.require_known()
@@ -83,6 +88,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if str(getattr(self.dtype, "__name__", self.dtype)) not in ("float64", "float32"):
             raise InvalidInputError("Expected dtype float64 or float32.")
         if X is not None:
+            self._refuse_persons(self.schema)
             self.schema.checked(X)
         self.schema_ = self.schema
         if len(self.origins) > MOST_FEATURES:
@@ -91,6 +97,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.n_features_in_ = len(self.feature_names_in_)
         self.data_norm_ = self.schema.data_norm
         return self
+
+    @staticmethod
+    def _refuse_persons(schema: Schema) -> None:
+        if schema.person is not None:
+            raise rules.refuse(
+                schema.person.name,
+                "it says whose record each one is, and encoded rows have no owners",
+                "Give the schema to the model itself (schema=), or declare the column as ignored and pass "
+                "the owners to the model: pipeline.fit(table, y, model__groups=owners).",
+            )
 
     def _blocks(self) -> list[Block | WordBlock]:
         """Return the blocks of the columns; made when needed, so that a fitted encoder is plain data."""

@@ -191,6 +191,23 @@ class Schema:
         """Return a number for the person of each row; None without a person column."""
         return None if self.person is None else self._persons(self.person, frame)
 
+    def owners_of(self, persons: Any, groups: Any) -> Any:
+        """Return the owner of each row: of the person column, or ``groups`` where the table lacks it.
+
+        A schema with a person column never comes down to records: without owners it is refused.
+        """
+        if self.person is None or (persons is None and groups is not None):
+            return None if groups is None else number_owners(groups)
+        if groups is not None:
+            raise InvalidInputError("Expected groups=None: the schema declares a person column.")
+        if persons is None:
+            raise rules.refuse(
+                self.person.name,
+                "it says whose record each one is, and the table lacks it",
+                "Keep it in the table, or pass groups=, the owner of each row.",
+            )
+        return persons
+
     def _persons(self, person: Person, frame: Frame) -> np.ndarray:
         series = frame.column(person.name)
         texts = {value.strip() for value in series.astype(object) if isinstance(value, str)}
