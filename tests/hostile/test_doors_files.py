@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import sordino
+from sordino import errors
 from sordino.kernel import public_generator
 from sordino.tables import Number, Schema, Target
 
@@ -117,3 +118,99 @@ def test_door_04_models_of_tables_and_texts_that_mix_rows_are_still_seen():
     assert not mixes_rows(lambda rows: rows["x"] - 0.3, table)
     texts = made_up(["a", "b"])
     assert mixes_rows(lambda rows: [len(set(rows))] * len(rows), texts)
+
+
+# ------------------------------------------------------------------- 3: what a file says of itself is no proof
+
+
+def edited(path, **changes):
+    """Write other numbers into the report beside the model; the model's own stays as it is."""
+    import json
+    import zipfile
+
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    facts = json.loads(parts["sordino.json"])
+    facts["report"] |= changes
+    parts["sordino.json"] = json.dumps(facts).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return path
+
+
+def saved(path, epsilon=2.0):
+    X = numbers()
+    model = sordino.LogisticRegression(epsilon, data_norm=1.0, classes=[0, 1]).fit(X, 1 * (X[:, 0] > 0))
+    return model.save(path)
+
+
+def test_door_03_an_edited_report_is_refused_by_every_reader(tmp_path):
+    """`inspect --json` and `about` printed epsilon .01 and "private" for a model of epsilon inf, status 0."""
+    from tests.cli.helpers import typed
+
+    file = edited(saved(tmp_path / "m.sordino", float("inf")), epsilon=0.01)
+    for read in (sordino.saving.about, sordino.load):
+        with pytest.raises(errors.InvalidInputError, match="cannot state less"):
+            read(file)
+    typed("inspect", file, "--json", code=3)
+    typed("account", "models", file, code=3)
+
+
+def test_door_03_a_file_says_that_it_is_a_copy_wherever_it_is_read(tmp_path):
+    """Unedited files said "private" in `about` and in `inspect --json`."""
+    from tests.cli.helpers import typed, typed_json
+
+    file = saved(tmp_path / "m.sordino")
+    assert sordino.saving.about(file)["report"]["status"] == "unverified copy"
+    assert typed_json("inspect", file)["privacy"]["status"] == "unverified copy"
+    assert "unverified copy" in typed("inspect", file)
+    assert "unverified copy" in typed("account", "models", file)
+    assert typed_json("account", "models", file)["models"][0]["status"] == "unverified copy"
+
+
+@pytest.mark.parametrize(
+    "change", [{"epsilon": 7.0}, {"unit": "person"}, {"public": []}, {"unpaid": ["a step"]}]
+)
+def test_door_03_two_reports_that_disagree_are_refused(tmp_path, change):
+    """`load` did not compare them."""
+    file = edited(saved(tmp_path / "m.sordino"), **change)
+    with pytest.raises(errors.ModelFileError, match="two reports that disagree"):
+        sordino.load(file)
+
+
+def test_door_03_a_pipeline_says_its_guarantee(tmp_path):
+    """`inspect` printed none for a pipeline, and `report --json` ended with a mistake in Sordino."""
+    from sklearn.pipeline import make_pipeline
+    from tests.cli.helpers import typed, typed_json
+
+    from sordino.runs.meaning import at_most
+
+    X = numbers()
+    pipeline = make_pipeline(
+        sordino.PrivateStandardScaler(1.0, data_norm=3.0), sordino.LogisticRegression(1.0, data_norm=2.0)
+    ).fit(X, 1 * (X[:, 0] > 0))
+    file = sordino.save(pipeline, tmp_path / "p.sordino")
+    assert f"epsilon {at_most(sordino.pipeline_privacy(pipeline).epsilon)}" in typed("inspect", file)
+    found = typed_json("report", file, "--output", tmp_path / "p.html")
+    assert found["privacy"]["epsilon"] == sordino.pipeline_privacy(pipeline).epsilon
+
+
+def test_door_18_a_page_takes_no_score_of_another_model(tmp_path):
+    """`report --scores` took the score of any model."""
+    from tests.cli.helpers import typed
+
+    X = numbers()
+    np.savez(tmp_path / "rows.npz", X=X, y=1 * (X[:, 0] > 0))
+    one, other = saved(tmp_path / "one.sordino"), saved(tmp_path / "other.sordino")
+    for model, place in ((one, "one.json"), (one, "again.json"), (other, "other.json")):
+        asked = ("--epsilon", 3, "--output", tmp_path / place)
+        typed("evaluate", model, tmp_path / "rows.npz", *asked)
+    page = ("report", one, "--output", tmp_path / "page.html", "--force")
+    words = typed(*page, "--scores", tmp_path / "other.json", code=3)
+    assert "'other.json' is the score of another model file" in words
+    typed(*page, "--scores", tmp_path / "one.json", "--scores", tmp_path / "again.json")
+    text = (tmp_path / "page.html").read_text("utf-8")
+    assert "accuracy (one.json)" in text
+    assert "accuracy (again.json)" in text  # the second took the place of the first
+    assert "per record; unverified copy" in text

@@ -68,12 +68,17 @@ def models(models: tuple[Path, ...], delta: float | None, as_json: bool) -> None
     parts = [(name, PrivacyReport.from_dict(text)) for name, text in texts]
     together = composed(parts, delta)
     if as_json:
-        each = [{"model": name, "epsilon": part.epsilon, "delta": part.delta} for name, part in parts]
+        each = [
+            {"model": name, "epsilon": part.epsilon, "delta": part.delta, "status": part.status}
+            for name, part in parts
+        ]
         show.document({"models": each, "together": together.to_dict()})
         return
     shown = [*parts, ("together", together)]
-    rows = [(name, at_most(report.epsilon), at_most(report.delta, 3)) for name, report in shown]
-    show.table(("model", "epsilon", "delta"), rows)
+    rows = [
+        (name, at_most(report.epsilon), at_most(report.delta, 3), report.status) for name, report in shown
+    ]
+    show.table(("model", "epsilon", "delta", "status"), rows)
     show.told_schema(together)
 
 

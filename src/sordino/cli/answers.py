@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from sordino.cli import config, options, show
+from sordino.cli.look import file_digest
 from sordino.errors import InvalidInputError
 
 METRICS = ("accuracy", "balanced_accuracy", "log_loss", "auc", "calibration", "mse", "r2")
@@ -127,8 +128,9 @@ def evaluate(
     limits = options.pair("--bounds", bounds)
     fitted = sordino.load(model)
     rows = to_judge(options.data_file(data, how), fitted, target)
+    scored = {"model": file_digest(model)}
     if epsilon is None:
-        _tell(_plain_score(fitted, rows, metric), output, as_json)
+        _tell({**scored, **_plain_score(fitted, rows, metric)}, output, as_json)
         return
     score = sordino.private_score(
         fitted, rows.X, rows.y, metric=metric, epsilon=epsilon, delta=delta, bounds=limits,
@@ -136,7 +138,7 @@ def evaluate(
     )  # fmt: skip
     if booked[0] is None:
         click.echo(options.UNBOOKED, err=True)
-    _tell(_private(score, metric or _usual(fitted)), output, as_json)
+    _tell({**scored, **_private(score, metric or _usual(fitted))}, output, as_json)
 
 
 def _usual(model: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
 from pathlib import Path
@@ -20,10 +21,10 @@ from sordino.errors import InvalidInputError
 def inspect(model: Path, top: int, as_json: bool) -> None:
     """Show the guarantee of MODEL and its coefficients with the noise in them."""
     import sordino
-    from sordino.saving import about
+    from sordino.saving.files import about, report_of
 
     fitted, facts = sordino.load(model), about(model)
-    report = getattr(fitted, "privacy_", None)
+    report = report_of(fitted)
     rows = _contents(fitted)
     if as_json:
         run = facts.get("about", {}).get("run")
@@ -81,10 +82,10 @@ def report(
     run |= {key: value for key, value in (("dataset", dataset), ("person", author)) if value is not None}
     if ledger is not None and run.get("dataset") is not None:
         options.require_budget(ledger, run["dataset"])
-    found = dict(_score(path) for path in scores)
+    found = _scores(scores, file_digest(model))
     write_page(fitted, output, run, ledger=ledger, title=title, scores=found)
     if as_json:
-        show.document({"output": output, "privacy": fitted.privacy_.to_dict()})
+        show.document({"output": output, "privacy": facts["report"]})
     else:
         click.echo(f"Report written to {output}")
 
@@ -134,12 +135,31 @@ def command_line(run: dict[str, Any]) -> str | None:
     return shlex.join(words)
 
 
-def _score(path: Path) -> tuple[str, Any]:
-    """Return the name and the score in a file of `sordino evaluate --output`."""
+def file_digest(path: Path) -> str:
+    """Return a hash of a model file, by which a score says what it is a score of."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _scores(paths: tuple[Path, ...], digest: str) -> dict[str, Any]:
+    """Return the scores in files by their names, those of one metric with the names of their files."""
+    read = [(path, *_score(path, digest)) for path in paths]
+    names = [name for _, name, _ in read]
+    return {name if names.count(name) == 1 else f"{name} ({path.name})": value for path, name, value in read}
+
+
+def _score(path: Path, digest: str) -> tuple[str, Any]:
+    """Return the name and the score in a file of `sordino evaluate --output`, of this model."""
     try:
         found = json.loads(path.read_text("utf-8"))
-        return str(found["metric"]), _value(found)
-    except (OSError, KeyError, TypeError, ValueError):
+        if found.get("model", digest) != digest:
+            raise InvalidInputError(
+                f"{path.name!r} is the score of another model file. Pass the scores of this one."
+            )
+        unknown = "" if "model" in found else " (model not stated)"
+        return f"{found['metric']}{unknown}", _value(found)
+    except InvalidInputError:
+        raise
+    except (OSError, KeyError, TypeError, ValueError, AttributeError):
         raise InvalidInputError(
             f"Expected the file of `sordino evaluate --output`, got {path.name!r}."
         ) from None

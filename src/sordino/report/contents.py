@@ -215,7 +215,8 @@ def scores_of(scores: Any) -> list[Score]:
 def _score(name: str, value: Any) -> Score:
     report = getattr(value, "privacy", None)
     price = (
-        f"epsilon {at_most(report.epsilon, 3)}, delta {at_most(report.delta, 2)}"
+        f"epsilon {at_most(report.epsilon, 3)}, delta {at_most(report.delta, 2)} per {report.unit}; "
+        f"{report.status}"
         if isinstance(report, PrivacyReport)
         else "nothing was paid: public records, or not private"
     )

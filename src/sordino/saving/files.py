@@ -10,12 +10,13 @@ import warnings
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.errors import InvalidInputError, ModelFileError, UnsupportedError, require_extra
+from sordino.runs import PrivacyReport
 from sordino.saving.tree import PUBLIC, packed, type_name, unpacked
 
 FORMAT = 1
@@ -69,17 +70,23 @@ def load(path: str | os.PathLike[str], *, module: Callable[[int, int], Any] | No
 
     Nothing in the file is run: it may hold numbers, texts, arrays, Sordino's own estimators and what skops
     trusts of scikit-learn. Other types, damaged files and files of a newer version raise ``ModelFileError``.
-    The report is certified again from its events, and says that it is a copy.
+    The report is certified again from its events, and says that it is a copy. It stands in the file twice,
+    with the model and with what :func:`about` returns; where the two disagree the file is refused.
     """
     source = Path(path)
     data = _bytes(source)
-    _facts_of(data, source)
+    facts = _facts_of(data, source)
     _refuse_foreign(data, source, ModelFileError)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scikit-learn's word on versions: a step that changed fails aloud
         try:
             tree = _skops().loads(data, trusted=[])
-            return unpacked(tree["model"], module)
+            model = unpacked(tree["model"], module)
+            if _compared(model, report_of(model)) != _compared(model, facts["report"]):
+                raise ModelFileError(
+                    f"{source.name!r} holds two reports that disagree: somebody changed one of them."
+                )
+            return model
         except (ModelFileError, InvalidInputError):
             raise
         except Exception:  # skops raises whatever a damaged tree makes of its readers
@@ -89,11 +96,27 @@ def load(path: str | os.PathLike[str], *, module: Callable[[int, int], Any] | No
 def about(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Return what a model file says of itself, without loading the model.
 
-    ``format``, ``version``, ``model`` (its class), ``report`` (as in ``PrivacyReport.to_dict``) and
-    ``about``, what was given to :func:`save`.
+    ``format``, ``version``, ``model`` (its class), ``report`` (as in ``PrivacyReport.to_dict``; certified
+    again, and a copy) and ``about``, what was given to :func:`save`.
     """
     source = Path(path)
-    return _facts_of(_bytes(source), source)
+    facts = _facts_of(_bytes(source), source)
+    return facts | {"report": None if facts["report"] is None else facts["report"].to_dict()}
+
+
+def report_of(model: Any) -> PrivacyReport | None:
+    """Return the report of a fitted model, or of all steps of a pipeline; None where nothing was paid."""
+    if isinstance(model, Pipeline):
+        return cast(PrivacyReport, PUBLIC.pipeline_privacy(model))
+    return getattr(model, "privacy_", None)
+
+
+def _compared(model: Any, report: PrivacyReport | None) -> Any:
+    """Return what two reports of a model must agree on; those of a pipeline may be put in other words."""
+    words = ("notes", "public", "unpaid") if isinstance(model, Pipeline) else ()
+    facts = {} if report is None else report.to_dict()
+    known = {key: value for key, value in facts.items() if key not in ("status", *words)}
+    return known, bool(facts.get("unpaid"))
 
 
 def require_saving() -> None:
@@ -128,9 +151,7 @@ def _umask() -> int:
 
 
 def _facts(model: Any, own: Mapping[str, Any] | None) -> str:
-    report = (
-        PUBLIC.pipeline_privacy(model) if isinstance(model, Pipeline) else getattr(model, "privacy_", None)
-    )
+    report = report_of(model)
     facts = {
         "format": FORMAT,
         "version": PUBLIC.__version__,
@@ -147,7 +168,10 @@ def _facts(model: Any, own: Mapping[str, Any] | None) -> str:
 
 
 def _facts_of(data: bytes, source: Path) -> dict[str, Any]:
-    """Read the description first: it decides whether the rest can be understood."""
+    """Read the description first: it decides whether the rest can be understood.
+
+    Its report is certified again: what it says of itself, its status as well, is not believed.
+    """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             claimed = sum(member.file_size for member in archive.infolist())
@@ -165,7 +189,8 @@ def _facts_of(data: bytes, source: Path) -> dict[str, Any]:
             f"{source.name!r} was written by Sordino {version} in format {made}; this is Sordino "
             f"{PUBLIC.__version__}, which reads up to {FORMAT}. Upgrade with: pip install -U sordino."
         )
-    return dict(facts)
+    stated = facts.get("report")
+    return {**facts, "report": None if stated is None else PrivacyReport.from_dict(stated)}
 
 
 def _refuse_foreign(data: bytes, source: Path, kind: type[Exception]) -> None:
