@@ -120,7 +120,7 @@ def test_door_04_models_of_tables_and_texts_that_mix_rows_are_still_seen():
     assert mixes_rows(lambda rows: [len(set(rows))] * len(rows), texts)
 
 
-# ------------------------------------------------------------------- 3: what a file says of itself is no proof
+# ---------------------------------------------------------------- 3: what a file says of itself is no proof
 
 
 def edited(path, **changes):
