@@ -265,10 +265,7 @@ def _pytest(file: str, cache: Path, limit: float, plugin: Nursery | None = None)
 
 
 def _cache(file: str) -> Path:
-    """Return where compiled code is kept: nowhere lasting for the mutants of compiled code.
-
-    Numba's cache does not notice that a function called from another file has changed.
-    """
+    """Return where compiled code is kept: nowhere lasting for mutants of compiled code."""
     if b"numba" not in (_here / file).read_bytes():
         return _here / "numba-cache"
     cache = _here / "numba-cache-of-one"

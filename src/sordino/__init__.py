@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,7 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the table b
     from sordino.tables import TableEncoder as TableEncoder
 
 __version__ = "0.1.0"
+_LOADED = time.time_ns()  # source that changes later is not what this process runs
 
 # name -> module, by task; loaded when first used, so that `import sordino` stays fast
 _EXPORTS = {

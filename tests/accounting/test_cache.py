@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from sordino.accounting import cache
-from sordino.accounting.cache import cache_folder, cache_key, keep, load, recall, store
+from sordino.accounting.cache import cache_key, keep, load, recall, store
+from sordino.kernel.machine_code import cache_folder
 
 KEY = "0" * 64
 

@@ -16,6 +16,8 @@ from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 
+from sordino.kernel.machine_code import cache_folder
+
 FORMAT = 3
 """Raised whenever an accountant changes, so that old results are not found any more."""
 
@@ -24,15 +26,6 @@ MOST = 256
 """How many solutions a process remembers."""
 
 _MEMORY: dict[str, float] = {}
-
-
-def cache_folder() -> Path:
-    """Return the folder: ``$SORDINO_CACHE``, else ``sordino`` in the user's cache folder."""
-    chosen = os.environ.get("SORDINO_CACHE")
-    if chosen:
-        return Path(chosen)
-    base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA")
-    return (Path(base) if base else Path.home() / ".cache") / "sordino"
 
 
 def cache_key(*parts: object) -> str:

@@ -14,7 +14,7 @@ Download = bool | Literal["unverified"]
 
 def roots(data_home: str | os.PathLike[str] | None = None) -> tuple[Path, ...]:
     """Return the folders that are searched, the one that downloads go to last."""
-    from sordino.accounting.cache import cache_folder
+    from sordino.kernel.machine_code import cache_folder
 
     if data_home is not None:
         return (Path(data_home).expanduser(),)

@@ -10,6 +10,7 @@ from scipy import sparse
 
 from sordino.errors import InvalidInputError
 from sordino.kernel.arrays import Floats, Ints
+from sordino.kernel.machine_code import compiled
 from sordino.kernel.touch import TouchMap, find
 
 _AHEAD = 256  # rows
@@ -80,7 +81,7 @@ def checked(matrix: Any) -> Any:
     return rows
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _rises(indptr: Any, stored: int) -> bool:
     """Tell whether row pointers rise from 0 to at most ``stored``."""
     rises = indptr[0] == 0 and indptr[-1] <= stored
@@ -89,7 +90,7 @@ def _rises(indptr: Any, stored: int) -> bool:
     return rises
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _is_inside(indices: Any, columns: int) -> bool:
     """Tell whether all columns exist."""
     inside = True
@@ -98,7 +99,7 @@ def _is_inside(indices: Any, columns: int) -> bool:
     return inside
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _is_canonical(indptr: Any, indices: Any, columns: int) -> bool:
     """Tell whether the columns of each row rise strictly and exist; row pointers are known to rise."""
     canonical = True
@@ -146,14 +147,14 @@ def add_row(indices: Any, data: Any, first: int, last: int, factor: float, out: 
         out[At(indices[p])] += factor * data[p]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def margins(indptr: Any, indices: Any, data: Any, rows: Any, w: Floats, out: Floats) -> None:
     """Write ``x_i . w`` for the given rows."""
     for i in range(rows.size):
         out[i] = product(indices, data, indptr[rows[i]], indptr[rows[i] + 1], w)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def scatter(indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, out: Floats) -> None:
     """Add ``coef_i x_i`` to ``out``; a row of coefficient zero is not read."""
     for i in range(rows.size):
@@ -161,7 +162,7 @@ def scatter(indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, out: 
             add_row(indices, data, indptr[rows[i]], indptr[rows[i] + 1], coef[i], out)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def fill(indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, out: Floats) -> None:
     """Write ``coef_i x_i`` into the rows of an array of zeros."""
     for i in range(rows.size):
@@ -169,7 +170,7 @@ def fill(indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, out: Flo
             out[i, At(indices[p])] = coef[i] * data[p]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def scatter_integers(
     indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, spacing: float, out: Any
 ) -> None:
@@ -229,7 +230,7 @@ def _with_indices(matrix: Any, indices: Any) -> Any:
     return out
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _gather_numbered(
     indptr: Any, indices: Any, data: Any, rows: Any, numbers: Any, ends: Any, kept: Any, out: Any
 ) -> int:
@@ -244,7 +245,7 @@ def _gather_numbered(
     return ends[-1]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _gather_mapped(
     indptr: Any, indices: Any, data: Any, rows: Any, cells: Any, columns: Any, ends: Any, kept: Any, out: Any
 ) -> int:
@@ -259,7 +260,7 @@ def _gather_mapped(
     return ends[-1]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _renumber(indptr: Any, indices: Any, rows: Any, cells: Any, columns: Any, slots: Any) -> int:
     """Number the columns in the order in which they appear; return how many there are."""
     count = 0
@@ -275,7 +276,7 @@ def _renumber(indptr: Any, indices: Any, rows: Any, cells: Any, columns: Any, sl
     return count
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def touch(
     indptr: Any,
     indices: Any,
@@ -328,7 +329,7 @@ def _read_ahead(indptr: Any, indices: Any, data: Any, rows: Any) -> int:
     return seen
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def scatter_touched(ends: Any, layout: Any, packed: Floats, coef: Floats, out: Floats) -> None:
     """Add ``coef_i x_i`` to the slots of a batch that was laid out by :func:`touch`."""
     at = 0
@@ -339,7 +340,7 @@ def scatter_touched(ends: Any, layout: Any, packed: Floats, coef: Floats, out: F
         at = ends[i]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def size_scatter(
     indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, square: bool, out: Floats
 ) -> None:

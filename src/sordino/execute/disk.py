@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
 from scipy import sparse
 
@@ -17,6 +16,7 @@ from sordino.execute.disk_files import Layout, Opened
 from sordino.execute.disk_sums import SHARE, Buffers, Chosen, DiskExecutor, cut
 from sordino.execute.held import Held
 from sordino.kernel.arrays import Ints
+from sordino.kernel.machine_code import compiled
 
 # A block is as small as it can be without answers, of eight bytes a column, taking long beside it: it is
 # looked at several times, and one that stays in the caches is read from memory once.
@@ -236,7 +236,7 @@ def on_disk(path: str | os.PathLike[str], *, memory: int = 1 << 30, verify: bool
     return rows
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _gather(starts: Ints, stops: Ints, values: Any, indices: Any, out: Any, columns: Ints) -> None:
     """Copy the entries of some rows behind each other."""
     at = 0

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
 
 from sordino.execute.csr import At
 from sordino.kernel import clip
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.contracts import PublicBall
+from sordino.kernel.machine_code import compiled
 
 if TYPE_CHECKING:
     from sordino.execute.csr_records import CsrRecords
@@ -151,7 +151,7 @@ def restricted(records: LocalRecords, columns: Ints) -> LocalRecords:
     return replace(records, matrix=part, norms=norms, row_norms=norms, features=len(columns), intercept=0.0)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def add_squares(indptr: Any, indices: Any, data: Any, rows: Any, scale: Floats, out: Floats) -> None:
     """Add the squared entries of ``scale_i x_i`` to their columns."""
     for i in range(rows.size):
@@ -160,7 +160,7 @@ def add_squares(indptr: Any, indices: Any, data: Any, rows: Any, scale: Floats, 
             out[At(indices[p])] += value * value
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def multiply(
     indptr: Any, indices: Any, data: Any, rows: Any, scale: Floats, block: Floats, out: Floats
 ) -> None:
@@ -172,7 +172,7 @@ def multiply(
                 out[i, j] += value * block[column, j]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def multiply_transposed(
     indptr: Any, indices: Any, data: Any, rows: Any, scale: Floats, coef: Floats, out: Floats
 ) -> None:
@@ -184,7 +184,7 @@ def multiply_transposed(
                 out[column, j] += value * coef[i, j]
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def add_pairs(indptr: Any, indices: Any, data: Any, rows: Any, scale: Floats, out: Floats) -> None:
     """Add ``(scale_i x_i)(scale_i x_i)^T`` over the non-zero pairs of each row to a symmetric matrix.
 

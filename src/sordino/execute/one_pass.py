@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numba
 import numpy as np
 
 from sordino.execute.csr import add_row, product
 from sordino.kernel.arrays import Floats
+from sordino.kernel.machine_code import compiled
 from sordino.kernel.pull import Pull, as_weights, pull_rows
 
 _ROWS = 128  # sparse rows of a block: they stay in the cache
@@ -63,7 +63,7 @@ def over_dense(
     return _over_dense(matrix, step, w, at, facts.arrays(), pull.numbers, out)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _over_csr(
     indptr: Any, indices: Any, data: Any, rows: Any, w: Any, at: Any, facts: Any, pull: Any, out: Any
 ) -> tuple[float, float]:
@@ -90,7 +90,7 @@ def _over_csr(
     return total, shifted
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _over_dense(
     matrix: Any, step: int, w: Any, at: Any, facts: Any, pull: Any, out: Any
 ) -> tuple[float, float]:
@@ -113,7 +113,7 @@ def _over_dense(
     return total, shifted
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_FREE_ORDER)
+@compiled(nogil=True, fastmath=_FREE_ORDER)
 def _dots(block: Any, w: Any, out: Any) -> None:
     for i in range(block.shape[0]):
         row, total = block[i], 0.0
@@ -122,7 +122,7 @@ def _dots(block: Any, w: Any, out: Any) -> None:
         out[i] = total
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _add_rows(block: Any, factors: Any, out: Any) -> None:
     for i in range(block.shape[0]):
         row, factor = block[i], factors[i]
@@ -131,7 +131,7 @@ def _add_rows(block: Any, factors: Any, out: Any) -> None:
                 out[j] += factor * row[j]
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_FREE_ORDER)
+@compiled(nogil=True, fastmath=_FREE_ORDER)
 def point_on_rows(w: Floats, scale: Floats, offset: Floats) -> tuple[Floats, float]:
     """Return the weights of stored rows from those of mapped ones, and their product with the offset."""
     out, total = np.empty(scale.size), 0.0
@@ -141,7 +141,7 @@ def point_on_rows(w: Floats, scale: Floats, offset: Floats) -> tuple[Floats, flo
     return out, total
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def mapped(sums: Floats, scale: Floats, offset: Floats, shifted: float) -> None:
     """Turn sums of rows into those of mapped rows, in place: ``scale sums - shifted offset``."""
     for j in range(scale.size):

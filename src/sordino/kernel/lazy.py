@@ -12,12 +12,12 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-import numba
 import numpy as np
 from scipy.special import erfcinv, erfinv
 
 from sordino.errors import InvalidInputError, PlanSpentError
 from sordino.kernel.arrays import Floats, Ints
+from sordino.kernel.machine_code import compiled
 from sordino.kernel.noise import NoiseSource
 from sordino.kernel.touch import TouchMap
 
@@ -272,7 +272,7 @@ def _passed_by(count: int, total: int) -> float:
     return math.sqrt(2.0) * float(erfcinv(share))
 
 
-@numba.njit(cache=True)
+@compiled()
 def _raised(low: float, sizes: Floats, total: int, wanted: float) -> float:
     """Return a bound, not below ``low``, that so many of both kinds are expected to pass, by bisection."""
     high = low + 4.0
@@ -368,7 +368,7 @@ def candidates(known: SparseVector, free: int, count: int) -> tuple[Ints, float]
     return _at_least(known.indices, known.values, free, 0.0), -math.inf
 
 
-@numba.njit(cache=True)
+@compiled()
 def _at_least(indices: Ints, values: Floats, free: int, bound: float) -> Ints:
     """Return where values of size ``bound`` or more are, indices from ``free`` on left out."""
     out, count = np.empty(values.size, dtype=np.int64), 0

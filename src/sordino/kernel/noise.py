@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NoReturn
 
-import numba
 import numpy as np
 from randomgen import AESCounter
 
 from sordino.errors import InvalidInputError, PlanError
 from sordino.kernel.arrays import Floats, Ints
+from sordino.kernel.machine_code import compiled
 from sordino.kernel.rounding import round_magnitudes
 
 Shape = int | tuple[int, ...]
@@ -243,20 +243,20 @@ def fresh_noise() -> NoiseSource:
     return NoiseSource.from_os() if seeds is None else NoiseSource.seeded_not_private(next(seeds))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _fill_normal(generator: np.random.Generator, out: Floats) -> None:
     # Twice as fast as Generator.standard_normal: the ziggurat is inlined around the AES call.
     for i in range(out.size):
         out[i] = generator.standard_normal()
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _fill_around(generator: np.random.Generator, values: Floats, std: float, out: Floats) -> None:
     for i in range(out.size):
         out[i] = values[i] + std * generator.standard_normal()
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _fill_tail(generator: np.random.Generator, low: float, out: Floats) -> None:
     # x of density low exp(-low x), kept with probability exp(-x^2 / 2), has the law of Z - low for Z > low.
     for i in range(out.size):

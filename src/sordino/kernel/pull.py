@@ -2,9 +2,6 @@ r"""The pull of a record on the coefficients: the scalar that its row is multipl
 
 For the losses that have a number here, margin, residual, fair weight and clip are one compiled function, so
 that a gradient can be one pass over the rows. The clip is that of :mod:`sordino.kernel.clip`.
-
-Numba keeps compiled code by the file that it stands in: after a change here or in the clip, remove what
-``execute/__pycache__`` keeps of the passes that call it.
 """
 
 from __future__ import annotations
@@ -19,6 +16,7 @@ import numpy as np
 from sordino.kernel import clip_doubles
 from sordino.kernel.clip.factors import clipped, times_factor
 from sordino.kernel.clip.rounding import limit
+from sordino.kernel.machine_code import compiled
 
 # 1 / ln 2, ln 2 in two parts, and a number whose last bit is worth one.
 _BITS, _LN_2, _LN_2_LOW, _ROUND = (
@@ -76,7 +74,7 @@ def residual(kind: int, margin: float, y: float, unit: float, threshold: float) 
     return -y * ((small if along > 0.0 else 1.0) * largest) / unit, largest
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+@compiled(nogil=True, error_model="numpy", fastmath={"contract"})
 def _exponentials(values: Any) -> None:
     """Write exp over values of at most 0, within 4e-16 of it: four times as quick as one call for each.
 
@@ -100,7 +98,7 @@ def _exponentials(values: Any) -> None:
         values[j] *= factors[j]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _residuals(pull: Any, margins: Any, targets: Any, largest: Any) -> None:
     """Write residuals over margins, as :func:`residual`; short loops do several records at a time."""
     kind, _, _, _, unit, threshold = pull
@@ -122,7 +120,7 @@ def _residuals(pull: Any, margins: Any, targets: Any, largest: Any) -> None:
             margins[j] /= unit
 
 
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
+@compiled(nogil=True, fastmath={"reassoc", "nsz"})
 def _sums(scalars: Any, shorter: Any) -> tuple[float, float]:
     total = shifted = 0.0
     for j in range(scalars.size):
@@ -131,7 +129,7 @@ def _sums(scalars: Any, shorter: Any) -> tuple[float, float]:
     return total, shifted
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def pull_rows(
     pull: Any, margins: Any, largest: Any, targets: Any, weights: Any, norms: Any, shorter: Any, scale: Any
 ) -> tuple[float, float]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.kernel.arrays import Bools, Floats, Ints
+from sordino.kernel.machine_code import compiled
 
 _FREE = -1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -77,13 +78,13 @@ def find(cells: NDArray[np.int32], columns: Ints, column: int) -> np.uint64:
     return cell
 
 
-@numba.njit(cache=True)
+@compiled()
 def _insert(cells: NDArray[np.int32], columns: Ints, count: int) -> None:
     for slot in range(count):
         cells[find(cells, columns, columns[slot])] = slot
 
 
-@numba.njit(cache=True)
+@compiled()
 def _add(
     cells: NDArray[np.int32], columns: Ints, new: Ints, terms: Floats, count: int, values: Floats
 ) -> int:
@@ -97,13 +98,13 @@ def _add(
     return count
 
 
-@numba.njit(cache=True)
+@compiled()
 def _slots(cells: NDArray[np.int32], columns: Ints, asked: Ints, out: NDArray[np.int32]) -> None:
     for i in range(asked.size):
         out[i] = cells[find(cells, columns, asked[i])]
 
 
-@numba.njit(cache=True)
+@compiled()
 def _collect_absent(
     cells: NDArray[np.int32],
     columns: Ints,

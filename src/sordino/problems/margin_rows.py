@@ -8,6 +8,7 @@ from typing import Any
 import numba
 
 from sordino.kernel.clip.factors import clipped
+from sordino.kernel.machine_code import compiled
 from sordino.kernel.pull import LOGISTIC, residual
 
 ROOT = math.sqrt(2.0)
@@ -25,7 +26,7 @@ def _followed(loss: Any, own: Any, margin: float, y: float, weight: float, norm:
     return -0.5 * clipped(value, norm, most)
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def margin_rows(
     margins: Any, records: Any, loss: Any, own: Any, travel: float, point: Any, units: Any, out: Any
 ) -> None:

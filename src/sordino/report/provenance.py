@@ -6,12 +6,12 @@ import hashlib
 import json
 import math
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
 from importlib import metadata, resources
 from numbers import Real
+from pathlib import Path
 from typing import Any
 
 import sordino
@@ -49,24 +49,29 @@ class Provenance:
         )
 
 
-@cache
 def code_digest() -> str:
-    """Return a hash of every Python file of this package: the same code has the same one."""
-    root = resources.files("sordino")
+    """Return a hash of every Python file of this package: the same code has the same one.
+
+    Machine code is kept by the source it was made of (:mod:`sordino.kernel.machine_code`), so the files say
+    what runs, unless they changed after this process loaded them; then nothing here knows, and words say so.
+    """
     total = hashlib.sha256()
-    for name, content in sorted(_sources(root, "")):
+    for name, file in sorted(_sources(resources.files("sordino"), "")):
+        content = file.read_bytes()
         total.update(f"{name}\0{len(content)}\0".encode() + content)
+        if isinstance(file, Path):  # and not part of an archive
+            status = file.stat()
+            if max(status.st_mtime_ns, status.st_ctime_ns) > sordino._LOADED:
+                return "changed on disk after this process loaded it"
     return total.hexdigest()
 
 
-def _sources(folder: Any, prefix: str) -> list[tuple[str, bytes]]:
-    found: list[tuple[str, bytes]] = []
+def _sources(folder: Any, prefix: str) -> Iterator[tuple[str, Any]]:
     for item in folder.iterdir():
         if item.is_dir() and item.name != "__pycache__":
-            found += _sources(item, f"{prefix}{item.name}/")
+            yield from _sources(item, f"{prefix}{item.name}/")
         elif item.name.endswith(".py"):
-            found.append((prefix + item.name, item.read_bytes()))
-    return found
+            yield prefix + item.name, item
 
 
 def config_text(config: Any) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import numba
 import numpy as np
 
 from sordino.kernel.arrays import Bools, Floats
+from sordino.kernel.machine_code import compiled
 from sordino.solvers.metric import Metric
 
 MOMENTUM, STEADY = 0.9, 0.7
@@ -112,20 +112,20 @@ class NoisyDescent:
         return total if self.metric is None else 0.75 * total * self.metric.own
 
 
-@numba.njit(cache=True)
+@compiled()
 def _ahead(w: Floats, velocity: Floats, momentum: float) -> Floats:
     """Return the point that the velocity leads to."""
     return w + momentum * velocity
 
 
-@numba.njit(cache=True)
+@compiled()
 def _moved(w: Floats, velocity: Floats, g: Floats, momentum: float, step: float) -> tuple[Floats, Floats]:
     """Return the next point and the next velocity."""
     faster = momentum * velocity - step * g
     return w + faster, faster
 
 
-@numba.njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
+@compiled(fastmath={"reassoc", "contract", "nsz"})
 def _changes(w: Floats, g: Floats, w_before: Floats, g_before: Floats) -> tuple[float, float]:
     """Return the squared length of a move, and its product with that of the gradients."""
     a, b, c, d = w.ravel(), g.ravel(), w_before.ravel(), g_before.ravel()
@@ -137,7 +137,7 @@ def _changes(w: Floats, g: Floats, w_before: Floats, g_before: Floats) -> tuple[
     return length, along
 
 
-@numba.njit(cache=True)
+@compiled()
 def _followed(
     before: Floats, bends: Floats, entering: Floats, taken: Floats, momentum: float
 ) -> tuple[Floats, Floats]:

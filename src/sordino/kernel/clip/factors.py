@@ -13,6 +13,7 @@ from sordino.kernel import clip_doubles
 from sordino.kernel.arrays import Floats
 from sordino.kernel.clip.norms import row_norms
 from sordino.kernel.clip.rounding import HIGHEST, LOWEST, NOTHING, TINY, limit
+from sordino.kernel.machine_code import compiled
 
 
 def check_bound(name: str, bound: float, remedy: str) -> float:
@@ -114,13 +115,13 @@ def times_factor(coefficient: float, factor: float) -> float:
     return value if (factor == 1.0) | (abs(value) >= TINY) else 0.0
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled(nogil=True, error_model="numpy")
 def _clip_each(scalars: Any, norms: Any, most: float, out: Any) -> None:
     for i in range(scalars.size):
         out[i] = clipped(scalars[i], norms[i], most)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _factors(sizes: Any, norms: Any, most: float, out: Any) -> None:
     for i in range(sizes.size):
         size = sizes[i] * norms[i]
@@ -132,7 +133,7 @@ def _factors(sizes: Any, norms: Any, most: float, out: Any) -> None:
             out[i] = 0.0
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _products(coefficients: Any, factors: Any, out: Any) -> None:
     for i in range(coefficients.size):
         out[i] = times_factor(coefficients[i], factors[i])

@@ -8,6 +8,8 @@ from typing import Any
 import numba
 import numpy as np
 
+from sordino.kernel.machine_code import compiled
+
 _FREE_ORDER = {"reassoc", "contract", "nsz"}
 _MAGNITUDE = 0x7FFFFFFFFFFFFFFF
 _LEAST, _MOST = 2.0**-800, 2.0**1000  # sums of squares that prove their own range
@@ -23,7 +25,7 @@ def _squares(row: Any, unit: float) -> float:
     return total
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _exponent(bits: Any) -> Any:
     """Return the biased exponent of the largest magnitude: 2047 if there is an inf or a nan."""
     top = np.int64(0)
@@ -32,7 +34,7 @@ def _exponent(bits: Any) -> Any:
     return top >> 52
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_FREE_ORDER)
+@compiled(nogil=True, fastmath=_FREE_ORDER)
 def measure(pointers: Any, rows: Any, values: Any, bits: Any, mantissa: Any, exponent: Any) -> None:
     """Write the norm of each row of doubles as a mantissa and an exponent.
 
@@ -53,7 +55,7 @@ def measure(pointers: Any, rows: Any, values: Any, bits: Any, mantissa: Any, exp
             exponent[i] = biased - 1023
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_FREE_ORDER)
+@compiled(nogil=True, fastmath=_FREE_ORDER)
 def measure_single(pointers: Any, rows: Any, values: Any, out: Any) -> None:
     """Write the norm of each row of single precision: no square of it over- or underflows a double."""
     for i in range(rows.size):
@@ -61,7 +63,7 @@ def measure_single(pointers: Any, rows: Any, values: Any, out: Any) -> None:
         out[i] = math.sqrt(total) if total < np.inf else np.nan
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def _peak(values: Any, start: int, stop: int) -> float:
     """Return the largest magnitude, nan if any entry is not finite."""
     top = 0.0
@@ -74,14 +76,14 @@ def _peak(values: Any, start: int, stop: int) -> float:
     return top
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def peaks(pointers: Any, rows: Any, values: Any, out: Any) -> None:
     """Write the largest magnitude of each row."""
     for i in range(rows.size):
         out[i] = _peak(values, pointers[rows[i]], pointers[rows[i] + 1])
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def measure_weighted(
     pointers: Any, rows: Any, values: Any, columns: Any, weights: Any, mantissa: Any, exponent: Any
 ) -> None:
@@ -102,7 +104,7 @@ def measure_weighted(
         exponent[i] = shift
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled(nogil=True)
 def centred(
     pointers: Any,
     rows: Any,

@@ -1,0 +1,133 @@
+"""Doors of the kernel, the accountants and the executors that stood open, by the number of the finding."""
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import sordino
+from sordino.kernel import machine_code
+from sordino.report.provenance import code_digest
+
+SOURCE = Path(sordino.__file__).parent
+
+# What the compiled pass over pulls makes of a residual of 5 where a record may add .5.
+PULL = """
+import numpy as np
+from sordino.kernel.pull import NUMBERS, Pull, pull_rows
+margins = np.array([5.0, 0.25])
+ones = np.ones(2)
+pull_rows(Pull(NUMBERS, 0.5).numbers, margins, np.empty(2), np.zeros(2), np.empty(0), ones, ones, ones)
+print(*margins.round(6), sum(pull_rows.stats.cache_hits.values()))
+"""
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """Return a copy of the package, without anything compiled."""
+    shutil.copytree(SOURCE, tmp_path / "sordino", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path / "sordino"
+
+
+def run_in(copy, code, **environment):
+    """Return what a process prints that imports the copy."""
+    seen = {k: v for k, v in os.environ.items() if k != "NUMBA_CACHE_DIR"}
+    seen |= {"PYTHONPATH": str(copy.parent), "SORDINO_CACHE": str(copy.parent / "cache"), **environment}
+    done = subprocess.run([sys.executable, "-c", code], env=seen, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def change(file, old, new):
+    text = file.read_text("utf-8")
+    assert text.count(old) == 1
+    file.write_text(text.replace(old, new), "utf-8")
+
+
+def test_door_08_a_clip_that_changes_acts_at_once(copy):
+    assert run_in(copy, PULL) == ["0.5", "0.25", "0"]
+    change(
+        copy / "cli" / "look.py", "from __future__", "\nfrom __future__"
+    )  # no compiled function can see it
+    assert run_in(copy, PULL) == ["0.5", "0.25", "1"]  # so the machine code is found again
+    change(
+        copy / "kernel/clip/factors.py",
+        "return scalar if size <= most else",
+        "return 0.5 * scalar if size <= most else",
+    )
+    assert run_in(copy, PULL) == ["0.5", "0.125", "0"]  # inlined from another file, without cleaning
+    change(copy / "kernel/clip/rounding.py", "return bound * (1.0", "return bound * (0.5")
+    assert run_in(copy, PULL)[0] == "0.25"
+
+
+def test_door_08_a_package_that_cannot_be_written_keeps_machine_code_with_the_user(copy):
+    blocked = copy / "__pycache__"
+    blocked.mkdir()
+    (blocked / "machine-code").write_text("a file where a folder should be: nobody can write here")
+    assert run_in(copy, PULL, PYTHONDONTWRITEBYTECODE="1")[2] == "0"
+    assert run_in(copy, PULL, PYTHONDONTWRITEBYTECODE="1")[2] == "1"
+    assert list((copy.parent / "cache" / "machine-code").iterdir())
+    nowhere = {"SORDINO_CACHE": str(blocked / "machine-code"), "HOME": str(blocked / "machine-code")}
+    assert run_in(copy, PULL, PYTHONDONTWRITEBYTECODE="1", **nowhere) == ["0.5", "0.25", "0"]
+    assert not list(copy.rglob("*.nbi"))  # in particular not by Numba's own names, which forget the source
+
+
+def test_door_08_old_machine_code_does_not_pile_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine_code.time, "time", lambda: 10_000.0)
+    for age in range(12):
+        folder = tmp_path / f"version-{age}"
+        folder.mkdir()
+        os.utime(folder, (6_000.0 - age, 6_000.0 - age) if age else (9_000.0, 9_000.0))
+    machine_code._remove_old(tmp_path / "new")
+    assert sorted(int(f.name[8:]) for f in tmp_path.iterdir()) == list(range(machine_code.KEPT - 1))
+
+
+def holders():
+    """Return the modules of the package that hold functions whose machine code is kept."""
+    files = [f for f in SOURCE.rglob("*.py") if "@compiled(" in f.read_text("utf-8")]
+    return [".".join(("sordino", *f.relative_to(SOURCE).with_suffix("").parts)) for f in files]
+
+
+def test_door_08_machine_code_is_kept_in_one_place_only():
+    guilty = [
+        f
+        for f in SOURCE.rglob("*.py")
+        if "cache=True" in f.read_text("utf-8") and f.name != "machine_code.py"
+    ]
+    assert guilty == []
+    assert len(holders()) >= 12
+
+
+@pytest.mark.parametrize("name", holders())
+def test_door_08_the_digest_covers_all_that_a_compiled_function_names(name):
+    module, reach = import_module(name), machine_code.reachable(name)
+    assert not any(other.startswith(("sordino.cli", "sordino.report")) for other in reach)
+    named = 0
+    for kept in [v for v in vars(module).values() if hasattr(v, "py_func") and v.__module__ == name]:
+        if not kept.targetoptions.get("inline"):  # which has machine code only where it is inlined
+            assert machine_code.source_digest(name)[:32] in kept.stats.cache_path
+        for word in kept.py_func.__code__.co_names:
+            home = getattr(getattr(module, word, None), "__module__", None) or name
+            assert not home.startswith("sordino.") or home in reach
+            named += 1
+    assert named
+
+
+def test_door_08_the_digest_of_the_code_is_of_what_runs(copy):
+    code = """
+import os, sordino
+from pathlib import Path
+from sordino.report.provenance import code_digest
+print(code_digest().replace(" ", "-"))
+file = Path(sordino.__file__).parent / "kernel" / "pull.py"
+file.write_text(file.read_text() + "# changed")
+print(code_digest().replace(" ", "-"))
+"""
+    first, second = run_in(copy, code)
+    assert len(first) == 64
+    assert second == "changed-on-disk-after-this-process-loaded-it"
+    assert run_in(copy, code)[0] not in (first, code_digest())
