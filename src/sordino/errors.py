@@ -71,6 +71,10 @@ class PolicyMismatchError(LedgerError, ValueError):
     """A guarantee for one relation or unit cannot be booked on a budget for another."""
 
 
+class ReservationEndedError(LedgerError):
+    """A reservation ended before, or belongs to another process: it cannot end again here."""
+
+
 class PartyError(SordinoError, RuntimeError):
     """A run between parties failed; ``party`` is the name of the member it failed at, if known."""
 
@@ -112,6 +116,10 @@ class NotPrivateWarning(UserWarning):
 
 class PrivacyWarning(UserWarning):
     """The guarantee is true but weaker than it may look."""
+
+
+class LedgerWarning(UserWarning):
+    """A run ended and the ledger could not be told: its budget is spent, its label there is old."""
 
 
 class UndeclaredBoundWarning(UserWarning):

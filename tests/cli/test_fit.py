@@ -146,7 +146,8 @@ def test_persons_are_protected_or_the_command_refuses(folder):
     assert found["privacy"]["unit"] == "person"
     assert "persons" in typed("fit", "visits.npz", *words, "--model", "heavy-classifier", code=3)
     grid = ("--model", "logistic", "--grid", "alpha=[1, 2]")
-    assert "groups" in typed("tune", "visits.npz", *words, *grid, code=3)
+    tuned = typed_json("tune", "visits.npz", *words, *grid, "--set", "data_norm=3")
+    assert tuned["privacy"]["unit"] == "person"
     assert "whose record" in typed("pca", "visits.npz", *words, "--data-norm", 3, code=3)
     schema = sordino.Schema([Number("a", -3, 3), Number("b", -3, 3), Person("c")])
     schema.write("persons.toml")

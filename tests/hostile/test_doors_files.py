@@ -214,3 +214,73 @@ def test_door_18_a_page_takes_no_score_of_another_model(tmp_path):
     assert "accuracy (one.json)" in text
     assert "accuracy (again.json)" in text  # the second took the place of the first
     assert "per record; unverified copy" in text
+
+
+# ---------------------------------------------------------------------- 19: ledgers that are out of reach
+
+
+def test_door_19_a_ledger_out_of_reach_at_the_end_costs_no_model(tmp_path):
+    """`fit` raised "Nothing was reserved" after the last release: the model was paid for and thrown away."""
+    place = tmp_path / "ledger.db"
+    ledger = sordino.Ledger.open(place)
+    ledger.create("ward", sordino.BudgetPolicy(epsilon=5.0, delta=1e-5))
+    X = numbers()
+
+    def lost(*facts):
+        place.rename(tmp_path / "elsewhere.db") if place.exists() else None
+
+    model = sordino.LogisticRegression(1.0, data_norm=1.0, solver="gd", max_iter=3, ledger=ledger)
+    model.set_params(dataset_id="ward", verbose=1)
+    with sordino.progress(callback=lost), pytest.warns(errors.LedgerWarning, match="stays spent"):
+        model.fit(X, 1 * (X[:, 0] > 0))
+    assert model.privacy_.is_private
+    (tmp_path / "elsewhere.db").rename(place)
+    with sordino.Ledger.open(place, create=False) as again:
+        assert [entry.status.value for entry in again.history("ward")] == ["reserved"]
+
+
+def test_door_19_a_search_is_not_lost_either(tmp_path, monkeypatch):
+    """The search had a booking of its own."""
+    ledger = sordino.Ledger.open(tmp_path / "ledger.db")
+    ledger.create("ward", sordino.BudgetPolicy(epsilon=5.0, delta=1e-5))
+    monkeypatch.setattr(ledger, "finish", refusing)
+    X = numbers()
+    model = sordino.LogisticRegression(data_norm=1.0, solver="gd")
+    search = sordino.PrivateSearchCV(model, {"max_iter": [2, 3]}, 2.0, ledger=ledger, dataset_id="ward")
+    with pytest.warns(errors.LedgerWarning, match="could not be told"):
+        search.fit(X, 1 * (X[:, 0] > 0))
+    assert search.privacy_.is_private
+
+
+def refusing(*facts):
+    raise errors.LedgerLockedError("The ledger cannot be used.")
+
+
+def test_door_19_the_error_of_a_failed_run_is_not_hidden_by_the_ledger(tmp_path, monkeypatch):
+    """A ledger out of reach took the place of the error that ended the run."""
+    ledger = sordino.Ledger.open(tmp_path / "ledger.db")
+    ledger.create("ward", sordino.BudgetPolicy(epsilon=5.0, delta=1e-5))
+    monkeypatch.setattr(ledger, "finish", refusing)
+    X = numbers()
+    model = sordino.LogisticRegression(
+        data_norm=1.0, solver="gd", ledger=ledger, dataset_id="ward", verbose=1
+    )
+    with (
+        sordino.progress(callback=stop),
+        pytest.warns(errors.LedgerWarning),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        model.fit(X, 1 * (X[:, 0] > 0))
+
+
+def stop(*facts):
+    raise KeyboardInterrupt
+
+
+def test_door_19_a_mistyped_ledger_is_not_made(tmp_path):
+    """`fit(ledger="leger.db")` made an empty ledger there, and then said that it has no such data set."""
+    X, place = numbers(), tmp_path / "leger.db"
+    model = sordino.LogisticRegression(data_norm=1.0, ledger=place, dataset_id="ward")
+    with pytest.raises(errors.LedgerError, match="There is no ledger at"):
+        model.fit(X, 1 * (X[:, 0] > 0))
+    assert not place.exists()

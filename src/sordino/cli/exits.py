@@ -127,7 +127,7 @@ def notes() -> Iterator[None]:
     """Show our warnings as notes; those of other libraries may quote data, and are not shown."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for name in ("NotPrivate", "Privacy", "UndeclaredBound", "SlowEngine", "Divergence"):
+        for name in ("NotPrivate", "Privacy", "Ledger", "UndeclaredBound", "SlowEngine", "Divergence"):
             warnings.simplefilter("always", getattr(errors, f"{name}Warning"))
         warnings.showwarning = cast(Any, _note)
         yield

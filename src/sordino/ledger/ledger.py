@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from dp_accounting import dp_event as dp
 
-from sordino.errors import DatasetExistsError, InvalidInputError, LedgerError
+from sordino.errors import DatasetExistsError, InvalidInputError, LedgerError, ReservationEndedError
 from sordino.kernel.relation import Relation
 from sordino.ledger import export, owner, tables
 from sordino.ledger.account import Account
@@ -178,7 +178,7 @@ class Ledger(LedgerReader):
             if status is Status.CRASHED and entry.status is not Status.RESERVED:
                 return entry
             if entry.status in (Status.SETTLED, Status.FAILED):
-                raise LedgerError(
+                raise ReservationEndedError(
                     f"Reservation {sequence} of {dataset_id!r} is {entry.status.value}, it cannot "
                     f"become {status.value}. It ended once; reserve again for another run."
                 )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import warnings
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol
 
-from sordino.errors import LedgerError
+from sordino.errors import LedgerError, LedgerWarning, ReservationEndedError
 from sordino.ledger.records import Entry, Status
 
 
@@ -21,7 +22,8 @@ class Reservation:
 
     As a context manager it settles at the end of the block and fails on an error. Either way the
     budget stays spent: what was released cannot be taken back. It ends once, and in the process that
-    made it: a copy in a fork or a pickle cannot say what became of the run.
+    made it: a copy in a fork or a pickle cannot say what became of the run. How it ended is a label: where
+    the ledger is out of reach by then a warning says so, and what was released and paid for is not lost.
     """
 
     ledger: _Book
@@ -48,11 +50,21 @@ class Reservation:
 
     def _end(self, status: Status, reason: str = "") -> None:
         if os.getpid() != self.process:
-            raise LedgerError(
+            raise ReservationEndedError(
                 f"Reservation {self.sequence} of {self.dataset_id!r} belongs to another process, it cannot "
                 f"become {status.value} here. End it where it was made; it stays spent in any case."
             )
-        self.ledger.finish(self.dataset_id, self.sequence, status, reason)
+        try:
+            self.ledger.finish(self.dataset_id, self.sequence, status, reason)
+        except ReservationEndedError:
+            raise
+        except LedgerError as error:
+            warnings.warn(
+                f"Reservation {self.sequence} of {self.dataset_id!r} is {status.value}, and the ledger could "
+                f"not be told, so it stays spent there as it was booked. {error}",
+                LedgerWarning,
+                stacklevel=3,
+            )
 
     def __enter__(self) -> Reservation:
         return self

@@ -115,7 +115,7 @@ class SQLiteStore(Store):
             self._drop()
             raise LedgerError(
                 f"The ledger {self.label} was removed or replaced while it was open. Nothing was "
-                "reserved. Put the file back, or open the new one."
+                "written. Put the file back, or open the new one."
             )
 
     def translate(self, error: Exception) -> Exception:

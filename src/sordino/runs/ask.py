@@ -67,10 +67,14 @@ class Ask:
         return cls(epsilon, delta, ledger, dataset_id, learned)
 
     def open_ledger(self) -> Ledger | None:
-        """Return the ledger, opened if it was given by its address."""
+        """Return the ledger, opened if it was given by its address; one that is not there is not made.
+
+        A run books on a budget that somebody set before. A new ledger has none, so an address without a
+        ledger is a mistyped one.
+        """
         if self.ledger is None or not isinstance(self.ledger, (str, os.PathLike)):
             return self.ledger
-        return Ledger.open(self.ledger)
+        return Ledger.open(self.ledger, create=False)
 
 
 def _number(name: str, value: Any) -> float:
