@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from sordino.accounting import gaussian_mu
+from sordino.accounting.trade_off import gaussian_trade_off, worst_trade_off
 from sordino.runs import meaning
 
 PAGE = Path(__file__).resolve().parents[1] / "epsilon.md"
@@ -17,19 +19,20 @@ DELTA = 1e-6
 
 
 def table() -> str:
-    """Return the table as Markdown."""
+    """Return the table as Markdown: a Gaussian plan, and the worst that epsilon and delta alone allow."""
     lines = [
         "| epsilon | a bet at 50 % is won | found, at 1 % false alarms | 1 in 1,000 becomes at most "
-        "| in a word |",
-        "|---|---|---|---|---|",
+        "| the bet, where only epsilon is known | in a word |",
+        "|---|---|---|---|---|---|",
     ]
     for epsilon in EPSILONS:
-        harm = meaning.likelier(epsilon, DELTA)
+        curve = gaussian_trade_off(gaussian_mu(epsilon, DELTA))
         cells = (
             f"{epsilon:g}",
-            meaning.percent(meaning.guess(epsilon, DELTA)),
-            meaning.percent(meaning.caught(epsilon, DELTA)),
-            "any chance" if harm >= 1 else f"{1000 * harm:.3g} in 1,000",
+            meaning.percent(meaning.guess(curve)),
+            meaning.percent(curve.true_positive_rate(0.01)),
+            f"{meaning.at_most(1000 * curve.true_positive_rate(0.001), 3)} in 1,000",
+            meaning.percent(meaning.guess(worst_trade_off(epsilon, DELTA))),
             meaning.strength(epsilon),
         )
         lines.append("| " + " | ".join(cells) + " |")

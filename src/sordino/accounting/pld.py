@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from dp_accounting import dp_event as dp
@@ -134,18 +135,35 @@ def _refine(pairs: Sequence[tuple[tuple[Pair, ...], int]], delta: float, best: G
         best = finer
 
 
+def grid_losses(leaves: Sequence[Leaf], relation: Relation, interval: float) -> tuple[GridLoss, ...]:
+    """Return the composed losses on a grid, one for each order of neighbours that differs."""
+    pairs = [(leaf_pairs(leaf, relation), leaf.count) for leaf in leaves]
+    found = _composed(pairs, interval)
+    if found is None:
+        raise UnsupportedError(f"A grid of {interval:g} is too fine for this many releases.")
+    # The cells of a single release are rounded too, and compositions have their own margin.
+    return tuple(replace(loss, infinite=loss.infinite + TAIL) for loss in found)
+
+
 def _on_grid(
     pairs: Sequence[tuple[tuple[Pair, ...], int]], delta: float, interval: float
 ) -> GridEpsilon | None:
     """Return epsilon on one grid, the larger of both directions; None if it has too many bins."""
-    worst = 0.0
+    found = _composed(pairs, interval)
+    if found is None:
+        return None
+    # cells of one release are rounded too
+    return GridEpsilon(max([0.0, *(total.epsilon(delta - TAIL) for total in found)]), interval)
+
+
+def _composed(pairs: Sequence[tuple[tuple[Pair, ...], int]], interval: float) -> list[GridLoss] | None:
+    found = []
     for direction in range(max(len(both) for both, _ in pairs)):
-        parts = [(_cell(both, direction, interval), count) for both, count in pairs]
-        total = compose(parts, MAX_BINS)
+        total = compose([(_cell(both, direction, interval), count) for both, count in pairs], MAX_BINS)
         if total is None:
             return None
-        worst = max(worst, total.epsilon(delta - TAIL))  # cells of one release are rounded too
-    return GridEpsilon(worst, interval)
+        found.append(total)
+    return found
 
 
 def _cell(both: tuple[Pair, ...], direction: int, interval: float) -> GridLoss:

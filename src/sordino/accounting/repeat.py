@@ -32,11 +32,12 @@ def repeat_and_select(orders: Floats, curve: Floats, mean: float, shape: float) 
 
 def _poisson(orders: Floats, curve: Floats, mean: float) -> Floats:
     """Theorem 6: ``curve + mean * delta`` where each run is (ln(1 + 1/(order-1)), delta)-DP."""
-    slack = [_delta(orders, curve, math.log1p(1 / (order - 1))) for order in orders]
+    slack = [renyi_delta(orders, curve, math.log1p(1 / (order - 1))) for order in orders]
     return np.asarray(curve + mean * np.array(slack))
 
 
-def _delta(orders: Floats, curve: Floats, epsilon: float) -> float:
+def renyi_delta(orders: Floats, curve: Floats, epsilon: float) -> float:
+    """Return the smallest delta that a Rényi curve proves at an ``epsilon >= 0``."""
     by_order = (orders - 1) * (curve - epsilon + np.log1p(-1 / orders)) - np.log(orders)
     with np.errstate(divide="ignore"):
         by_distance = np.log(-np.expm1(-curve)) / 2  # total variation <= sqrt(1 - e^-divergence)

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sordino.accounting.codec import encode
+from sordino.accounting.conversions import gaussian_mu
+from sordino.accounting.trade_off import gaussian_trade_off
 from sordino.report import words
 from sordino.report.booking import Booking, booking_of
 from sordino.report.contents import contents_of, report_of, scores_of
@@ -83,10 +85,10 @@ def report_html(
         assumptions=words.assumptions(report, origin.author),
         facts=dict(facts or {}),
         holds=_holds(report),
-        odds=_odds(report, whole),
+        odds=report.odds,
         whole=whole,
         strength=meaning.strength(report.epsilon),
-        compared=compared(*(whole or (report.epsilon, report.delta))),
+        compared=compared(report),
         command=command or _command(contents.kind),
         event=_event(report),
     )
@@ -97,32 +99,28 @@ def _holds(report: PrivacyReport) -> bool:
     return report.is_private or report.status == "unverified copy"
 
 
-def _odds(report: PrivacyReport, whole: tuple[float, float] | None) -> str:
-    """Return the guarantee as a bet; what was learned for the run before it was released, too."""
-    if whole is None or not _holds(report):
-        return report.odds
-    return f"{meaning.bet(report.wager, *whole)} This counts the schema, which was learned from records."
-
-
-def compared(epsilon: float, delta: float) -> list[dict[str, str]]:
-    """Return what this epsilon and three well known ones mean, side by side."""
+def compared(report: PrivacyReport) -> list[dict[str, str]]:
+    """Return what the best attack on this run achieves, beside one Gaussian release at epsilon 1, 4 and 8."""
+    epsilon, delta = report.whole or (report.epsilon, report.delta)
     near = next((e for e in COMPARED if 0 <= e - epsilon <= 0.02 * e), None)  # calibrated just below it
     own = epsilon if near is None else near
+    curves = {e: gaussian_trade_off(gaussian_mu(e, min(delta, 0.5))) for e in COMPARED}
+    curves[own] = report.trade_off
     return [
         {
             "epsilon": meaning.at_most(epsilon, 3),
             "own": "yes" if epsilon == own else "",
             "strength": meaning.strength(epsilon),
-            "bet": meaning.percent(meaning.guess(epsilon, delta)),
-            "caught": meaning.percent(meaning.caught(epsilon, delta)),
-            "harm": _in_a_thousand(meaning.likelier(epsilon, delta)),
+            "bet": meaning.percent(meaning.guess(curve)),
+            "found": meaning.percent(curve.true_positive_rate(0.01)),
+            "harm": _in_a_thousand(curve.true_positive_rate(0.001)),
         }
-        for epsilon in sorted({*COMPARED, own})
+        for epsilon, curve in sorted(curves.items())
     ]
 
 
 def _in_a_thousand(chance: float) -> str:
-    return "any chance" if chance >= 1 else f"{1000 * chance:.3g} in 1,000"
+    return "any chance" if chance >= 1 else f"{meaning.at_most(1000 * chance, 3)} in 1,000"
 
 
 def _command(kind: str) -> str:

@@ -14,6 +14,7 @@ from jinja2 import Environment, PackageLoader
 
 from sordino.accounting.accountants import Certificate, certify
 from sordino.accounting.codec import decode, encode
+from sordino.accounting.trade_off import NO_BOUND, TradeOff, trade_off, worst_trade_off
 from sordino.errors import InvalidInputError, PlanError
 from sordino.kernel.mechanism import Mechanism
 from sordino.kernel.noise import NoiseSource
@@ -24,6 +25,8 @@ from sordino.runs.meaning import at_most
 from sordino.runs.price import LEARNED, Price, each_once, priced_in, together
 
 FORMAT = 2
+_STATED = 1.02  # a plan is calibrated to its epsilon from below, within a percent; more than that is another
+_UP = 1 + 1e-12  # a margin for the rounding of sums
 
 
 @dataclass(frozen=True)
@@ -177,11 +180,31 @@ class PrivacyReport:
 
     @property
     def odds(self) -> str:
-        """The guarantee as a bet; see :mod:`sordino.runs.meaning`."""
+        """The guarantee as a bet on this run, and on the schema that was learned for it."""
         if not math.isfinite(self.epsilon) or self.unpaid or self.unproven:
             return self.guarantee
-        words = meaning.bet(self.wager, self.epsilon, self.delta)
+        words = meaning.bet(self.wager, self.trade_off)
+        if self.whole is not None:
+            words += " This counts the schema, which was learned from records."
         return words if not self.seeded else f"{words} This run used seeded noise, so it does not hold."
+
+    @property
+    def trade_off(self) -> TradeOff:
+        """What the best attack can achieve, from the events of the run: advantage and true positive rates.
+
+        A schema that was learned for the run counts, if it protects the same unit.
+        """
+        proven = certify(self.event, self.delta, self.relation).epsilon
+        if self.epsilon <= _STATED * proven:
+            curve = trade_off(self.event, self.delta, self.relation)
+        else:  # the report says more than its events: they are not all there is
+            curve = worst_trade_off(self.epsilon, self.delta)
+        if self.whole is None:
+            return curve
+        if not math.isfinite(self.whole[0]):
+            return NO_BOUND
+        epsilon = math.fsum(price.epsilon for price in self.learned)
+        return curve.after(epsilon * _UP, math.fsum(price.delta for price in self.learned) * _UP)
 
     @property
     def whole(self) -> tuple[float, float] | None:
@@ -214,7 +237,7 @@ class PrivacyReport:
     @property
     def warning(self) -> str | None:
         """What must be said about an epsilon that protects little; None where nothing must."""
-        return meaning.warning(self.epsilon, self.delta)
+        return meaning.warning(self.epsilon, self.trade_off) if self.epsilon > meaning.LITTLE else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data that JSON can hold; see :meth:`from_dict`."""
