@@ -55,7 +55,7 @@ def test_standard_input_and_other_formats_are_read(folder):
         for row, label in zip(X, y)
     ]
     (folder / "people.svm").write_text("\n".join(lines))
-    typed("fit", "people.svm", *npz[2:], "--classes", "0,1", "--output", "c.sordino")
+    typed("fit", "people.svm", *npz[2:], "--features", 4, "--classes", "0,1", "--output", "c.sordino")
     assert np.mean(sordino.load("c.sordino").predict(X) == (y == "yes")) > 0.9
 
 

@@ -38,7 +38,7 @@ def fitted(memory, monkeypatch, *words):
 CASES = {
     "labels": ("people.parquet", "--target", "y", "--model", "logistic", "--classes", "no,yes"),
     "numbers": ("people.parquet", "--target", "d", "--model", "linear", "--set", "target_bound=3"),
-    "libsvm": ("people.svm", "--model", "logistic", "--classes", "0,1"),
+    "libsvm": ("people.svm", "--features", 4, "--model", "logistic", "--classes", "0,1"),
 }
 
 

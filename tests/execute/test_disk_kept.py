@@ -137,7 +137,7 @@ def test_places_that_are_near_are_announced_together(tmp_path, monkeypatch):
     path = tmp_path / "f"
     path.write_bytes(b"\0" * 64)
     starts = np.array([0, 100, 10**6])
-    Opened(path, 64).announce(starts, starts + 50)
+    Opened.at(path, 64).announce(starts, starts + 50)
     assert told == [(0, 150), (10**6, 50)]
 
 

@@ -33,12 +33,20 @@ def _load(ctx: click.Context, param: click.Parameter, path: Path | None) -> None
         text = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise click.UsageError(f"{path.name} is no TOML file: {error}") from None
-    name, own = ctx.info_name or "", _keys(ctx.command)
+    commands, own = _commands(ctx), _keys(ctx.command)
     shared = {key: value for key, value in text.items() if not isinstance(value, dict)}
-    _refuse_unknown(path, "", shared, _everything(ctx))
-    table = text.get(name, {})
-    _refuse_unknown(path, f"[{name}] ", table, own)
-    said = {own[_key(key)]: value for key, value in {**shared, **table}.items() if _key(key) in own}
+    _refuse_unknown(path, "", shared, {key for command in commands.values() for key in _keys(command)})
+    tables = {key: value for key, value in text.items() if isinstance(value, dict)}
+    for name, table in tables.items():
+        if name not in commands:
+            raise click.UsageError(
+                f"{path.name}: [{name}] is no command. A table is called as one of: {', '.join(commands)}."
+            )
+        _refuse_unknown(path, f"[{name}] ", table, _keys(commands[name]))
+    known = {param.name: param for param in ctx.command.params}
+    both = {**shared, **tables.get(ctx.info_name or "", {})}
+    said = {own[_key(key)]: (key, value) for key, value in both.items() if _key(key) in own}
+    said = {name: _checked(path, key, value, known[name]) for name, (key, value) in said.items()}
     ctx.default_map = {**(ctx.default_map or {}), **said}
 
 
@@ -59,11 +67,22 @@ def _refuse_unknown(path: Path, where: str, values: dict[str, Any], known: Any) 
         raise click.UsageError(f"{path.name}: {where}{unknown[0]!r} is no option. Known are: {names}.")
 
 
-def _everything(ctx: click.Context) -> set[str]:
-    """Return the options of all commands: a shared key may belong to another one."""
+def _commands(ctx: click.Context) -> dict[str, click.Command]:
+    """Return all commands by their names: a shared key or a table may belong to another one."""
     root = ctx.find_root().command
-    commands = list(root.commands.values()) if isinstance(root, click.Group) else [ctx.command]
-    return {key for command in commands for key in _keys(command)}
+    return dict(root.commands) if isinstance(root, click.Group) else {ctx.info_name or "": ctx.command}
+
+
+def _checked(path: Path, key: str, value: Any, option: Any) -> Any:
+    """Return a value of the kind that an option takes: click would make 1 of true, and a text of a list."""
+    several = isinstance(value, list)
+    entries = value if several else [value]
+    flag = getattr(option, "is_flag", False)
+    whole = not any(isinstance(entry, (dict, list)) or isinstance(entry, bool) != flag for entry in entries)
+    if not whole or (several and not option.multiple):
+        wanted = "true or false" if flag else "a list" if option.multiple else "one text or number"
+        raise click.UsageError(f"{path.name}: {key!r} wants {wanted}, got {json.dumps(value, default=str)}.")
+    return entries if option.multiple else value
 
 
 def settings(ctx: click.Context) -> dict[str, Any]:

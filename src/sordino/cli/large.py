@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,11 @@ import click
 import numpy as np
 from scipy import sparse
 
-from sordino.tables.files import NUMBER, TEXT, DataFile, read_frame, read_names
+from sordino.tables.data_file import in_words
+from sordino.tables.files import NUMBER, TEXT, DataFile, declared_features, read_frame, read_names
 
 _GROWTH = 3  # bytes of memory for one of a text file, while it is read
 _COPIES = 2  # of a table's numbers, while it is read
-_MOST_COLUMNS = 2**31 - 1
 
 
 def memory_for_rows(megabytes: int | None) -> int:
@@ -44,22 +43,19 @@ def is_large(file: DataFile, memory: int) -> bool:
 def converted(file: DataFile, target: str | None, labels: bool, memory: int) -> tuple[Any, Any]:
     """Return rows on a disk and their targets; nothing is left there, whatever happens then.
 
-    The files have no name any more as soon as they are open: the system takes their room back when this
-    process ends.
+    The files never have a name: the system takes their room back when this process ends, killed or not.
     """
-    from sordino.execute.disk import on_disk
-    from sordino.execute.disk_files import libsvm_blocks, to_disk
+    from sordino.execute.disk import without_name
+    from sordino.execute.disk_files import libsvm_blocks
 
     click.echo(f"{file.name} is larger than the memory for rows: it is worked on from disk.", err=True)
     path = Path(file.path)
-    with tempfile.TemporaryDirectory(prefix="sordino-rows-") as place:
-        if file.kind == "libsvm":
-            pieces = (block.indices.max(initial=0) for block, _ in libsvm_blocks(path, _MOST_COLUMNS))
-            blocks = _whole(file, libsvm_blocks(path, 1 + int(max(pieces))))
-            rows = on_disk(to_disk(f"{place}/rows", blocks), memory=memory)
-            return rows, rows.target
-        rows = on_disk(to_disk(f"{place}/rows", _whole(file, _features(path, target))), memory=memory)
-        rows.names = [name for name in read_names(file) if name != target]
+    if file.kind == "libsvm":
+        blocks = _whole(file, libsvm_blocks(path, declared_features(file)))
+        rows = in_words(file, lambda: without_name(blocks, memory))
+        return rows, rows.target
+    rows = in_words(file, lambda: without_name(_whole(file, _features(path, target)), memory))
+    rows.names = [name for name in read_names(file) if name != target]
     if target is None:
         return rows, None
     column = read_frame(file, {target: TEXT if labels else NUMBER})[target]

@@ -52,7 +52,15 @@ FILE = all_of(
     ),
     click.option("--decimal", default=".", show_default=True, help="The decimal point of a CSV file."),
     click.option(
-        "--no-header", is_flag=True, help="The first row is a record; the schema names the columns."
+        "--no-header",
+        is_flag=True,
+        help="The first row is a record; a schema names the columns, else they are x0, x1, ...",
+    ),
+    click.option(
+        "--header", is_flag=True, help="The first row holds names; else one with a number is refused."
+    ),
+    click.option(
+        "--features", type=click.IntRange(1), help="How many columns a libsvm file has; it is public."
     ),
 )
 DATA = all_of(click.argument("data"), FILE)
@@ -83,9 +91,11 @@ def data_file(data: str, options: dict[str, Any]) -> Any:
     """Take the options of a data file out of ``options`` and return the file."""
     from sordino.tables.data_file import DataFile
 
-    kind, header = options.pop("kind"), not options.pop("no_header")
-    how = {name: options.pop(name) for name in ("delimiter", "encoding", "decimal")}
-    return DataFile(data, kind, header=header, **how)
+    kind, without, sure = (options.pop(name) for name in ("kind", "no_header", "header"))
+    if without and sure:
+        raise click.UsageError("Say either --header or --no-header.")
+    how = {name: options.pop(name) for name in ("delimiter", "encoding", "decimal", "features")}
+    return DataFile(data, kind, header=not without, sure=sure, **how)
 
 
 def check_booking(ledger: str | None, dataset: str | None) -> tuple[str | None, str | None]:

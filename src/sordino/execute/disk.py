@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import mmap
 import os
+import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 from scipy import sparse
 
 from sordino.errors import InvalidInputError
-from sordino.execute.disk_files import Layout, Opened
+from sordino.execute.disk_files import Blocks, Layout, Opened, write_blocks
 from sordino.execute.disk_sums import SHARE, Buffers, Chosen, DiskExecutor, cut
 from sordino.execute.held import Held
 from sordino.kernel.arrays import Ints
@@ -37,14 +39,12 @@ class DiskMatrix(Held):
     memory : how many bytes a pass over the rows may use.
     """
 
-    def __init__(self, folder: Path, memory: int) -> None:
-        self._layout, self.memory = Layout.read(folder), memory
-        self._files = {name: Opened(folder / name, size) for name, size in self._layout.sizes().items()}
+    def __init__(self, layout: Layout, files: dict[str, Opened], memory: int) -> None:
+        self._layout, self._files, self.memory = layout, files, memory
         self._touched = 0  # bytes of mapped pages, about
         machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         self._beyond = sum(self._layout.sizes().values()) > _BEYOND * machine
         self._cached = self._layout.rows - int(_CACHED * machine / self._layout.row_bytes)  # from this row on
-        layout = self._layout
         self.shape, self.sparse = (layout.rows, layout.columns), layout.sparse
         self.dtype = np.dtype(layout.values)
         self.target = self._mapped("targets.bin", layout.targets) if layout.targets else None
@@ -230,10 +230,30 @@ def on_disk(path: str | os.PathLike[str], *, memory: int = 1 << 30, verify: bool
     """
     if not isinstance(memory, int) or isinstance(memory, bool) or memory < 1:
         raise InvalidInputError("Expected memory as a number of bytes >= 1, got another.")
-    rows = DiskMatrix(Path(path), memory)
+    folder = Path(path)
+    layout = Layout.read(folder)
+    files = {name: Opened.at(folder / name, size) for name, size in layout.sizes().items()}
+    rows = DiskMatrix(layout, files, memory)
     if verify:
         rows.verify()
     return rows
+
+
+def without_name(blocks: Blocks, memory: int) -> DiskMatrix:
+    """Return rows in files that have no name: however this process ends, the system takes their room back."""
+    with ExitStack() as stack:
+        made: dict[str, Any] = {}
+
+        def opened(name: str) -> BinaryIO:
+            made[name] = stack.enter_context(tempfile.TemporaryFile(prefix="sordino-rows-"))
+            return cast(BinaryIO, made[name])
+
+        layout = write_blocks(blocks, opened)
+        for file in made.values():
+            file.flush()
+        sizes = layout.sizes()
+        files = {name: Opened(os.dup(file.fileno()), name, sizes[name]) for name, file in made.items()}
+    return DiskMatrix(layout, files, memory)
 
 
 @compiled(nogil=True)

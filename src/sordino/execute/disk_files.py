@@ -7,9 +7,9 @@ import mmap
 import os
 import shutil
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 from zlib import crc32
@@ -83,19 +83,34 @@ class Layout:
 
 
 class Opened:
-    """A file that is kept open, and what it looked like then: one that is put in its place is not seen."""
+    """A file that is kept open, and what it looked like then: one that is put in its place is not seen.
 
-    def __init__(self, path: Path, size: int) -> None:
-        self._number = os.open(path, os.O_RDONLY)
+    Parameters
+    ----------
+    number : of the open file, which belongs to this object from now on.
+    name : what messages call it.
+    size : its bytes.
+    """
+
+    def __init__(self, number: int, name: str, size: int) -> None:
+        self._number = number
         self._map: mmap.mmap | None = None
         weakref.finalize(self, os.close, self._number)
-        self._name, self._size, self._mark = path.name, size, self._seen()
+        # A page that is dirty already may be written through a map and no time changes: clean ones first.
+        os.fsync(self._number)
+        self._name, self._size, self._mark = name, size, self._seen()
         if self._mark[0] != size:
             raise self._changed()
 
+    @classmethod
+    def at(cls, path: Path, size: int) -> Opened:
+        """Open the file at a path."""
+        return cls(os.open(path, os.O_RDONLY), path.name, size)
+
     def _seen(self) -> tuple[int, ...]:
         now = os.fstat(self._number)
-        return now.st_size, now.st_mtime_ns
+        # The time of the last change cannot be set back. A file that lost its name has another one for that.
+        return now.st_size, now.st_mtime_ns, now.st_ctime_ns if now.st_nlink else 0
 
     def _changed(self) -> InvalidInputError:
         return InvalidInputError(
@@ -105,7 +120,8 @@ class Opened:
 
     def require_unchanged(self) -> None:
         """Refuse a file that was written to since."""
-        if self._seen() != self._mark:
+        now = self._seen()
+        if now[:2] != self._mark[:2] or now[2] not in (0, self._mark[2]):
             raise self._changed()
 
     def read(self, buffer: memoryview, start: int) -> None:
@@ -196,19 +212,32 @@ def to_disk(
     n_features : the number of columns of a libsvm file, declared public.
     verbose : say how far it is.
 
-    Nothing is left behind where writing fails.
+    Nothing is left behind where writing fails. Only the owner of the files may read them.
     """
     folder = Path(path)
     if folder.exists():
         raise InvalidInputError(f"Expected a folder that is not there yet, got {folder}.")
     part = folder.with_name(folder.name + ".part")
-    part.mkdir(parents=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    part.mkdir(mode=0o700)
     try:
-        _write(part, _blocks(source, target, n_features), verbose)
+        with ExitStack() as stack:
+            layout = write_blocks(
+                _blocks(source, target, n_features),
+                lambda name: stack.enter_context(_own(part / name)),
+                verbose,
+            )
+        with _own(part / PAGE) as page:
+            page.write(json.dumps(asdict(layout)).encode())
         part.rename(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
     return folder
+
+
+def _own(path: Path) -> BinaryIO:
+    """Open a new file that only its owner may read."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
 def _blocks(source: Any, target: str | None, n_features: int | None) -> Blocks:
@@ -262,30 +291,27 @@ def libsvm_blocks(file: Path, n_features: int) -> Iterator[tuple[Any, Any]]:
             )
 
 
-def _write(folder: Path, blocks: Blocks, verbose: bool) -> None:
+def write_blocks(blocks: Blocks, opened: Callable[[str], BinaryIO], verbose: bool = False) -> Layout:
+    """Write blocks of rows into files that ``opened`` makes by their names; return what they hold."""
     first: Layout | None = None
     rows = entries = 0
-    with ExitStack() as stack:
-        files: dict[str, Written] = {}
-        for x, y in blocks:
-            block = as_rows(sound(x if sparse.issparse(x) else np.asarray(x)))
-            made = _layout_of(block, y)
-            if first is None:
-                first = made
-                opened = {name: stack.enter_context((folder / name).open("wb")) for name in made.sizes()}
-                files = {name: Written(file) for name, file in opened.items()}
-                if made.sparse:
-                    files["pointers.bin"].write(np.zeros(1, dtype=np.int64).tobytes())
-            _check_kind(first, made)
-            _append(files, block, y, entries, first)
-            rows, entries = rows + made.rows, entries + made.entries
-            if verbose:
-                print(f"{rows:,} rows written", flush=True)
+    files: dict[str, Written] = {}
+    for x, y in blocks:
+        block = as_rows(sound(x if sparse.issparse(x) else np.asarray(x)))
+        made = _layout_of(block, y)
+        if first is None:
+            first = made
+            files = {name: Written(opened(name)) for name in made.sizes()}
+            if made.sparse:
+                files["pointers.bin"].write(np.zeros(1, dtype=np.int64).tobytes())
+        _check_kind(first, made)
+        _append(files, block, y, entries, first)
+        rows, entries = rows + made.rows, entries + made.entries
+        if verbose:
+            print(f"{rows:,} rows written", flush=True)
     if first is None:
         raise InvalidInputError("Expected at least one block of rows, got none.")
-    sums = {name: file.sum for name, file in files.items()}
-    page = {**asdict(first), "rows": rows, "entries": entries, "sums": sums}
-    (folder / PAGE).write_text(json.dumps(page), "utf-8")
+    return replace(first, rows=rows, entries=entries, sums={name: file.sum for name, file in files.items()})
 
 
 def _layout_of(block: Any, y: Any) -> Layout:

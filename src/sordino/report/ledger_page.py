@@ -10,6 +10,7 @@ from pathlib import Path
 
 import sordino
 from sordino.ledger import Ledger
+from sordino.ledger.export import save
 from sordino.report.booking import History, Step
 from sordino.report.page import rendered
 
@@ -60,10 +61,12 @@ def write_ledger_report(
     dataset_id : only this data set; None takes all.
     title : of the page.
 
+    Only the owner of the page may read it, as with the ledger: it names people and what they asked.
+
     **Privacy.** A ledger holds public numbers only.
     """
     path = Path(path)
-    path.write_text(ledger_html(ledger, dataset_id=dataset_id, title=title), encoding="utf-8")
+    save(ledger_html(ledger, dataset_id=dataset_id, title=title), path)
     return path
 
 

@@ -12,6 +12,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from sordino.accounting import canonical
 from sordino.errors import PlanError
@@ -24,12 +25,16 @@ from sordino.runs.promise import Promise, Run, at_multipliers, digest_of
 class Journal:
     """Counts releases on disk; only one process may hold it.
 
+    The lock is on the file and not on its name. So before each release the file must still be the one that is
+    found under the name: else another process may hold what was put in its place.
+
     Parameters
     ----------
     path : the file; made, readable by its owner alone, if there is none.
     """
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         self._file = os.fdopen(handle, "a+b")
         try:
@@ -78,9 +83,23 @@ class Journal:
         return text.split("\n")[:-1]
 
     def _write(self, line: str) -> None:
+        require_in_place(self._file, self._path)
         self._file.write(f"{line}\n".encode())
         self._file.flush()
         os.fsync(self._file.fileno())
+
+
+def require_in_place(file: IO[bytes], path: Path) -> None:
+    """Refuse to go on where a file that holds a lock is no longer the one under its name."""
+    try:
+        here = os.path.samestat(os.stat(path), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        here = False
+    if not here:
+        raise PlanError(
+            f"{path.name!r} was removed or replaced while this run was at work: another one may count there "
+            "what this one releases. Put it back, or start a new run."
+        )
 
 
 @dataclass(frozen=True)

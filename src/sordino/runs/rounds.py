@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from sordino.errors import PlanError, PlanSpentError
 from sordino.kernel import Curator, Executor, Plan
 from sordino.runs.ask import Ask
-from sordino.runs.journal import SavedRun, resumed
+from sordino.runs.journal import SavedRun, require_in_place, resumed
 from sordino.runs.promise import Promise, Run
 from sordino.runs.report import PrivacyReport
 
@@ -87,13 +87,14 @@ class RoundBook:
     @contextmanager
     def turn(self, run: str) -> Iterator[Turn]:
         """Write down the next round and hand it out; at the end of the last one the ledger is settled."""
-        with self._locked():
+        with self._locked() as lock:
             name = self._name()
             if name is None or name != run:
                 self._begin(name, run)
             attempt = self._next()
             opened = self._opened()
             self._save(run, opened)  # the turn is taken: a copy of the folder is too late from here on
+            require_in_place(lock, self.folder / "lock")
             self._append(str(attempt + 1))
             with opened:  # resumable: an error leaves it reserved, and this round spent
                 yield Turn(opened.promise.report(self.public, self.notes), attempt, opened)
@@ -205,7 +206,7 @@ class RoundBook:
             os.close(here)
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self) -> Iterator[IO[bytes]]:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with open(self.folder / "lock", "a+b") as file:
             try:
@@ -214,4 +215,4 @@ class RoundBook:
                 raise PlanError(
                     f"Another process is at work in the folder {self.folder.name!r}. Wait for it."
                 ) from None
-            yield
+            yield file

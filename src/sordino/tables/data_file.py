@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sordino.errors import DataFileError, InvalidInputError, MissingExtraError, require_extra
+from sordino.errors import DataFileError, InvalidInputError, SordinoError, require_extra
 
 T = TypeVar("T")
 FORMATS = ("csv", "tsv", "parquet", "arrow", "npz", "libsvm")
@@ -44,6 +44,9 @@ class DataFile:
     encoding : of the texts. Never guessed: one odd byte would change how all records are read.
     decimal : the decimal point of numbers, "." or ",".
     header : whether the first row holds the names of the columns; else they are given when reading.
+    sure : whether somebody said so. Else a first row that holds a number is taken for a record and refused:
+        its values would become names, in messages and in model files.
+    features : how many columns a libsvm file has. Read from the file, one record would decide it.
     """
 
     path: str
@@ -52,6 +55,8 @@ class DataFile:
     encoding: str = "utf-8"
     decimal: str = "."
     header: bool = True
+    sure: bool = False
+    features: int | None = None
     _read: list[bytes] = field(default_factory=list, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -107,7 +112,7 @@ def in_words(file: DataFile, call: Callable[[], T]) -> T:
     """Return ``call()``; say what readers refuse in our words: theirs quote the data."""
     try:
         return call()
-    except (DataFileError, MissingExtraError):
+    except SordinoError:
         raise
     except UnicodeError:
         refusal = _encoding(file, "")
@@ -151,6 +156,8 @@ def refused(file: DataFile, text: str, names: Sequence[str] = ()) -> DataFileErr
         return file.refuse("it is empty.")
     if "straddles two chunks" in text or "too large" in text:
         return file.refuse("a record is longer than 16 MiB. Is a quote never closed?")
+    if "n_features was set to" in text:
+        return file.refuse("a record has a column beyond the number of columns that was declared.")
     if "pickle" in text:
         return file.refuse("it holds Python objects, which are not loaded. Save arrays of numbers or texts.")
     return file.refuse(f"it cannot be read as {file.kind}: it is cut off, damaged, or of another format.")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ class Header(NamedTuple):
 
 
 def header(file: DataFile) -> Header:
-    """Read the first row, and nothing else."""
+    """Read the first row, and nothing else; without a header it only says how many columns there are."""
     text = io.TextIOWrapper(file.open(), encoding=_without_mark(file), errors="replace", newline="")
     first = text.readline(LONGEST_HEADER)
     if not first.strip():
@@ -38,11 +38,25 @@ def header(file: DataFile) -> Header:
     delimiter = file.delimiter or ("\t" if file.kind == "tsv" else _delimiter(first))
     lines = [first, *_rest_of_quoted(first, text)]
     names = next(csv.reader(lines, delimiter=delimiter))
+    if not file.header:
+        return Header([f"x{number}" for number in range(len(names))], delimiter, 0)
+    if not file.sure and any(_is_number(name) for name in names):
+        raise file.refuse(
+            "its first row holds a number, so it looks like a record and not like names. Pass --no-header if "
+            "it is a record, --header if it holds the names of the columns."
+        )
     if any("\ufffd" in name for name in names):
         raise file.refuse(
             f"the names of its columns are not {file.encoding}. Pass the encoding, such as latin-1."
         )
     return Header(checked_names(file, [name.strip() for name in names]), delimiter, len(lines))
+
+
+def _is_number(name: str) -> bool:
+    try:
+        return math.isfinite(float(name))
+    except ValueError:
+        return False
 
 
 def _rest_of_quoted(first: str, text: Iterator[str]) -> Iterator[str]:
@@ -74,9 +88,12 @@ def checked_names(file: DataFile, names: Iterable[str]) -> list[str]:
             f"it has {len(names)} columns, more than the {MOST_COLUMNS} of a table. Use NPZ or libsvm for "
             "wide matrices."
         )
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise file.refuse(f"the column {twice[0]!r} occurs twice. Give every column a name of its own.")
+    places: dict[str, int] = {}
+    for number, name in enumerate(names, start=1):
+        if places.setdefault(name, number) != number:  # by number: the first row may be a record after all
+            raise file.refuse(
+                f"the columns {places[name]} and {number} have the same name. Give every column its own."
+            )
     if "" in names:
         raise file.refuse(f"column {names.index('') + 1} has no name. Give every column a name.")
     return names

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -79,13 +78,7 @@ def _types(file: DataFile) -> dict[str, str]:
         raise file.refuse(
             "a file without a header names no columns. Write the schema by hand, in their order."
         )
-    names = read_names(file)
-    if any(_is_number(name) for name in names):
-        raise file.refuse(
-            "its first row holds a number, so it looks like a record and not like names. Give the columns "
-            "names, or write the schema by hand and read the file without a header."
-        )
-    return dict.fromkeys(names, "")
+    return dict.fromkeys(read_names(file), "")
 
 
 def _stored(file: DataFile) -> Any:
@@ -111,13 +104,6 @@ def _kind(stored: Any) -> str:
     if types.is_date(stored) or types.is_timestamp(stored):
         return "date"
     return "category" if types.is_dictionary(stored) else ""
-
-
-def _is_number(name: str) -> bool:
-    try:
-        return math.isfinite(float(name))
-    except ValueError:
-        return False
 
 
 def _table(name: str, kind: str) -> str:

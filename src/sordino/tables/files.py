@@ -41,7 +41,10 @@ class Matrix:
 
 
 def read_names(file: DataFile) -> list[str]:
-    """Return the names of the columns; of a CSV file, nothing but the first row is read."""
+    """Return the names of the columns; of a CSV file, nothing but the first row is read.
+
+    Without a header they are x0, x1 and so on, as many as the first row has fields.
+    """
     readers: dict[str, Callable[[], Any]] = {
         "csv": lambda: header(file).names,
         "tsv": lambda: header(file).names,
@@ -104,7 +107,7 @@ def read_matrix(
     file : any format; NPZ holds ``X`` and maybe ``y`` and ``groups``, or one sparse matrix.
     target : the column to predict, of a file with named columns.
     labels : the target is a class label, read as a text; else it is a number.
-    features : how many columns a libsvm file has; None takes the largest index in it.
+    features : how many columns a libsvm file has; None takes what the file was declared to have.
     """
     if file.kind in ("npz", "libsvm"):
         if target is not None:
@@ -116,11 +119,12 @@ def read_matrix(
     if target is not None:
         require(file, names, [target])
     kinds = dict.fromkeys(names, NUMBER) | ({} if target is None else {target: TEXT if labels else NUMBER})
-    frame = read_frame(file, kinds)
+    frame = read_frame(file, kinds, names=names)
     if target is not None and labels and frame[target].isna().any():
         raise file.refuse(f"the column {target!r} has gaps. Every record needs a label.")
     y = None if target is None else frame.pop(target).to_numpy()
-    return Matrix(frame.to_numpy(dtype=np.float64), y, None, tuple(frame.columns))
+    named = file.header or file.kind in ("parquet", "arrow")
+    return Matrix(frame.to_numpy(dtype=np.float64), y, None, tuple(frame.columns) if named else None)
 
 
 # ------------------------------------------------------------------------------------- Parquet and Arrow
@@ -179,9 +183,20 @@ def _npz(file: DataFile) -> Matrix:
     return Matrix(sparse.load_npz(whole))
 
 
+def declared_features(file: DataFile) -> int:
+    """Return how many columns a libsvm file was declared to have."""
+    if file.features is None:
+        raise file.refuse(
+            "how many columns a libsvm file has is not in it: the largest index would be decided by one "
+            "record. Declare it, with --features."
+        )
+    return file.features
+
+
 def _libsvm(file: DataFile, features: int | None) -> Matrix:
     from sklearn.datasets import load_svmlight_file
 
+    features = declared_features(file) if features is None else features
     content = io.BytesIO(file.open().read())
     # Indices count from 1, whatever is in the file: to guess it would let one record shift all columns.
     X, y = load_svmlight_file(content, n_features=features, zero_based=False)
