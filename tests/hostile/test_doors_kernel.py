@@ -7,10 +7,16 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import mpmath
+import numpy as np
 import pytest
+from dp_accounting import dp_event as dp
 
 import sordino
-from sordino.kernel import machine_code
+from sordino.accounting import certify
+from sordino.errors import WorkerError
+from sordino.kernel import Relation, machine_code, public_generator
+from sordino.kernel.clip import clipped_matrix, joint_norms, row_norms, to_bound
 from sordino.report.provenance import code_digest
 
 SOURCE = Path(sordino.__file__).parent
@@ -131,3 +137,64 @@ print(code_digest().replace(" ", "-"))
     assert len(first) == 64
     assert second == "changed-on-disk-after-this-process-loaded-it"
     assert run_in(copy, code)[0] not in (first, code_digest())
+
+
+def gaussian_delta(mu, epsilon):
+    """Return delta of a Gaussian at distance mu, to 80 digits."""
+    with mpmath.workdps(80):
+        shift, half = mpmath.mpf(epsilon) / mu, mu / 2
+        return mpmath.ncdf(half - shift) - mpmath.exp(epsilon) * mpmath.ncdf(-half - shift)
+
+
+@pytest.mark.parametrize("count", [1, 3, 1000])
+@pytest.mark.parametrize("delta", [1e-1, 1e-5, 1e-12, 1e-200])
+def test_door_10_a_certificate_of_gaussians_is_never_rounded_down(delta, count):
+    for exponent in range(-9, 10):
+        multiplier = 10 ** (exponent / 3)
+        event = dp.SelfComposedDpEvent(dp.GaussianDpEvent(multiplier), count)
+        epsilon = certify(event, delta, Relation.ADD_REMOVE).epsilon
+        with mpmath.workdps(80):
+            mu = mpmath.sqrt(count) / mpmath.mpf(multiplier)
+        assert gaussian_delta(mu, epsilon) <= mpmath.mpf(delta)
+        assert epsilon == 0 or gaussian_delta(mu, epsilon * (1 - 1e-9) - 1e-9) > mpmath.mpf(delta)
+
+
+def test_door_10_a_composition_of_many_gaussians_is_never_rounded_down():
+    multipliers = [10.0 + k / 7 for k in range(50)]
+    event = dp.ComposedDpEvent([dp.GaussianDpEvent(m) for m in multipliers])
+    with mpmath.workdps(80):
+        mu = mpmath.sqrt(mpmath.fsum(mpmath.mpf(m) ** -2 for m in multipliers))
+    for delta in (1e-3, 1e-5, 1e-7, 1e-9):
+        assert gaussian_delta(mu, certify(event, delta, Relation.ADD_REMOVE).epsilon) <= mpmath.mpf(delta)
+
+
+@pytest.mark.parametrize("size", [1e308, 1e-320, 1e-200, 1.7e308])
+def test_door_10_no_setting_of_numpy_tells_how_large_a_row_is(size):
+    X = public_generator(0).normal(size=(60, 3))
+    X[0], X[1] = size, -size
+    plain = clipped_matrix(X, 0.7)
+    with np.errstate(all="raise"):
+        assert np.array_equal(clipped_matrix(X, 0.7), plain)
+        joint_norms([row_norms(X), row_norms(X)])
+        to_bound(X[0], 0.7)
+        sordino.PCA(1, epsilon=1.0, delta=1e-5).fit(X)
+        sordino.LogisticRegression(epsilon=1.0, delta=1e-5, classes=[False, True]).fit(X, X[:, 1] > 0)
+
+
+def test_door_24_dask_logs_no_value_of_a_record_and_nothing_is_said_to_be_booked(tmp_path, capfd):
+    pytest.importorskip("distributed")
+    import dask.dataframe as dd
+    from distributed import Client, LocalCluster
+
+    for number, word in enumerate(("1.5", "Rosalind")):
+        (tmp_path / f"{number}.csv").write_text("a,b\n" + "0.5,0.25\n" * 40 + f"0.5,{word}\n")
+    place = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with LocalCluster(**place) as cluster, Client(cluster) as client:
+        X = dd.read_csv(str(tmp_path / "*.csv"), dtype=float)
+        with pytest.raises(WorkerError, match="Nothing was booked") as caught:
+            sordino.PCA(1, epsilon=1.0, delta=1e-5).fit(X)
+        logs = str(client.get_worker_logs())
+    assert "stays spent" not in str(caught.value)
+    seen = capfd.readouterr()
+    assert "Compute Failed" in logs  # that it failed is said
+    assert "Rosalind" not in logs + seen.out + seen.err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 
+import mpmath
 import numpy as np
 from dp_accounting import gaussian_mechanism
 from scipy import optimize
@@ -17,22 +18,38 @@ SMALLEST_DELTA = 1e-290
 SMALLEST_MU = 1e-8
 """A smaller mu counts as this one: an epsilon below 4e-7 would be lost in the search for it."""
 
+MU_ROUNDING = 2.0**-49
+"""Added to a mu: a root, a quotient and a product in floats made it."""
+
 LARGEST = 1e8
 """A Gaussian for a larger epsilon gets the noise of this one."""
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    r"""Return the epsilon of mu-Gaussian DP, exact (Balle and Wang 2018).
+    r"""Return the epsilon of mu-Gaussian DP, exact (Balle and Wang 2018), and never below it.
 
-    ``delta = Phi(-epsilon/mu + mu/2) - e^epsilon Phi(-epsilon/mu - mu/2)``.
+    ``delta = Phi(-epsilon/mu + mu/2) - e^epsilon Phi(-epsilon/mu - mu/2)``. A root found in floats lies on
+    either side; it is raised until 60 digits say that delta is kept. mu is raised by its own rounding first.
     """
     if not mu >= 0:
         raise InvalidInputError(f"Expected mu >= 0, got {mu!r}.")
     delta = check_delta(delta)
     if mu == 0:
         return 0.0
+    mu = max(mu, SMALLEST_MU) * (1 + MU_ROUNDING)
     with np.errstate(divide="ignore"):  # it brackets with values where delta is 0
-        return float(gaussian_mechanism.get_epsilon_gaussian(1 / max(mu, SMALLEST_MU), delta))
+        epsilon = float(gaussian_mechanism.get_epsilon_gaussian(1 / mu, delta))
+    step = max(epsilon, 1e-3) * 2.0**-50
+    while math.isfinite(epsilon) and _gaussian_delta(mu, epsilon) > delta:
+        epsilon, step = epsilon + step, 2 * step
+    return epsilon
+
+
+def _gaussian_delta(mu: float, epsilon: float) -> mpmath.mpf:
+    """Return delta of mu-Gaussian DP at an epsilon, to 60 digits."""
+    with mpmath.workdps(60):
+        shift, half = mpmath.mpf(epsilon) / mu, mpmath.mpf(mu) / 2
+        return mpmath.ncdf(half - shift) - mpmath.exp(epsilon) * mpmath.ncdf(-half - shift)
 
 
 def gaussian_multiplier(epsilon: float, delta: float) -> float:

@@ -190,15 +190,17 @@ def _mixture(event: dp.MixtureOfGaussiansDpEvent) -> dp.DpEvent:
 
 def _join_gaussians(leaves: Iterable[Leaf]) -> list[Leaf]:
     """Replace all Gaussian leaves by the one that equals their composition, in front."""
-    others, mu = [], 0.0
+    others, mu, joined = [], 0.0, 0
     for leaf in leaves:
         if isinstance(leaf.event, dp.GaussianDpEvent):
             # hypot, for squares of very large and very small multipliers are no floats
             mu = math.hypot(mu, math.sqrt(leaf.count) / leaf.event.noise_multiplier)
+            joined += 1
         else:
             others.append(leaf)
     if mu == 0:
         return others
+    mu *= 1 + max(joined - 1, 0) * 2.0**-51  # each sum rounds, and a certificate is never rounded down
     return [Leaf(dp.GaussianDpEvent(1 / mu), 1), *others]
 
 

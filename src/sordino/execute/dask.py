@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
+from weakref import WeakSet
 
 import dask
 import dask.array
@@ -19,7 +20,7 @@ from distributed import Future
 from sordino.errors import InvalidInputError, PlanError, UnsupportedError, WorkerError
 from sordino.execute import dask_worker as worker
 from sordino.execute.cluster import current_client
-from sordino.execute.dask_rounds import DaskExecutor, lost
+from sordino.execute.dask_rounds import DaskExecutor, lost, unread
 from sordino.execute.dask_worker import Facts, Failed, Steps
 from sordino.execute.held import Held, HeldColumn
 
@@ -28,6 +29,7 @@ from sordino.execute.held import Held, HeldColumn
 _BEAT, _PATIENCE, _MOMENT = 2.0, 60.0, 5.0
 _READS = 4  # how often reading is begun
 _numbers = itertools.count()
+_discreet: WeakSet[Any] = WeakSet()  # clients whose workers keep what failed tasks say out of their logs
 _PROBLEMS = {
     "shape": "Expected blocks with one row per record and one value of y per row, got another shape.",
     "numbers": "Expected a numeric matrix X and numeric targets, got entries that are not numbers. Encode "
@@ -95,6 +97,9 @@ class Placed:
         """Give each worker neighbouring parts, unless the parts lie somewhere already."""
         blocks = blocks_of(X)
         refuse_repeated(blocks)
+        if client not in _discreet:
+            client.register_plugin(worker.DiscreetLog())
+            _discreet.add(client)
         workers = sorted(client.scheduler_info(n_workers=-1)["workers"])
         if not workers:
             raise WorkerError("Expected a cluster with at least one worker, got none. Start workers first.")
@@ -173,7 +178,8 @@ class Placed:
             if failed is None:
                 return found
             raise failed.error()
-        raise lost(broken)  # outside of the handler: the foreign error would be its context
+        # outside of the handler: the foreign error would be its context
+        raise unread(broken) if self.pinned else lost(broken)
 
     async def _gathered(self, futures: list[Any]) -> Any:
         """Gather, and look now and then whether anybody is there to answer."""

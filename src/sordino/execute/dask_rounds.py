@@ -202,6 +202,14 @@ def lost(error: Exception) -> WorkerError:
     )
 
 
+def unread(error: Exception) -> WorkerError:
+    """Return what to raise when rows cannot be read for the first time, before a budget is booked."""
+    return WorkerError(
+        f"The source of some rows failed on a worker, or the worker was lost ({type(error).__name__}). What "
+        "it said is not shown: it may quote records. Nothing was booked; compute a block alone to see why."
+    )
+
+
 def _answer(ask: Any, branch: Sequence[Job]) -> Any:
     return Reply({}, _all_of(branch)) if ask.cancelled() else ask.result()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,7 @@ from zlib import crc32
 
 import numpy as np
 from dask.sizeof import sizeof
+from distributed import WorkerPlugin
 from distributed.protocol.pickle import dumps
 from scipy import sparse
 
@@ -51,6 +53,24 @@ class Failed:
             f"A worker failed on its records ({self.kind}). What it said is not shown: it may quote them. "
             "Compare the versions of Python, NumPy and Sordino on the workers with those here."
         )
+
+
+class DiscreetLog(WorkerPlugin):
+    """Keeps what a failed task said out of a worker's log: a source may quote a value of a record there."""
+
+    name = "sordino-discreet-log"
+
+    def setup(self, worker: Any) -> None:
+        """Begin, for as long as the worker runs; Dask may read a lost part again at any time."""
+        logging.getLogger("distributed.worker").addFilter(discreet)
+
+
+def discreet(record: logging.LogRecord) -> bool:
+    """Leave the key of a failed task in its message, and nothing else."""
+    if str(record.msg).startswith("Compute Failed") and record.args:
+        record.msg = "Compute Failed\nKey: %s\nWhat it said is not shown: it may quote records."
+        record.args = (next(iter(record.args)),)
+    return True
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 from weakref import WeakSet
 
+import numpy as np
+
 from sordino.errors import PlanError, PlanSpentError
 from sordino.kernel.contracts import Answer
 from sordino.kernel.noise import NoiseSource
@@ -100,7 +102,8 @@ class Curator:
         """Ask one planned question and return its noisy answer."""
         release, position = self._count(name)
         sensitivity = release.sensitivity(self._plan.relation, params)
-        answer = self._executor.answer(release, params, sensitivity, position, self._noise)
+        with np.errstate(all="ignore"):  # what a caller has set: an error would tell of a record
+            answer = self._executor.answer(release, params, sensitivity, position, self._noise)
         if not release.mean:
             return answer
         return answer / release.sampling.expected(self._plan.population)

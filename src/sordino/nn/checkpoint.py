@@ -75,14 +75,25 @@ class Checkpoint:
 
     def load(self, device: torch.device) -> tuple[TrainingState, SavedRun, dict[str, int]]:
         """Return the saved state; only tensors and plain values are read."""
-        content = torch.load(self.path, map_location=device, weights_only=True)
-        if content["format"] != FORMAT:
-            raise PlanError(f"Expected a checkpoint of format {FORMAT}, got {content['format']}.")
-        restore(content["random"])
-        state = content["state"]
-        slots = {k.removeprefix("slot "): v for k, v in state.items() if k.startswith("slot ")}
-        loaded = TrainingState(state["vector"], slots, state["average"], content["weight"])
-        return loaded, SavedRun(**content["run"]), content["used"]
+        try:
+            content = torch.load(self.path, map_location=device, weights_only=True)
+            if content["format"] != FORMAT:
+                raise PlanError(f"Expected a checkpoint of format {FORMAT}, got {content['format']}.")
+            state = content["state"]
+            slots = {k.removeprefix("slot "): v for k, v in state.items() if k.startswith("slot ")}
+            loaded = TrainingState(state["vector"], slots, state["average"], content["weight"])
+            found = loaded, SavedRun(**content["run"]), content["used"]
+            restore(content["random"])
+        except (PlanError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:  # a torn file fails in many ways
+            kind = type(error).__name__
+        else:
+            return found
+        raise PlanError(
+            f"Expected a whole checkpoint, got {self.path.name!r} torn or of another kind ({kind}). What "
+            "the run has booked stays spent. Restore the file, or train anew under another path."
+        )
 
 
 def words(value: Any) -> str:

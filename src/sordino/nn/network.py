@@ -38,6 +38,7 @@ class Network:
     fields: Fields | None = None
     names: tuple[str, ...] = field(init=False)
     shapes: tuple[torch.Size, ...] = field(init=False)
+    _places: dict[str, str] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         _refuse_wrapped(self.model)
@@ -57,6 +58,7 @@ class Network:
                 )
         object.__setattr__(self, "names", tuple(name for name, _ in found))
         object.__setattr__(self, "shapes", tuple(p.shape for _, p in found))
+        object.__setattr__(self, "_places", _places_of(self.model))
         for p in self.model.parameters():  # gradients are taken by hand, never accumulated
             p.requires_grad_(False)
 
@@ -100,7 +102,8 @@ class Network:
         named = {} if self.fields is None else self.fields.unpack(inputs)
         if params is None:
             return _tensor_of(self.model(*args, **named))
-        return _tensor_of(functional_call(self.model, params, args, named))
+        held = self._everywhere(params)
+        return _tensor_of(functional_call(self.model, held, args, named, tie_weights=False))
 
     def holding(self, params: dict[str, Tensor], action: Callable[[], Any]) -> Any:
         """Return what the action returns while the module holds these parameters.
@@ -108,8 +111,12 @@ class Network:
         A backward pass may run parts of the model again (checkpoints): it needs the parameters of the
         forward pass.
         """
-        held = {f"model.{name}": value for name, value in params.items()}
-        return functional_call(_Holder(self.model), held, (action,))
+        held = {f"model.{name}": value for name, value in self._everywhere(params).items()}
+        return functional_call(_Holder(self.model), held, (action,), tie_weights=False)
+
+    def _everywhere(self, params: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the parameters by all places that hold them, each place once."""
+        return {place: params[name] for place, name in self._places.items() if name in params}
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of each record: a criterion with mean reduction may be passed as it is."""
@@ -133,6 +140,17 @@ class Network:
 
     def _zeros(self, shape: torch.Size) -> Tensor:
         return torch.zeros(shape.numel(), device=self.device)
+
+
+def _places_of(model: nn.Module) -> dict[str, str]:
+    """Return the places where modules hold parameters, each with the first name of its parameter.
+
+    A module that stands in two places is one place. ``functional_call`` would exchange its tensors twice,
+    once for each name, and put the tried ones back in the end: it would go on with other weights.
+    """
+    first = {id(p): name for name, p in model.named_parameters()}
+    held = [(path, key, p) for path, m in model.named_modules() for key, p in m._parameters.items()]
+    return {f"{path}.{key}" if path else key: first[id(p)] for path, key, p in held if p is not None}
 
 
 def copied(model: nn.Module) -> nn.Module:

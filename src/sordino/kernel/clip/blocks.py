@@ -70,7 +70,7 @@ def _times(part: Any, factor: Floats) -> Any:
 
 def _towards_zero(values: Any, factors: Floats) -> Any:
     """Return ``values factors`` in the precision of the values, with no magnitude above the exact product."""
-    with np.errstate(under="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         exact = values.astype(np.float64) * factors
         out = exact.astype(values.dtype)
         # Twice: once for the rounding of the product, once for that of the cast.

@@ -47,7 +47,7 @@ def clip_scalars(scalars: Floats, norms: Floats, bound: float) -> Floats:
         return out
     factor = np.empty(len(scalars))
     _factors(row_norms(scalars), norms, limit(bound), factor)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(all="ignore"):
         np.multiply(scalars, factor[:, None], out=out)
     out[factor == 0.0] = 0.0
     return out
@@ -73,7 +73,8 @@ def to_bound(vector: Any, bound: float) -> Floats:
     """
     flat = np.asarray(vector, dtype=np.float64).reshape(1, -1)
     factor = float(factors_of(row_norms(flat), bound)[0])
-    return np.zeros(np.shape(vector)) if factor == 0.0 else np.asarray(vector, dtype=np.float64) * factor
+    with np.errstate(all="ignore"):
+        return np.zeros(np.shape(vector)) if factor == 0.0 else np.asarray(vector, dtype=np.float64) * factor
 
 
 def scaled(coefficients: Floats, factors: Floats) -> Floats:

@@ -33,7 +33,7 @@ class Lengths:
     @property
     def norms(self) -> Floats:
         """Upper bounds of the norms; inf where they overflow, nan for a row that is not finite."""
-        with np.errstate(over="ignore", under="ignore"):
+        with np.errstate(all="ignore"):
             return np.asarray(above(np.ldexp(self.mantissa, self.exponent), self.length))
 
     def factors(self, bound: float) -> Floats:
@@ -47,9 +47,9 @@ class Lengths:
         far = np.flatnonzero(norms > most)
         if far.size:
             mantissa = self.mantissa[far] * (1.0 + slack(self.length))
-            with np.errstate(under="ignore"):
+            with np.errstate(all="ignore"):  # whatever the caller has set: an error would tell of a row
                 found = np.ldexp(most / mantissa, -self.exponent[far])
-            out[far] = np.where(found < TINY, np.nextafter(found, 0.0), found)
+                out[far] = np.where(found < TINY, np.nextafter(found, 0.0), found)
         return out
 
 
@@ -87,7 +87,7 @@ def joint_norms(norms: list[Any]) -> Floats:
     out = norms[0]
     if hasattr(out, "tensor"):  # on a device
         return _joint_near(norms)
-    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+    with np.errstate(all="ignore"):
         for other in norms[1:]:
             out = np.hypot(out, other)
     return np.asarray(above(out, 2 * len(norms)))
@@ -115,7 +115,8 @@ def weighted_norms(matrix: Any, weights: Floats, rows: Rows = None) -> Floats:
         return np.full(rows.size, np.nan)
     shift = int(np.frexp(top)[1])
     mantissa, exponent = np.empty(rows.size), np.zeros(rows.size, dtype=np.int64)
-    even = np.ldexp(np.asarray(weights, dtype=np.float64), -shift)
+    with np.errstate(all="ignore"):
+        even = np.ldexp(np.asarray(weights, dtype=np.float64), -shift)
     passes.measure_weighted(pointers, rows, values, columns, even, mantissa, exponent)
     return Lengths(mantissa, exponent + shift, width).norms
 
@@ -141,7 +142,7 @@ def centred_norms(
         rows = np.arange(pointers.size - 1)
     shift, weights = (np.ascontiguousarray(v, dtype=np.float64) for v in (shift, weights))
     near, away = np.empty(rows.size), np.empty(rows.size)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         whole = float(np.square(weights * shift).sum())
         dense = not sparse.issparse(matrix)
         passes.centred(pointers, rows, values, columns, factors, shift, weights, whole, dense, near, away)

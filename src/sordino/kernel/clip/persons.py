@@ -30,7 +30,7 @@ def person_norms(blocks: Any, owner: Ints, persons: int, sizes: Floats) -> Float
         out[first : first + sums.shape[0]] = row_norms(sums)
         carried, first = sums[-1], first + sums.shape[0] - 1
     counts, total = np.bincount(owner, minlength=persons), np.bincount(owner, sizes, minlength=persons)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         return np.asarray(joint_norms([out + (2 * counts + 16) * UNIT * total]))
 
 

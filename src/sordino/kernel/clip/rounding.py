@@ -42,11 +42,11 @@ def limit(bound: float, length: int = 0) -> float:
 
 def above(norms: Any, length: int) -> Any:
     """Return ``norms (1 + slack(length))``, and the next number where a subnormal was rounded."""
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         out = np.asarray(norms * (1.0 + slack(length)))
         small = (out > 0) & (out < TINY)
-    if small.any():
-        out = np.where(small, np.nextafter(out, np.inf), out)
+        if small.any():
+            out = np.where(small, np.nextafter(out, np.inf), out)
     return out
 
 
