@@ -10,6 +10,7 @@ from tests.hostile.contributions import MATRICES, Case, D, numbers
 
 from sordino.kernel import Norm
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeCounts
+from sordino.problems.bounded import BoundedMoments
 from sordino.problems.cells import CellMoments, CellTrees
 from sordino.problems.covariance import (
     Ball,
@@ -168,6 +169,17 @@ ROBUST = [
     ),
 ]
 PAIR = (0.3, -1.0, 1e9, 0.0)
+BOUNDED = [
+    Case(
+        f"{name} between bounds, {norm.value}",
+        BoundedMoments(D, *w, norm),
+        (CENTRE, SCALES),
+        kinds=DENSE,
+        exact=False,
+    )
+    for name, w in {"means": (1.0, 0.2), "squares": (0.25, 1.0)}.items()
+    for norm in (Norm.L1, Norm.L2)
+]
 COUNTS = [
     Case("column scales", ColumnScales(D), None, exact=False),
     Case("column scales by side", ColumnScales(D, sides=True), None, exact=False),
@@ -206,4 +218,4 @@ SCORES = [
     Case("restricted", RestrictedGradient(SQUARED, 0.5, 0.7), (W, CHOSEN), 1.3, 0.9),
     Case("classes", VertexScores(LOSSES["multinomial"], 0.3), np.stack([W, -W, W]), 1.3, 0.9, labels),
 ]
-CASES = [*GLM, *AFFINES, *ROBUST, *COUNTS, *GRAMS, *SCORES]
+CASES = [*GLM, *AFFINES, *ROBUST, *COUNTS, *BOUNDED, *GRAMS, *SCORES]

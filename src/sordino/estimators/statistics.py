@@ -28,7 +28,16 @@ from sordino.papers.linear import check_noise
 from sordino.problems.robust import Truncation
 from sordino.problems.sample import Sample
 from sordino.runs import Ask, run_privately
-from sordino.solvers.heavy import RobustCovariance, RobustEstimate, RobustMean, RobustVariance
+from sordino.solvers.heavy import (
+    BoundedCovariance,
+    BoundedMean,
+    BoundedVariance,
+    RobustCovariance,
+    RobustEstimate,
+    RobustMean,
+    RobustVariance,
+)
+from sordino.solvers.heavy.location import UNLIMITED
 from sordino.solvers.heavy.ranks import RankQuantiles
 
 ESTIMATORS = ("truncated", "median-of-means")
@@ -73,7 +82,8 @@ def mean(
     threshold : a public threshold instead of a chosen one. Both hide an unknown bias: no finite interval.
     center : values are truncated around it: a public number, or "auto", a rough private median for another
         tenth of the budget (0 where ``moment_bound`` or ``threshold`` is given).
-    bounds : public limits of the numbers, which are clipped to them; an interval ends there.
+    bounds : public limits of the numbers, which are clipped to them. Then the plain mean at the bounds is
+        released too: it is the answer where the two differ, and its interval holds whatever the tail.
     failure_probability : xi in the threshold of a given moment bound and in the number of blocks.
     confidence : of ``.interval``, if ``moment_bound`` holds; for "auto", if past the last octave the tail
         falls like t^-(1+v) (no slower than before, if v is None). An end that counts do not limit is open.
@@ -100,7 +110,7 @@ def mean(
     fixed = None if threshold is None else check_positive("threshold", threshold, _PUBLIC)
     known = (order, bound, where, cut, _blocks(estimator, data.shape, xi), fixed, xi)
     share, declared = checked_share("confidence", confidence), moment_order is not None
-    solver = RobustMean(*known, share, declared, limits or (-math.inf, math.inf))
+    solver = RobustMean(*known, share, declared, limits or UNLIMITED)
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     sample = _sample(data, relation, secure_noise)
     return _estimate(*_as_asked(noise, solver, sample, budget), sample, data, budget, flat, "mean", limits)
@@ -130,7 +140,8 @@ def variance(
     limits, data = _clipped(bounds, data)
     order = 0.5 if moment_order is None else moment_order_of(moment_order)
     share, declared = checked_share("confidence", confidence), moment_order is not None
-    solver = RobustVariance(order, share, declared, limits or (-math.inf, math.inf))
+    robust = RobustVariance(order, share, declared, limits or UNLIMITED)
+    solver = robust if limits is None else BoundedVariance(robust)
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     return _estimate(solver, None, _sample(data, relation, False), data, budget, flat, "variance", limits)
 
@@ -141,6 +152,7 @@ def covariance(
     delta: float | None = None,
     *,
     moment_order: float = 0.5,
+    bounds: tuple[float, float] | None = None,
     confidence: float = 0.95,
     relation: str = "add-remove",
     random_state: Any = None,
@@ -152,16 +164,20 @@ def covariance(
     Rows are paired by a public random permutation (``random_state``), so their order does not matter.
     Positive semidefinite. Columns may have different scales, which are learned. Parameters as in
     :func:`variance`; the interval is for single entries and wide, since it bounds each by the whole row.
+    ``bounds`` are those of all columns.
 
     **Privacy.** (epsilon, delta)-DP for one record. A record is in one pair, whatever the data.
     """
     data, _ = checked_numbers(x, least=2)
+    limits, data = _clipped(bounds, data)
     public = public_generator(random_state)
     if isinstance(data, np.ndarray):  # what is held elsewhere has no pairs, and the plan is refused
         data = data[public.permutation(len(data))]
-    solver = RobustCovariance(moment_order_of(moment_order), checked_share("confidence", confidence))
+    robust = RobustCovariance(moment_order_of(moment_order), checked_share("confidence", confidence))
+    solver = robust if limits is None else BoundedCovariance(robust, limits)
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
-    return _estimate(solver, None, _sample(data, relation, False), data, budget, False, "covariance")
+    sample = _sample(data, relation, False)
+    return _estimate(solver, None, sample, data, budget, False, "covariance", limits)
 
 
 def quantiles(
@@ -222,13 +238,15 @@ _PUBLIC = "Pass a public number; computing it from the data would leak."
 
 def _as_asked(
     noise: str, solver: RobustMean, sample: Sample, budget: Ask
-) -> tuple[RobustMean, PaperNoise | None]:
-    """Return the solver, or its published form and noise."""
-    return published_mean(solver, sample, budget) if check_noise(noise) else (solver, None)
+) -> tuple[RobustMean | BoundedMean, PaperNoise | None]:
+    """Return the solver, with the plain mean beside it where bounds are declared, or its published form."""
+    if check_noise(noise):
+        return published_mean(solver, sample, budget)
+    return (BoundedMean(solver) if solver.takes_plain else solver), None
 
 
 def _estimate(
-    solver: RobustMean | RobustVariance | RobustCovariance,
+    solver: Any,
     paper: PaperNoise | None,
     sample: Sample,
     data: np.ndarray,

@@ -6,6 +6,7 @@ Heavy-tailed Data Revisited" (2022): Algorithms 1 (truncated mean), 2 (DP-SCO), 
 """
 
 from sordino.solvers.heavy.bands import RobustEstimate
+from sordino.solvers.heavy.bounded import BoundedCovariance, BoundedMean, BoundedVariance
 from sordino.solvers.heavy.mean import RobustMean
 from sordino.solvers.heavy.moments import RobustCovariance, RobustVariance
 from sordino.solvers.heavy.ranks import RankQuantiles
@@ -14,6 +15,9 @@ from sordino.solvers.heavy.sco import ProjectedGradient
 from sordino.solvers.heavy.sparse import HeavyTailedSparse
 
 __all__ = [
+    "BoundedCovariance",
+    "BoundedMean",
+    "BoundedVariance",
     "HeavyTailedSparse",
     "ProjectedGradient",
     "RankQuantiles",

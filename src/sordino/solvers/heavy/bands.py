@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import special
 
-from sordino.kernel.arrays import Floats
+from sordino.kernel.arrays import Bools, Floats
 
 _FAR = 8.0  # biases of so many deviations: the far end of the normal law does not count any more
 
@@ -43,7 +43,9 @@ class RobustEstimate:
 
     All of it is post-processing of released numbers. ``noise`` is a standard deviation; the reaches hold
     noise, sampling error and the bias of truncation. ``open`` says that the interval is infinite because the
-    released counts do not rule out a tail that hides so much.
+    released counts do not rule out a tail that hides so much. ``center`` is the point around which values
+    were truncated, ``spread`` the sampling variance of the truncated mean, ``sure`` says for which columns a
+    scale was seen at all.
     """
 
     value: Floats
@@ -52,6 +54,9 @@ class RobustEstimate:
     down: Floats
     up: Floats
     open: bool = False
+    center: Floats | float = 0.0
+    spread: Floats | float = 0.0
+    sure: Bools | bool = True
 
     @property
     def interval(self) -> tuple[Floats, Floats]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
@@ -17,7 +17,7 @@ from sordino.problems.sample import Sample
 from sordino.problems.scales import ColumnScales
 from sordino.solvers.heavy.bands import RobustEstimate, reaches, sampling_variance
 from sordino.solvers.heavy.hidden import DOUBT_SQUARES, Seen, hidden_limit, two_sides
-from sordino.solvers.heavy.location import location_release, median_of
+from sordino.solvers.heavy.location import UNLIMITED, location_release, median_of
 from sordino.solvers.heavy.shares import noise_of, share_relative
 from sordino.solvers.heavy.threshold import Tail, known_bias, moment_threshold
 
@@ -60,11 +60,16 @@ class RobustMean:
     failure: float = 0.05
     confidence: float = 0.95
     declared: bool = True
-    bounds: tuple[float, float] = (-math.inf, math.inf)
+    bounds: tuple[float, float] = UNLIMITED
 
     @property
     def _learns(self) -> bool:
         return self.bound is None and self.fixed is None
+
+    @property
+    def takes_plain(self) -> bool:
+        """Whether bounds are declared and nothing else is: then the plain mean at them is asked as well."""
+        return self.bounds != UNLIMITED and self._learns and self.blocks == 1 and self.truncation == _CLIP
 
     @property
     def _squares(self) -> bool:
@@ -73,7 +78,7 @@ class RobustMean:
     @property
     def _sees(self) -> bool:
         """Whether the interval rests on what the counts of both sides show."""
-        return self._learns and not self.declared and self.truncation.joint is None
+        return self._learns and not (self.declared or self.takes_plain) and self.truncation.joint is None
 
     def plan(self, problem: Sample) -> Plan:
         """Declare the halvings and the histogram, if any, and the mean."""
@@ -84,7 +89,7 @@ class RobustMean:
         query = RobustSum(problem.columns, self.truncation, self.blocks, powers, apart)
         releases = {}
         if self.center is None:
-            releases["location"] = location_release(problem)
+            releases["location"] = location_release(problem, self.bounds)
         if self._learns:
             hint = problem.gaussian(share_relative(SEEING_SHARE if self._sees else SCALE_SHARE))
             releases["scales"] = Release(ColumnScales(problem.columns, self._sees), hint, mean=False)
@@ -95,7 +100,9 @@ class RobustMean:
         """Yield the estimate."""
         z = self.blocks * noise_of(curator, "mean", None)  # of the mean, in units of threshold / n
         n, width = problem.population, problem.columns
-        center = median_of(curator, n, width) if self.center is None else self.center
+        center = self.center
+        if center is None:
+            center = median_of(curator, n, width, limits=self.bounds)
         scales = Scales.read(curator, center, 1.0 + self.order, self._sees) if self._learns else None
         if scales is not None:
             cut = np.array([tail.threshold(z) for tail in scales.tails])
@@ -113,9 +120,11 @@ class RobustMean:
         if self.truncation == _CLIP:  # nothing lies beyond the bounds, so nothing there is hidden
             below = np.minimum(below, np.maximum(center - cut - self.bounds[0], 0.0))
             above = np.minimum(above, np.maximum(self.bounds[1] - center - cut, 0.0))
-        found = RobustEstimate(center + cut * first, cut, noise, *self._reaches(noise, spread, below, above))
-        sure = self._sees and scales is not None and all(tail.sure for tail in scales.tails)
-        yield replace(found, open=sure and not np.isfinite(below + above).all()).within(*self.bounds)
+        sure = np.array([scales is None or scales.tails[j].sure for j in range(width)])
+        ends = self._reaches(noise, spread, below, above)
+        endless = self._sees and bool(sure.all()) and not np.isfinite(below + above).all()
+        found = RobustEstimate(center + cut * first, cut, noise, *ends, endless, center, spread, sure)
+        yield found.within(*self.bounds)
 
     def _known_threshold(self, z: float, n: int) -> float:
         if self.fixed is not None:

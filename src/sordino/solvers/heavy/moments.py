@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from sordino.problems.robust import RobustSum
 from sordino.problems.sample import Sample
 from sordino.problems.scales import ColumnScales, PairMoments, PairScales
 from sordino.solvers.heavy.bands import RobustEstimate, half_width, reaches, sampling_variance
-from sordino.solvers.heavy.location import location_release, median_of
+from sordino.solvers.heavy.location import UNLIMITED, location_release, median_of
 from sordino.solvers.heavy.mean import SCALE_SHARE, SIDE, Scales
 from sordino.solvers.heavy.shares import noise_of, share_relative
 from sordino.solvers.heavy.threshold import Tail
@@ -34,14 +34,14 @@ class RobustVariance:
     order: float
     confidence: float = 0.95
     declared: bool = True
-    bounds: tuple[float, float] = (-math.inf, math.inf)
+    bounds: tuple[float, float] = UNLIMITED
 
     def plan(self, problem: Sample) -> Plan:
         """Declare the halvings, the histogram and the powers."""
         hint = problem.gaussian(share_relative(SCALE_SHARE))
         powers = RobustSum(problem.columns, powers=((2, 1.0), (1, SIDE), (4, SIDE)))
         return problem.planned(
-            location=location_release(problem),
+            location=location_release(problem, self.bounds),
             scales=Release(ColumnScales(problem.columns), hint, mean=False),
             powers=Release(powers, problem.gaussian(), mean=False),
         )
@@ -49,7 +49,8 @@ class RobustVariance:
     def run(self, curator: Curator, problem: Sample) -> Iterator[RobustEstimate]:
         """Yield the estimate."""
         n = problem.population
-        center, z = median_of(curator, n, problem.columns), noise_of(curator, "powers", None)
+        center = median_of(curator, n, problem.columns, limits=self.bounds)
+        z = noise_of(curator, "powers", None)
         scales = Scales.read(curator, center, 2.0 * (1.0 + self.order))
         cut = np.array([tail.threshold(z, 2) for tail in scales.tails])
         second, first, fourth = curator.release("powers", (center, cut)).reshape(3, -1) / n
@@ -62,14 +63,13 @@ class RobustVariance:
         hides = usual = np.array([tail.bias(t, n, 2) for tail, t in zip(scales.tails, cut, strict=True)])
         if not self.declared:
             hides = scales.squares(cut, n, [(2, second * n, z), (4, fourth * n, z / SIDE)])
-        low, high = self.bounds
-        reached = (center - cut <= low) & (center + cut >= high)  # nothing lies beyond the bounds
-        usual, hides = (np.where(reached, 0.0, bias) for bias in (usual, np.maximum(usual, hides)))
+        hides = np.maximum(usual, hides)
         # Truncation makes squares smaller only; half of the room below is for a heavy tail's sampling error.
         down, up = reaches(std, usual if self.declared else usual / 2.0, hides, self.confidence)
-        shut = self.declared or np.isfinite(hides).all() or not all(tail.sure for tail in scales.tails)
-        found = RobustEstimate(value, cut, noise, down, up, not shut)
-        yield found.within(0.0, ((high - low) / 2.0) ** 2)  # a variance between bounds is at most that
+        sure = np.array([tail.sure for tail in scales.tails])
+        shut = self.declared or np.isfinite(hides).all() or not sure.all()
+        found = RobustEstimate(value, cut, noise, down, up, not shut, center, cut**4 * spread, sure)
+        yield found.within(0.0, math.inf)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,8 @@ class RobustCovariance:
         spread = math.sqrt(min(tail.moment(cut, pairs, 4), cut**4) / pairs) * unit
         bias = tail.bias(cut, pairs, 2) * unit
         half = half_width(np.hypot(noise, spread), bias, self.confidence)
-        yield RobustEstimate(positive(value), typical * cut, noise, half, half)
+        found = RobustEstimate(positive(value), typical * cut, noise, half, half)
+        yield replace(found, spread=np.square(spread), sure=tail.sure)
 
 
 def positive(matrix: Floats) -> Floats:

@@ -20,7 +20,10 @@ LARGEST = 2.0**250  # stands for "no truncation": far beyond any data, and its f
 SURE = 5.5  # noise alone lifts one of 129 bins this many widths above zero once in 400,000 runs
 _WINDOW = 3  # octaves that are looked at together as well: smooth laws are spread over several
 _LOOK = 4  # octaves past the last one that tell how heavy the tail is
-_GUESS = 4.5 * math.sqrt(_WINDOW)  # for a window: enough to guess, not to be sure
+_GUESS = 5.0 * math.sqrt(_WINDOW)  # for a window: enough to guess, not to be sure
+# For an octave more than ``_LOOK`` past all others that are seen: noise alone does it once in 3e9 runs. If it
+# opens a cell far out, the threshold goes there, and the noise of the answer with it.
+_LONELY = 7.0
 _DOUBT = 1.2  # noise widths that the values beyond may be more than they look, where squares are hidden
 LIKELY = 2.5  # enough for a bin next to one that is seen: a mistake costs a factor of two
 _MAYBE = 1.5  # enough for a bin past the edge to count in an interval, which a mistake makes only wider,
@@ -119,13 +122,18 @@ class Tail:
 def last_octave(counts: Floats, noise: float) -> tuple[int, bool]:
     """Return the last octave that stands out of the noise, and whether any does."""
     together = np.convolve(counts, np.ones(_WINDOW), mode="same")
-    alone = np.flatnonzero(counts > max(SURE * noise, 0.5))
-    crowds = np.flatnonzero(together > max(SURE * math.sqrt(_WINDOW) * noise, 0.5))
-    if not (alone.size or crowds.size):
-        best = int(np.argmax(together))
+    best = int(np.argmax(together))
+    shown = np.maximum(
+        counts, np.append(together[1:], 0.0) / math.sqrt(_WINDOW)
+    )  # alone, or with the next two
+    seen = np.flatnonzero(shown > max(SURE * noise, 0.5))
+    if not seen.size:
         # A wrong guess upwards is noise without bound; downwards the answer is the centre, no worse.
         return (min(best + 1, BINS - 1) if together[best] > _GUESS * noise else 0), False
-    last = int(max(alone[-1] if alone.size else 0, crowds[-1] - 1 if crowds.size else 0))
+    last = int(seen[seen <= best][-1]) if (seen <= best).any() else int(seen[0])
+    for octave in seen[seen > last]:
+        if octave - last <= _LOOK or shown[octave] > _LONELY * noise:
+            last = int(octave)
     while last + 1 < BINS and counts[last + 1] > max(LIKELY * noise, 0.5):
         last += 1
     return last, True

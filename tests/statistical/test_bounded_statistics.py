@@ -1,0 +1,123 @@
+"""Statistics between declared bounds: true on every bounded design, and no worse than the plain ways."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import sordino
+from sordino.problems.scales import BINS
+from sordino.solvers.heavy.bounded import _laplace_half
+from sordino.solvers.heavy.threshold import Tail
+from sordino.testing import seeded_noise_not_private
+
+pytestmark = pytest.mark.statistical
+
+REPEATS = 40
+FEWEST = stats.binom.ppf(1e-4, REPEATS, 0.93)
+
+
+def contaminated(rng, n):
+    x = rng.normal(size=n)
+    x[rng.random(n) < 0.01] = 50.0
+    return x
+
+
+DESIGNS = {  # how to draw, bounds
+    "1 % far out": (contaminated, (-60.0, 60.0)),
+    "normal": (lambda rng, n: rng.normal(size=n), (-60.0, 60.0)),
+    "zero-inflated": (
+        lambda rng, n: np.where(rng.random(n) < 0.1, rng.exponential(30.0, n), 0.0),
+        (0.0, 500.0),
+    ),
+    "rare": (lambda rng, n: 1000.0 * (rng.random(n) < 0.003), (0.0, 1000.0)),
+    "far from zero": (lambda rng, n: 50.0 + rng.normal(size=n), (0.0, 100.0)),
+}
+
+
+def answers(statistic, draw, bounds, n, epsilon, repeats=REPEATS):
+    rng = np.random.default_rng(1)
+    with seeded_noise_not_private(7):
+        found = [getattr(sordino, statistic)(draw(rng, n), epsilon, bounds=bounds) for _ in range(repeats)]
+    return np.array([(value, *value.interval) for value in found]).T
+
+
+def truth_of(statistic, draw, bounds):
+    x = np.clip(draw(np.random.default_rng(99), 1_000_000), *bounds)
+    return x.mean() if statistic == "mean" else x.var()
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(1000, 1.0), (5000, 0.3)])
+@pytest.mark.parametrize("name", DESIGNS)
+@pytest.mark.parametrize("statistic", ["mean", "variance"])
+def test_an_interval_between_bounds_covers_on_every_design(statistic, name, n, epsilon):
+    draw, bounds = DESIGNS[name]
+    truth = truth_of(statistic, draw, bounds)
+    _, low, high = answers(statistic, draw, bounds, n, epsilon)
+    assert np.sum((low <= truth) & (truth <= high)) >= FEWEST
+    assert np.isfinite(high - low).all()
+
+
+@pytest.mark.parametrize("name", ["1 % far out", "zero-inflated", "rare"])
+def test_a_mean_between_bounds_is_no_worse_than_the_plain_one_where_a_tail_holds_the_mean(name):
+    n, epsilon, sigma = 5000, 0.3, 11.24  # the noise of one Gaussian release at (.3, 1e-5)
+    draw, bounds = DESIGNS[name]
+    value, _, _ = answers("mean", draw, bounds, n, epsilon)
+    x = np.clip(draw(np.random.default_rng(5), 100_000), *bounds)
+    plain = np.hypot(sigma * (bounds[1] - bounds[0]) / 2.0, x.std() * np.sqrt(n)) / n
+    error = np.sqrt(np.mean((value - truth_of("mean", draw, bounds)) ** 2))
+    assert error <= 1.2 * plain * np.sqrt(stats.chi2.ppf(0.999, REPEATS) / REPEATS)
+
+
+def test_a_mean_between_wide_bounds_keeps_the_small_error_of_the_bulk():
+    draw, bounds = DESIGNS["normal"]
+    value, _, _ = answers("mean", draw, bounds, 1000, 1.0)
+    assert np.median(np.abs(value)) < 0.25 * 3.73 * 60.0 / 1000  # a quarter of the plain one's noise
+
+
+@pytest.mark.parametrize("statistic", ["mean", "variance"])
+def test_a_statistic_between_bounds_converges_to_the_plain_one(statistic):
+    draw, bounds = DESIGNS["1 % far out"]
+    value, _, _ = answers(statistic, draw, bounds, 200_000, 1.0, 3)
+    assert value == pytest.approx(truth_of(statistic, draw, bounds), rel=0.05)
+
+
+def test_rows_between_bounds_are_covered_column_by_column():
+    rng, hits = np.random.default_rng(0), []
+    with seeded_noise_not_private(3):
+        for _ in range(REPEATS):
+            x = np.stack([contaminated(rng, 5000), rng.normal(size=5000)], axis=1)
+            low, high = sordino.mean(x, 1.0, bounds=(-60.0, 60.0)).interval
+            hits.append((low <= [0.5, 0.0]) & (high >= [0.5, 0.0]))
+    assert (np.sum(hits, axis=0) >= FEWEST).all()
+
+
+def test_a_covariance_between_bounds_sees_what_pairs_hide():
+    rng, found = np.random.default_rng(0), []
+    with seeded_noise_not_private(3):
+        for _ in range(4):
+            x = rng.normal(size=(50_000, 2))
+            x[rng.random(50_000) < 0.01] = 50.0
+            found.append(sordino.covariance(x, 1.0, bounds=(-60.0, 60.0)))
+    for matrix in found:
+        assert matrix[0, 1] == pytest.approx(0.01 * 0.99 * 2500.0, rel=0.2)
+        assert (matrix.interval[0] <= matrix).all()
+        assert matrix.interval[0][0, 1] <= 24.75 <= matrix.interval[1][0, 1]
+
+
+@pytest.mark.parametrize(("widths", "far"), [(6.9, False), (7.5, True)])
+def test_a_cell_far_out_that_noise_opens_does_not_take_the_threshold_with_it(widths, far):
+    counts = np.zeros(BINS)
+    counts[60:64] = 700.0
+    counts[110] = widths * 10.0  # noise does 5.5 widths once in 400,000 runs, and 7 once in 3e9
+    tail = Tail.read(counts, 10.0, 2.0)
+    assert tail.sure
+    assert tail.edge == (2.0**46 if far else 0.5)
+    near = np.where(np.arange(BINS) == 67, 60.0, counts * (np.arange(BINS) < 100))
+    assert Tail.read(near, 10.0, 2.0).edge == 8.0  # a group a few octaves away needs 5.5 widths
+
+
+@pytest.mark.parametrize(("std", "noise"), [(1.0, 1.0), (0.2, 3.0), (3.0, 0.2), (1e-9, 1.0), (1.0, 1e-9)])
+def test_the_half_width_of_laplace_and_normal_noise_holds_what_it_says(std, noise):
+    rng = np.random.default_rng(0)
+    sizes = np.abs(std * rng.normal(size=400_000) + noise / np.sqrt(2) * rng.laplace(size=400_000))
+    assert np.mean(sizes <= _laplace_half(std, noise, 0.95)) == pytest.approx(0.95, abs=0.002)
