@@ -82,8 +82,7 @@ def mean(
     threshold : a public threshold instead of a chosen one. Both hide an unknown bias: no finite interval.
     center : values are truncated around it: a public number, or "auto", a rough private median for another
         tenth of the budget (0 where ``moment_bound`` or ``threshold`` is given).
-    bounds : public limits of the numbers, which are clipped to them. Then the plain mean at the bounds is
-        released too: it is the answer where the two differ, and its interval holds whatever the tail.
+    bounds : public limits of the numbers, which are clipped to them; then the plain mean counts as well.
     failure_probability : xi in the threshold of a given moment bound and in the number of blocks.
     confidence : of ``.interval``, if ``moment_bound`` holds; for "auto", if past the last octave the tail
         falls like t^-(1+v) (no slower than before, if v is None). An end that counts do not limit is open.
