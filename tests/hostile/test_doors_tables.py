@@ -1,6 +1,9 @@
 """The doors of tables, statistics and searches: persons, prices and statuses that got lost on the way in."""
 
+import re
 import uuid
+from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pandas
@@ -9,8 +12,11 @@ from sklearn.pipeline import make_pipeline
 
 import sordino
 from sordino import errors
+from sordino.kernel.noise import seeded_noise_not_private as seeded_noise
+from sordino.runs import composed
+from sordino.runs.price import each_once
 from sordino.runs.search import Trial
-from sordino.tables import Ignored, Number, Person, Target
+from sordino.tables import Category, Ignored, Number, Person, Target, learn_schema
 
 IDS = {
     "UUIDs": lambda i: uuid.UUID(int=i),
@@ -139,3 +145,119 @@ def test_door_07_a_search_refuses_a_model_that_cannot_protect_persons():
     model = sordino.HeavyTailedClassifier(classes=["no", "yes"])
     with pytest.raises(errors.SordinoError, match="cannot protect persons"):
         sordino.PrivateSearchCV(model, {}).fit(table[["x"]].to_numpy(), table["y"], groups=table["id"])
+
+
+BLANK = sordino.Schema([Number("x"), Person("id"), Target("y", levels=["no", "yes"])])
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.5])
+def test_door_19_too_few_records_are_said_before_anything_is_spent(epsilon, tmp_path):
+    """`schema learn` spent its budget and then said "too few records for this budget"."""
+    ledger = sordino.Ledger.open(tmp_path / "budget.db")
+    ledger.create("visits", sordino.BudgetPolicy(500.0, 1e-3, unit="person"))
+    booked = {"ledger": ledger, "dataset_id": "visits"}
+    with pytest.raises(errors.SchemaError, match="150 persons are too few") as caught:
+        learn_schema(BLANK, visits(), epsilon, **booked)
+    assert not ledger.history("visits")
+    enough = float(re.search(r"Pay epsilon = ([0-9.]+)", str(caught.value))[1])
+    with pytest.raises(errors.SchemaError, match="too few"):
+        learn_schema(BLANK, visits(), 0.88 * enough, **booked)
+    assert not ledger.history("visits")
+    with seeded_noise(5):  # the remedy is true: at this noise three deviations leave room
+        assert not learn_schema(BLANK, visits(), enough, **booked).schema.unknown
+
+
+def test_door_19_levels_that_cannot_be_told_are_not_paid_for():
+    blank = sordino.Schema([Category("x"), Target("y")])
+    with pytest.raises(errors.SchemaError, match=r"20 records are too few.*Pay epsilon"):
+        learn_schema(blank, {"x": ["a"] * 20, "y": ["no", "yes"] * 10}, 0.5)
+    with pytest.raises(errors.SchemaError, match=r"1 records are too few.*No epsilon does"):
+        learn_schema(blank, {"x": ["a"], "y": ["no"]}, 0.5, 1e-5)
+
+
+def learned_visits(epsilon=8.0, seed=3):
+    with seeded_noise(seed) if seed is not None else nullcontext():
+        return learn_schema(BLANK, visits(), epsilon).schema
+
+
+STATES = {"seeded (not private)": (8.0, 3), "not private (no noise)": (np.inf, None), "private": (60.0, None)}
+
+
+@pytest.mark.parametrize("status", STATES)
+def test_door_05_a_price_remembers_how_the_schema_was_learned(status):
+    """With seeded noise or epsilon inf the model that read the schema said "private"."""
+    schema = learned_visits(*STATES[status])
+    assert [price.status for price in schema.learned] == [status]
+    model = sordino.LogisticRegression(schema=schema).fit(visits())
+    score = sordino.private_score(model, visits())
+    search = sordino.PrivateSearchCV(sordino.LogisticRegression(schema=schema), {}).fit(visits())
+    for report in (model.privacy_, score.privacy, search.privacy_, composed([("a", model.privacy_)])):
+        assert report.learned == schema.learned
+        assert report.status == status
+        assert report.is_private == (status == "private")
+        assert ("Nothing is guaranteed" in report.guarantee) == (status != "private")
+        assert ("Nothing is guaranteed" in report.odds) == (status != "private")
+
+
+def test_door_05_a_price_that_was_read_from_a_text_is_an_unverified_copy():
+    """A price in a file was believed: edited to .1, or without its status, the model said "private"."""
+    schema = learned_visits(60.0, None)
+    text = schema.to_toml()
+    for edited in (
+        text,
+        re.sub("(?m)^status = .*$", "", text),
+        re.sub("(?m)^epsilon = .*$", "epsilon = 0.1", text),
+    ):
+        again = sordino.Schema.from_toml(edited)
+        assert [price.status for price in again.learned] == ["unverified copy"]
+        report = sordino.LogisticRegression(schema=again).fit(visits()).privacy_
+        assert (report.status, report.is_private) == ("unverified copy", False)
+    seeded = sordino.Schema.from_toml(learned_visits().to_toml())
+    assert [price.status for price in seeded.learned] == ["seeded (not private)"]
+    with pytest.raises(errors.SchemaError, match="status of a learned schema"):
+        sordino.Schema.from_toml(text.replace('status = "private"', 'status = "fine"'))
+
+
+def test_door_05_of_two_prices_with_one_receipt_the_worse_counts():
+    (price,) = learned_visits(60.0, None).learned
+    edited = replace(price, epsilon=0.1, certified=False)
+    for pair in ((price, edited), (edited, price)):
+        (found,) = each_once(pair)
+        assert (found.epsilon, found.status) == (price.epsilon, "unverified copy")
+
+
+def test_door_22_a_price_stays_with_its_columns():
+    """`Schema(learned.schema.columns)` was "declared before the fit", at no price."""
+    schema = learned_visits()
+    copied = sordino.Schema(schema.columns)
+    assert copied.learned == schema.learned != ()
+    assert "learned from records" in copied.facts[0]
+    part = sordino.Schema([Number("age", 0, 100), schema.columns[0]])
+    assert part.learned == schema.learned
+    assert sordino.Schema(schema.columns[1:]).learned == ()  # what was declared stays so
+    assert sordino.Schema([replace(schema.columns[0], low=0.0)]).learned == schema.learned
+    assert sordino.Schema.from_toml(copied.to_toml()).learned == schema.learned
+
+
+def test_door_22_one_learning_counts_once_and_two_count_twice():
+    one, two = learned_visits(), learned_visits(seed=4)
+    renamed = replace(two.columns[0], name="z")
+    assert len(sordino.Schema([one.columns[0], replace(one.columns[0], name="z")]).learned) == 1
+    both = sordino.Schema([one.columns[0], renamed])
+    assert both.learned == (*one.learned, *two.learned)
+    wide = sordino.Schema(
+        [*one.columns, Category("w")]
+    )  # what is learned later rests on what was learned before
+    again = learn_schema(wide, visits().assign(w="a"), 20.0).schema
+    assert again.columns[-1].learned[:1] == one.learned
+    assert len(sordino.Schema([again.columns[-1]]).learned) == 2
+
+
+def test_door_22_a_column_copied_into_another_file_without_its_price_is_refused():
+    text = learned_visits().to_toml()
+    alone = "format = 1\n" + text[text.index("[columns.x]") :]
+    with pytest.raises(errors.SchemaError, match=r"'x': it was learned.*for which price"):
+        sordino.Schema.from_toml(alone)
+    bare = re.sub("(?ms)^learned = \\[.*?^\\]\n", "", text)  # the price is there, its columns are not named
+    assert bare != text
+    assert len(sordino.Schema.from_toml(bare).learned) == 1

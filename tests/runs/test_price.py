@@ -114,7 +114,7 @@ def test_two_models_pay_for_one_schema_once_and_for_two_of_the_same_price_twice(
 
 def test_what_has_no_receipt_is_never_taken_for_the_same():
     loose = replace(PRICE, receipt="")
-    assert each_once([loose, PRICE, loose, PRICE]) == (PRICE, loose, loose)
+    assert each_once([loose, PRICE, loose, PRICE]) == (loose, PRICE, loose)
 
 
 @pytest.mark.parametrize(

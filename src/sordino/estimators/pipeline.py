@@ -17,6 +17,7 @@ from sordino.errors import InvalidInputError
 from sordino.estimators.by_row import made_up, mixes_rows
 from sordino.estimators.neighbours import REPEATS, is_template, keeps_nothing, reason
 from sordino.runs import Price, PrivacyReport, composed
+from sordino.runs.price import each_once
 from sordino.tables import Schema
 
 _CONTAINERS = (Pipeline, FeatureUnion, ColumnTransformer)
@@ -81,9 +82,8 @@ def pipeline_privacy(
 
 
 def learned_for(schemas: Iterable[Any]) -> tuple[Price, ...]:
-    """Return what was paid for schemas, for each of them once."""
-    known = {schema.digest: schema for schema in schemas if isinstance(schema, Schema)}
-    return tuple(price for schema in known.values() for price in schema.learned)
+    """Return what was paid for schemas, each payment once."""
+    return each_once(p for schema in schemas if isinstance(schema, Schema) for p in schema.learned)
 
 
 def _walk(name: str, step: Any, assumed: frozenset[str], found: _Found) -> None:

@@ -15,6 +15,7 @@ from sordino.estimators.pipeline import pipeline_privacy
 from sordino.report.provenance import plain
 from sordino.runs import PrivacyReport
 from sordino.runs.meaning import at_most
+from sordino.runs.status import Status
 
 TOP = 20
 _BAND = (
@@ -89,7 +90,7 @@ def contents_of(model: Any, report: PrivacyReport) -> Contents:
     **Privacy.** Attributes are read by name, and only of parts that have a report of their own.
     """
     out = Contents("PrivacyReport" if isinstance(model, PrivacyReport) else type(model).__name__)
-    if not np.isfinite(report.epsilon) or report.unpaid or report.unproven:
+    if report.status in (Status.NO_NOISE, Status.UNPAID, Status.UNPROVEN):
         out.facts.append(("left out", "this run is not private, so nothing of the model is shown"))
         return out
     joint = getattr(model, "result", None)

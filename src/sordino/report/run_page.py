@@ -84,7 +84,7 @@ def report_html(
         releases=words.releases(report),
         assumptions=words.assumptions(report, origin.author),
         facts=dict(facts or {}),
-        holds=_holds(report),
+        holds=report.status.holds,
         odds=report.odds,
         whole=whole,
         strength=meaning.strength(report.epsilon),
@@ -92,11 +92,6 @@ def report_html(
         command=command or _command(contents.kind),
         event=_event(report),
     )
-
-
-def _holds(report: PrivacyReport) -> bool:
-    """Tell whether the numbers of a report are a guarantee, of this process or of a copy."""
-    return report.is_private or report.status == "unverified copy"
 
 
 def compared(report: PrivacyReport) -> list[dict[str, str]]:

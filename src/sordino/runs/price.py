@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from decimal import Decimal, localcontext
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from sordino.errors import InvalidInputError
 from sordino.kernel.noise import fresh_noise
 from sordino.kernel.relation import Relation
 from sordino.runs.meaning import at_most
+from sordino.runs.status import Status
 
 if TYPE_CHECKING:
     from sordino.runs.report import PrivacyReport
@@ -33,6 +34,8 @@ class Price:
     ----------
     epsilon, delta, relation, unit : as certified; epsilon is infinite where nobody knows it any more.
     receipt : a random text that tells this payment from another of the same size; "" where none was drawn.
+    said : the status of the run that was paid for, as it is stated.
+    certified : the run was one of this process; what was read from a text or typed proves nothing.
     """
 
     epsilon: float
@@ -40,6 +43,8 @@ class Price:
     relation: Relation
     unit: str
     receipt: str = ""
+    said: Status = Status.PRIVATE
+    certified: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.epsilon >= 0 or not 0 <= self.delta <= 1:
@@ -48,12 +53,19 @@ class Price:
                 f"{self.epsilon:g}, delta = {self.delta:g}. Write what `sordino schema learn` certified."
             )
 
+    @property
+    def status(self) -> Status:
+        """What may be said of the run that was paid for."""
+        unknown = Status.PRIVATE if math.isfinite(self.epsilon) else Status.NO_NOISE
+        return Status.worst([self.said, unknown, Status.PRIVATE if self.certified else Status.COPY])
+
     @classmethod
     def of(cls, report: PrivacyReport) -> Price:
-        """Return what a run cost, with a fresh receipt."""
+        """Return what a run cost and how far it is private, with a fresh receipt."""
         noise = fresh_noise()
         receipt = f"{int(noise.integers(2**63 - 1, 1)[0]):016x}"
-        return cls(report.epsilon, report.delta, report.relation, report.unit, receipt)
+        numbers = report.epsilon, report.delta, report.relation, report.unit
+        return cls(*numbers, receipt, report.status, certified=True)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, for JSON and TOML."""
@@ -63,6 +75,7 @@ class Price:
             "delta": self.delta,
             "relation": self.relation.value,
             "unit": self.unit,
+            "status": self.said.value,
             "receipt": self.receipt,
         }
         return out if self.receipt else {key: value for key, value in out.items() if key != "receipt"}
@@ -71,16 +84,20 @@ class Price:
     def from_dict(cls, data: Any) -> Price:
         """Read :meth:`to_dict`; anything else raises ``InvalidInputError``."""
         known = {"epsilon", "delta", "relation", "unit"}
-        if not isinstance(data, dict) or not known <= set(data) <= {*known, "receipt"}:
+        if not isinstance(data, dict) or not known <= set(data) <= {*known, "status", "receipt"}:
             raise InvalidInputError(
-                "Expected the price of a learned schema as epsilon, delta, relation, unit, perhaps a receipt."
+                "Expected the price of a learned schema as epsilon, delta, relation, unit, perhaps a status "
+                "and a receipt."
             )
         try:
             epsilon, delta = float(data["epsilon"]), float(data["delta"])
         except (TypeError, ValueError):
             raise InvalidInputError("Expected epsilon and delta of a learned schema as numbers.") from None
+        said = data.get("status", Status.COPY.value)  # earlier versions did not say it
+        if said not in list(Status):
+            raise InvalidInputError(f"Expected the status of a learned schema among {', '.join(Status)}.")
         words = str(data["unit"]), str(data.get("receipt", ""))
-        return cls(epsilon, delta, Relation.parse(data["relation"]), *words)
+        return cls(epsilon, delta, Relation.parse(data["relation"]), *words, Status(said))
 
     def __str__(self) -> str:
         numbers = f"epsilon = {at_most(self.epsilon)}, delta = {at_most(self.delta)}"
@@ -94,23 +111,39 @@ def priced_in(sentence: str) -> tuple[Price, ...]:
     """
     found = _SENTENCE.findall(sentence)
     if not found or len(found) != sentence.count("epsilon"):
-        return (Price(math.inf, 1.0, Relation.ADD_REMOVE, "record"),)
+        return (Price(math.inf, 1.0, Relation.ADD_REMOVE, "record", said=Status.COPY),)
     return tuple(
-        Price(float(epsilon) * _ROUNDED, min(float(delta) * _ROUNDED, 1.0), Relation.parse(relation), unit)
+        Price(
+            float(epsilon) * _ROUNDED,
+            min(float(delta) * _ROUNDED, 1.0),
+            Relation.parse(relation),
+            unit,
+            said=Status.COPY,
+        )
         for epsilon, delta, relation, unit in found
     )
 
 
 def each_once(prices: Iterable[Price]) -> tuple[Price, ...]:
-    """Return what was paid, each payment once; without a receipt two of the same size may be two."""
-    found: dict[str, Price] = {}
-    loose: list[Price] = []
+    """Return what was paid, each payment once; without a receipt two of the same size may be two.
+
+    Where two prices with one receipt differ, one of them was edited: the worse of both counts.
+    """
+    found: dict[Any, Price] = {}
     for price in prices:
-        if price.receipt:
-            found[price.receipt] = price
-        else:
-            loose.append(price)
-    return (*found.values(), *loose)
+        key: Any = (price.receipt, price.relation, price.unit) if price.receipt else object()
+        found[key] = _worse(found.get(key, price), price)
+    return tuple(found.values())
+
+
+def _worse(one: Price, two: Price) -> Price:
+    return replace(
+        one,
+        epsilon=max(one.epsilon, two.epsilon),
+        delta=max(one.delta, two.delta),
+        said=Status.worst([one.said, two.said]),
+        certified=one.certified and two.certified,
+    )
 
 
 def together(report: PrivacyReport) -> tuple[float, float] | None:

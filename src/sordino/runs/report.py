@@ -23,6 +23,7 @@ from sordino.kernel.release import Plan, Release
 from sordino.runs import meaning
 from sordino.runs.meaning import at_most
 from sordino.runs.price import LEARNED, Price, each_once, priced_in, together
+from sordino.runs.status import Status
 
 FORMAT = 2
 _STATED = 1.02  # a plan is calibrated to its epsilon from below, within a percent; more than that is another
@@ -147,20 +148,20 @@ class PrivacyReport:
     @property
     def is_private(self) -> bool:
         """Whether the guarantee holds: see :attr:`status`."""
-        return self.status == "private"
+        return self.status is Status.PRIVATE
 
     @property
-    def status(self) -> str:
-        """The word "private", or why it is not: no noise, an unpaid step, seeded noise, only a copy."""
-        if not math.isfinite(self.epsilon):
-            return "not private (no noise)"
-        if self.unpaid:
-            return "not private (a step reads the records and paid nothing)"
-        if self.unproven:
-            return "not private (parts of it are not proven)"
-        if self.seeded:
-            return "seeded (not private)"
-        return "unverified copy" if self.copied else "private"
+    def status(self) -> Status:
+        """The word "private", or why it is not: the worst of the run and its learned schema."""
+        found = {
+            Status.NO_NOISE: not math.isfinite(self.epsilon),
+            Status.UNPAID: bool(self.unpaid),
+            Status.UNPROVEN: bool(self.unproven),
+            Status.SEEDED: self.seeded,
+            Status.COPY: self.copied,
+        }
+        own = [status for status, is_so in found.items() if is_so]
+        return Status.worst([*own, *(price.status for price in self.learned)])
 
     @property
     def guarantee(self) -> str:
@@ -171,6 +172,9 @@ class PrivacyReport:
             return f"Nothing is guaranteed, because of {'; '.join(self.unpaid)}."
         if self.unproven:
             return f"Nothing is guaranteed here: not proven are {'; '.join(self.unproven)}."
+        before = Status.worst(price.status for price in self.learned)
+        if not before.holds:
+            return f"Nothing is guaranteed: the schema that it reads was learned from records, {before}."
         change = "left out" if self.relation is Relation.ADD_REMOVE else "replaced by any other"
         words = (
             f"Whether or not one {self.unit} is {change}, any output is as likely up to a factor of "
@@ -181,7 +185,7 @@ class PrivacyReport:
     @property
     def odds(self) -> str:
         """The guarantee as a bet on this run, and on the schema that was learned for it."""
-        if not math.isfinite(self.epsilon) or self.unpaid or self.unproven:
+        if not self.status.holds and not (self.seeded and self.status is Status.SEEDED):
             return self.guarantee
         words = meaning.bet(self.wager, self.trade_off)
         if self.whole is not None:
@@ -220,6 +224,8 @@ class PrivacyReport:
         if not self.learned:
             return None
         words = "The schema was learned from records, and its price comes on top"
+        status = Status.worst(price.status for price in self.learned)
+        words += "" if status is Status.PRIVATE else f" ({status})"
         if self.whole is None:
             return f"{words}. It protects others than this run does, so the two do not add up."
         epsilon, delta = self.whole

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import datetime
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from sordino.runs import Price
 from sordino.tables import rules
 
 # Chosen on the donor and the KDD Cup tables (docs/tables.md); Adult only judged it.
@@ -15,14 +16,22 @@ KNOTS = 5
 
 @dataclass(frozen=True)
 class Column:
-    """What all columns share; ``source`` says where the declaration comes from."""
+    """What all columns share; ``source`` says where the declaration comes from.
+
+    ``learned`` is what was paid for bounds or levels that come from records. It stays with the column, into
+    whichever schema that is copied.
+    """
 
     word: ClassVar[str]
 
     name: str
+    learned: tuple[Price, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         rules.check_name(self.name)
+        self._set(learned=tuple(self.learned))
+        if not all(isinstance(price, Price) and price.receipt for price in self.learned):
+            raise rules.refuse(self.name, "learned is not a list of prices with receipts", "Leave it out.")
         rules.check_text(self.name, "source", getattr(self, "source", ""))
 
     @property

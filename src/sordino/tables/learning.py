@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sordino.accounting import calibrate
 from sordino.errors import SchemaError
 from sordino.execute.values import ValueExecutor
 from sordino.kernel import Curator, Plan, Relation, Release, StableCounts
@@ -17,8 +18,9 @@ from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.sample import Sample
 from sordino.problems.values import FrequentValues, NumberTree, ValueKinds
 from sordino.runs import Ask, Price, PrivacyReport, run_privately
+from sordino.runs.meaning import at_most
 from sordino.solvers.heavy.intervals import border_variances
-from sordino.solvers.heavy.shares import noise_of
+from sordino.solvers.heavy.shares import noise_in
 from sordino.solvers.heavy.trees import counts_below, quantiles_of, support
 from sordino.tables.columns import Blank, Category, Column, Date, Number, Target
 from sordino.tables.frames import Frame
@@ -36,7 +38,11 @@ DIGITS = 3
 ROUGH, SEEN, NUMERIC = 2.0, 6.0, 0.8
 # The part of delta that pays for values being told that one unit alone has.
 RARE = 0.5
+# An epsilon above this one is no remedy.
+_LARGEST = 1000.0
 _EPOCH = datetime.date(2000, 1, 1).toordinal()
+# The deviation of the noise in a count below a border, in units of that of one node of the tree.
+_BORDERS = math.sqrt(float(border_variances(DEPTH).max()))
 
 
 class Learned(NamedTuple):
@@ -83,12 +89,25 @@ class ColumnLearner:
             releases["kinds"] = Release(ValueKinds(self.blanks), rough, mean=False)
         return problem.planned(**releases)
 
+    def units_needed(self, plan: Plan, labels: bool) -> float:
+        """Return from how many units on a column without gaps can be told, by the noise of a calibrated plan.
+
+        ``labels`` asks for two levels of a target, so for twice as many as one level needs.
+        """
+        noises = {name: noise_in(plan, name) for name in plan.releases}
+        wide, seen = NOISES * math.sqrt(2.0) + NOISES * _BORDERS / FARTHEST, 0.0
+        if self.texts:
+            release = plan.releases["levels"]
+            threshold = release.mechanism.threshold(release.sensitivity(plan.relation))  # type: ignore[attr-defined]
+            seen = (1.0 + labels) * (threshold + NOISES * noises["levels"])
+        return max(wide * noises.get("numbers", 0.0), seen, (SEEN + NOISES) * noises.get("kinds", 0.0))
+
     def run(self, curator: Curator, problem: Sample) -> Iterator[Any]:
         """Yield the bounds and the levels."""
         bounds: list[Bounds | None] = []
         if self.numbers:
             edges = NumberTree(self.numbers, DEPTH).edges
-            noise = noise_of(curator, "numbers", None)
+            noise = noise_in(curator.plan, "numbers")
             bounds = [
                 _bounds(nodes, edges, noise, problem.population) for nodes in curator.release("numbers")
             ]
@@ -99,7 +118,7 @@ class ColumnLearner:
         """Return for each column without a kind whether it holds numbers; None where noise hides it."""
         if not self.blanks:
             return []
-        least = SEEN * noise_of(curator, "kinds", None)
+        least = SEEN * noise_in(curator.plan, "kinds")
         found = curator.release("kinds").tolist()
         return [None if present < least else number > NUMERIC * present for present, number in found]
 
@@ -128,6 +147,9 @@ def learn_schema(
     epsilon, delta : the price, on top of that of every fit; ``delta=None`` means ``min(1e-5, 1/(10 n))``.
     relation, ledger, dataset_id : as in the estimators.
 
+    Where the noise hides what is asked whatever the records hold, nothing is spent, and the error names the
+    epsilon that would do: it follows from the number of records and the budget, which are public.
+
     **Privacy.** (epsilon, delta)-DP for one record, or for one person where the schema declares them: then
     the first record of each person is used. Half of delta pays for values that one person alone has.
     """
@@ -139,20 +161,48 @@ def learn_schema(
     if n == 0:
         raise SchemaError("The table has no records: nothing to learn, and nothing was spent.")
     ask, kind = Ask.checked(epsilon, delta, n, ledger, dataset_id), Relation.parse(relation)
-    wanted = Wanted.of(schema)
+    wanted, sample = Wanted.of(schema), Sample(n, len(schema.unknown), kind, unit)
+    learner = wanted.learner(RARE * ask.delta / kind.contributions)
+    executor = wanted.executor(frame, rows, n)
+    _require_enough(learner, sample, ask, wanted.has_labels)
     fitted = run_privately(
-        wanted.learner(RARE * ask.delta / kind.contributions),
-        Sample(n, len(schema.unknown), kind, unit),
-        wanted.executor(frame, rows, n),
+        learner,
+        sample,
+        executor,
         ask,
         public=(f"number of {unit}s: {n}", "names of the columns"),
         notes=tuple(f"column {column.name!r}: {column.unknown} learned" for column in schema.unknown),
         description="learn_schema",
     )
     found = wanted.filled(*fitted.result)
-    columns = [found.get(column.name, column) for column in schema.columns]
+    # Each column that was asked, told or not: which ones were asked followed from what was learned before.
     paid = (*schema.learned, Price.of(fitted.report))
-    return Learned(Schema(columns, markers=schema.markers, learned=paid), fitted.report)
+    blank = {column.name for column in schema.unknown}
+    columns = [replace(found.get(c.name, c), learned=paid) if c.name in blank else c for c in schema.columns]
+    return Learned(Schema(columns, markers=schema.markers), fitted.report)
+
+
+def _require_enough(learner: ColumnLearner, sample: Sample, ask: Ask, labels: bool) -> None:
+    """Refuse a budget that can tell nothing of so many units, before it is spent."""
+    plan, n, unit = learner.plan(sample), sample.population, sample.unit
+
+    def needed(epsilon: float) -> float:
+        return learner.units_needed(calibrate(plan, epsilon, ask.delta), labels)
+
+    least = needed(ask.epsilon)
+    if least <= n:
+        return
+    low, high = ask.epsilon, 2.0 * ask.epsilon
+    while needed(high) > n and high < _LARGEST:
+        low, high = high, 2.0 * high
+    while high < _LARGEST and high / low > 1.02:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if needed(middle) <= n else (middle, high)
+    remedy = f"Pay epsilon = {at_most(high, 2)}" if high < _LARGEST else "No epsilon does"
+    raise SchemaError(
+        f"{n} {unit}s are too few to learn what is blank with epsilon = {ask.epsilon:g}: {math.ceil(least)} "
+        f"are needed at least. Nothing was spent. {remedy}, or declare the bounds and levels."
+    )
 
 
 @dataclass(frozen=True)
@@ -171,6 +221,11 @@ class Wanted:
         numeric = tuple(column for column in schema.unknown if _is_numeric(column))
         texts = tuple(c for c in schema.unknown if c not in (*blanks, *numeric))
         return cls(blanks, (*blanks, *numeric), (*blanks, *texts), schema.markers)
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the labels of a target are asked for."""
+        return any(isinstance(column, Target) for column in self.texts)
 
     def learner(self, rare: float) -> ColumnLearner:
         """Return what asks about these columns."""
@@ -228,8 +283,7 @@ def _texts(
 
 def _bounds(nodes: Floats, edges: Floats, noise: float, population: int) -> Bounds | None:
     total = float(np.clip(nodes[:2].sum(), 1.0, population))
-    error = noise * math.sqrt(float(border_variances(DEPTH).max()))
-    rank = max(OUTSIDE, NOISES * error / total)
+    rank = max(OUTSIDE, NOISES * _BORDERS * noise / total)
     if rank > FARTHEST:
         return None
     ranks = np.array([rank, 1.0 - rank]) * total

@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from sordino.errors import InvalidInputError, SchemaError
 from sordino.execute.grouped import number_owners
 from sordino.runs import Price
+from sordino.runs.price import each_once
 from sordino.tables import rules
 from sordino.tables.columns import Column, Ignored, Person, Target
 from sordino.tables.frames import Frame, check_names, framed, require_pandas
@@ -34,7 +35,8 @@ class Schema:
     columns : :class:`Number`, :class:`Category`, :class:`Ordinal`, :class:`Flag`, :class:`Date`,
         :class:`Text`, at most one :class:`Target` and one :class:`Person`, and what is :class:`Ignored`.
     markers : texts that stand for a missing value, unless a column declares one of them as a level.
-    learned : what was paid for bounds and levels that come from the data, each time by itself.
+    learned : what was paid for bounds and levels that come from the data, where nobody knows for which
+        columns: then it sits on each of them. Columns of :func:`learn_schema` carry their own prices.
 
     Examples
     --------
@@ -49,7 +51,6 @@ class Schema:
 
     columns: tuple[Column, ...]
     markers: tuple[str, ...] = MARKERS
-    learned: tuple[Price, ...] = ()
 
     def __init__(
         self,
@@ -60,17 +61,32 @@ class Schema:
     ) -> None:
         if isinstance(columns, (str, bytes)) or not isinstance(columns, Iterable):
             raise SchemaError("Expected columns as a list of Number, Category and so on, got another.")
-        for name, value in {"columns": columns, "markers": markers, "learned": learned}.items():
+        for name, value in {"columns": columns, "markers": markers}.items():
             object.__setattr__(self, name, tuple(value))
         self._check()
+        self._spread(tuple(learned))
+
+    def _spread(self, prices: tuple[Price, ...]) -> None:
+        """Put prices that sit on no column onto all of them."""
+        if not all(isinstance(price, Price) for price in prices):
+            raise SchemaError("Expected learned as a list of sordino.runs.Price, got others.")
+        known = {price.receipt for price in self.learned}
+        loose = [price for price in prices if price.receipt not in known]
+        if loose:
+            # A receipt from what is said here: the same file counts once, however often it is read.
+            said = f"{self.to_toml()}{[price.to_dict() for price in loose]}"
+            paid = [
+                replace(p, receipt=p.receipt or hashlib.sha256(f"{i}{said}".encode()).hexdigest()[:16])
+                for i, p in enumerate(loose)
+            ]
+            columns = tuple(replace(c, learned=each_once((*c.learned, *paid))) for c in self.columns)
+            object.__setattr__(self, "columns", columns)
 
     def _check(self) -> None:
         if not all(isinstance(column, Column) for column in self.columns):
             raise SchemaError("Expected columns as a list of Number, Category and so on, got others.")
         if not all(isinstance(text, str) for text in self.markers):
             raise SchemaError("Expected the markers of missing values as texts, got others.")
-        if not all(isinstance(price, Price) for price in self.learned):
-            raise SchemaError("Expected learned as a list of sordino.runs.Price, got others.")
         if not 1 <= len(self.columns) <= MOST_COLUMNS:
             raise SchemaError(f"Expected 1 to {MOST_COLUMNS} columns, got {len(self.columns)}.")
         seen: set[str] = set()
@@ -98,6 +114,11 @@ class Schema:
         return next((c for c in self.columns if isinstance(c, Person)), None)
 
     @property
+    def learned(self) -> tuple[Price, ...]:
+        """What was paid for bounds and levels that come from records, each payment once."""
+        return each_once(price for column in self.columns for price in column.learned)
+
+    @property
     def data_norm(self) -> float:
         """A bound on the norm of every encoded row: each column adds at most one to its square."""
         return math.sqrt(max(len(self.features), 1))
@@ -117,7 +138,9 @@ class Schema:
         """What is declared and where it comes from, line by line, for a report."""
         from sordino.tables.words import column_fact, learned_fact
 
-        lines = [f"schema {self.digest[:12]}: {len(self.columns)} columns, declared before the fit"]
+        paid = sum(bool(column.learned) for column in self.columns)
+        origin = f"{paid} of them learned from records" if paid else "declared before the fit"
+        lines = [f"schema {self.digest[:12]}: {len(self.columns)} columns, {origin}"]
         lines += [learned_fact(self.learned)] if self.learned else []
         lines += [column_fact(column) for column in self.columns[:MOST_FACTS]]
         more = len(self.columns) - MOST_FACTS

@@ -42,6 +42,7 @@ def _table(column: Column) -> dict[str, Any]:
         if field.name == "name" or value is None or (value == field.default and field.default is not MISSING):
             continue
         key = _TARGET_KIND if isinstance(column, Target) and field.name == "kind" else field.name
+        value = [price.receipt for price in value] if key == "learned" else value
         out[key] = list(value) if isinstance(value, tuple) else value
     return out
 
@@ -67,8 +68,9 @@ def parsed(text: str) -> Schema:
     markers = data.get("markers", MARKERS)
     if isinstance(markers, str):
         raise SchemaError('Expected markers as a list of texts, for example markers = ["", "?"].')
-    made = [_column(name, table) for name, table in columns.items()]
-    return Schema(made, markers=markers, learned=_learned(data.get("learned", [])))
+    prices = _learned(data.get("learned", []))
+    made = [_column(name, table, prices) for name, table in columns.items()]
+    return Schema(made, markers=markers, learned=prices)
 
 
 def _learned(said: Any) -> tuple[Price, ...]:
@@ -82,7 +84,7 @@ def _learned(said: Any) -> tuple[Price, ...]:
         raise SchemaError(f"learned: {error}") from None
 
 
-def _column(name: str, table: Any) -> Column:
+def _column(name: str, table: Any, prices: tuple[Price, ...]) -> Column:
     if not isinstance(table, dict):
         raise rules.refuse(name, "it is not a table", 'Write [columns.NAME] and kind = "..." below it.')
     values = dict(table)
@@ -96,7 +98,16 @@ def _column(name: str, table: Any) -> Column:
     for key in values:
         if key not in known:
             raise rules.refuse(name, f"{key!r} is not known for a {kind.word}", f"Known are {sorted(known)}.")
+    receipts = values.pop("learned", [])
+    paid = tuple(p for p in prices if isinstance(receipts, list) and p.receipt and p.receipt in receipts)
+    if not isinstance(receipts, list) or len(paid) < len(receipts):
+        raise rules.refuse(
+            name,
+            "it was learned from records, and the schema does not say for which price",
+            "Copy the [[learned]] table of that schema too, with the receipts that stand here.",
+        )
     made = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
+    made["learned"] = paid
     for key, value in made.items():
         if isinstance(value, datetime.datetime):
             raise rules.refuse(name, f"{key} is a time", "Write a date, YYYY-MM-DD.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from sordino.kernel import Curator
+from sordino.kernel import Curator, Plan
 
 
 def share_relative(share: float, times: float = 1.0) -> float:
@@ -15,6 +15,10 @@ def share_relative(share: float, times: float = 1.0) -> float:
 
 def noise_of(curator: Curator, name: str, params: Any) -> float:
     """Return the public standard deviation of a release's noise."""
-    release = curator.plan.releases[name]
-    multiplier = release.mechanism.multiplier or 0.0
-    return multiplier * release.sensitivity(curator.plan.relation, params)
+    return noise_in(curator.plan, name, params)
+
+
+def noise_in(plan: Plan, name: str, params: Any = None) -> float:
+    """Return the public standard deviation of the noise of a release of a calibrated plan."""
+    release = plan.releases[name]
+    return (release.mechanism.multiplier or 0.0) * release.sensitivity(plan.relation, params)
