@@ -148,6 +148,8 @@ def test_persons_are_protected_or_the_command_refuses(folder):
     grid = ("--model", "logistic", "--grid", "alpha=[1, 2]")
     tuned = typed_json("tune", "visits.npz", *words, *grid, "--set", "data_norm=3")
     assert tuned["privacy"]["unit"] == "person"
+    grid = ("--grid", "alpha=[1, 2]", "--model", "heavy-classifier")
+    assert "cannot protect persons" in typed("tune", "visits.npz", *words, *grid, code=3)
     assert "whose record" in typed("pca", "visits.npz", *words, "--data-norm", 3, code=3)
     schema = sordino.Schema([Number("a", -3, 3), Number("b", -3, 3), Person("c")])
     schema.write("persons.toml")

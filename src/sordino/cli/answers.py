@@ -214,6 +214,8 @@ def _tell(found: dict[str, Any], output: Path | None, as_json: bool) -> None:
         interval = "{:.4g} to {:.4g}".format(*found["interval"]) if "interval" in found else ""
         click.echo(f"{found['metric']}: {found['value']:.4g}{interval and f', 95 % interval {interval}'}")
     click.echo("Exact, for public rows only." if report is None else f"{show.guarantee(report)}.")
+    if report is not None:
+        show.told_schema(report)
 
 
 def _number(entry: Any) -> str:

@@ -11,7 +11,7 @@ from sordino.cli import config, options, show
 from sordino.errors import InvalidInputError
 
 STATISTICS = ("count", "histogram", "sum", "mean", "quantile")
-_ALL = "all records"
+_ALL = {"record": "all records", "person": "first record of each person"}
 
 
 @click.command()
@@ -52,10 +52,11 @@ class _Wanted:
     def __init__(self, statistic: str, schema: Any) -> None:
         self.statistic, self.schema = statistic, schema
         self.column: str | None = None
-        self.bounds: tuple[float, float] | None = None
+        self.bounds: Any = None
         self.q: list[float] = []
         self.levels: dict[str, Any] = {}
         self.edges: dict[str, Any] = {}
+        self.person = getattr(schema, "person", None)
 
     @classmethod
     def checked(cls, statistic: str, schema: Any, chosen: Mapping[str, Any]) -> _Wanted:
@@ -74,7 +75,7 @@ class _Wanted:
             if statistic == "histogram" and key == column:
                 out.edges[key] = options.numbers("--edges", chosen["edges"])
             else:
-                out.levels[key] = typed.get(key) or _levels(schema, key)
+                out.levels[key] = _spelt(key, typed[key]) if typed.get(key) else _levels(schema, key)
         if statistic == "histogram" and not out.edges:
             raise click.UsageError("A histogram needs --column and --edges.")
         typed_q = (q for text in chosen["q"] for q in options.numbers("--q", str(text)))
@@ -83,34 +84,40 @@ class _Wanted:
 
     def read(self, file: Any) -> Any:
         """Return the columns that are needed, as a frame."""
+        from sordino.tables.delimited import MARKERS
         from sordino.tables.files import AS_IS, NUMBER, TEXT, read_frame
+        from sordino.tables.values import numbers_of
 
         kinds = dict.fromkeys(self.levels, TEXT) | dict.fromkeys(self.edges, NUMBER)
         kinds |= {} if self.column is None else {self.column: NUMBER}
-        person = getattr(self.schema, "person", None)
-        kinds |= {} if person is None else {person.name: AS_IS}
+        kinds |= {} if self.person is None else {self.person.name: AS_IS}
         if not kinds:
             raise click.UsageError("Say what to count: --column or --by, or both.")
         names = None if file.header or self.schema is None else [c.name for c in self.schema.columns]
-        return read_frame(file, kinds, names=names)
+        markers = MARKERS if self.schema is None else (*self.schema.markers, "")
+        frame = read_frame(file, kinds, names=names, markers=markers)
+        for name in (name for name, kind in kinds.items() if kind == NUMBER):
+            frame[name] = numbers_of(name, frame[name], () if self.schema is None else markers)
+        return frame
 
     def asked(self, frame: Any, terms: dict[str, Any]) -> Any:
         """Ask the question; one plan, one reservation."""
         import numpy as np
 
         import sordino
+        from sordino.tables.frames import framed
 
         keys, levels = {name: frame[name] for name in (*self.levels, *self.edges)}, dict(self.levels)
         values = None
         if self.column is not None:
             values, gaps = self._values(frame[self.column])
             if not keys:
-                keys, levels = {"group": np.full(len(frame), _ALL, dtype=object)}, {"group": [_ALL]}
+                every = _ALL["record" if self.person is None else "person"]
+                keys, levels = {"group": np.full(len(frame), every, dtype=object)}, {"group": [every]}
             first = next(iter(keys))  # a record without the number is in no group
             keys[first] = np.array(keys[first], dtype=object)
             keys[first][gaps] = None
-        person = getattr(self.schema, "person", None)
-        owners = None if person is None else frame[person.name].to_numpy()
+        owners = None if self.person is None else self.schema.persons(framed(frame))
         grouped = sordino.group_by(keys, levels=levels, edges=self.edges or None, groups=owners)
         if self.statistic in ("count", "histogram"):
             return grouped.count(**terms)
@@ -121,10 +128,12 @@ class _Wanted:
     def _values(self, series: Any) -> tuple[Any, Any]:
         import numpy as np
 
-        assert self.bounds is not None
+        from sordino.estimators.statistics_input import checked_bounds
+
+        low, high = checked_bounds(self.bounds) or (0.0, 0.0)
         numbers = series.to_numpy(dtype=float)
         gaps = np.isnan(numbers)
-        return np.clip(np.where(gaps, self.bounds[0], numbers), *self.bounds), gaps
+        return np.clip(np.where(gaps, low, numbers), low, high), gaps
 
 
 def _column(schema: Any, name: str, rule: str) -> Any:
@@ -138,19 +147,30 @@ def _column(schema: Any, name: str, rule: str) -> Any:
     return found[0]
 
 
-def _levels(schema: Any, name: str) -> list[str]:
-    levels = getattr(_column(schema, name, "levels"), "levels", None)
-    if not levels:
+def _spelt(name: str, levels: Any) -> list[str]:
+    """Return typed levels as texts, as which files are read; how a file spells true, nobody can know."""
+    from sordino.tables.rules import check_levels
+
+    if any(isinstance(level, bool) for level in (levels if isinstance(levels, list) else ())):
+        raise click.UsageError(f'--levels {name}: write flags as the file spells them: ["true", "false"].')
+    return list(check_levels(name, levels, 1) or ())
+
+
+def _levels(schema: Any, name: str) -> Any:
+    """Return the column that declares the levels; what was paid for them stays with it."""
+    column = _column(schema, name, "levels")
+    if not getattr(column, "levels", None):
         raise InvalidInputError(f"Column {name!r}: it has no declared levels. Pass --levels {name}=[...].")
-    return list(levels)
+    return column
 
 
-def _bounds(schema: Any, name: str) -> tuple[float, float]:
+def _bounds(schema: Any, name: str) -> Any:
+    """Return the column that declares the bounds; what was paid for them stays with it."""
     column = _column(schema, name, "bounds")
     low, high = getattr(column, "low", None), getattr(column, "high", None)
     if not isinstance(low, float) or not isinstance(high, float):
         raise InvalidInputError(f"Column {name!r}: it has no declared bounds of numbers. Pass --bounds.")
-    return low, high
+    return column
 
 
 def _tell(table: Any, as_json: bool) -> None:
@@ -173,3 +193,4 @@ def _tell(table: Any, as_json: bool) -> None:
     ]  # fmt: skip
     show.table(titles, rows)
     click.echo(f"{show.guarantee(table.privacy)}.")
+    show.told_schema(table.privacy)

@@ -104,7 +104,7 @@ class Candidates:
         if owners is None or self.schema is not None:
             return {}
         if "groups" not in inspect.signature(self.final.fit).parameters:
-            raise UnsupportedError(
+            raise InvalidInputError(
                 f"{type(self.final).__name__} cannot protect persons. Choose another model, or leave groups "
                 "out if a record is all of a person."
             )

@@ -17,6 +17,10 @@ from sordino.execute import held_columns, in_dask
 from sordino.execute.grouped import is_missing, number_owners
 from sordino.kernel.arrays import Floats, Ints
 from sordino.refusals import refuse_masked
+from sordino.runs import Price
+from sordino.tables.columns import Column
+from sordino.tables.frames import framed
+from sordino.tables.values import codes_of
 
 MOST_CELLS = 1_000_000
 
@@ -28,10 +32,15 @@ class Levels:
     name: str
     labels: tuple[Any, ...]
     edges: Floats | None = None
+    learned: tuple[Price, ...] = ()
 
     @classmethod
     def of(cls, name: str, values: Any) -> Levels:
         """Check declared labels: at least one, none twice, none missing."""
+        if isinstance(values, Column):
+            return ColumnLevels(
+                name, tuple(getattr(values, "levels", None) or ()), None, values.learned
+            ).checked()
         try:
             labels = tuple(v.item() if isinstance(v, np.generic) else v for v in values)
             distinct = len(set(labels)) == len(labels)
@@ -70,6 +79,12 @@ class Levels:
         return self._matched(values) if self.edges is None else self._placed(values)
 
     def _matched(self, values: np.ndarray) -> Ints:
+        texts = [isinstance(label, str) for label in self.labels]
+        if (values.dtype.kind in "biuf" and all(texts)) or (values.dtype.kind in "SU" and not any(texts)):
+            raise InvalidInputError(
+                f"Expected levels of {self.name!r} of the kind that the column has: a number never equals a "
+                "text, so nothing would be counted."
+            )
         known = {label: i for i, label in enumerate(self.labels)}
         if values.dtype.kind in "biuU":
             each, inverse = np.unique(values, return_inverse=True)
@@ -108,6 +123,23 @@ class Flags(Levels):
         if not good or values.ndim != 1:
             raise InvalidInputError("Expected one column of True and False, or declared levels, got others.")
         return np.where(flags == 1.0, 0, -1).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class ColumnLevels(Levels):
+    """The levels of a column of a schema, with which values are compared as an encoder does: as texts."""
+
+    def checked(self) -> ColumnLevels:
+        """Refuse a column without levels."""
+        if not self.labels:
+            raise InvalidInputError(f"Expected a column with declared levels for {self.name!r}, got another.")
+        return self
+
+    def codes(self, column: Any) -> Ints:
+        """Return the number of each record's level, -1 for what was not declared."""
+        refuse_masked(column)
+        series = framed({self.name: column}).column(self.name)
+        return np.maximum(codes_of(series, tuple(map(str, self.labels)), frozenset()), -1)
 
 
 def _looked_up(known: dict[Any, int], value: Any) -> int:

@@ -17,12 +17,14 @@ from sordino.estimators.statistics_input import (
     checked_bounds,
     checked_probabilities,
     checked_share,
+    prices_of,
     said_bounds,
 )
 from sordino.execute import executor_of
 from sordino.kernel import Relation
 from sordino.problems.sample import Sample
 from sordino.runs import Ask, run_privately
+from sordino.runs.price import each_once
 from sordino.solvers.heavy.groups import CellCounts, CellMeans, CellQuantiles, Cells, CellSums
 
 
@@ -58,7 +60,8 @@ def count(
     ----------
     x : one column: of yes or no (True, False, 1, 0), or of anything with ``levels``.
     epsilon, delta : the budget; ``delta=None`` means ``min(1e-5, 1 / (10 n))``.
-    levels : the public levels to count; what has another one is not counted. None counts what is true.
+    levels : the public levels to count; what has another one is not counted. None counts what is true. A
+        column of a :class:`sordino.Schema` stands for its own, and for what was paid if they were learned.
     groups : the person who owns each record; then the *first* record of each person counts, and the guarantee
         is for persons.
     confidence : of the intervals, which hold the number in these data; each holds by itself.
@@ -189,7 +192,7 @@ class GroupBy:
         """
         terms, limits = _terms(epsilon, delta, options), _declared(bounds)
         solver = CellSums(self.keys.size, limits, checked_share("confidence", terms.confidence))
-        return self._asked("sum", solver, terms, x, (said_bounds(limits),))
+        return self._asked("sum", solver, terms, x, (said_bounds(limits),), bounds)
 
     def mean(
         self, x: Any, epsilon: float = 1.0, delta: float | None = None, *, bounds: Any, **options: Any
@@ -204,7 +207,7 @@ class GroupBy:
         """
         terms, limits = _terms(epsilon, delta, options), _declared(bounds)
         solver = CellMeans(self.keys.size, limits, checked_share("confidence", terms.confidence))
-        return self._asked("mean", solver, terms, x, (said_bounds(limits),))
+        return self._asked("mean", solver, terms, x, (said_bounds(limits),), bounds)
 
     def quantile(
         self,
@@ -228,7 +231,7 @@ class GroupBy:
         depth = check_count("resolution", resolution, 2, 20, "It is the depth of the tree.") or 12
         confidence = checked_share("confidence", terms.confidence)
         solver = CellQuantiles(self.keys.size, tuple(wanted.tolist()), limits, depth, confidence)
-        table = self._asked("quantile", solver, terms, x, (said_bounds(limits),))
+        table = self._asked("quantile", solver, terms, x, (said_bounds(limits),), bounds)
         return _spread(table, wanted, np.ndim(q) == 0)
 
     def _counted(self, terms: Terms) -> PrivateTable:
@@ -236,16 +239,24 @@ class GroupBy:
         return self._asked("count", solver, terms, None, ())
 
     def _asked(
-        self, name: str, solver: Any, terms: Terms, values: Any, public: tuple[str, ...]
+        self, name: str, solver: Any, terms: Terms, values: Any, public: tuple[str, ...], bounds: Any = None
     ) -> PrivateTable:
         rows, unit = self.keys.records(values), self.keys.unit
         secure = check_flag("secure_noise", terms.secure_noise)
         sample = Sample(len(rows), 1, Relation.parse(terms.relation), unit, secure)
-        ask = Ask.checked(terms.epsilon, terms.delta, len(rows), terms.ledger, terms.dataset_id)
+        paid = each_once((*(p for k in self.keys.levels for p in k.learned), *prices_of(bounds)))
+        booked = terms.ledger, terms.dataset_id
+        ask = Ask.checked(terms.epsilon, terms.delta, len(rows), *booked, learned=paid)
         said = [f"number of {unit}s: {len(rows)}"]
-        said += [f"levels of {k.name}: {len(k.labels)} declared" for k in self.keys.levels]
+        said += [
+            f"levels of {k.name}: {len(k.labels)} {'learned' if k.learned else 'declared'}"
+            for k in self.keys.levels
+        ]
+        notes = () if unit == "record" else (f"the first record of each {unit} counts, the others do not",)
         executor = executor_of(rows, None, data_norm=None)
-        fitted = run_privately(solver, sample, executor, ask, public=(*said, *public), description=name)
+        fitted = run_privately(
+            solver, sample, executor, ask, public=(*said, *public), notes=notes, description=name
+        )
         found: Cells = fitted.result
         names = tuple(level.name for level in self.keys.levels)
         numbers = (found.value, found.low, found.high)

@@ -19,6 +19,7 @@ from sordino.estimators.statistics_input import (
     joint_clip_of,
     moment_bound_of,
     moment_order_of,
+    prices_of,
     said_bounds,
 )
 from sordino.execute import executor_of
@@ -82,7 +83,8 @@ def mean(
     threshold : a public threshold instead of a chosen one. Both hide an unknown bias: no finite interval.
     center : values are truncated around it: a public number, or "auto", a rough private median for another
         tenth of the budget (0 where ``moment_bound`` or ``threshold`` is given).
-    bounds : public limits of the numbers, which are clipped to them; then the plain mean counts as well.
+    bounds : public limits of the numbers, which are clipped to them; then the plain mean counts as well. A
+        column of a :class:`sordino.Schema` stands for its own, and for what was paid if they were learned.
     failure_probability : xi in the threshold of a given moment bound and in the number of blocks.
     confidence : of ``.interval``, if ``moment_bound`` holds; for "auto", if past the last octave the tail
         falls like t^-(1+v) (no slower than before, if v is None). An end that counts do not limit is open.
@@ -110,7 +112,7 @@ def mean(
     known = (order, bound, where, cut, _blocks(estimator, data.shape, xi), fixed, xi)
     share, declared = checked_share("confidence", confidence), moment_order is not None
     solver = RobustMean(*known, share, declared, limits or UNLIMITED)
-    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
+    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id, learned=prices_of(bounds))
     sample = _sample(data, relation, secure_noise)
     return _estimate(*_as_asked(noise, solver, sample, budget), sample, data, budget, flat, "mean", limits)
 
@@ -141,7 +143,7 @@ def variance(
     share, declared = checked_share("confidence", confidence), moment_order is not None
     robust = RobustVariance(order, share, declared, limits or UNLIMITED)
     solver = robust if limits is None else BoundedVariance(robust)
-    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
+    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id, learned=prices_of(bounds))
     return _estimate(solver, None, _sample(data, relation, False), data, budget, flat, "variance", limits)
 
 
@@ -218,7 +220,7 @@ def quantiles(
     solver = RankQuantiles(
         tuple(wanted.tolist()), checked_bounds(bounds), depth or 14, checked_share("confidence", confidence)
     )
-    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
+    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id, learned=prices_of(bounds))
     fitted = _run(solver, _sample(data, relation, False), data, budget, "quantiles")
     ranks = fitted.result
     values = [a[:, 0] if flat else a for a in (ranks.value, ranks.low, ranks.high)]

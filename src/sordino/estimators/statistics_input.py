@@ -10,6 +10,9 @@ from sordino.checks import among, check_positive
 from sordino.errors import InvalidInputError
 from sordino.execute import held_numbers
 from sordino.refusals import refusing
+from sordino.runs import Price
+from sordino.runs.price import each_once
+from sordino.tables.columns import Column
 
 
 def checked_numbers(x: Any, least: int = 1) -> tuple[np.ndarray, bool]:
@@ -89,9 +92,11 @@ def checked_probabilities(q: Any) -> np.ndarray:
 
 
 def checked_bounds(bounds: Any) -> tuple[float, float] | None:
-    """Return public limits low < high; None for none."""
+    """Return public limits low < high, of a column of a schema too; None for none."""
     if bounds is None:
         return None
+    if isinstance(bounds, Column):
+        bounds = (getattr(bounds, "low", None), getattr(bounds, "high", None))
     try:
         low, high = (float(b) for b in bounds)
     except (TypeError, ValueError, OverflowError):
@@ -101,6 +106,11 @@ def checked_bounds(bounds: Any) -> tuple[float, float] | None:
     if not high / 2.0 - low / 2.0 > 0.0:  # it is a unit that numbers are divided by
         raise InvalidInputError(f"Expected bounds farther apart than {low:g} and {high:g}. Change the unit.")
     return low, high
+
+
+def prices_of(*declared: Any) -> tuple[Price, ...]:
+    """Return what was paid for the columns of a schema that stand among bounds or levels."""
+    return each_once(p for item in declared if isinstance(item, Column) for p in item.learned)
 
 
 def said_bounds(limits: tuple[float, float]) -> str:

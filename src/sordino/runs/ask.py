@@ -8,7 +8,9 @@ import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
+from sordino.accounting import calibrate
 from sordino.errors import InvalidInputError, PrivacyWarning
+from sordino.kernel import Plan
 from sordino.ledger import Ledger
 from sordino.runs.price import Price
 
@@ -65,6 +67,13 @@ class Ask:
         if (ledger is None) != (dataset_id is None):
             raise InvalidInputError("Expected ledger and dataset_id together, got only one of them.")
         return cls(epsilon, delta, ledger, dataset_id, learned)
+
+    def calibrated(self, plan: Plan) -> Plan:
+        """Return a plan with the noise that this budget gives it, for those who decide whether to ask at all.
+
+        **Privacy.** A function of public numbers; nothing is promised and nothing is released.
+        """
+        return calibrate(plan, self.epsilon, self.delta)
 
     def open_ledger(self) -> Ledger | None:
         """Return the ledger, opened if it was given by its address; one that is not there is not made.

@@ -22,7 +22,7 @@ from sordino.kernel.relation import Relation
 from sordino.kernel.release import Plan, Release
 from sordino.runs import meaning
 from sordino.runs.meaning import at_most
-from sordino.runs.price import LEARNED, Price, each_once, priced_in, together
+from sordino.runs.price import Price, each_once, prices_in, together
 from sordino.runs.status import Status
 
 FORMAT = 2
@@ -317,7 +317,7 @@ class PrivacyReport:
             discretisation=None if grid is None else float(grid),
             unpaid=tuple(str(item) for item in data["unpaid"]),
             unproven=tuple(str(item) for item in data["unproven"]),
-            learned=_learned(data),
+            learned=prices_in(data),
             copied=True,
         )
 
@@ -377,14 +377,6 @@ def _sensitivity_text(release: Release, relation: Relation) -> str:
     except (TypeError, AttributeError, LookupError, NotImplementedError):
         # The bound is a function of values released before, for example the distance of two iterates.
         return f"follows released values ({norm})"
-
-
-def _learned(data: dict[str, Any]) -> tuple[Price, ...]:
-    if "learned" in data:
-        return tuple(Price.from_dict(price) for price in data["learned"])
-    # A report of an earlier version has the price in its words alone.
-    lines = [str(line) for line in data["public"] if str(line).startswith(LEARNED)]
-    return tuple(price for line in lines for price in priced_in(line))
 
 
 def _short(value: float) -> str:

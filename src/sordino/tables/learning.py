@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sordino.accounting import calibrate
 from sordino.errors import SchemaError
 from sordino.execute.values import ValueExecutor
 from sordino.kernel import Curator, Plan, Relation, Release, StableCounts
@@ -187,7 +186,7 @@ def _require_enough(learner: ColumnLearner, sample: Sample, ask: Ask, labels: bo
     plan, n, unit = learner.plan(sample), sample.population, sample.unit
 
     def needed(epsilon: float) -> float:
-        return learner.units_needed(calibrate(plan, epsilon, ask.delta), labels)
+        return learner.units_needed(replace(ask, epsilon=epsilon).calibrated(plan), labels)
 
     least = needed(ask.epsilon)
     if least <= n:
