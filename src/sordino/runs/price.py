@@ -125,7 +125,7 @@ def priced_in(sentence: str) -> tuple[Price, ...]:
 
 
 def prices_in(report: dict[str, Any]) -> tuple[Price, ...]:
-    """Return the prices in the plain data of a report; one of an earlier version has them in its words alone."""
+    """Return the prices in the data of a report; one of an earlier version has them in its words alone."""
     if "learned" in report:
         return tuple(Price.from_dict(price) for price in report["learned"])
     lines = [str(line) for line in report["public"] if str(line).startswith(LEARNED)]
