@@ -126,7 +126,7 @@ def test_a_private_step_inside_of_what_is_declared_public_counts_all_the_same():
 SEVERAL = {
     "folds": lambda X, y: cross_val_predict(model(), X, y, cv=2),
     "stack": lambda X, y: StackingClassifier([("one", model())], final_estimator=model(), cv=2).fit(X, y),
-    "elimination": lambda X, y: RFE(model(), n_features_to_select=3).fit(X, y),
+    "elimination": lambda X, y: RFE(model(), n_features_to_select=2).fit(X, y),
 }
 
 

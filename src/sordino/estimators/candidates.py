@@ -84,6 +84,11 @@ class Candidates:
             raise InvalidInputError(
                 f"Expected an estimator and a grid of its own parameters; scikit-learn says: {error}"
             ) from None
+        if any(getattr(part, "memory", None) is not None for part in (model, *model.get_params().values())):
+            raise UnsupportedError(
+                "A pipeline with memory= keeps rows on disk, and gives a second trial the answers of the "
+                "first without paying. Set memory=None."
+            )
         steps = list(paid_steps("", model))
         weights = [_weight(name, step) for name, step in steps]
         total = sum(w**2 for w in weights)

@@ -134,19 +134,38 @@ def _steps(step: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _children(step: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the fitted estimators that a wrapper holds, in lists and dictionaries too."""
-    for name, value in vars(step).items():
+    """Yield the fitted estimators that a wrapper holds, however deep in lists, tuples and dictionaries.
+
+    Its parameters are templates, which it copies before it fits them. Of what it hides, under names that do
+    not end as those of fitted attributes do, it is a part; only a private model in there paid for itself.
+    """
+    templates = step.get_params(deep=False) if hasattr(step, "get_params") else {}
+    for name, value in getattr(step, "__dict__", {}).items():
+        held = [] if name in templates else list(_estimators(value, ()))
         if not name.endswith("_"):
-            continue
-        held = list(value.values()) if isinstance(value, dict) else value
-        held = list(held) if isinstance(held, (list, tuple)) else [held]
-        for number, child in enumerate(held):
-            title = f"{name}{number}" if len(held) > 1 else name
-            if isinstance(child, BaseEstimator):
-                yield title, child
-            elif type(child).__module__.startswith("sklearn."):  # a pair of a model and its calibration
-                inside = vars(child) if hasattr(child, "__dict__") else {}
-                yield from ((title, part) for part in inside.values() if isinstance(part, BaseEstimator))
+            held = [child for child in held if isinstance(getattr(child, "privacy_", None), PrivacyReport)]
+        yield from (
+            (f"{name}{number}" if len(held) > 1 else name, child) for number, child in enumerate(held)
+        )
+
+
+def _estimators(value: Any, above: tuple[int, ...]) -> Iterator[BaseEstimator]:
+    """Yield the estimators in a value; the same one in two places was fitted twice, only a circle is cut."""
+    if id(value) in above:
+        return
+    inside: Iterable[Any] = ()
+    if isinstance(value, BaseEstimator):
+        yield value
+    elif isinstance(value, dict):
+        inside = value.values()
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        inside = value
+    elif isinstance(value, np.ndarray) and value.dtype == object:
+        inside = value.ravel().tolist()
+    elif type(value).__module__.startswith("sklearn."):  # a pair of a model and its calibration
+        inside = getattr(value, "__dict__", {}).values()
+    for part in inside:
+        yield from _estimators(part, (*above, id(value)))
 
 
 def mixes_step(step: Any) -> bool:

@@ -10,7 +10,6 @@ import numpy as np
 
 from sordino.kernel import Curator, Executor, PaperNoise, Plan
 from sordino.runs.ask import Ask
-from sordino.runs.outer_search import search_notes
 from sordino.runs.progress import track
 from sordino.runs.promise import Promise
 from sordino.runs.report import PrivacyReport
@@ -53,7 +52,7 @@ def run_privately(
     and stays spent.
     """
     promise = Promise.made(ask, solver.plan(problem), paper)
-    report = promise.report(public, (*notes, *search_notes()))
+    report = promise.report(public, notes)
     total = sum(r.times for r in promise.plan.releases.values())
     # A NumPy warning from inside a query would tell what a record did there.
     with np.errstate(all="ignore"), promise.run(executor, description) as curator:

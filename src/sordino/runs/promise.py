@@ -19,6 +19,7 @@ from sordino.kernel.noise import NoiseSource, fresh_noise
 from sordino.ledger import Reservation
 from sordino.runs.ask import Ask
 from sordino.runs.enclosure import enclosing
+from sordino.runs.outer_search import search_notes
 from sordino.runs.report import PaperClaim, PrivacyReport
 
 
@@ -33,6 +34,7 @@ class Promise:
     certificate : what the accountants prove for the plan's event.
     paper : the published noise the plan runs with, if it does.
     noise : where the noise of the run comes from.
+    notes : what calls around the run add to its report.
 
     **Privacy.** Nothing but this class and its :class:`Run` opens a curator. A promise belongs to the process
     that made it and can be run once.
@@ -44,6 +46,7 @@ class Promise:
     paper: PaperNoise | None = None
     noise: NoiseSource = field(default_factory=fresh_noise, repr=False)
     process: int = field(default_factory=os.getpid, repr=False)
+    notes: tuple[str, ...] = field(default_factory=search_notes, repr=False)
 
     def __post_init__(self) -> None:
         """Refuse a plan that exceeds the ask or its certificate, however the promise was put together."""
@@ -132,7 +135,7 @@ class Promise:
             self.certificate,
             self.noise,
             public=public,
-            notes=notes,
+            notes=(*notes, *self.notes),
             learned=self.ask.learned,
             paper_claim=None if self.paper is None else PaperClaim(self.ask.epsilon, self.paper.formula),
         )

@@ -29,6 +29,7 @@ from sordino.kernel.noise import NoiseSource, fresh_noise
 from sordino.ledger import Reservation
 from sordino.runs.ask import Ask
 from sordino.runs.enclosure import Enclosure, Rehearsal, Rehearsed
+from sordino.runs.outer_search import search_notes
 from sordino.runs.report import PrivacyReport
 
 SHAPES = {"geometric": 1.0, "poisson": math.inf, "truncated-negative-binomial": 0.5}
@@ -135,6 +136,7 @@ class BestOf:
     event: dp.DpEvent
     noise: NoiseSource = field(default_factory=fresh_noise, repr=False)
     unit: str = "record"
+    notes: tuple[str, ...] = field(default_factory=search_notes, repr=False)
 
     @classmethod
     def made(
@@ -198,7 +200,7 @@ class BestOf:
             public=tuple(dict.fromkeys((*public, *(p for p in best.public if p not in instead_of)))),
             noise_source=self.noise.description,
             seeded=not self.noise.is_private,
-            notes=(*said, *best.notes),
+            notes=(*said, *self.notes, *best.notes),
             discretisation=self.certificate.discretisation,
             learned=self.ask.learned,
         )
