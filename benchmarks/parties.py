@@ -26,8 +26,8 @@ from sordino.execute.parties.lattice import Lattice
 from sordino.kernel import Curator, NoiseSource, Relation
 from sordino.papers.local import LocalObjective, PrintedTilt
 from sordino.parties import baselines
-from sordino.parties.mpc.links import Credentials, Member, fingerprint_of
-from sordino.parties.mpc.mpyc_engine import Limits, MpycEngine
+from sordino.parties.mpc.links import Credentials, Limits, Member, fingerprint_of
+from sordino.parties.mpc.mpyc_engine import MpycEngine
 from sordino.parties.mpc.output import OutputPerturbation
 from sordino.reproduce.parties import World
 from sordino.solvers.sparse.ight import Ight

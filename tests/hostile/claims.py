@@ -209,10 +209,10 @@ def plan_of_strangers(folder):
     """Return three members, the run of one whom the two others' new certificates invite, and the refusal."""
     from tests.parties.helpers import Consortium, write_credentials
 
+    from sordino.parties.codes import PlanRefusedError
     from sordino.parties.mpc.config import PartyConfig
     from sordino.parties.mpc.party import PartyRun
     from sordino.parties.mpc.plan import JointPlan
-    from sordino.parties.mpc.policy import PlanRefusedError
 
     three = Consortium(folder, connect=0.5)
     for name in ("south", "west"):  # the same authority signs, the certificates are others

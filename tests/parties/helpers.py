@@ -147,7 +147,7 @@ class Consortium:
             "budget": {"epsilon": self.epsilon, "delta": 1e-6},
             "task": {
                 "kind": "gradient",
-                "loss": "logistic",
+                **({} if self.task.get("kind") == "pca" else {"loss": "logistic"}),
                 "features": self.features,
                 "solver": "ight",
                 "options": {"max_iter": 3, "step_size": 2.0},

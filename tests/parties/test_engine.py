@@ -16,12 +16,13 @@ from sordino.errors import InvalidInputError, PartyError
 from sordino.execute.parties import Mode, NoiseShare
 from sordino.execute.parties.lattice import Lattice
 from sordino.kernel import NoiseSource
+from sordino.parties.codes import Code
 from sordino.parties.mpc import daemon as party_daemon
 from sordino.parties.mpc.approval import Approvals
 from sordino.parties.mpc.config import PartyConfig
-from sordino.parties.mpc.consortium import ask
-from sordino.parties.mpc.links import Credentials, Member
-from sordino.parties.mpc.mpyc_engine import Limits, MpycEngine, check_threshold
+from sordino.parties.mpc.consortium import Answer, ask
+from sordino.parties.mpc.links import Credentials, Limits, Member
+from sordino.parties.mpc.mpyc_engine import MpycEngine, check_threshold
 from sordino.parties.mpc.plan import JointPlan
 
 LATTICE = Lattice(1.0, 2.0**28.4, 2**50)
@@ -140,15 +141,13 @@ def test_a_daemon_starts_a_run_of_its_own_and_says_how_it_is(daemon):
     three, credentials, text = daemon
     first = text["members"][0]
     digest = JointPlan.read(text).digest
-    assert ask(first, credentials, {"op": "status", "plan": digest}) == {"status": "unknown"}
-    refused = ask(first, credentials, {"op": "run", "plan": text})
-    assert refused["status"] == "refused"
-    assert "not approved here" in refused["reason"]
+    assert ask(first, credentials, {"op": "status", "plan": digest}) == Answer("unknown")
+    assert ask(first, credentials, {"op": "run", "plan": text}) == Answer("refused", Code.APPROVAL)
     saved = three.folder / "north" / "state" / "proposals" / f"{digest}.json"
     assert JointPlan.load(saved).digest == digest  # kept, so that it can be read and approved
     Approvals(three.folder / "north" / "state").add(JointPlan.load(saved))
-    assert ask(first, credentials, {"op": "run", "plan": text}) == {"status": "proposed"}
-    assert ask(first, credentials, {"op": "status", "plan": digest})["status"] in ("starting", "died")
+    assert ask(first, credentials, {"op": "run", "plan": text}) == Answer("proposed")
+    assert ask(first, credentials, {"op": "status", "plan": digest}).status in ("starting", "died")
 
 
 @pytest.mark.parametrize(
@@ -156,7 +155,7 @@ def test_a_daemon_starts_a_run_of_its_own_and_says_how_it_is(daemon):
 )
 def test_a_daemon_refuses_what_it_does_not_understand(daemon, question):
     _, credentials, text = daemon
-    assert ask(text["members"][0], credentials, question)["status"] == "refused"
+    assert ask(text["members"][0], credentials, question) == Answer("refused", Code.QUESTION)
 
 
 def _credentials(folder, name):
@@ -167,10 +166,10 @@ def test_a_daemon_takes_plans_from_its_proposers_only(daemon, tmp_path):
     three, _, text = daemon
     Approvals(tmp_path / "north" / "state").add(JointPlan.read(text))
     answer = ask(text["members"][0], _credentials(tmp_path, "south"), {"op": "run", "plan": text})
-    assert "not among the proposers" in answer["reason"]
+    assert answer == Answer("refused", Code.CALLER)
     digest = JointPlan.read(text).digest
     answer = ask(text["members"][0], _credentials(tmp_path, "south"), {"op": "status", "plan": digest})
-    assert answer == {"status": "unknown"}
+    assert answer == Answer("unknown")
     assert not (tmp_path / "north" / "state" / "proposals").exists()
     assert not three.history(0)
 
@@ -181,24 +180,23 @@ def test_a_daemon_tells_nothing_to_a_certificate_that_its_member_did_not_list(da
     write_credentials(tmp_path / "mallory", "mallory", three.key, three.certificate)
     for question in ({"op": "run", "plan": text}, {"op": "status", "plan": JointPlan.read(text).digest}):
         answer = ask(text["members"][0], _credentials(tmp_path, "mallory"), question)
-        assert answer["status"] == "refused"
-        assert "neither a member nor a proposer" in answer["reason"]
+        assert answer == Answer("refused", Code.CALLER)
 
 
 def test_a_daemon_does_not_even_keep_a_plan_of_strangers(daemon, tmp_path):
     _, credentials, text = daemon
     text["members"][2]["fingerprint"] = "f" * 64
     answer = ask(text["members"][0], credentials, {"op": "run", "plan": text})
-    assert "'west' with the certificate" in answer["reason"]
+    assert answer == Answer("refused", Code.MEMBERS)
     assert not (tmp_path / "north" / "state" / "proposals").exists()
 
 
 def test_a_daemon_keeps_a_bounded_number_of_proposals(daemon, monkeypatch):
     three, credentials, text = daemon
     monkeypatch.setattr(party_daemon, "MAX_WAITING", 1)
-    for path, words in ((three.plan_path, "not approved"), (three.replan("b.json"), "proposals are kept")):
+    for path, code in ((three.plan_path, Code.APPROVAL), (three.replan("b.json"), Code.BUSY)):
         answer = ask(text["members"][0], credentials, {"op": "run", "plan": json.loads(path.read_text())})
-        assert words in answer["reason"]
+        assert answer == Answer("refused", code)
 
 
 def test_a_daemon_does_not_talk_to_a_stranger(daemon, tmp_path):

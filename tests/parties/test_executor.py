@@ -48,7 +48,7 @@ def _run(task, executor, seed=9, multiplier=0.5):
     plan = task.plan().at(multiplier)
     noise = NoiseSource.seeded_not_private(seed)
     *_, last = task.solver.run(Curator(executor, plan, noise), task.problem)
-    return task.result(last)
+    return task.finish(last)
 
 
 def _gradient(**options):
@@ -69,7 +69,7 @@ TASKS = {
 def test_a_solver_learns_between_five_parties_as_on_one_machine(name, mode):
     x, y = _data()
     executor = SimulatedParties(_parties(x, y, 5), NoiseShare(mode, 5, 2))
-    found = _run(TASKS[name], executor)["coefficients"]
+    found = _run(TASKS[name], executor)["coef"]
     assert np.mean(np.sign(x @ found) == y) > 0.85
 
 

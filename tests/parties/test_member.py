@@ -11,13 +11,13 @@ from tests.parties.test_partners import _plan
 
 from sordino.cli import main
 from sordino.errors import InvalidInputError, SordinoError
+from sordino.parties.codes import PlanRefusedError
 from sordino.parties.mpc import plan as mpc_plan
 from sordino.parties.mpc import tasks as mpc_tasks
 from sordino.parties.mpc.approval import Approvals, in_words
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.party import PartyRun
 from sordino.parties.mpc.plan import JointPlan
-from sordino.parties.mpc.policy import PlanRefusedError
 
 
 def _take_part(three, i, path, approve):
@@ -89,7 +89,12 @@ def test_approving_shows_the_plan_in_words_and_asks(tmp_path):
     assert plan.digest not in Approvals(tmp_path / "north" / "state")
     for line in in_words(plan):
         assert line in result.output
-    for fact in ("south: 60 records", "If more than 1 of them pool", "3 x gradient", "epsilon 0.99"):
+    for fact in (
+        "'south': 60 records, at '127.0.0.1' port",
+        "If more than 1 of them pool",
+        "3 x gradient",
+        "epsilon 0.99",
+    ):
         assert fact in result.output
     assert CliRunner().invoke(main, [*words, "--yes"]).exit_code == 0
     assert plan.digest in Approvals(tmp_path / "north" / "state")

@@ -25,7 +25,9 @@ def consortium() -> None:
 @JSON
 def plan(config: Path, output: Path, as_json: bool) -> None:
     """Calibrate the noise of a task and write the plan that all members will check."""
+    from sordino.parties.mpc.approval import in_time
     from sordino.parties.mpc.consortium import plan_from
+    from sordino.parties.mpc.rehearsal import seconds_of
 
     try:
         made = plan_from(config)
@@ -33,6 +35,7 @@ def plan(config: Path, output: Path, as_json: bool) -> None:
         raise click.ClickException(str(error)) from error
     made.save(output)
     found = made.certificate
+    seconds = seconds_of(made.coordinates, made.share)
     facts = {
         "plan": made.digest,
         "epsilon": found.epsilon,
@@ -40,11 +43,14 @@ def plan(config: Path, output: Path, as_json: bool) -> None:
         "mode": made.text["mode"],
         "parties": len(made.members),
         "may collude": made.share.threshold,
+        "numbers opened": made.coordinates,
+        "processor seconds of a member": seconds,
         "output": output,
     }
     words = (
         f"Plan {made.digest[:12]}: {bound(found)}, mode "
-        f"{made.text['mode']}, {len(made.members)} parties, any {made.share.threshold} may collude."
+        f"{made.text['mode']}, {len(made.members)} parties, any {made.share.threshold} may collude. About "
+        f"{in_time(seconds)} of processor time for each member."
     )
     result(as_json, facts, words)
 
@@ -52,9 +58,9 @@ def plan(config: Path, output: Path, as_json: bool) -> None:
 @consortium.command()
 @click.option("--plan", type=FILE, required=True, help="The plan.")
 @click.option("--config", type=FILE, required=True, help="Settings with the certificate to call with.")
-@click.option("--timeout", default=600.0, show_default=True, help="Seconds to wait for the end.")
+@click.option("--timeout", type=float, help="Seconds to wait for the end; by default as the plan needs them.")
 @JSON
-def run(plan: Path, config: Path, timeout: float, as_json: bool) -> None:
+def run(plan: Path, config: Path, timeout: float | None, as_json: bool) -> None:
     """Send a plan to all members, who decide for themselves, and wait for the outcome."""
     from sordino.parties.mpc.consortium import run_everywhere
 

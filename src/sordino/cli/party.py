@@ -96,11 +96,12 @@ def _approve(settings: PartyConfig, plan: JointPlan, ask: bool, aside: bool = Fa
     """Show a plan in words, on standard error if ``aside``, and note that this member allows it."""
     from sordino.parties.mpc.approval import Approvals, in_words
     from sordino.parties.mpc.partners import check_partners
-    from sordino.parties.mpc.party import spent_slack
+    from sordino.parties.mpc.party import load_local, spent_slack
     from sordino.parties.mpc.policy import check_plan
 
     check_partners(plan, settings.partners)
     check_plan(plan, settings.policy, spent_slack(settings.state))
+    load_local(settings, plan)  # what would be refused later, before the others hear of it
     for line in in_words(plan):
         click.echo(line, err=aside)
     if ask:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel.contracts import missing
+from sordino.kernel.matrix import SymmetricGaussian
 from sordino.kernel.mechanism import Gaussian
 from sordino.kernel.query import FromSum, OnLattice
 from sordino.kernel.release import Plan, Release
@@ -51,7 +52,7 @@ class Offer:
         return self._unmet_sum(release, query) if self.sums_only else self._unmet_lattice(release, query)
 
     def _unmet_sum(self, release: Release, query: str) -> str | None:
-        if type(release.mechanism) is not Gaussian:
+        if type(release.mechanism) not in (Gaussian, SymmetricGaussian):
             return f"{type(release.mechanism).__name__} is not independent Gaussian noise on a sum"
         if not release.query.adds_up:
             return f"{query} is not a sum over records, so the answers of {self.records} do not add up"

@@ -107,6 +107,11 @@ class Account:
             delta=exact_sum(self.delta, charge.delta),
         )
 
+    def skip(self, charge: Charge) -> Account:
+        """Return the account after a reservation that was given back: it chose the filter, at no cost."""
+        mode = FilterMode.BASIC if self.needs_certificate(charge) else FilterMode.RENYI
+        return replace(self, mode=mode, count=self.count + 1)
+
     @property
     def fraction(self) -> float:
         """The part of the budget that is gone, between 0 and 1."""

@@ -22,7 +22,7 @@ from sordino.ledger.reader import LedgerReader
 from sordino.ledger.records import Dataset, Entry, Status, damaged, encode_event
 from sordino.ledger.reservation import Reservation
 from sordino.ledger.sqlite import SQLiteStore
-from sordino.ledger.verify import verified
+from sordino.ledger.verify import replayed, verified
 
 DEFAULT_TIMEOUT = 30.0
 
@@ -177,7 +177,7 @@ class Ledger(LedgerReader):
             entry = tables.read_entry(store, dataset_id, sequence, lock=True)
             if status is Status.CRASHED and entry.status is not Status.RESERVED:
                 return entry
-            if entry.status in (Status.SETTLED, Status.FAILED):
+            if entry.status.is_final:
                 raise ReservationEndedError(
                     f"Reservation {sequence} of {dataset_id!r} is {entry.status.value}, it cannot "
                     f"become {status.value}. It ended once; reserve again for another run."
@@ -188,6 +188,29 @@ class Ledger(LedgerReader):
             tables.update_status(store, entry)
         return entry
 
+    def give_back(self, dataset_id: str, sequence: int) -> Entry:
+        """Take a reservation off the budget under which nothing was asked of a record.
+
+        That nothing was asked only the process that made it can know (:meth:`sordino.runs.Run.give_back`),
+        so everybody else is refused, and so is a run that has ended or may go on elsewhere. The line stays in
+        the history. **Privacy.** What happened under it is a function of no record, so its cost is zero: the
+        sums of the others are those of a history without it. The filter it chose stays.
+        """
+        with self._store.transaction(write=True) as store:
+            dataset = tables.read_dataset(store, dataset_id, lock=True)
+            entry = tables.read_entry(store, dataset_id, sequence, lock=True)
+            mine = tables.owners_of(store, dataset_id).get(sequence) == owner.this_process()
+            if entry.status is not Status.RESERVED or entry.reason or not mine:
+                raise LedgerError(
+                    f"Reservation {sequence} of {dataset_id!r} cannot be given back: it is "
+                    f"{entry.status.value}, has gone on, or belongs to another process. It stays spent."
+                )
+            entry = replace(entry, status=Status.RETURNED, reason="nothing was asked", finished_at=now())
+            tables.update_status(store, entry)
+            account = replayed(dataset.account, tables.read_entries(store, dataset_id))
+            tables.update_account(store, replace(dataset, account=account))
+        return entry
+
     def take_turn(self, dataset_id: str, sequence: int, turn: int) -> None:
         """Hand a run that outlives its process to whoever holds its last turn; a copy of it comes too late.
 
@@ -196,7 +219,7 @@ class Ledger(LedgerReader):
         """
         with self._store.transaction(write=True) as store:
             entry = tables.read_entry(store, dataset_id, sequence, lock=True)
-            if entry.status in (Status.SETTLED, Status.FAILED):
+            if entry.status.is_final:
                 raise LedgerError(
                     f"Reservation {sequence} of {dataset_id!r} is {entry.status.value}. It cannot go on."
                 )

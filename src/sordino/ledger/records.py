@@ -22,12 +22,18 @@ from sordino.ledger.policy import BudgetPolicy, name, text
 
 
 class Status(str, Enum):
-    """What became of a reservation. All of them count as spent."""
+    """What became of a reservation. All of them count as spent, but for one that was never used."""
 
     RESERVED = "reserved"
     SETTLED = "settled"
     FAILED = "failed"
     CRASHED = "crashed"
+    RETURNED = "returned"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing can go on under the reservation."""
+        return self in (Status.SETTLED, Status.FAILED, Status.RETURNED)
 
 
 @dataclass(frozen=True)

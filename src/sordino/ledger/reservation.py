@@ -15,6 +15,8 @@ from sordino.ledger.records import Entry, Status
 class _Book(Protocol):
     def finish(self, dataset_id: str, sequence: int, status: Status, reason: str = "") -> Entry: ...
 
+    def give_back(self, dataset_id: str, sequence: int) -> Entry: ...
+
 
 @dataclass(frozen=True)
 class Reservation:
@@ -47,6 +49,10 @@ class Reservation:
     def fail(self, reason: str) -> None:
         """Write that the run failed. The reason must not contain anything from the data."""
         self._end(Status.FAILED, reason)
+
+    def give_back(self) -> None:
+        """Take it off the budget again: nothing was asked of a record under it, and nothing will be."""
+        self.ledger.give_back(self.dataset_id, self.sequence)
 
     def _end(self, status: Status, reason: str = "") -> None:
         if os.getpid() != self.process:

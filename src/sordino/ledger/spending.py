@@ -12,7 +12,7 @@ from sordino.kernel.events import composed
 from sordino.ledger.account import Account, FilterMode, exact
 from sordino.ledger.charge import pure_epsilon
 from sordino.ledger.policy import BudgetPolicy, number
-from sordino.ledger.records import Entry
+from sordino.ledger.records import Entry, Status
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Spent:
     mode : FilterMode
         Which filter guards the data set.
     reservations : int
-        How many were booked; none of them is ever refunded.
+        How many were booked, those included that were given back unused.
     """
 
     epsilon: float
@@ -82,7 +82,7 @@ def remaining_of(account: Account) -> Remaining:
 
 def nonadaptive(policy: BudgetPolicy, entries: Sequence[Entry], delta: float | None = None) -> Certificate:
     """Return the tight certificate of a history, valid for plans fixed in advance."""
-    event = composed([entry.event for entry in entries])
+    event = composed([entry.event for entry in entries if entry.status is not Status.RETURNED])
     chosen = policy.delta if delta is None else number(delta, "delta")
     if chosen == 0:
         epsilon = pure_epsilon(event, policy.relation)

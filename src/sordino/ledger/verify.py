@@ -14,7 +14,7 @@ from functools import reduce
 from sordino.errors import BudgetExceededError, InvalidInputError, UnsupportedError
 from sordino.ledger.account import Account
 from sordino.ledger.charge import charge_of, check_certificate
-from sordino.ledger.records import Dataset, Entry, damaged, require_own_filter
+from sordino.ledger.records import Dataset, Entry, Status, damaged, require_own_filter
 
 CLOSE = 1e-9  # a new version of an accountant may round differently
 
@@ -37,8 +37,11 @@ def verified(records: Sequence[tuple[Dataset, Sequence[Entry]]]) -> Verification
 
 def replayed(account: Account, entries: Sequence[Entry]) -> Account:
     """Return the account that a history gives, booked step by step on an empty one."""
-    empty = Account(account.policy, account.filter)
-    return reduce(lambda state, entry: state.book(entry.charge), entries, empty)
+
+    def booked(state: Account, entry: Entry) -> Account:
+        return state.skip(entry.charge) if entry.status is Status.RETURNED else state.book(entry.charge)
+
+    return reduce(booked, entries, Account(account.policy, account.filter))
 
 
 def _checked(dataset: Dataset, entries: Sequence[Entry]) -> float:

@@ -94,10 +94,8 @@ def contents_of(model: Any, report: PrivacyReport) -> Contents:
         out.facts.append(("left out", "this run is not private, so nothing of the model is shown"))
         return out
     joint = getattr(model, "result", None)
-    if isinstance(joint, dict) and "coefficients" in joint:  # of a joint run
-        out.charts.append(
-            _coefficient_chart("Coefficients", np.ravel(joint["coefficients"]), None, None, TOP)
-        )
+    if isinstance(joint, dict) and "coef" in joint:  # of a joint run
+        out.charts.append(_coefficient_chart("Coefficients", np.ravel(joint["coef"]), None, None, TOP))
         return out
     inner, names = _innermost(model, out)
     if isinstance(getattr(inner, "privacy_", None), PrivacyReport):

@@ -17,8 +17,8 @@ from sordino.execute.parties import Mode, NoiseShare
 from sordino.execute.parties.lattice import Lattice
 from sordino.kernel import NoiseSource
 from sordino.papers.local import per_coordinate_laplace
-from sordino.parties.mpc.links import Member
-from sordino.parties.mpc.mpyc_engine import Limits, MpycEngine
+from sordino.parties.mpc.links import Limits, Member
+from sordino.parties.mpc.mpyc_engine import MpycEngine
 from sordino.reproduce.tables import Outcome, Row, Runs, Table
 
 EPSILON, DELTA = 0.5, 1e-3

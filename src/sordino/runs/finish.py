@@ -9,9 +9,11 @@ import numpy as np
 
 from sordino.kernel import SparseVector
 from sordino.kernel.arrays import Floats
+from sordino.problems.covariance import PcaProblem
 from sordino.problems.losses import Loss
 from sordino.problems.problem import Problem
 from sordino.solvers.base import NoisyCoefficients
+from sordino.solvers.pca import Principal
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,3 +50,23 @@ def number_targets(y: Any, loss: Loss, bound: float) -> tuple[Any, tuple[float, 
     """Return targets clipped to the declared bound, and the range that they have; counts begin at zero."""
     low = 0.0 if loss.targets == "counts" else -bound
     return np.clip(y, low, bound), (low, bound)
+
+
+def finish_pca(found: Principal, problem: PcaProblem, count: int) -> dict[str, Any]:
+    """Return what is known of the first ``count`` axes, under the names of scikit-learn's attributes."""
+    n, d = problem.population, problem.features
+    unbiased = n / (n - 1) if problem.center else 1.0
+    variances = np.maximum(found.variances[:count] * unbiased, 1e-300)
+    left = max(found.total - float(found.variances[:count].sum()), 0.0)
+    return {
+        "components": found.axes[:count],
+        "mean": found.mean if problem.center else np.zeros(d),
+        "explained_variance": variances,
+        "explained_variance_ratio": found.variances[:count] / found.total,
+        "singular_values": np.sqrt(variances * (n / unbiased)),
+        "noise_variance": left * unbiased / (d - count) if count < d else 0.0,
+        "total_variance": found.total * unbiased,
+        "noisy_eigenvalues": found.noisy * unbiased,
+        "eigenvalue_noise": found.doubt * unbiased,
+        "noise_edge": found.edge * unbiased,
+    }

@@ -17,7 +17,7 @@ from typing import IO
 from sordino.accounting import canonical
 from sordino.errors import PlanError
 from sordino.kernel import Plan
-from sordino.ledger import Reservation, Status
+from sordino.ledger import Reservation
 from sordino.runs.ask import Ask
 from sordino.runs.promise import Promise, Run, at_multipliers, digest_of
 
@@ -175,7 +175,7 @@ def reopened(ask: Ask, promise: Promise, saved: SavedRun) -> Reservation | None:
     entry = next((e for e in ledger.history(dataset_id) if e.sequence == sequence), None)
     if entry is None or entry.event_json != canonical(promise.plan.event()):
         raise PlanError("The ledger has no reservation for the saved run. Pass its own ledger.")
-    if entry.status in (Status.SETTLED, Status.FAILED):
+    if entry.status.is_final:
         raise PlanError(f"The reservation of the saved run is {entry.status.value}. It cannot be resumed.")
     ledger.take_turn(dataset_id, sequence, saved.turn)
     return Reservation(ledger, entry)

@@ -195,6 +195,18 @@ class Run:
         if not self._end() and self._reservation is not None and not self.resumable:
             self._reservation.fail(reason)
 
+    def give_back(self) -> None:
+        """End a run whose curator was never opened, and take its booking off the ledger again.
+
+        **Privacy.** The curator is the only way from a promise to a record, it opens once and in the process
+        that booked, and after this it never opens: nothing that this run did or will do depends on a record.
+        """
+        if self._ended or self._curator is not None or self.resumable:
+            raise PlanSpentError("This run was opened or has ended: what was reserved stays spent.")
+        self._end()
+        if self._reservation is not None:
+            self._reservation.give_back()
+
     def _end(self) -> bool:
         """Close the curator; tell whether the run had ended before."""
         before, self._ended = self._ended, True

@@ -23,6 +23,7 @@ from sordino.private_estimator import PrivateEstimator
 from sordino.problems.covariance import PcaProblem
 from sordino.refusals import refusing
 from sordino.runs import Ask, run_privately
+from sordino.runs.finish import finish_pca
 from sordino.solvers.pca import PCA_SOLVERS, Principal, choose_count, make_pca_solver
 from sordino.tables.tabular import Tabular
 
@@ -289,16 +290,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         rule = self.n_components
         fixed = rule is None or isinstance(rule, Integral)
         k = len(found.axes) if rule is None or fixed else choose_count(rule, found, d)
-        unbiased = n / (n - 1) if problem.center else 1.0
         self.n_components_, self.n_samples_, self.data_norm_ = k, n, problem.data_norm
-        self.components_ = found.axes[:k]
-        self.mean_ = found.mean if problem.center else np.zeros(d)
-        self.explained_variance_ = np.maximum(found.variances[:k] * unbiased, 1e-300)
-        self.explained_variance_ratio_ = found.variances[:k] / found.total
-        self.singular_values_ = np.sqrt(self.explained_variance_ * (n / unbiased))
-        left = max(found.total - float(found.variances[:k].sum()), 0.0)
-        self.noise_variance_ = left * unbiased / (d - k) if k < d else 0.0
-        self.total_variance_ = found.total * unbiased
-        self.noisy_eigenvalues_ = found.noisy * unbiased
-        self.eigenvalue_noise_, self.noise_edge_ = found.doubt * unbiased, found.edge * unbiased
+        for name, value in finish_pca(found, problem, k).items():
+            setattr(self, f"{name}_", value)
         return self

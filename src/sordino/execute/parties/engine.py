@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, Protocol
 
@@ -53,6 +54,13 @@ class Draw:
     law: CoarseLaw
     secret: bytes = field(repr=False)
     coin: bytes = field(repr=False)
+
+    def part(self, number: int, columns: slice) -> Draw:
+        """Return the draw of some columns, with a key and a coin of its own: a proof shows its key."""
+        salt = number.to_bytes(8, "little")
+        secret, coin = (hashlib.sha256(own + salt).digest() for own in (self.secret, self.coin))
+        signs = None if self.signs is None else self.signs[:, columns]
+        return replace(self, signs=signs, secret=secret, coin=coin)
 
 
 class Engine(Protocol):
@@ -114,15 +122,19 @@ class NoiseShare:
 
     def with_fine_part(self, values: Ints, lattice: Lattice, party: int, noise: NoiseSource) -> Ints:
         """Return this party's values with the noise that it draws alone."""
+        if self.mode is Mode.INSIDE and party > self.threshold:
+            return values  # t + 1 have fine parts: one of them is not known to the t colluders
+        return np.asarray(values + noise.rounded_gaussian(self.fine_std(lattice), values.shape))
+
+    def fine_std(self, lattice: Lattice) -> float:
+        """Return the deviation of a fine part in grid points."""
         if self.mode is Mode.AGGREGATION:
             std = lattice.std / math.sqrt(self.parties - self.threshold)
-        elif party <= self.threshold:  # t + 1 fine parts: one of them is not known to the t colluders
-            std = math.sqrt(lattice.std**2 - self.law.variance * self.step(lattice) ** 2)
         else:
-            return values
+            std = math.sqrt(lattice.std**2 - self.law.variance * self.step(lattice) ** 2)
         if std < 16:
             raise InvalidInputError(f"Expected a fine part of at least 16 grid points, got {std:g}.")
-        return np.asarray(values + noise.rounded_gaussian(std, values.shape))
+        return std
 
 
 def centred(values: Any, modulus: int) -> NDArray[Any]:

@@ -72,7 +72,7 @@ class PartiesExecutor:
         total = self.engine.sum(values, draw)
         if self.opened is not None:
             self.opened(total)
-        return np.asarray(total, dtype=float) * found.lattice.spacing
+        return found.shaped(np.asarray(total, dtype=float) * found.lattice.spacing)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +127,7 @@ class SimulatedParties:
         parts = [self.share.with_fine_part(nothing, lattice, p, noise) for p in range(self.share.parties)]
         total = sum(f.values.astype(object) for f in found) + sum(part.astype(object) for part in parts)
         total = total + self._coarse(lattice, shape, noise)
-        return np.asarray(centred(total % modulus, modulus), dtype=float) * lattice.spacing
+        return found[0].shaped(np.asarray(centred(total % modulus, modulus), dtype=float) * lattice.spacing)
 
     def _coarse(self, lattice: Lattice, shape: tuple[int, ...], noise: NoiseSource) -> Any:
         """Return what the circuit makes of everybody's signs, in the clear."""

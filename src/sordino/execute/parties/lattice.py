@@ -3,14 +3,14 @@ r"""Real answers as integers: how fine, how large, and what rounding adds to the
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from sordino.errors import UnsupportedError
-from sordino.kernel import ClippedSum, Gaussian, OnLattice, Query, Release
-from sordino.kernel.arrays import Ints
+from sordino.kernel import ClippedSum, Gaussian, OnLattice, Query, Relation, Release, SymmetricGaussian
+from sordino.kernel.arrays import Floats, Ints
 
 # Mersenne primes: the smallest one that holds every sum is the field of a release.
 FIELDS = (61, 89, 107, 127)
@@ -48,10 +48,57 @@ class Lattice:
 
 @dataclass(frozen=True)
 class Quantised:
-    """One party's answer on the grid."""
+    """One party's answer on the grid; ``symmetric`` ones are the half of a matrix (:class:`HalfMatrix`)."""
 
     values: Ints
     lattice: Lattice
+    symmetric: bool = False
+
+    def shaped(self, opened: Any) -> Floats:
+        """Return opened numbers, in real units, in the shape that the query has."""
+        opened = np.asarray(opened, dtype=float)
+        return HalfMatrix.whole(opened) if self.symmetric else opened
+
+
+@dataclass(frozen=True)
+class HalfMatrix(ClippedSum):
+    r"""The upper half of a symmetric matrix, its entries off the diagonal times sqrt 2.
+
+    Its Euclidean norm is the Frobenius norm of the matrix, so sensitivities stay what they are; independent
+    noise of standard deviation s on each entry is the noise of :class:`sordino.kernel.SymmetricGaussian`: s
+    on the diagonal and s / sqrt 2 off it.
+    """
+
+    matrix: Any
+    needs: ClassVar[tuple[type, ...]] = ()
+
+    def contribution(self, params: Any) -> float:
+        """Return that of the matrix."""
+        return float(self.matrix.contribution(params))
+
+    def reach(self, params: Any) -> float:
+        """Return that of the matrix."""
+        return float(self.matrix.reach(params))
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return that of the matrix."""
+        return float(self.matrix.sensitivity(relation, params))
+
+    def evaluate(self, records: Any, params: Any) -> Floats:
+        """Return the half as a vector."""
+        found = np.asarray(self.matrix.evaluate(records, params), dtype=float)
+        rows, columns = np.triu_indices(len(found))
+        return found[rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0))
+
+    @staticmethod
+    def whole(half: Floats) -> Floats:
+        """Return the matrix of such a vector."""
+        side = (math.isqrt(8 * half.size + 1) - 1) // 2
+        rows, columns = np.triu_indices(side)
+        out = np.zeros((side, side))
+        out[rows, columns] = half / np.where(rows == columns, 1.0, math.sqrt(2.0))
+        out[columns, rows] = out[rows, columns]
+        return out
 
 
 def quantise(release: Release, records: Any, params: Any, sensitivity: float, population: int) -> Quantised:
@@ -68,6 +115,10 @@ def quantise(release: Release, records: Any, params: Any, sensitivity: float, po
     ``2 b^2 2^-53 r``, and each of its D coordinates is rounded by at most half a grid point. The sensitivity
     grows by ``4 b^2 2^-53 r + sqrt(D)`` grid points: 1.9e-6 contributions for any number of records above b.
     """
+    if type(release.mechanism) is SymmetricGaussian and isinstance(release.query, ClippedSum):
+        flat = Gaussian(release.mechanism.multiplier)
+        half = replace(release, query=HalfMatrix(release.query), mechanism=flat)
+        return replace(quantise(half, records, params, sensitivity, population), symmetric=True)
     mechanism = gaussian_of(release)
     if isinstance(release.query, OnLattice):
         lattice = _lattice(mechanism, sensitivity, release, params, population, slack=0)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+from sordino.parties.codes import Code, PlanRefusedError
 from sordino.parties.mpc.files import open_private, private_folder
 from sordino.parties.mpc.plan import JointPlan
-from sordino.parties.mpc.policy import PlanRefusedError
+from sordino.parties.mpc.rehearsal import seconds_of
+from sordino.parties.mpc.words import shown as quoted
 
 
 @dataclass(frozen=True)
@@ -40,25 +44,51 @@ class Approvals:
     def require(self, plan: JointPlan) -> None:
         """Refuse a plan that was not approved."""
         if plan.digest not in self:
-            raise PlanRefusedError(
-                f"The plan {plan.digest[:12]} is not approved here. Read it, then: sordino party approve."
-            )
+            said = f"The plan {plan.digest[:12]} is not approved here. Read it, then: sordino party approve."
+            raise PlanRefusedError(said, Code.APPROVAL)
+
+
+def shown(value: Any) -> str:
+    """Return a word of a plan as it may stand on a screen, all of it but for very long lists."""
+    return quoted(value, 2000)
 
 
 def in_words(plan: JointPlan) -> list[str]:
-    """Return what somebody who approves a plan has to know; epsilon is computed here, not read."""
+    """Return what somebody who approves a plan has to know, a line for each fact.
+
+    Epsilon is computed here, not read. Words of the plan are quoted in printable ASCII: nothing in it can
+    begin a line of its own, or move the cursor.
+    """
     text, found, threshold = plan.text, plan.certificate, plan.share.threshold
     members = [
-        f"  {m.name}: {n} records, certificate {m.fingerprint[:16]}..."
-        for m, n in zip(plan.members, plan.records)
+        f"  {shown(row['name'])}: {row['records']} records, at {shown(row['host'])} port {row['port']}"
+        f"{_control(row)}, certificate {row['fingerprint']}"
+        for row in text["members"]
     ]
-    task = ", ".join(f"{k} {v}" for k, v in sorted(text["task"].items()))
-    releases = ", ".join(f"{r.times} x {name}" for name, r in plan.kernel_plan.releases.items())
+    facts = {**text["task"], **{f"options.{k}": v for k, v in text["task"].get("options", {}).items()}}
+    facts.pop("options", None)
+    releases = [f"  {r.times} x {name}" for name, r in plan.kernel_plan.releases.items()]
     return [
-        f"Plan {plan.digest} of {text['consortium']!r}, between",
+        f"Plan {plan.digest} of {shown(text['consortium'])}, between",
         *members,
         f"If more than {threshold} of them pool what they see, they learn more than the opened answers.",
-        f"Task: {task}. Opened to all: {releases}; noise: {text['mode']}.",
+        "Task:",
+        *(f"  {shown(k)[1:-1]} = {shown(v)}" for k, v in sorted(facts.items())),
+        *([f"  labels: {shown(list(plan.task.classes))}"] if plan.task.classes else []),
+        f"Opened to all, {plan.coordinates} numbers at most, noise {text['mode']}:",
+        *releases,
+        f"Work: about {in_time(seconds_of(plan.coordinates, plan.share))} of processor time for each member.",
         f"Cost for one {plan.public.unit} ({plan.public.relation.value}): epsilon {found.epsilon:.4g}, "
         f"delta {found.delta:.3g}.",
     ]
+
+
+def _control(row: Mapping[str, Any]) -> str:
+    return f", control {shown(row['control'])}" if "control" in row else ""
+
+
+def in_time(seconds: float) -> str:
+    """Return a time as a person says it."""
+    if seconds < 120:
+        return f"{max(1, round(seconds))} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from sordino.errors import InvalidInputError
-from sordino.parties.mpc.links import Credentials, fingerprint_of
-from sordino.parties.mpc.mpyc_engine import Limits
+from sordino.parties.mpc.links import Credentials, Limits, fingerprint_of
 from sordino.parties.mpc.partners import Partners
 from sordino.parties.mpc.policy import Policy
 
@@ -31,7 +31,7 @@ SECTIONS: dict[str, set[str] | None] = {
         "trusted",
         "min_trusted",
     },
-    "limits": {"connect", "message"},
+    "limits": {"connect", "message", "work"},
     "members": None,  # any names
 }
 OPTIONAL = {"limits"}
@@ -120,15 +120,24 @@ def _check_words(path: Path, text: Mapping[str, Any]) -> None:
             raise InvalidInputError(f"{path}: the section [{section}] needs {absent}.")
 
 
-def load_records(path: Path) -> tuple[Any, Any]:
-    """Return a matrix and its targets: an ``.npz`` with X and y, or a CSV whose last column is y."""
+def load_records(path: Path, classes: Sequence[Any] = ()) -> tuple[Any, Any]:
+    """Return a matrix and its targets: an ``.npz`` with X and y, or a CSV whose last column is y.
+
+    The last column of a CSV is text if the declared ``classes`` are texts.
+    """
     try:
         if path.suffix == ".npz":
             with np.load(path, allow_pickle=False) as arrays:
                 return arrays["X"], arrays.get("y")
-        table = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
-    except (OSError, ValueError, KeyError) as error:
+        if not any(isinstance(label, str) for label in classes):
+            table = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
+            return table[:, :-1], table[:, -1]
+        with path.open(encoding="utf-8") as lines:
+            columns = [line.count(",") for _, line in zip(range(2), lines)][-1]
+        matrix = np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2, usecols=range(columns))
+        return matrix, np.loadtxt(path, delimiter=",", skiprows=1, ndmin=1, usecols=columns, dtype=str)
+    except (OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile):
+        # Which error it was may be decided by one record, and so may its words.
         raise InvalidInputError(
-            f"Expected an .npz with X and y, or a CSV with a header, at {path}: {type(error).__name__}."
+            f"Expected an .npz with X and y, or a CSV with a header, at {path}."
         ) from None
-    return table[:, :-1], table[:, -1]

@@ -1,4 +1,8 @@
-"""Connections between parties: mutual TLS, each certificate bound to one index, nothing waits for ever."""
+"""Connections between parties: mutual TLS, each certificate bound to one index, nothing waits for ever.
+
+A member beats while it works, so that one who takes long is told from one who is gone. What a peer, or a
+caller whom nobody knows, can make a member hold is bounded: see the constants.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +19,13 @@ from typing import Any
 from sordino.errors import InvalidInputError, PartyError
 
 _HEADER = struct.Struct("<qI")
-MAX_PAYLOAD = 1 << 28
+MAX_PAYLOAD = 1 << 24  # bytes of one message
+MAX_AHEAD = 1 << 26  # bytes that a peer may send ahead of us, in all its messages together
 MAX_WAITING = 4096  # messages that a peer may send ahead of us
+MAX_CALLERS = 32  # connections whose other end has not shown yet who it is; the oldest gives way
+INTRODUCTION = 10.0  # seconds for the TLS handshake and the first two bytes
+BEAT = 0.5  # seconds between two signs of life
+_BEATING = -(2**63)  # the label of a sign of life
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,25 @@ class Member:
     host: str
     port: int
     fingerprint: str = ""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How many seconds to wait for the others.
+
+    ``connect`` is for all of them to appear, ``message`` for a sign of life of one that owes a message, and
+    ``work`` for the message itself: a member that works on its own records beats meanwhile.
+    """
+
+    connect: float = 30.0
+    message: float = 30.0
+    work: float = 3600.0
+
+    def __post_init__(self) -> None:
+        for name in ("connect", "message", "work"):
+            value = getattr(self, name)
+            if type(value) not in (int, float) or not 0 < value <= 10**6:
+                raise InvalidInputError(f"Expected {name} in (0, 1e6] seconds in [limits], got {value!r}.")
 
 
 @dataclass(frozen=True)
@@ -112,27 +140,48 @@ class Mesh:
         if len(self.links) == len(self.members) - 1 and not self.ready.done():
             self.ready.set_result(None)
 
-    async def guard(self, work: Awaitable[Any], seconds: float, what: str) -> Any:
-        """Await ``work`` until it is done, a link fails, or the time is up; say who and what."""
-        task = asyncio.ensure_future(work)
-        await asyncio.wait({task, self._failed}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if self.failure is None and task.done():
+    async def guard(self, work: Awaitable[Any], limits: Limits, what: str) -> Any:
+        """Await ``work`` until it is done, a link fails, or somebody is overdue; say who and what."""
+        task, began = asyncio.ensure_future(work), self.loop.time()
+        while self.failure is None and not task.done():
+            tick = min(BEAT, limits.connect / 4, limits.message / 4)
+            await asyncio.wait({task, self._failed}, timeout=tick, return_when=asyncio.FIRST_COMPLETED)
+            if self.failure is None and not task.done():
+                self._check_time(limits, what, began)
+        if self.failure is None:
             return task.result()
         task.cancel()
         with contextlib.suppress(BaseException):
             await task
-        if self.failure is None:
-            self.fail(self._overdue(seconds, what), self._slow())
-        raise self.failure or PartyError(f"{what} failed.")
+        raise self.failure
 
-    def _slow(self) -> int | None:
+    def _check_time(self, limits: Limits, what: str, began: float) -> None:
+        """Fail where a member is missing, silent, or only beats, for too long."""
+        now = self.loop.time()
         missing = [p for p in range(len(self.members)) if p != self.index and p not in self.links]
-        silent = [p for p, link in self.links.items() if link.owes]
-        return next(iter(missing or silent), None)
+        if missing:
+            late = {missing[0]: limits.connect} if now - began > limits.connect else {}
+        else:
+            owing = {peer: link for peer, link in self.links.items() if link.owes}
+            late = {p: limits.work for p, k in owing.items() if now - max(began, k.moved) > limits.work}
+            silent = {p for p, k in owing.items() if now - max(began, k.heard) > limits.message}
+            late |= dict.fromkeys(silent, limits.message)
+        for peer, seconds in late.items():
+            seen = "".join(f" {note}" for note in dict.fromkeys(self.notes))
+            self.fail(f"{what}: no message from {self.who(peer)} for {seconds:g} s.{seen}", peer)
 
-    def _overdue(self, seconds: float, what: str) -> str:
-        seen = "".join(f" {note}" for note in dict.fromkeys(self.notes))
-        return f"{what}: no message from {self.who(self._slow())} for {seconds:g} s.{seen}"
+    async def beat(self) -> None:
+        """Tell everybody now and then that this member is alive."""
+        while not self.closing:
+            for link in self.links.values():
+                if not link.lost:
+                    link.send(_BEATING, b"")
+            await asyncio.sleep(BEAT)
+
+    def note(self, message: str) -> None:
+        """Remember something about a caller who was turned away, a few of them."""
+        if len(self.notes) < MAX_CALLERS:
+            self.notes.append(message)
 
     def close(self) -> None:
         """Close every link."""
@@ -148,7 +197,9 @@ class Link(asyncio.Protocol):
         self.mesh, self.peer_pid, self.encrypted = mesh, peer, encrypted
         self.transport: Any = None
         self.known = self.lost = False
-        self.nbytes_sent = self.nbytes_received = 0
+        self.introduced: asyncio.Future[None] = mesh.loop.create_future()
+        self.nbytes_sent = self.nbytes_received = self._ahead = 0
+        self.heard = self.moved = mesh.loop.time()  # the last sign of life, and the last message
         self._raw = bytearray()
         self._buffers: dict[int, Any] = {}
 
@@ -178,9 +229,14 @@ class Link(asyncio.Protocol):
         """Refuse whom we called for good; of callers only make a note, the right one may still come."""
         if self.peer_pid is not None:
             return self._refuse(message, peer)
-        self.mesh.notes.append(message)
+        self.mesh.note(message)
+        self._end_introduction()
         self.transport.abort()
         return False
+
+    def _end_introduction(self) -> None:
+        if not self.introduced.done():
+            self.introduced.set_result(None)
 
     def _refuse(self, message: str, peer: int | None) -> bool:
         self.transport.abort()
@@ -189,6 +245,7 @@ class Link(asyncio.Protocol):
 
     def _accept(self, peer: int) -> None:
         self.known, self.peer_pid = True, peer
+        self._end_introduction()
         self.mesh.register(peer, self)
 
     def send(self, label: int, payload: bytes) -> None:
@@ -200,6 +257,7 @@ class Link(asyncio.Protocol):
         """Take bytes; the first two of a caller are its index."""
         self._raw.extend(data)
         self.nbytes_received += len(data)
+        self.heard = self.mesh.loop.time()
         if not self.known:
             if len(self._raw) < 2:
                 return
@@ -221,12 +279,17 @@ class Link(asyncio.Protocol):
             self._deliver(label, payload)
 
     def _deliver(self, label: int, payload: Tagged) -> None:
+        if label == _BEATING:
+            return
+        self.moved = self.heard
         waiting = self._buffers.get(label)
         if isinstance(waiting, asyncio.Future):
             del self._buffers[label]
             if not waiting.done():
                 waiting.set_result(payload)
-        elif waiting is not None or len(self._buffers) >= MAX_WAITING:
+            return
+        self._ahead += len(payload)
+        if waiting is not None or len(self._buffers) >= MAX_WAITING or self._ahead > MAX_AHEAD:
             self._blame("repeated a message or sent too many")
         else:
             self._buffers[label] = payload
@@ -238,11 +301,14 @@ class Link(asyncio.Protocol):
             if self.lost:
                 self._gone()
             payload = self._buffers[label] = self.mesh.loop.create_future()
+        else:
+            self._ahead -= len(payload)
         return payload
 
     def connection_lost(self, error: Exception | None) -> None:
         """Fail if somebody waits for this peer; one that has said everything may go first."""
         self.lost = True
+        self._end_introduction()
         if self.known and self.owes:
             self._gone()
 
@@ -255,38 +321,3 @@ class Link(asyncio.Protocol):
     def close_connection(self) -> None:
         """Close the connection."""
         self.transport.close()
-
-
-async def connect(mesh: Mesh, credentials: Credentials | None, listen: str | None) -> None:
-    """Listen to parties with a smaller index, call those with a larger one, and wait for all of them."""
-    me = mesh.members[mesh.index]
-    secure = credentials is not None
-    server = None
-    if mesh.index:
-        context = credentials.context(server=True) if credentials else None
-        server = await mesh.loop.create_server(
-            lambda: Link(mesh, None, secure), listen or me.host, me.port, ssl=context
-        )
-    try:
-        context = credentials.context(server=False) if credentials else None
-        larger = range(mesh.index + 1, len(mesh.members))
-        await asyncio.gather(*(_call(mesh, peer, context) for peer in larger))
-        await mesh.ready
-    finally:
-        if server is not None:
-            server.close()
-
-
-async def _call(mesh: Mesh, peer: int, context: ssl.SSLContext | None) -> None:
-    member = mesh.members[peer]
-    while True:  # until the other process is up; the guard of the caller ends it
-        try:
-            await mesh.loop.create_connection(
-                lambda: Link(mesh, peer, context is not None), member.host, member.port, ssl=context
-            )
-            return
-        except ssl.SSLError as error:
-            mesh.fail(f"TLS with {mesh.who(peer)} failed: {error.reason or 'refused'}.", peer)
-            return
-        except OSError:
-            await asyncio.sleep(0.05)

@@ -7,11 +7,12 @@ made for given members over our own links, and shares travel as fixed-width inte
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import importlib
 import ssl
 import sys
-from dataclasses import dataclass
+import threading
 from typing import Any
 
 import numpy as np
@@ -21,15 +22,14 @@ from sordino.errors import InvalidInputError, PartyError, require_extra
 from sordino.execute.parties.circuit import noised_sum, plain_sum
 from sordino.execute.parties.engine import Draw, centred
 from sordino.kernel.arrays import Ints
-from sordino.parties.mpc.links import Credentials, Member, Mesh, connect
+from sordino.parties.mpc.links import Credentials, Limits, Member, Mesh
+from sordino.parties.mpc.meeting import connect
 
-
-@dataclass(frozen=True)
-class Limits:
-    """How many seconds to wait for the others."""
-
-    connect: float = 30.0
-    message: float = 30.0
+PIECE = 1 << 22  # bytes of a long message that travel at once
+SHORT = 1 << 16  # bytes that another member's message may be longer than ours
+# Coordinates of a release that are computed at once, in all members' shares together: a release of any length
+# is a row of messages of a few megabytes, each after a second or so of work.
+INSIDE, PLAIN = 4096, 1 << 17
 
 
 class MpycEngine:
@@ -64,6 +64,9 @@ class MpycEngine:
         self._mesh = Mesh(self.members, index, self._loop)
         self._runtime, self._wire = _runtime(self._mesh, threshold)
         self._credentials, self._listen = credentials, listen
+        # The loop has a thread of its own: it beats while this member computes on its records.
+        self._thread = threading.Thread(target=self._turn, name="sordino links", daemon=True)
+        self._thread.start()
 
     @property
     def bytes_sent(self) -> int:
@@ -72,40 +75,73 @@ class MpycEngine:
 
     def connect(self) -> None:
         """Find all the others."""
-        self._run(connect(self._mesh, self._credentials, self._listen), self.limits.connect, "Connecting")
+        self._run(connect(self._mesh, self._credentials, self._listen), "Connecting")
+        asyncio.run_coroutine_threadsafe(self._mesh.beat(), self._loop)
         for peer, link in self._mesh.links.items():
             self._runtime.parties[peer].protocol = link
 
     def exchange(self, payload: bytes, what: str) -> list[bytes]:
-        """Send bytes to everybody and return everybody's, by index."""
-        return self._run(self._exchange(payload), self.limits.message, what)
+        """Send bytes to everybody and return everybody's, by index; long ones travel in pieces."""
+        return self._run(self._exchange_pieces(payload), what)
 
     def sum(self, values: Ints, draw: Draw) -> NDArray[Any]:
-        """Open the noised sum of everybody's values."""
+        """Open the noised sum of everybody's values, some coordinates after the others."""
         self._wire.bits = draw.field_bits
         flat = values.reshape(-1).astype(object)
         arithmetic = _Shamir(self, draw.field_bits)
-        if draw.step:
-            work = noised_sum(arithmetic, flat, draw)
-        else:
-            work = plain_sum(arithmetic, flat)
-        opened = self._run(work, self.limits.message, "Release")
-        return centred(opened, arithmetic.modulus).reshape(values.shape)
+        size = max(1, (INSIDE if draw.step else PLAIN) // len(self.members))
+        opened = []
+        for number, start in enumerate(range(0, max(1, flat.size), size)):
+            columns = slice(start, start + size)
+            part = draw.part(number, columns)
+            mine = flat[columns]
+            work = noised_sum(arithmetic, mine, part) if draw.step else plain_sum(arithmetic, mine)
+            opened.append(self._run(work, "Release"))
+        return centred(np.concatenate(opened), arithmetic.modulus).reshape(values.shape)
 
     def close(self) -> None:
         """Close all connections."""
-        self._mesh.close()
-        self._loop.run_until_complete(asyncio.sleep(0.05))
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
-        self._loop.close()
+        with contextlib.suppress(Exception):
+            asyncio.run_coroutine_threadsafe(self._part(), self._loop).result(5.0)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5.0)
+        if not self._thread.is_alive():
+            self._loop.run_until_complete(self._loop.shutdown_asyncgens())
+            self._loop.close()
 
-    def _run(self, work: Any, seconds: float, what: str) -> Any:
+    async def _part(self) -> None:
+        self._mesh.close()
+        await asyncio.sleep(0.05)
+
+    def _turn(self) -> None:
+        """Keep the loop running: MPyC stops it when one of its tasks fails."""
+        asyncio.set_event_loop(self._loop)
+        while not self._mesh.closing:
+            self._loop.run_forever()
+            self._mesh.fail("The computation failed: a message of a peer was not understood.")
+
+    def _run(self, work: Any, what: str) -> Any:
+        guarded = self._mesh.guard(work, self.limits, what)
         try:
-            return self._loop.run_until_complete(self._mesh.guard(work, seconds, what))
+            return asyncio.run_coroutine_threadsafe(guarded, self._loop).result()
         except PartyError:
             raise
-        except Exception as error:  # MPyC stops the loop when one of its tasks fails
+        except Exception as error:
             raise self._mesh.failure or PartyError(f"{what} failed: {type(error).__name__}.") from None
+
+    async def _exchange_pieces(self, payload: bytes) -> list[bytes]:
+        pieces = [payload[i : i + PIECE] for i in range(0, max(1, len(payload)), PIECE)]
+        found, going, turn = [b""] * len(self.members), True, 0
+        while going:
+            mine = pieces[turn] if turn < len(pieces) else b""
+            heard = await self._exchange(bytes([turn + 1 < len(pieces)]) + mine)
+            for peer, piece in enumerate(heard):
+                found[peer] += piece[1:]
+                if len(found[peer]) > len(payload) + SHORT or turn > len(pieces):
+                    name = self.members[peer].name
+                    raise PartyError(f"{name} sent a message that is longer than it can be.", name)
+            going, turn = any(piece[:1] == b"\x01" for piece in heard), turn + 1
+        return found
 
     async def _exchange(self, payload: bytes) -> list[bytes]:
         runtime = self._runtime
@@ -249,7 +285,7 @@ def _runtime(mesh: Mesh, threshold: int) -> tuple[Any, _Wire]:
 def _note(mesh: Mesh, context: dict[str, Any]) -> None:
     error = context.get("exception")
     if isinstance(error, ssl.SSLError) and not mesh.ready.done():
-        mesh.notes.append(f"A caller failed the TLS handshake ({error.reason}).")
+        mesh.note(f"A caller failed the TLS handshake ({error.reason}).")
     elif isinstance(error, PartyError):
         mesh.fail(str(error))
     elif error is not None and not isinstance(error, (asyncio.CancelledError, ConnectionError)):

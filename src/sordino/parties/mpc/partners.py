@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sordino.errors import InvalidInputError
+from sordino.parties.codes import Code, PlanRefusedError
 from sordino.parties.mpc.mpyc_engine import check_threshold
 from sordino.parties.mpc.plan import JointPlan
-from sordino.parties.mpc.policy import PlanRefusedError
 
 
 @dataclass(frozen=True)
@@ -74,15 +74,15 @@ def check_partners(plan: JointPlan, partners: Partners) -> None:
     names = [m.name for m in plan.members]
     prints = [m.fingerprint for m in plan.members]
     if names.count(partners.name) != 1:
-        raise PlanRefusedError(f"Expected {partners.name!r} once among the plan's parties, got {names}.")
+        raise _refusal(f"Expected {partners.name!r} once among the plan's parties, got {names}.")
     if len(set(names)) < len(names) or len(set(prints)) < len(prints):
-        raise PlanRefusedError("Two parties of the plan have the same name or the same certificate.")
+        raise _refusal("Two parties of the plan have the same name or the same certificate.")
     if prints[names.index(partners.name)] != partners.fingerprint:
-        raise PlanRefusedError(f"The plan pins another certificate for {partners.name!r} than mine.")
+        raise _refusal(f"The plan pins another certificate for {partners.name!r} than mine.")
     others = [(n, f) for n, f in zip(names, prints) if n != partners.name]
     for name, fingerprint in others:
         if partners.members.get(name) != fingerprint:
-            raise PlanRefusedError(
+            raise _refusal(
                 f"{name!r} with the certificate {fingerprint[:16]}... is not in [members] of "
                 f"{partners.name!r}. Whom to run with is its own decision."
             )
@@ -92,15 +92,19 @@ def check_partners(plan: JointPlan, partners: Partners) -> None:
 def _check_collusion(plan: JointPlan, partners: Partners, others: list[str]) -> None:
     trusted = [name for name in others if name in partners.trusted]
     if len(trusted) < partners.min_trusted:
-        raise PlanRefusedError(
+        raise _refusal(
             f"Expected at least {partners.min_trusted} trusted members (min_trusted), the plan has {trusted}."
         )
     suspects, threshold = sorted(set(others) - set(trusted)), plan.share.threshold
     if len(suspects) > threshold:
-        raise PlanRefusedError(
+        raise _refusal(
             f"{suspects} are not trusted and may pool what they see: more than the plan's threshold of "
             f"{threshold}."
         )
+
+
+def _refusal(message: str) -> PlanRefusedError:
+    return PlanRefusedError(message, Code.MEMBERS)
 
 
 def fingerprint_in(text: object) -> str:

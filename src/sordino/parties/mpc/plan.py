@@ -17,11 +17,47 @@ from sordino.errors import CalibrationError, InvalidInputError
 from sordino.execute.parties import Mode, NoiseShare
 from sordino.kernel import NoiseSource, Plan, Relation
 from sordino.ledger import Ledger
+from sordino.parties.mpc import words
 from sordino.parties.mpc.links import Member
+from sordino.parties.mpc.rehearsal import Rehearsal, rehearse
 from sordino.parties.mpc.tasks import Public, Task, make_task
 from sordino.runs import Ask, Promise
 
-FORMAT = 1
+FORMAT = 2
+MAX_MEMBERS = 100
+MAX_EPSILON = 100.0
+_TEXT = words.matching(r"[^\x00-\x1f\x7f]{1,200}")
+_HOST = r"[A-Za-z0-9._:\[\]-]{1,255}"
+_PLAN: dict[str, words.Check] = {
+    "format": words.whole(FORMAT, FORMAT),
+    "consortium": _TEXT,
+    "nonce": words.matching("[0-9a-f]{32}"),
+    "members": lambda rows: isinstance(rows, list) and 1 <= len(rows) <= MAX_MEMBERS,
+    "threshold": words.whole(0, MAX_MEMBERS),
+    "mode": words.one_of(*(mode.value for mode in Mode)),
+    "task": words.mapping,
+    "budget": words.mapping,
+    "noise": words.mapping,
+}
+_MEMBER = {
+    "name": _TEXT,
+    "host": words.matching(_HOST),
+    "port": words.whole(1, 65535),
+    "records": words.whole(1, words.LARGEST),
+    "fingerprint": words.matching("[0-9a-f]{64}"),
+}
+_CONTROL = {"control": words.matching(_HOST + r":[0-9]{1,5}")}
+_BUDGET = {
+    "epsilon": words.number(1e-9, MAX_EPSILON),
+    "delta": words.number(1e-300, 0.5),
+    "relation": words.one_of(*(relation.value for relation in Relation)),
+    "unit": words.one_of("record"),  # whose record it is no member tells another
+}
+_NOISE = {
+    "multipliers": lambda table: words.mapping(table) and all(map(words.number(1e-9, 1e12), table.values())),
+    "event": words.mapping,
+    "slack": words.number(0.0, 1.0),
+}
 
 
 @dataclass(frozen=True)
@@ -103,9 +139,23 @@ class JointPlan:
         return Promise.given(ask, self.kernel_plan, slack=self.slack)
 
     @cached_property
+    def rehearsal(self) -> Rehearsal:
+        """A run of the plan without data: how many numbers each release opens."""
+        return rehearse(self.task, self.bare_plan.at(1.0), self.share)
+
+    @cached_property
+    def coordinates(self) -> int:
+        """A bound on the numbers that are opened; a run that would open more stops."""
+        return self.rehearsal.coordinates(self.task.width)
+
+    @cached_property
     def slack(self) -> float:
         """The part of delta that the distance of the noise from a Gaussian takes."""
-        return noise_slack(self.share, self.task.coordinates(self.bare_plan), self.public.epsilon)
+        return noise_slack(self.share, self.coordinates, self.public.epsilon)
+
+    def check_feasible(self) -> None:
+        """Refuse a plan whose sums would not fit, by a rehearsal with its own noise and without data."""
+        rehearse(self.task, self.kernel_plan, self.share)
 
     def save(self, path: Path) -> None:
         """Write the document."""
@@ -115,32 +165,23 @@ class JointPlan:
     def load(cls, path: Path) -> JointPlan:
         """Read a document; what it says is not believed but checked by each party."""
         try:
-            return cls.read(json.loads(path.read_bytes()))
+            text = json.loads(path.read_bytes())
         except (OSError, ValueError) as error:
             raise InvalidInputError(f"Expected a plan at {path}: {type(error).__name__}.") from None
+        return cls.read(text)
 
     @classmethod
     def read(cls, text: Any) -> JointPlan:
         """Take a document that is plain data."""
-        keys = {"format", "consortium", "nonce", "members", "threshold", "mode", "task", "budget", "noise"}
-        if not isinstance(text, dict) or set(text) != keys or text["format"] != FORMAT:
-            raise InvalidInputError(f"Expected a plan of format {FORMAT} with the keys {sorted(keys)}.")
-        _check_members(text["members"])
-        if type(text["threshold"]) is not int:
-            raise InvalidInputError("Expected the threshold of a plan to be an integer.")
-        return cls(json.loads(canonical(text)))  # a copy: what was checked cannot change any more
-
-
-def _check_members(rows: Any) -> None:
-    kinds = {"name": str, "host": str, "port": int, "records": int, "fingerprint": str}
-    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-        raise InvalidInputError("Expected a list of members in the plan.")
-    for row in rows:
-        wrong = sorted(key for key, kind in kinds.items() if type(row.get(key)) is not kind)
-        if wrong or row["records"] < 1 or not set(row) <= {*kinds, "control"}:
-            raise InvalidInputError(
-                f"Expected members of a plan with {sorted(kinds)} and at least one record, wrong: {wrong}."
-            )
+        words.read_words("a plan", text, _PLAN)
+        for row in text["members"]:
+            words.read_words("a member of the plan", row, _MEMBER, _CONTROL)
+        words.read_words("the budget of the plan", text["budget"], _BUDGET)
+        words.read_words("the noise of the plan", text["noise"], _NOISE)
+        found = cls(json.loads(canonical(text)))  # a copy: what was checked cannot change any more
+        if sum(found.records) > words.LARGEST:
+            raise InvalidInputError(f"Expected at most 2^53 records in a plan, got {sum(found.records)}.")
+        return found
 
 
 def canonical(text: Mapping[str, Any]) -> bytes:
@@ -179,12 +220,17 @@ def make_plan(
         "nonce": nonce,
         "members": members,
         "threshold": threshold,
-        "mode": Mode.parse(mode).value,
-        "task": dict(task),
-        "budget": dict(budget),
+        "mode": mode,
+        "task": task,
+        "budget": budget,
         "noise": {},
     }
-    draft = JointPlan(text)
+    bare = {**text, "noise": {"multipliers": {}, "event": {}, "slack": 0.0}}
+    try:
+        plain = json.loads(canonical(bare))
+    except (TypeError, ValueError):
+        raise InvalidInputError("Expected texts, finite numbers, lists and tables in a plan.") from None
+    draft = JointPlan.read(plain)
     plan, slack, public = draft.bare_plan, draft.slack, draft.public
     if not math.isfinite(public.epsilon) or not slack < public.delta / 2:
         raise CalibrationError(
@@ -197,4 +243,6 @@ def make_plan(
         "event": encode(ready.event()),
         "slack": slack,
     }
-    return JointPlan.read(json.loads(canonical(text)))
+    made = JointPlan.read(json.loads(canonical(text)))
+    made.check_feasible()
+    return made

@@ -7,18 +7,15 @@ from pathlib import Path
 
 from sordino.accounting.codec import canonical as canonical_event
 from sordino.accounting.codec import decode
-from sordino.errors import BudgetExceededError, CalibrationError, SordinoError
+from sordino.errors import BudgetExceededError, CalibrationError, InvalidInputError, UnsupportedError
 from sordino.execute.parties import Mode
 from sordino.ledger import Ledger
 from sordino.ledger.charge import charge_of
+from sordino.parties.codes import Code, PlanRefusedError
 from sordino.parties.mpc.mpyc_engine import check_threshold
 from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.transcript import read_transcript
 from sordino.runs import Promise
-
-
-class PlanRefusedError(SordinoError, RuntimeError):
-    """A party does not take part; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +60,8 @@ def check_plan(
         raise PlanRefusedError(f"The plan's mode {plan.text['mode']!r} is not among {list(policy.modes)}.")
     event = plan.kernel_plan.event()
     if canonical_event(event) != canonical_event(decode(plan.text["noise"]["event"])):
-        raise PlanRefusedError("The event that the plan states is not the one of its task and its noise.")
+        stated = "The event that the plan states is not the one of its task and its noise."
+        raise PlanRefusedError(stated, Code.PLAN)
     slack = plan.slack
     if spent_slack + slack > policy.slack_delta:
         raise PlanRefusedError(
@@ -73,9 +71,13 @@ def check_plan(
     try:
         promise = plan.promised(ledger, dataset_id)
     except CalibrationError as error:
-        raise PlanRefusedError(f"More than what the plan claims: {error}") from None
+        raise PlanRefusedError(f"More than what the plan claims: {error}", Code.PLAN) from None
     _at_most("epsilon", promise.certificate.epsilon, policy.max_epsilon, "max_epsilon")
     _at_most("delta", plan.public.delta, policy.max_delta, "max_delta")
+    try:
+        plan.check_feasible()
+    except (UnsupportedError, InvalidInputError) as error:
+        raise PlanRefusedError(f"The plan cannot be run to its end: {error}", Code.PLAN) from None
     return promise
 
 
@@ -87,21 +89,21 @@ def check_budget(ledger: Ledger, dataset_id: str, promise: Promise) -> None:
     try:
         account.book(charge)
     except BudgetExceededError as error:
-        raise PlanRefusedError(str(error)) from None
+        raise PlanRefusedError(str(error), Code.BUDGET) from None
 
 
 def check_fresh(state: Path, plan: JointPlan) -> Path:
     """Return the place of the transcript, or refuse a plan that was reserved here before.
 
     A replay would open the same questions with new noise. An attempt that ended before anything was
-    reserved opened nothing and may be repeated; its transcript is kept beside the new one.
+    reserved, or whose reservation was given back, opened nothing and may be repeated; its transcript is kept
+    beside the new one.
     """
     path = state / plan.digest / "transcript.jsonl"
     if path.exists():
-        if read_transcript(path).find("reserved"):
-            raise PlanRefusedError(
-                f"The plan {plan.digest[:12]} was run here before. Make a new plan: its nonce differs."
-            )
+        if read_transcript(path).is_spent:
+            said = f"The plan {plan.digest[:12]} was run here before. Make a new plan: its nonce differs."
+            raise PlanRefusedError(said, Code.SPENT)
         path.rename(path.with_name(f"attempt-{len(list(path.parent.glob('attempt-*')))}.jsonl"))
     return path
 

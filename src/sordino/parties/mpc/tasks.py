@@ -3,46 +3,114 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
-from sordino.errors import InvalidInputError
+from sordino.checks import LARGEST, SMALLEST, check_data, encode_labels
+from sordino.errors import InvalidInputError, SordinoError
+from sordino.execute import LocalExecutor
 from sordino.execute.parties.executor import OFFER
-from sordino.kernel import Plan, Relation, SparseVector, check_offer
+from sordino.kernel import Plan, Relation, check_offer
+from sordino.parties.mpc import words
 from sordino.parties.mpc.output import OutputPerturbation
 from sordino.problems.covariance import PcaProblem
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
+from sordino.runs.finish import finish, finish_pca, label_targets, number_targets
 from sordino.solvers import SOLVERS, Options, make_solver
-from sordino.solvers.pca import PcaOptions, Principal, make_pca_solver
+from sordino.solvers.pca import PcaOptions, make_pca_solver
+
+MAX_RELEASES = 10**5
+MAX_FEATURES = 2**24
+_BOUND = words.number(SMALLEST, LARGEST)
+_COUNT = words.whole(1, MAX_RELEASES)
+_COMMON = {
+    "solver": words.matching("[a-z-]{1,40}"),
+    "data_norm": _BOUND,
+    "seed": words.whole(0, 2**31),
+    "options": words.mapping,
+}
+KINDS = ("gradient", "output", "pca")
+_REQUIRED = {"kind": words.one_of(*KINDS), "features": words.whole(1, MAX_FEATURES)}
+_GLM = {"loss": words.one_of(*LOSSES)}
+_GLM_OPTIONAL = {
+    **_COMMON,
+    "classes": words.labels,
+    "outputs": words.whole(1, 1000),
+    "intercept": words.number(0.0, LARGEST),
+    "ridge": words.number(0.0, LARGEST),
+    "target_bound": _BOUND,
+}
+_OPTIONS = {
+    "n_nonzero_coefs": words.whole(1, words.LARGEST),
+    "max_iter": _COUNT,
+    "batch_size": words.whole(1, words.LARGEST),
+    "step_size": _BOUND,
+    "clip_norm": _BOUND,
+}
+_PCA_OPTIONS = {
+    "max_iter": _COUNT,
+    "batch_size": words.whole(1, words.LARGEST),
+    "step_size": _BOUND,
+    "oversampling": words.whole(0, MAX_FEATURES),
+    "momentum": words.number(0.0, 1.0),
+}
 
 
 @dataclass(frozen=True)
 class Task:
-    """A solver with its problem; ``width`` bounds the coordinates of one release."""
+    """A solver with its problem; ``width`` bounds the coordinates of one answer in its parameters.
+
+    ``classes`` are the declared labels, in their order, of a task that predicts labels.
+    """
 
     solver: Any
     problem: Any
     width: int
+    classes: tuple[Any, ...] = field(default=())
 
     def plan(self) -> Plan:
         """Return the plan, every release of which can be run between parties."""
         plan: Plan = self.solver.plan(self.problem)
         check_offer(plan, OFFER)
+        if sum(release.times for release in plan.releases.values()) > MAX_RELEASES:
+            raise InvalidInputError(f"Expected at most {MAX_RELEASES} releases in a plan, got more.")
         return plan
 
-    def coordinates(self, plan: Plan) -> int:
-        """Return a bound on the number of coordinates that are ever opened."""
-        return self.width * sum(release.times for release in plan.releases.values())
+    def records(self, matrix: Any, targets: Any) -> LocalExecutor:
+        """Check a member's rows and targets at the door, as an estimator does, and return them for sums.
 
-    def result(self, last: Any) -> dict[str, Any]:
-        """Return the last iterate as arrays by name."""
-        if isinstance(last, Principal):
-            return {"components": last.axes, "variances": last.variances, "mean": last.mean}
-        return {"coefficients": last.to_dense() if isinstance(last, SparseVector) else np.asarray(last)}
+        **Privacy.** What is refused is refused before anything is booked, in words without a value.
+        """
+        problem = self.problem
+        if isinstance(problem, PcaProblem):
+            return LocalExecutor(check_data(BaseEstimator(), matrix), None, problem.data_norm)
+        matrix, y = check_data(BaseEstimator(), matrix, targets, y_numeric=not self.classes)
+        if self.classes:
+            codes, known, _ = encode_labels(y, np.asarray(self.classes))
+            y = label_targets(codes, known.size)
+        else:
+            y, _ = number_targets(y, problem.loss, problem.target_bound)
+        return LocalExecutor(matrix, y, problem.data_norm, problem.intercept)
+
+    def finish(self, last: Any) -> dict[str, Any]:
+        """Return what an estimator would hold, by the names of its attributes without their underscores."""
+        problem = self.problem
+        facts = {"data_norm": np.array(problem.data_norm)}
+        if isinstance(problem, PcaProblem):
+            return {**finish_pca(last, problem, min(problem.components, len(last.axes))), **facts}
+        found = finish(last, problem)
+        facts |= {"coef": found.coef, "intercept": found.intercept}
+        if found.noise is not None:
+            facts["coef_noise"] = found.noise
+        if self.classes:
+            return {**facts, "classes": np.unique(np.asarray(self.classes))}
+        _, around = number_targets(np.zeros(0), problem.loss, problem.target_bound)
+        return {**facts, "target_range": np.array(around)}
 
 
 @dataclass(frozen=True)
@@ -57,74 +125,93 @@ class Public:
 
 
 def make_task(text: Mapping[str, Any], public: Public) -> Task:
-    """Return the task that a plan describes; unknown words are refused."""
-    kind = text.get("kind")
-    if kind not in TASKS:
-        raise InvalidInputError(f"Expected a task of kind {sorted(TASKS)}, got {kind!r}.")
-    return TASKS[kind](dict(text), public)
+    """Return the task that a plan describes; unknown words, and values out of range, are refused."""
+    if not isinstance(text, Mapping) or not _REQUIRED["kind"](text.get("kind")):
+        raise InvalidInputError(f"Expected a task of a kind in {KINDS} in the plan.")
+    try:
+        return {"gradient": _glm, "output": _output, "pca": _pca}[text["kind"]](dict(text), public)
+    except (TypeError, ValueError, ArithmeticError) as error:
+        if isinstance(error, SordinoError):
+            raise
+        # An option of one solver has a range that only this solver knows.
+        raise InvalidInputError(f"Expected options that the solver takes: {type(error).__name__}.") from None
 
 
-def _glm_problem(text: Mapping[str, Any], public: Public) -> Problem:
-    if text["loss"] not in LOSSES:
-        raise InvalidInputError(f"Expected loss in {sorted(LOSSES)}, got {text['loss']!r}.")
-    return Problem(
-        loss=LOSSES[text["loss"]],
+def _glm_problem(text: Mapping[str, Any], public: Public) -> tuple[Problem, tuple[Any, ...]]:
+    text = words.read_words("the task", text, {**_REQUIRED, **_GLM}, _GLM_OPTIONAL)
+    loss = LOSSES[text["loss"]]
+    classes = _classes(loss.targets, text)
+    problem = Problem(
+        loss=loss,
         population=public.population,
-        features=int(text["features"]),
+        features=text["features"],
         relation=public.relation,
         epsilon=public.epsilon,
         delta=public.delta,
-        outputs=int(text.get("outputs", 1)),
+        outputs=len(classes) if loss.targets == "labels" else 1,
         data_norm=float(text.get("data_norm", 1.0)),
         intercept=float(text.get("intercept", 0.0)),
         ridge=float(text.get("ridge", 0.0)),
         target_bound=float(text.get("target_bound", 1.0)),
         unit=public.unit,
     )
+    return problem, classes
 
 
-_OPTIONS = ("n_nonzero_coefs", "max_iter", "batch_size", "step_size", "clip_norm")
+def _classes(targets: str, text: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the declared labels; undeclared, they are -1 and 1, or the numbers of so many classes."""
+    outputs = text.get("outputs", 1)
+    if targets not in ("signs", "labels"):
+        if "classes" in text or outputs != 1:
+            raise InvalidInputError(f"The loss {text['loss']!r} predicts numbers: it has no classes.")
+        return ()
+    found = text.get("classes", [-1, 1] if targets == "signs" else list(range(outputs)))
+    fits = len(found) == 2 if targets == "signs" else len(found) >= 2
+    if not fits or outputs not in (1, len(found)) or (targets == "signs" and outputs != 1):
+        raise InvalidInputError(
+            f"Expected {'two' if targets == 'signs' else 'two or more'} classes for the loss "
+            f"{text['loss']!r}, got {len(found)}. Declare them: classes = [0, 1]."
+        )
+    return tuple(found)
 
 
 def _glm(text: Mapping[str, Any], public: Public) -> Task:
-    problem = _glm_problem(text, public)
+    problem, classes = _glm_problem(text, public)
     wanted = dict(text.get("options", {}))
     given = {name: wanted.pop(name) for name in _OPTIONS if name in wanted}
+    words.read_words("the options", given, {}, _OPTIONS)
     name = text.get("solver", "ight")
     if name not in SOLVERS:
-        raise InvalidInputError(f"Expected solver in {sorted(SOLVERS)}, got {name!r}.")
-    options = Options(**given, extra=wanted, random_state=int(text.get("seed", 0)))
-    return Task(make_solver(name, problem, options), problem, math.prod(problem.shape))
+        raise InvalidInputError(f"Expected solver in {sorted(SOLVERS)}, got {words.shown(name)}.")
+    options = Options(**given, extra=wanted, random_state=text.get("seed", 0))
+    return Task(make_solver(name, problem, options), problem, math.prod(problem.shape), classes)
 
 
 def _output(text: Mapping[str, Any], public: Public) -> Task:
-    problem = _glm_problem(text, public)
-    clip = float(text.get("options", {}).get("clip_norm", problem.gradient_bound))
+    problem, classes = _glm_problem(text, public)
+    options = words.read_words("the options", text.get("options", {}), {}, {"clip_norm": _BOUND})
+    clip = float(options.get("clip_norm", problem.gradient_bound))
     if not problem.ridge > 0:
         raise InvalidInputError(f"Expected ridge > 0 for output perturbation, got {problem.ridge}.")
-    return Task(OutputPerturbation(clip, problem.ridge), problem, math.prod(problem.shape))
+    solver = OutputPerturbation(clip, problem.ridge)
+    return Task(solver, problem, math.prod(problem.shape), classes)
 
 
 def _pca(text: Mapping[str, Any], public: Public) -> Task:
+    required = {**_REQUIRED, "components": words.whole(1, MAX_FEATURES)}
+    text = words.read_words("the task", text, required, {**_COMMON, "center": words.flag})
     problem = PcaProblem(
         population=public.population,
-        features=int(text["features"]),
-        components=int(text["components"]),
+        features=text["features"],
+        components=text["components"],
         relation=public.relation,
         epsilon=public.epsilon,
         delta=public.delta,
         data_norm=float(text.get("data_norm", 1.0)),
-        center=bool(text.get("center", True)),
+        center=text.get("center", True),
         unit=public.unit,
-        random_state=int(text.get("seed", 0)),
+        random_state=text.get("seed", 0),
     )
-    options = PcaOptions(**text.get("options", {}))
+    options = PcaOptions(**words.read_words("the options", text.get("options", {}), {}, _PCA_OPTIONS))
     solver = make_pca_solver(text.get("solver", "power"), problem, options)
     return Task(solver, problem, problem.features * max(2, options.columns(problem)))
-
-
-TASKS: dict[str, Callable[[Mapping[str, Any], Public], Task]] = {
-    "gradient": _glm,
-    "output": _output,
-    "pca": _pca,
-}

@@ -73,6 +73,11 @@ class Story:
         return last if last in ("settled", "failed", "refused") else "unfinished"
 
     @property
+    def is_spent(self) -> bool:
+        """Whether the plan was booked here and not given back before anything was asked."""
+        return bool(self.find("reserved")) and not self.find("returned")
+
+    @property
     def releases(self) -> int:
         """How many answers were opened."""
         return sum(line["kind"] == "release" for line in self.lines)

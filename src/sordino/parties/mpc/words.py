@@ -1,0 +1,78 @@
+"""Plain data of a plan, read word by word: known words only, each of its kind and in its range."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sordino.errors import InvalidInputError
+
+Check = Callable[[Any], bool]
+LARGEST = 2**53  # whole numbers up to here are exact in every part of the computation
+_SHOWN = 60
+
+
+def shown(value: Any, most: int = _SHOWN) -> str:
+    """Return plain data as one line of printable ASCII, whatever is in it."""
+    text = ascii(value)
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def whole(low: int, high: int) -> Check:
+    """Return a check for whole numbers of a range."""
+    return lambda value: type(value) is int and low <= value <= high
+
+
+def number(low: float, high: float) -> Check:
+    """Return a check for finite numbers of a range."""
+    return lambda value: type(value) in (int, float) and math.isfinite(value) and low <= value <= high
+
+
+def matching(pattern: str) -> Check:
+    """Return a check for texts of a form."""
+    return lambda value: isinstance(value, str) and re.fullmatch(pattern, value) is not None
+
+
+def one_of(*allowed: str) -> Check:
+    """Return a check for one of some words."""
+    return lambda value: isinstance(value, str) and value in allowed
+
+
+def flag(value: Any) -> bool:
+    """Tell whether this is true or false."""
+    return isinstance(value, bool)
+
+
+def mapping(value: Any) -> bool:
+    """Tell whether this is a table with short names."""
+    return isinstance(value, dict) and all(isinstance(k, str) and len(k) <= _SHOWN for k in value)
+
+
+def labels(value: Any) -> bool:
+    """Tell whether these are at least two different class labels, all numbers or all texts."""
+    if not isinstance(value, list) or not 2 <= len(value) <= 1000 or len(set(map(repr, value))) < len(value):
+        return False
+    texts = all(isinstance(v, str) and 0 < len(v) <= 200 for v in value)
+    return texts or all(map(number(-LARGEST, LARGEST), value))
+
+
+def read_words(
+    what: str, text: Any, required: Mapping[str, Check], optional: Mapping[str, Check] | None = None
+) -> dict[str, Any]:
+    """Return a table whose words are all known, or refuse it and name the first word that is wrong."""
+    known = {**required, **(optional or {})}
+    if not mapping(text):
+        raise InvalidInputError(f"Expected {what} to be a table of names.")
+    unknown, missing = sorted(set(text) - set(known)), sorted(set(required) - set(text))
+    if unknown or missing:
+        raise InvalidInputError(
+            f"Expected {what} with the words {sorted(known)}; unknown: {shown(unknown)}, missing: {missing}."
+        )
+    for name, value in text.items():
+        if not known[name](value):
+            raise InvalidInputError(
+                f"Expected {what} with a {name} of the right kind and range, got {shown(value)}."
+            )
+    return dict(text)
