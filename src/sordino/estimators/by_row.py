@@ -51,7 +51,7 @@ def made_up(X: Any, schema: Schema | None = None) -> Any:
     return type(X)(rows) if sparse.issparse(X) else rows
 
 
-def _declared(column: Any, public: np.random.Generator) -> Any:
+def _declared(column: Any, public: Any) -> Any:
     """Return made-up entries of a declared column."""
     if column.word == "number":
         return public.uniform(column.low, column.high, _COUNT)
@@ -60,7 +60,7 @@ def _declared(column: Any, public: np.random.Generator) -> Any:
     return [levels[i % len(levels)] for i in range(_COUNT)]
 
 
-def _entries(shape: tuple[int, ...], kind: Any, public: np.random.Generator) -> Any:
+def _entries(shape: tuple[int, ...], kind: Any, public: Any) -> Any:
     """Return made-up numbers of a type, small whole ones where it holds no fractions; else texts."""
     letter = getattr(kind, "kind", "O")
     if letter in "biu":
