@@ -1,4 +1,4 @@
-"""The doors of runs: fits that nobody counts, ledgers that are out of reach. Each test failed before its mend.
+"""The doors of runs: fits that nobody counts, ledgers out of reach. Each test failed before its mend.
 
 The numbers in the docstrings were measured then.
 """
