@@ -17,7 +17,7 @@ from sordino.kernel.noise import seeded_noise_not_private as seeded_noise
 from sordino.runs import composed
 from sordino.runs.price import each_once
 from sordino.runs.search import Trial
-from sordino.tables import Category, Ignored, Number, Person, Target, learn_schema
+from sordino.tables import Category, Date, Ignored, Number, Person, Target, learn_schema
 
 IDS = {
     "UUIDs": lambda i: uuid.UUID(int=i),
@@ -356,3 +356,52 @@ def test_the_markers_of_a_schema_are_gaps_in_statistics_too(tmp_path, monkeypatc
                 "stats", "mean", file, "--column", "age", "--schema", "ages.toml", "--epsilon", 8
             )["rows"]
         assert row["mean"] == pytest.approx(50, abs=1)
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_levels_of_a_target_that_are_whole_numbers_stay_in_their_order(learned):
+    """`Target(levels=[0..24])` was sorted as '0', '1', '10': columns of `predict_proba` moved in silence."""
+    y = np.arange(6000) % 12
+    table = pandas.DataFrame({"x": y / 12, "y": y})
+    schema = sordino.Schema([Number("x", 0, 1), Target("y", levels=None if learned else range(12))])
+    if learned:
+        with seeded_noise(1):
+            schema = learn_schema(schema, table.astype({"y": str}), 8.0).schema
+    assert schema.target.levels == tuple(range(12))
+    again = sordino.Schema.from_toml(schema.to_toml())
+    assert again == schema
+    model = sordino.LogisticRegression(8.0, schema=again).fit(table)
+    assert model.classes_.tolist() == list(range(12))
+    assert model.predict_proba(table[["x"]]).shape == (6000, 12)
+    assert model.predict(table[["x"]]).dtype.kind == "i"
+    assert 0 <= model.score(table) <= 1
+    assert sordino.private_score(model, table).privacy.unit == "record"
+
+
+@pytest.mark.parametrize("levels", [["0", "1", "10"], [True, False], [0, "1", "10"], [0.5, 1.5]])
+def test_other_levels_of_a_target_are_texts(levels):
+    assert all(isinstance(level, str) for level in Target("y", levels=levels).levels)
+
+
+@pytest.mark.parametrize("model", [sordino.LogisticRegression, sordino.PCA, sordino.HeavyTailedClassifier])
+def test_door_26_rows_without_names_are_refused_where_a_schema_is_given(model, tmp_path):
+    """`schema=` was ignored for rows on disk and tensors, and the report listed its columns as declared."""
+    torch = pytest.importorskip("torch")
+    schema = sordino.Schema([Number("x", 0, 1), Number("z", 0, 1), Target("y", levels=["no", "yes"])])
+    X, y = np.full((200, 2), 50.0), np.array(["no", "yes"] * 100)
+    kept = sordino.on_disk(sordino.to_disk(tmp_path / "rows", [(X, (y == "yes") * 1.0)]))
+    for rows in (torch.from_numpy(X), kept):
+        with pytest.raises(errors.UnsupportedError, match="A schema describes tables"):
+            model(schema=schema).fit(rows, *(() if model is sordino.PCA else (y,)))
+
+
+@pytest.mark.parametrize("records", [10, 60, 300])
+@pytest.mark.parametrize("odd", ["\ud800", "2021-01-01\ud800", "\u0661", "\x00"])
+def test_door_10_a_date_that_no_text_can_hold_is_missing_in_tables_of_any_length(odd, records):
+    """A lone surrogate raised in tables of more than 50 rows, and told that one record is odd."""
+    days = ["2021-06-01"] * (records - 1)
+    schema = sordino.Schema([Date("day", "2021-01-01", "2021-12-31", knots=1)])
+    rows = sordino.TableEncoder(schema, sparse_output=False).fit().transform({"day": [odd, *days]})
+    assert rows[0].tolist() == [0.0, 1.0]
+    assert (rows[1:] == rows[1]).all()
+    assert 0 < rows[1, 0] < 1

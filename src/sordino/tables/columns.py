@@ -210,12 +210,16 @@ class Text(Column):
 
 @dataclass(frozen=True)
 class Target(Column):
-    """What is predicted: a category with declared levels, or a number between public bounds."""
+    """What is predicted: a category with declared levels, or a number between public bounds.
+
+    Levels that are all whole numbers stay numbers, so that classes are in their order: as texts, "10" would
+    come before "2" and the columns of ``predict_proba`` with it.
+    """
 
     word: ClassVar[str] = "target"
 
     kind: str = "category"
-    levels: tuple[str, ...] | None = None
+    levels: tuple[str, ...] | tuple[int, ...] | None = None
     low: float | None = None
     high: float | None = None
     unit: str | None = None
@@ -233,7 +237,8 @@ class Target(Column):
                 "Leave out the others.",
             )
         low, high = rules.check_bounds(self.name, self.low, self.high)
-        self._set(levels=rules.check_levels(self.name, self.levels, 2), low=low, high=high)
+        texts = rules.check_levels(self.name, self.levels, 2)
+        self._set(levels=rules.whole_levels(self.levels, texts), low=low, high=high)
 
     @property
     def unknown(self) -> str | None:

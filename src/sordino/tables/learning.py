@@ -320,4 +320,7 @@ def _with_levels(column: Any, counts: dict[str, float]) -> Column:
     if not counts:
         return replace(column, source="not learned: no value above the threshold")
     source = f"learned: {len(counts)} values whose noisy count exceeds a threshold"
-    return replace(column, levels=tuple(counts), source=source)
+    levels: Any = tuple(counts)
+    if isinstance(column, Target) and all(text.removeprefix("-").isdecimal() for text in levels):
+        levels = sorted(map(int, levels))  # in their order, as classes are
+    return replace(column, levels=levels, source=source)

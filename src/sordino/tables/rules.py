@@ -78,6 +78,14 @@ def check_levels(column: str, levels: Any, least: int, learnable: bool = True) -
     return tuple(str(level) for level in found)
 
 
+def whole_levels(levels: Any, texts: tuple[str, ...] | None) -> tuple[Any, ...] | None:
+    """Return checked levels as whole numbers where all of them were declared as such, else as texts."""
+    found = () if texts is None else tuple(levels)
+    whole = all(isinstance(level, Integral) and str(level) == text for level, text in zip(found, texts or ()))
+    flags = any(isinstance(level, bool) for level in found)
+    return tuple(map(int, found)) if found and whole and not flags else texts
+
+
 def check_missing(column: str, rule: Any, allowed: tuple[str, ...]) -> None:
     """Refuse a rule for missing values that is not known."""
     if not isinstance(rule, str) or rule not in allowed:

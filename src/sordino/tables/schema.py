@@ -169,7 +169,7 @@ class Schema:
     def split(self, table: Any, *, bounded: bool = True) -> tuple[Any, np.ndarray | None, np.ndarray | None]:
         """Return the features as a pandas frame, the target and the persons; None for what is not there.
 
-        Labels are texts, numbers are clipped to the declared bounds where ``bounded``.
+        Labels are as declared, numbers are clipped to the declared bounds where ``bounded``.
 
         **Privacy.** Each row by itself. A label that is not declared is refused, without being named.
         """
@@ -197,7 +197,7 @@ class Schema:
         series = frame.column(target.name)
         if target.kind == "category":
             levels = np.array(target.levels)
-            codes = codes_of(series, target.levels or (), frozenset(self.markers))
+            codes = codes_of(series, tuple(map(str, levels)), frozenset(self.markers))
             good, out = codes >= 0, levels[np.maximum(codes, 0)]
         else:
             values = numbers_of(target.name, series, self.markers)

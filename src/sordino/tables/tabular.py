@@ -9,7 +9,7 @@ import numpy as np
 
 from sordino.bounds import declared_bound
 from sordino.errors import InvalidInputError, SchemaError, UnsupportedError
-from sordino.execute import held
+from sordino.execute import held, in_dask
 from sordino.kernel.arrays import Floats
 from sordino.runs import Price
 from sordino.tables.columns import Target
@@ -37,7 +37,7 @@ class Tabular:
         if encoder is None:
             return X, y, groups
         self._check_target()
-        elsewhere = held(X, y, encoder.transform, partial(_targets_of, self.schema))
+        elsewhere = _held_table(X, y, encoder.transform, partial(_targets_of, self.schema))
         if elsewhere is not None:
             return self._tabled_elsewhere(encoder, *elsewhere, groups)
         frame = self.schema.checked(X, target=y is None, person=True)
@@ -60,7 +60,7 @@ class Tabular:
         if encoder is None:
             return X
         self._refuse_persons()
-        elsewhere = held(X, None, encoder.transform)
+        elsewhere = _held_table(X, None, encoder.transform)
         rows = encoder.encoded(self.schema.checked(X)) if elsewhere is None else elsewhere[0]
         self._keep_encoder(encoder)
         return rows
@@ -121,6 +121,18 @@ class Tabular:
 
     def _schema_prices(self) -> tuple[Price, ...]:
         return () if self.schema is None else self.schema.learned
+
+
+def _held_table(X: Any, y: Any, *maps: Any) -> tuple[Any, Any] | None:
+    """Return a table that lies in Dask, encoded there; None for one here. Rows without names are refused."""
+    found = held(X, y, *maps)
+    if found is not None and not in_dask(X):
+        raise UnsupportedError(
+            "A schema describes tables, and rows on disk or in tensors have no columns with names: it would "
+            "not be applied. Encode the table first, TableEncoder(schema).fit().transform(table), and leave "
+            "schema= out."
+        )
+    return found
 
 
 def _targets_of(schema: Schema, table: Any) -> Any:

@@ -173,8 +173,8 @@ def _kind(series: Any) -> str:
 
 def _dated(value: Any) -> Any:
     """Return what may be a date, to the microsecond: beside a nanosecond pandas has no year 9999."""
-    if isinstance(value, str):
-        return _NANOSECONDS.sub(r"\1", value)
+    if isinstance(value, str):  # what is not ASCII is no date, and pandas may raise for the whole column
+        return _NANOSECONDS.sub(r"\1", value) if value.isascii() else None
     if isinstance(value, datetime.date):
         return value.as_unit("us") if isinstance(value, require_pandas().Timestamp) else value
     return None

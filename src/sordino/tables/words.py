@@ -45,7 +45,7 @@ def _range(column: Any) -> str:
     return f"[{column.low:g}, {column.high:g}]{' ' + column.unit if column.unit else ''}"
 
 
-def _levels(levels: tuple[str, ...]) -> str:
-    shown = ", ".join(levels[:_NAMED_LEVELS])
+def _levels(levels: tuple[Any, ...]) -> str:
+    shown = ", ".join(map(str, levels[:_NAMED_LEVELS]))
     rest = ", ..." if len(levels) > _NAMED_LEVELS else ""
     return f"{len(levels)} levels: {shown}{rest}"
