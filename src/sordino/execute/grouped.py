@@ -178,7 +178,8 @@ def _is_rounded(label: Any) -> bool:
     """Tell whether a number in floating point may stand for another one as well."""
     if not isinstance(label, (float, complex, np.inexact)):
         return False
-    return not abs(label) < 2.0 ** (np.finfo(type(label)).nmant + 1)
+    digits = np.finfo(np.asarray(label).dtype).nmant + 1
+    return not float(abs(label)) < 2.0**digits
 
 
 def is_missing(label: Any) -> bool:
