@@ -214,3 +214,49 @@ def test_door_18_a_page_takes_no_score_of_another_model(tmp_path):
     assert "accuracy (one.json)" in text
     assert "accuracy (again.json)" in text  # the second took the place of the first
     assert "per record; unverified copy" in text
+
+
+# --------------------------------------------------- other doors: facts that were lost on the way out
+
+
+def test_other_doors_predictions_are_their_owners_alone_and_say_what_the_model_is(tmp_path):
+    """A file of predictions, which tell about their rows, could be read by everybody."""
+    import stat
+
+    from tests.cli.helpers import typed
+
+    np.savez(tmp_path / "rows.npz", X=numbers())
+    file = saved(tmp_path / "m.sordino", float("inf"))
+    said = typed("predict", file, tmp_path / "rows.npz", "--output", tmp_path / "p.csv")
+    assert "not private (no noise)" in said
+    assert stat.S_IMODE((tmp_path / "p.csv").stat().st_mode) == 0o600
+    assert "Note" not in typed("predict", saved(tmp_path / "n.sordino"), tmp_path / "rows.npz", "--json")
+
+
+def test_other_doors_a_page_shows_no_reservation_of_another_run(tmp_path):
+    """A model that was booked nowhere was shown with the reservation of one with the same releases."""
+    from tests.cli.helpers import typed
+
+    X = numbers()
+    np.savez(tmp_path / "rows.npz", X=X, y=1 * (X[:, 0] > 0))
+    with sordino.Ledger.open(tmp_path / "ledger.db") as ledger:
+        ledger.create("ward", sordino.BudgetPolicy(epsilon=5.0, delta=1e-5))
+    fit = ("fit", tmp_path / "rows.npz", "--model", "logistic", "--set", "data_norm=1", "--epsilon", 1)
+    booked = ("--ledger", tmp_path / "ledger.db", "--dataset", "ward")
+    typed(*fit, *booked, "--output", tmp_path / "booked.sordino")
+    typed(*fit, "--output", tmp_path / "loose.sordino")
+    page = ("--output", tmp_path / "page.html", "--force")
+    typed("report", tmp_path / "booked.sordino", *page, *booked)
+    said = typed("report", tmp_path / "loose.sordino", *page, *booked, code=3)
+    assert "was booked on 'no data set', not on 'ward'" in said
+
+
+def test_other_doors_a_graph_says_its_guarantee():
+    """The report was left behind."""
+    pytest.importorskip("skl2onnx")
+    X = numbers()
+    model = sordino.LogisticRegression(2.0, data_norm=1.0, classes=[0, 1]).fit(X, 1 * (X[:, 0] > 0))
+    (said,) = sordino.to_onnx(model).metadata_props
+    report = sordino.PrivacyReport.from_json(said.value)
+    assert (said.key, report) == ("privacy", model.privacy_)
+    assert '"status": "unverified copy"' in said.value

@@ -31,16 +31,20 @@ def predict(
     """Write what MODEL predicts for each row of DATA, in order.
 
     A prediction is a function of its row and of released numbers: it costs nothing, and it tells about its
-    row. Keep predictions for sensitive rows as you keep the rows.
+    row. Keep predictions for sensitive rows as you keep the rows: only you may read the file.
     """
     import sordino
     from sordino.cli.rows import to_predict
+    from sordino.saving.files import replace_file, report_of
 
     if output is not None:
         show.require_writable(output, force)
     fitted = sordino.load(model)
     if not hasattr(fitted, "predict"):
         raise InvalidInputError(f"{type(fitted).__name__} predicts nothing. Use a classifier or regressor.")
+    report = report_of(fitted)
+    if report is not None and report.status != "unverified copy":  # what it predicts tells about its records
+        click.echo(f"Note: the model is {report.status}.", err=True)
     columns = _columns(fitted, to_predict(options.data_file(data, how), fitted), proba)
     if as_json and output is None:
         show.document({"predictions": columns})
@@ -49,9 +53,7 @@ def predict(
     if output is None:
         sys.stdout.write(text)
         return
-    from sordino.saving.files import replace_file
-
-    replace_file(output, text.encode())
+    replace_file(output, text.encode(), own=True)
     rows = len(columns["prediction"])
     if as_json:
         show.document({"rows": rows, "output": output})

@@ -124,8 +124,8 @@ def require_saving() -> None:
     _skops()
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file under another name and rename it when it is whole."""
+def replace_file(path: Path, content: bytes, *, own: bool = False) -> None:
+    """Write a file under another name and rename it when it is whole; ``own``: for its owner's eyes alone."""
     try:
         handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     except OSError as error:
@@ -137,7 +137,7 @@ def replace_file(path: Path, content: bytes) -> None:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(draft, 0o666 & ~_umask())
+        os.chmod(draft, 0o600 if own else 0o666 & ~_umask())
         os.replace(draft, path)
     except OSError as error:
         os.unlink(draft)

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.errors import UnsupportedError, require_extra
+from sordino.runs import PrivacyReport
 
 _CLASSIFIERS = ("LogisticRegression", "SparseLogisticRegression", "LinearClassifier")
 _MODELS = (*_CLASSIFIERS, "LinearRegression", "SparseLinearRegression", "PCA")
@@ -21,8 +22,8 @@ def to_onnx(model: Any) -> Any:
     have), or components. Sums are in float32, so margins agree to about six digits. Write it with
     ``onnx.save``.
 
-    **Privacy.** It holds the released coefficients and declared bounds; it costs nothing. The report does not
-    travel with it: keep the model file.
+    **Privacy.** It holds the released coefficients and declared bounds; it costs nothing. The report travels
+    with it as a copy, in the property ``privacy`` of the graph.
     """
     check_is_fitted(model)
     name = type(model).__name__
@@ -46,6 +47,8 @@ def to_onnx(model: Any) -> Any:
         _bound_numbers(onnx, graph.graph, model._loss().link, *model.target_range_)
     clip = _clipping(onnx, model.n_features_in_, float(model.data_norm_), graph)
     merged = onnx.compose.merge_models(clip, graph, io_map=[("clipped_rows", "clipped")])
+    copy = PrivacyReport.from_dict(model.privacy_.to_dict())
+    onnx.helper.set_model_props(merged, {"privacy": copy.to_json()})
     onnx.checker.check_model(merged)
     return merged
 
