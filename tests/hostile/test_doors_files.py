@@ -260,3 +260,16 @@ def test_other_doors_a_graph_says_its_guarantee():
     report = sordino.PrivacyReport.from_json(said.value)
     assert (said.key, report) == ("privacy", model.privacy_)
     assert '"status": "unverified copy"' in said.value
+
+
+def test_other_doors_a_page_says_that_other_runs_were_booked_alike(tmp_path):
+    """The last reservation of the same releases was shown as that of the run, whichever run it was of."""
+    from sordino.report import report_html
+
+    X = numbers()
+    ledger = sordino.Ledger.open(tmp_path / "ledger.db")
+    ledger.create("ward", sordino.BudgetPolicy(epsilon=9.0, delta=1e-5))
+    model = sordino.LogisticRegression(data_norm=1.0, ledger=ledger, dataset_id="ward")
+    for times in (1, 2):
+        page = report_html(model.fit(X, 1 * (X[:, 0] > 0)))
+        assert ("the last of 2 that are for just these releases" in page) == (times == 2)

@@ -198,6 +198,7 @@ def now() -> str:
 def run_facts(command: str, settings: dict[str, Any], started: str, data: str, rows: int) -> dict[str, Any]:
     """Return what a report says about who did what when, with which settings."""
     from sordino.ledger.owner import person
+    from sordino.report.provenance import code_digest
 
     return {
         "command": command,
@@ -207,6 +208,7 @@ def run_facts(command: str, settings: dict[str, Any], started: str, data: str, r
         "rows": rows,
         "dataset": settings.get("dataset"),
         "person": person(),
+        "code": code_digest(),
         "started": started,
         "finished": now(),
     }

@@ -81,8 +81,8 @@ def report(
     run = {**facts["about"].get("run", {}), "version": facts["version"]}
     if dataset is not None and run.get("dataset", dataset) != dataset:
         raise InvalidInputError(
-            f"By its file the run was booked on {run['dataset'] or 'no data set'!r}, not on {dataset!r}. Leave "
-            "--dataset out: a reservation of the same releases there is that of another run."
+            f"By its file the run was booked on {run['dataset'] or 'no data set'!r}, not on {dataset!r}. "
+            "Leave --dataset out: a reservation of the same releases there is that of another run."
         )
     run |= {key: value for key, value in (("dataset", dataset), ("person", author)) if value is not None}
     if ledger is not None and run.get("dataset") is not None:
@@ -120,7 +120,8 @@ def _facts(run: dict[str, Any]) -> dict[str, str]:
     if "started" in run:
         facts["Ran"] = f"{_minute(run['started'])} to {_minute(run['finished'])} UTC"
     if "version" in run:
-        facts["Saved by"] = f"Sordino {run['version']}"
+        code = f", code {run['code'][:16]}" if "code" in run else ""
+        facts["Saved by"] = f"Sordino {run['version']}{code}"
     return facts
 
 

@@ -8,7 +8,7 @@ import os
 import shutil
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
@@ -96,16 +96,20 @@ class Opened:
         self._number = number
         self._map: mmap.mmap | None = None
         weakref.finalize(self, os.close, self._number)
-        # A page that is dirty already may be written through a map and no time changes: clean ones first.
-        os.fsync(self._number)
         self._name, self._size, self._mark = name, size, self._seen()
         if self._mark[0] != size:
             raise self._changed()
 
     @classmethod
     def at(cls, path: Path, size: int) -> Opened:
-        """Open the file at a path."""
-        return cls(os.open(path, os.O_RDONLY), path.name, size)
+        """Open the file at a path, which others may have mapped.
+
+        A page of a map that is dirty already is written to and no time changes. So all are made clean.
+        """
+        number = os.open(path, os.O_RDONLY)
+        with suppress(OSError):  # a system that cannot do so here has nothing to write back
+            os.fsync(number)
+        return cls(number, path.name, size)
 
     def _seen(self) -> tuple[int, ...]:
         now = os.fstat(self._number)

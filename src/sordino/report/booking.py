@@ -53,21 +53,21 @@ class History:
         facts = (policy.epsilon, policy.delta, policy.unit, policy.relation.value)
         return cls(dataset_id, *facts, account.mode is FilterMode.BASIC, tuple(steps))
 
-    def booked(self, report: PrivacyReport) -> int | None:
-        """Return the number of the last reservation for just these events; None if there is none."""
+    def booked(self, report: PrivacyReport) -> list[int]:
+        """Return the numbers of the reservations for just these events."""
         line = encode_event(report.event)
-        matching = [s.entry.sequence for s in self.steps if s.entry and s.entry.event_json == line]
-        return matching[-1] if matching else None
+        return [s.entry.sequence for s in self.steps if s.entry and s.entry.event_json == line]
 
 
 @dataclass(frozen=True)
 class Booking:
-    """The account just before and just after one reservation, and now."""
+    """The account just before and just after the last of the reservations that are alike, and now."""
 
     history: History
     before: Step
     after: Step
     now: Step
+    alike: int
 
 
 def booking_of(report: PrivacyReport, ledger: Any, dataset_id: str | None) -> Booking | str:
@@ -79,10 +79,11 @@ def booking_of(report: PrivacyReport, ledger: Any, dataset_id: str | None) -> Bo
         history = History.read(book, dataset_id)
     except SordinoError as error:
         return f"The ledger could not be read ({type(error).__name__})."
-    number = history.booked(report)
-    if number is None:
+    numbers = history.booked(report)
+    if not numbers:
         return f"The ledger has no reservation of {dataset_id!r} for just these releases."
-    return Booking(history, history.steps[number - 1], history.steps[number], history.steps[-1])
+    before, after = history.steps[numbers[-1] - 1 : numbers[-1] + 1]
+    return Booking(history, before, after, history.steps[-1], len(numbers))
 
 
 def _step(entry: Entry | None, person: str, account: Account) -> Step:
