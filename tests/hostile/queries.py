@@ -13,6 +13,7 @@ from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeC
 from sordino.problems.bounded import BoundedMoments
 from sordino.problems.cells import CellMoments, CellTrees
 from sordino.problems.covariance import (
+    AxisSquares,
     Ball,
     GramMatrix,
     GramProduct,
@@ -209,6 +210,8 @@ GRAMS = [
     Case("squares", SquaredColumns(1.3), None, 1.3),
     Case("product", GramProduct(1.3), (BASIS, None), 1.3),
     Case("product in a ball", GramProduct(1.3), (BASIS, Ball(0.7, CENTRE)), 1.3),
+    Case("squares along axes", AxisSquares(1.3), (BASIS, None), 1.3),
+    Case("squares along axes in a ball", AxisSquares(1.3), (BASIS, Ball(0.7, CENTRE)), 1.3),
 ]
 CHOSEN = np.array([0, 2, 4])
 SCORES = [

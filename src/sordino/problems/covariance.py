@@ -247,6 +247,32 @@ class GramProduct(Quadratic):
         return ball.view(records).gram_product(np.asarray(block, float), ball)
 
 
+@dataclass(frozen=True)
+class AxisSquares(Quadratic):
+    r"""``sum_i (y_i . b_j)^2`` for each column ``b_j`` of a released block ``B``; ``params = (B, ball)``.
+
+    **Privacy.** The squares of one record are not negative and add up to ``||B^T y||^2 <= radius^2
+    ||B||_op^2``, whatever the number of columns; replacing it moves the answer by at most sqrt 2 of that.
+    """
+
+    row_norm: float
+
+    def contribution(self, params: Any) -> float:
+        """Return ``radius^2 ||B||_op^2``."""
+        block, ball = params
+        return _ball(self.row_norm, ball).radius ** 2 * operator_norm(block) ** 2
+
+    def reach(self, params: Any) -> float:
+        """Return how large the terms are that are added up for a record: row and centre apart."""
+        block, ball = params
+        return _ball(self.row_norm, ball).reach ** 2 * operator_norm(block) ** 2
+
+    def evaluate(self, records: GramSums, params: Any) -> Floats:
+        """Return the sums of squares, one for each column of the block."""
+        block, ball = np.asarray(params[0], float), _ball(self.row_norm, params[1])
+        return np.asarray((block * ball.view(records).gram_product(block, ball)).sum(axis=0))
+
+
 def operator_norm(block: Any) -> float:
     """Return an upper bound on the largest singular value, tight to rounding."""
     square = np.asarray(block, dtype=float)

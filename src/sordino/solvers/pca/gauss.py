@@ -18,8 +18,10 @@ from sordino.solvers.pca.locate import (
     moments_release,
     noise_level,
     noise_std,
+    spectrum_release,
     weight_of_rest,
 )
+from sordino.solvers.pca.measured import measured
 from sordino.solvers.pca.options import PcaOptions, fits_matrix
 from sordino.solvers.pca.spectrum import (
     Principal,
@@ -36,7 +38,7 @@ class Gauss:
     r"""Eigenvectors of ``sum (x_i - m)(x_i - m)^T / n + noise``, rows clipped about the released mean m.
 
     **Privacy.** One Gaussian release of the mean, one of the matrix with noise of the Gaussian orthogonal
-    ensemble (half the off-diagonal variance of independent entries).
+    ensemble (half the off-diagonal variance of independent entries), one of the variances along the axes.
 
     References: Dwork et al. 2014. Departures: symmetric noise; rows are measured from the released mean
     and clipped at their released spread, which makes the second release sharper.
@@ -54,9 +56,9 @@ class Gauss:
 
     def plan(self, problem: PcaProblem) -> Plan:
         """Declare the mean and the matrix."""
-        noise = problem.symmetric(weight_of_rest(problem))
+        noise = problem.symmetric(weight_of_rest(problem, last=True))
         gram = Release(GramMatrix(problem.data_norm), noise, Full())
-        return problem.planned(**moments_release(problem), gram=gram)
+        return problem.planned(**moments_release(problem), gram=gram, **spectrum_release(problem))
 
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
         """Yield the axes."""
@@ -64,7 +66,7 @@ class Gauss:
         place = locate(curator, problem, noise_level(curator, "gram", problem, d))
         matrix = curator.release("gram", place.ball)
         std = noise_std(curator, "gram", place.ball) / problem.population
-        yield principal_of(matrix, std, place, problem)
+        yield measured(curator, problem, principal_of(matrix, std, place, problem))
 
 
 def principal_of(matrix: Floats, std: float, place: Location, problem: PcaProblem) -> Principal:
@@ -79,4 +81,5 @@ def principal_of(matrix: Floats, std: float, place: Location, problem: PcaProble
     variances, doubt = place.real(*captured_variance(noisy, std, k))
     doubt, total = np.hypot(doubt, moved * variances), max(total, 1e-300)
     variances, doubt = filled(variances, total, d), shared(doubt, d)
-    return Principal(axes, variances, noisy[:k], std, doubt, strength(std, d), total, place.mean)
+    edge = strength(std, d)
+    return Principal(axes, variances, noisy[:k], std, doubt, edge, total, place.mean, place.stray)

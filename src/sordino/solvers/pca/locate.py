@@ -10,16 +10,22 @@ import numpy as np
 
 from sordino.kernel import Curator, Full, Release
 from sordino.kernel.arrays import Floats
-from sordino.problems.covariance import Ball, PcaProblem, RowMoments
+from sordino.problems.covariance import AxisSquares, Ball, PcaProblem, RowMoments
 
 # The part of the squared privacy loss that the mean gets. Where rows lie far from zero for their spread, the
 # error of the mean shows as an axis of its own, which .1 does not pay for; digits and a9a lose .001 by it.
 SHARE = 0.15
+# The part of it that the last question gets, of the variances of whole rows along the axes: less for fewer
+# records, which it could tell nothing.
+SPECTRUM_SHARE, SPECTRUM_RECORDS = 0.05, 6000.0
 # Rows are clipped a little below their root mean square distance s while the noise is strong, and later
 # at ``s (LEVEL / level)^(1/6)``, where ``level`` is the spectral norm of the noise over the squared radius.
 # At a radius f s the noise is ``level f^2``, and what clipping takes from rows with six moments is at most
 # in proportion to ``f^-4``: their sum is least where f^6 is in proportion to one over the level.
 LEVEL, SHORTEST, MOMENTS = 0.003, 0.85, 6
+# Rows need no moments where longer ones cost noise of no more than this part of the total variance, over the
+# root of the columns: many records leave no row clipped, and the axes are those of the plain second moment.
+AFFORDED = 0.02
 # What clipping usually takes from the variances, and how unevenly it takes from the axes.
 USUAL, UNEVEN = 0.2, 0.35
 
@@ -77,9 +83,23 @@ def moments_release(problem: PcaProblem) -> dict[str, Release]:
     return {"moments": Release(RowMoments(problem.data_norm), noise, Full())}
 
 
-def weight_of_rest(problem: PcaProblem, times: int = 1) -> float:
-    """Return the relative noise of ``times`` releases that share what the mean leaves."""
-    return math.sqrt(times / (1 - SHARE if problem.adaptive else 1.0))
+def weight_of_rest(problem: PcaProblem, times: int = 1, last: bool = False) -> float:
+    """Return the relative noise of ``times`` releases that share what the mean (and the last one) leaves."""
+    taken = SHARE + (spectrum_share(problem) if last else 0.0)
+    return math.sqrt(times / (1 - taken if problem.adaptive else 1.0))
+
+
+def spectrum_share(problem: PcaProblem) -> float:
+    """Return the part of the last question, from public numbers."""
+    return SPECTRUM_SHARE * min(1.0, problem.population * problem.epsilon / SPECTRUM_RECORDS) ** 2
+
+
+def spectrum_release(problem: PcaProblem) -> dict[str, Release]:
+    """Return the last release of an adaptive plan, or nothing."""
+    if not problem.adaptive:
+        return {}
+    noise = problem.gaussian(1 / math.sqrt(spectrum_share(problem)))
+    return {"spectrum": Release(AxisSquares(problem.data_norm), noise, Full())}
 
 
 def locate(curator: Curator, problem: PcaProblem, level: float) -> Location:
@@ -115,7 +135,9 @@ def _ball(problem: PcaProblem, mean: Floats, spread: float, level: float) -> Bal
     bound = problem.data_norm + float(np.linalg.norm(mean))  # no clipped row is further away
     if level <= 0:
         return Ball(bound, mean)
-    return Ball(min(bound, math.sqrt(spread) * max(SHORTEST, (LEVEL / level) ** (1 / MOMENTS))), mean)
+    afforded = math.sqrt(AFFORDED / (math.sqrt(problem.features) * level))
+    length = max(SHORTEST, (LEVEL / level) ** (1 / MOMENTS), afforded)
+    return Ball(min(bound, math.sqrt(spread) * length), mean)
 
 
 def noise_std(curator: Curator, name: str, params: Any = None) -> float:

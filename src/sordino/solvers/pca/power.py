@@ -15,8 +15,10 @@ from sordino.solvers.pca.locate import (
     moments_release,
     noise_level,
     noise_std,
+    spectrum_release,
     weight_of_rest,
 )
+from sordino.solvers.pca.measured import measured
 from sordino.solvers.pca.options import PcaOptions
 from sordino.solvers.pca.ritz import Products
 from sordino.solvers.pca.spectrum import Principal
@@ -55,9 +57,9 @@ class Power:
 
     def plan(self, problem: PcaProblem) -> Plan:
         """Declare the mean and the products."""
-        noise = problem.gaussian(weight_of_rest(problem, self.steps))
+        noise = problem.gaussian(weight_of_rest(problem, self.steps, last=True))
         product = Release(self.query(problem), noise, Full(), self.steps)
-        return problem.planned(**moments_release(problem), product=product)
+        return problem.planned(**moments_release(problem), product=product, **spectrum_release(problem))
 
     def query(self, problem: PcaProblem) -> GramProduct:
         """Return the product that each step asks for."""
@@ -75,5 +77,6 @@ class Power:
             answer = products.about(basis, answer)
             memory = self.momentum * memory + answer
             turned = np.linalg.svd(memory, full_matrices=False)[0]
-            yield products.principal(basis.T @ answer, turned, std)
+            found = products.principal(basis.T @ answer, turned, std)
+            yield found if t + 1 < self.steps else measured(curator, problem, found)
             memory, basis = memory @ (basis.T @ turned), turned

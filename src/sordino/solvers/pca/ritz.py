@@ -81,7 +81,7 @@ class Products:
         total = max(place.total or float(variances.sum()), 1e-300)
         variances = filled(variances, total, self.problem.features)
         rows, edge = fix_signs(np.ascontiguousarray(axes[:, :k].T)), strength(std, len(inner))
-        return Principal(rows, variances, noisy[:k], std, doubt, edge, total, place.mean)
+        return Principal(rows, variances, noisy[:k], std, doubt, edge, total, place.mean, place.stray)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from sordino.kernel import Curator, Full, Plan, Release
 from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.covariance import Ball, GramMatrix, PcaProblem, RowMoments, SquaredColumns
 from sordino.solvers.pca.gauss import principal_of
-from sordino.solvers.pca.locate import location_from, noise_std
+from sordino.solvers.pca.locate import location_from, noise_std, spectrum_release, spectrum_share
+from sordino.solvers.pca.measured import measured
 from sordino.solvers.pca.options import PcaOptions
 from sordino.solvers.pca.spectrum import Principal
 
@@ -43,11 +44,12 @@ class Screen:
 
     def plan(self, problem: PcaProblem) -> Plan:
         """Declare the squares, the mean and the matrix."""
-        norm, rest = problem.data_norm, 1 - COLUMNS_SHARE - MEAN_SHARE
+        norm, rest = problem.data_norm, 1 - COLUMNS_SHARE - MEAN_SHARE - spectrum_share(problem)
         return problem.planned(
             squares=Release(SquaredColumns(norm), problem.gaussian(COLUMNS_SHARE**-0.5), Full()),
             moments=Release(RowMoments(norm), problem.gaussian(MEAN_SHARE**-0.5), Full()),
             gram=Release(GramMatrix(norm), problem.symmetric(rest**-0.5), Full()),
+            **spectrum_release(problem),
         )
 
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
@@ -65,6 +67,7 @@ class Screen:
         found = principal_of(
             curator.release("gram", ball), noise_std(curator, "gram", ball) / n, place, small
         )
+        found = measured(curator, small, found, columns)
         yield widened(found, columns, problem, max(whole - kept, 0.0) + found.total)
 
     def _chosen(self, squares: Floats, std: float, least: int) -> Ints:

@@ -29,6 +29,7 @@ class Principal:
     edge : the largest eigenvalue that the noise alone would show.
     total : the total variance.
     mean : the released mean, zero when nothing was released.
+    stray : the expected squared distance of that mean from the true one: variances about it hold it too.
     """
 
     axes: Floats
@@ -39,6 +40,7 @@ class Principal:
     edge: float
     total: float
     mean: Floats
+    stray: float = 0.0
 
     def to_dense(self) -> Floats:
         """Return all numbers of the result in one vector."""

@@ -11,7 +11,15 @@ from sordino.kernel import Curator, Full, Plan, Release
 from sordino.kernel.arrays import Floats
 from sordino.problems.covariance import GramTriangle, PcaProblem
 from sordino.solvers.pca.gauss import Gauss, principal_of
-from sordino.solvers.pca.locate import locate, moments_release, noise_level, noise_std, weight_of_rest
+from sordino.solvers.pca.locate import (
+    locate,
+    moments_release,
+    noise_level,
+    noise_std,
+    spectrum_release,
+    weight_of_rest,
+)
+from sordino.solvers.pca.measured import measured
 from sordino.solvers.pca.options import PcaOptions
 from sordino.solvers.pca.spectrum import Principal
 
@@ -34,16 +42,17 @@ class ModSulq:
 
     def plan(self, problem: PcaProblem) -> Plan:
         """Declare the mean and the triangle."""
-        noise = problem.gaussian(weight_of_rest(problem))
+        noise = problem.gaussian(weight_of_rest(problem, last=True))
         triangle = Release(GramTriangle(problem.data_norm), noise, Full())
-        return problem.planned(**moments_release(problem), triangle=triangle)
+        return problem.planned(**moments_release(problem), triangle=triangle, **spectrum_release(problem))
 
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
         """Yield the axes."""
         place = locate(curator, problem, noise_level(curator, "triangle", problem, problem.features))
         entries = curator.release("triangle", place.ball)
         std = noise_std(curator, "triangle", place.ball) / problem.population
-        yield principal_of(symmetric(entries, problem.features), std * np.sqrt(2), place, problem)
+        found = principal_of(symmetric(entries, problem.features), std * np.sqrt(2), place, problem)
+        yield measured(curator, problem, found)
 
 
 def symmetric(entries: Floats, features: int) -> Floats:
