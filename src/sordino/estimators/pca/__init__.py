@@ -35,8 +35,8 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
 
     The axes of largest variance of ``clip_R(x) - m``, R = ``data_norm``, m the released mean. 0.15 of
     the (squared) budget buys the mean and the mean squared norm; rows are then measured from the mean
-    and clipped at their spread, so that the rest of the budget buys the second moment with less noise. At most
-    0.05 of it asks last for the variances along the axes, of rows that only R clips.
+    and clipped at their spread, so that the rest of the budget buys the second moment with less noise. A last
+    0.05 buys the variances along the axes, of rows that only R clips.
 
     Parameters
     ----------
