@@ -273,3 +273,19 @@ def test_other_doors_a_page_says_that_other_runs_were_booked_alike(tmp_path):
     for times in (1, 2):
         page = report_html(model.fit(X, 1 * (X[:, 0] > 0)))
         assert ("the last of 2 that are for just these releases" in page) == (times == 2)
+
+
+def test_other_doors_classes_that_are_numbers_are_judged_as_numbers(tmp_path):
+    """They were read as texts: an exact score ended with a mistake in Sordino, a private one was refused."""
+    import pandas
+    from tests.cli.helpers import typed_json
+
+    X = numbers()
+    frame = pandas.DataFrame(X, columns=list("abc"))
+    model = sordino.LogisticRegression(8.0, data_norm=3.0, classes=[0, 1]).fit(frame, 1 * (X[:, 0] > 0))
+    model.save(tmp_path / "m.sordino")
+    frame.assign(y=1 * (X[:, 0] > 0)).to_csv(tmp_path / "t.csv", index=False)
+    words = ("evaluate", tmp_path / "m.sordino", tmp_path / "t.csv", "--target", "y")
+    exact = typed_json(*words, "--public")["value"]
+    assert exact == pytest.approx(model.score(frame, 1 * (X[:, 0] > 0)))
+    assert typed_json(*words, "--epsilon", "inf")["value"] == pytest.approx(exact, abs=1e-9)

@@ -140,7 +140,7 @@ def to_judge(file: DataFile, model: Any, target: str | None) -> Rows:
         return Rows(found.X, found.y, found.groups)
     if target is None:
         raise InvalidInputError("Expected --target, the column with the right answers.")
-    labels = hasattr(model, "classes_")
+    labels = hasattr(model, "classes_") and model.classes_.dtype.kind not in "biuf"  # else a file's numbers
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         found = read_matrix(file, target=target, labels=labels)

@@ -12,6 +12,7 @@ from sordino.runs import PrivacyReport, ReleaseReport
 _ASKED = {
     "anchor": "the direction in which the model gets better",
     "batch": "the direction in which the model gets better, from a batch",
+    "bounded": "means of the values and of their squares, within declared bounds",
     "center": "where the middle of the values lies",
     "columns": "the size of each column",
     "coordinate": "the number of the column that would improve the model most",
@@ -28,6 +29,7 @@ _ASKED = {
     "length": "slope and offset of the model's own margins",
     "levels": "which levels the columns hold, those that many records have",
     "mean": "the mean",
+    "means": "the means of the columns, within declared bounds",
     "minimiser": "the best coefficients",
     "moments": "means and sizes of the columns",
     "norms": "a histogram of how long the rows are",
