@@ -140,7 +140,8 @@ def number_owners(groups: Any) -> Ints:
         raise InvalidInputError(f"Expected one group per record, got shape {labels.shape}.")
     if labels.dtype.kind in "biufcmMSU":
         distinct, numbers = np.unique(labels, return_inverse=True)
-        _check_distinct(distinct.tolist() if distinct.dtype.kind in "SU" else list(distinct))
+        if distinct.dtype.kind not in "biu":  # whole numbers are what they are
+            _check_distinct(list(distinct))
         return numbers
     known: dict[Any, int] = {}
     try:  # by equality: sorting would tear a person apart where labels have no order, as sets have none
@@ -178,8 +179,8 @@ def _is_rounded(label: Any) -> bool:
     """Tell whether a number in floating point may stand for another one as well."""
     if not isinstance(label, (float, complex, np.inexact)):
         return False
-    digits = np.finfo(np.asarray(label).dtype).nmant + 1
-    return not float(abs(label)) < 2.0**digits
+    value = np.asarray(label)
+    return not bool(np.abs(value) < 2.0 ** (np.finfo(value.dtype).nmant + 1))
 
 
 def is_missing(label: Any) -> bool:
