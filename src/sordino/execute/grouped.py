@@ -140,8 +140,10 @@ def number_owners(groups: Any) -> Ints:
         raise InvalidInputError(f"Expected one group per record, got shape {labels.shape}.")
     if labels.dtype.kind in "biufcmMSU":
         distinct, numbers = np.unique(labels, return_inverse=True)
-        if distinct.dtype.kind not in "biu":  # whole numbers are what they are
+        if distinct.dtype.kind in "mMSU":
             _check_distinct(list(distinct))
+        elif distinct.dtype.kind in "fc" and _are_rounded(distinct):
+            raise _unknown("numbers in floating point that are nan or too large (2^53 in double precision)")
         return numbers
     known: dict[Any, int] = {}
     try:  # by equality: sorting would tear a person apart where labels have no order, as sets have none
@@ -176,11 +178,12 @@ def _check_distinct(labels: list[Any]) -> None:
 
 
 def _is_rounded(label: Any) -> bool:
-    """Tell whether a number in floating point may stand for another one as well."""
-    if not isinstance(label, (float, complex, np.inexact)):
-        return False
-    value = np.asarray(label)
-    return not bool(np.abs(value) < 2.0 ** (np.finfo(value.dtype).nmant + 1))
+    """Tell whether a number in floating point may stand for another one as well, or for none."""
+    return isinstance(label, (float, complex, np.inexact)) and _are_rounded(np.asarray(label))
+
+
+def _are_rounded(values: NDArray[Any]) -> bool:
+    return not bool((np.abs(values) < 2.0 ** (np.finfo(values.dtype).nmant + 1)).all())
 
 
 def is_missing(label: Any) -> bool:
