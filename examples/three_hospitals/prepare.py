@@ -31,12 +31,15 @@ relation = "add-remove"
 unit = "record"
 
 [task]
-kind = "gradient"             # MPC Grad P; "output" is MPC Out P, "pca" the power method
+kind = "gradient"             # a linear model; "output" is MPC Out P, "pca" the power method
 loss = "logistic"
+classes = [0, 1]              # the labels in the records of all members
 features = {features}
-data_norm = 1.0
-ridge = 0.001
-solver = "ight"
+data_norm = 1.0               # rows are clipped to this length
+intercept = 0.25              # the constant of the intercept column, 0 for none
+solver = "{solver}"
+{options}"""
+OPTIONS = """ridge = 0.001
 
 [task.options]
 max_iter = {steps}
@@ -78,9 +81,10 @@ max_delta = 1e-5
 min_parties = 3
 trusted = [{trusted}]    # who will not hand what it sees to another one
 
-[limits]
-connect = 60.0                # seconds
-message = 30.0
+[limits]                      # seconds
+connect = 60.0                # for the others to appear
+message = 30.0                # for a sign of life of another one
+work = 3600.0                 # for its next message, while it gives signs of life
 """
 
 
@@ -122,7 +126,7 @@ def make_records(path: Path, records: int, features: int, seed: int) -> None:
     weights = np.random.default_rng(0).standard_normal(features)
     x = public.standard_normal((records, features)) + 0.3 * public.standard_normal(features)
     x /= np.maximum(1.0, np.linalg.norm(x, axis=1))[:, None]
-    y = np.where(x @ weights + 0.2 * public.standard_normal(records) > 0, 1.0, -1.0)
+    y = (x @ weights + 0.2 * public.standard_normal(records) > 0).astype(int)
     np.savez(path, X=x, y=y)
 
 
@@ -141,13 +145,16 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--records", type=int, default=4000)
     parser.add_argument("--features", type=int, default=20)
+    parser.add_argument("--solver", default="auto", help="'auto', or 'ight' (MPC Grad P) with --steps")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--mode", default="noise-inside")
     parser.add_argument("--port", type=int, default=26500, help="the first of six")
     given = parser.parse_args()
     given.folder.mkdir(parents=True)
     make_authority(given.folder)
-    text = CONSORTIUM.format(mode=given.mode, features=given.features, steps=given.steps)
+    options = "" if given.solver == "auto" else OPTIONS.format(steps=given.steps)
+    facts = {"mode": given.mode, "features": given.features, "solver": given.solver}
+    text = CONSORTIUM.format(**facts, options=options)
     for i, name in enumerate(NAMES):
         home, control = given.folder / name, given.port + 3 + i
         home.mkdir()

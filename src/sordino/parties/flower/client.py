@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,14 +14,28 @@ import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from sordino.errors import InvalidInputError, PlanError, SordinoError
+from sordino.errors import BudgetExceededError, InvalidInputError, PlanError, PlanSpentError
+from sordino.parties.codes import Code, code_of
 from sordino.parties.flower.models import LocalModel, Weights
 from sordino.parties.flower.recipe import FederatedRecipe
 from sordino.parties.flower.replies import fits
-from sordino.runs import Ask, PrivacyReport, RoundBook
+from sordino.runs import Ask, Price, PrivacyReport, RoundBook
+from sordino.runs.status import Status
 
 RECORD_LEVEL, CLIENT_LEVEL = "record", "client"
 _log = logging.getLogger("sordino.parties.flower")
+
+
+class WeightsError(InvalidInputError):
+    """The server sent weights that do not fit the model."""
+
+    code = Code.WEIGHTS
+
+
+class RecipeError(PlanError):
+    """The server runs something else than what was agreed on."""
+
+    code = Code.RECIPE
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +49,13 @@ class FederatedClient:
     folder : where the client remembers which rounds are spent; of this client alone.
     epsilon, delta : the budget of the whole run for one record; delta None means ``min(1e-5, 1 / (10 n))``.
     ledger, dataset_id : the client's own ledger.
+    learned : what was paid before for a schema that the rows were encoded with; the report adds it.
     protection : ``"record"``, or ``"client"`` for :class:`ClientLevelHardThresholding`: then nothing is added
         here (epsilon must be inf) and the *server* is trusted with the update.
 
     **Privacy.** All that leaves the client during a run is (epsilon, delta)-DP for one of its records:
     ``rounds * local_steps`` Gaussian releases, whoever asks and whatever the server does. No loss, accuracy
-    or batch size is sent; an error is reported by the name of its type.
+    or batch size is sent, and of an error one of a few fixed sentences (:class:`sordino.parties.codes.Code`).
     """
 
     model: LocalModel
@@ -50,6 +66,7 @@ class FederatedClient:
     ledger: Any = None
     dataset_id: str | None = None
     protection: str = RECORD_LEVEL
+    learned: tuple[Price, ...] = ()
 
     def __post_init__(self) -> None:
         if self.protection not in (RECORD_LEVEL, CLIENT_LEVEL):
@@ -71,7 +88,9 @@ class FederatedClient:
         """The rounds and the budget."""
         return RoundBook(
             self.folder,
-            Ask.checked(self.epsilon, self.delta, self.population, self.ledger, self.dataset_id),
+            Ask.checked(
+                self.epsilon, self.delta, self.population, self.ledger, self.dataset_id, learned=self.learned
+            ),
             self.recipe,
             self.model.plan(self.recipe),
             public=(f"number of records: {self.population}", "the recipe and the model's shape"),
@@ -83,7 +102,7 @@ class FederatedClient:
         """Make the local steps of the next round from the server's weights; what it releases is spent."""
         weights = np.asarray(weights)
         if not fits(weights, self.model.shape):
-            raise InvalidInputError(
+            raise WeightsError(
                 f"Expected finite weights of shape {self.model.shape} and a floating-point type, got shape "
                 f"{weights.shape} of {weights.dtype}."
             )
@@ -103,21 +122,24 @@ class FederatedClient:
     def require(self, config: ConfigRecord | dict[str, Any]) -> None:
         """Refuse a server that runs something else than what was agreed on."""
         if config.get("recipe") != self.recipe.digest:
-            raise PlanError("The server asks for another recipe than the one agreed on. Nothing is released.")
+            raise RecipeError("The server asks for another recipe than was agreed on. Nothing is released.")
         if config.get("protection") != self.protection:
-            raise PlanError(
+            raise RecipeError(
                 f"This client takes part for protection per {self.protection}, the server runs another "
                 "strategy. Nothing is released."
             )
 
     def facts(self, report: PrivacyReport) -> MetricRecord:
-        """Return the public numbers that go with an answer."""
+        """Return the public numbers that go with an answer: the guarantee with what was learned before."""
+        epsilon, delta = report.epsilon, report.delta
+        if report.learned:
+            epsilon, delta = report.whole or (math.inf, delta)
         return MetricRecord(
             {
                 "num-examples": self.population,
-                "epsilon": report.epsilon,
-                "delta": report.delta,
-                "seeded": int(report.seeded),
+                "epsilon": epsilon,
+                "delta": delta,
+                "seeded": int(report.seeded or report.status is Status.SEEDED),
             }
         )
 
@@ -151,14 +173,22 @@ def register_close(app: ClientApp, make: Callable[[Context], FederatedClient]) -
 
 
 def guarded(work: Callable[[], Any]) -> Any:
-    """Run ``work``: Flower sends the text of an error to the server, and a foreign one may quote data."""
+    """Run ``work``: Flower sends the text of an error to the server, so it is one of a few sentences.
+
+    **Privacy.** What an error says may name a path, a figure of the budget, or what a record did; whether it
+    is this or that kind of error may be decided by a record. All of it stays in the log of the client.
+    """
     try:
         return work()
-    except SordinoError:
-        raise
     except Exception as error:
         _log.exception("A round failed on this client.")
-        raise PlanError(f"The round failed with {type(error).__name__}. See the log of the client.") from None
+        raise PlanError(f"The client does not take part: {_code(error).words}. Nothing is sent.") from None
+
+
+def _code(error: Exception) -> Code:
+    if isinstance(error, PlanSpentError):
+        return Code.SPENT
+    return Code.BUDGET if isinstance(error, BudgetExceededError) else code_of(error)
 
 
 def record_of(weights: Weights) -> ArrayRecord:

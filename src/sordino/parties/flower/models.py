@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -12,9 +13,11 @@ from sordino.errors import InvalidInputError
 from sordino.execute.local import LocalExecutor
 from sordino.kernel import Curator, Executor, Plan, Relation, Release
 from sordino.parties.flower.recipe import FederatedRecipe
+from sordino.parties.records import check_records, usual_classes
 from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
+from sordino.runs.finish import LinearFit, finish
 from sordino.solvers.vectors import hard_threshold
 
 Weights = NDArray[Any]
@@ -44,10 +47,11 @@ class LinearModel:
 
     Parameters
     ----------
-    matrix, targets : the records of this client; for ``"logistic"`` the targets are -1 and 1, for
-        ``"multinomial"`` the numbers of the classes.
+    matrix, targets : the records of this client.
     loss : a name of :data:`sordino.problems.losses.LOSSES`.
     outputs : 1, or the number of classes of the multinomial loss.
+    classes : the labels of a loss of labels, declared: the same at all clients. By default -1 and 1, or the
+        numbers of the classes. Records with others are refused.
     data_norm, intercept : rows are clipped to this norm; the constant of the intercept column, 0 for none.
     ridge : the weight of ``||w||^2 / 2``, added outside the clip.
 
@@ -61,12 +65,21 @@ class LinearModel:
     data_norm: float = 1.0
     intercept: float = 0.0
     ridge: float = 0.0
+    classes: Sequence[Any] | None = None
     executor: LocalExecutor = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.loss not in LOSSES:
             raise InvalidInputError(f"Expected loss in {sorted(LOSSES)}, got {self.loss!r}.")
-        made = LocalExecutor(self.matrix, self.targets, self.data_norm, self.intercept)
+        kind = LOSSES[self.loss].targets
+        known = usual_classes(kind, self.outputs) if self.classes is None else list(self.classes)
+        if len(known) != {"signs": 2, "labels": self.outputs}.get(kind, 0):
+            raise InvalidInputError(
+                f"Expected {self.outputs if kind == 'labels' else 2} classes for labels and none for numbers "
+                f"with loss={self.loss!r}, got {len(known)}."
+            )
+        matrix, targets = check_records(self.matrix, self.targets, known)
+        made = LocalExecutor(matrix, targets, self.data_norm, self.intercept)
         object.__setattr__(self, "executor", made)
 
     @property
@@ -92,6 +105,10 @@ class LinearModel:
             g = curator.release("gradient", weights) + self.ridge * weights
             weights = hard_threshold(weights - step_size * g, recipe.sparsity, kept)
         return weights
+
+    def finish(self, weights: Weights) -> LinearFit:
+        """Return the model that released weights stand for, with its intercept in the user's units."""
+        return finish(weights, self._problem(Relation.ADD_REMOVE))
 
     def _problem(self, relation: Relation) -> Problem:
         return Problem(

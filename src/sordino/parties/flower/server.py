@@ -17,6 +17,7 @@ from sordino.parties.flower.client import RECORD_LEVEL, record_of
 from sordino.parties.flower.models import Weights
 from sordino.parties.flower.recipe import FederatedRecipe
 from sordino.parties.flower.replies import one_each, stated_privacy, stated_size, weights_of
+from sordino.parties.words import shown
 from sordino.solvers.vectors import hard_threshold
 
 Evaluate = Callable[[int, Weights], dict[str, float] | None]
@@ -137,7 +138,7 @@ class HardThresholdAveraging(Strategy):
         if len(good) < self.least:
             bad = {m.metadata.src_node_id: m.error.reason for m in replies if m.has_error()}
             bad |= {node: "its weights do not fit" for node in found if node not in good}
-            reasons = "; ".join(f"node {node}: {reason}" for node, reason in bad.items())
+            reasons = "; ".join(f"node {node}: {shown(reason, 300)}" for node, reason in bad.items())
             raise PlanError(
                 f"Round {server_round}: {len(good)} clients answered once with finite weights of shape "
                 f"{self._shape}, {self.least} are needed. {reasons or 'Time is up.'}"

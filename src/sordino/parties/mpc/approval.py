@@ -12,7 +12,7 @@ from sordino.parties.codes import Code, PlanRefusedError
 from sordino.parties.mpc.files import open_private, private_folder
 from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.rehearsal import seconds_of
-from sordino.parties.mpc.words import shown as quoted
+from sordino.parties.words import shown as quoted
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.links import Credentials, fingerprint_of
 from sordino.parties.mpc.plan import JointPlan, make_plan
 from sordino.parties.mpc.rehearsal import seconds_of
-from sordino.parties.mpc.words import read_words, shown
+from sordino.parties.words import read_words, shown
 
 END = ("settled", "failed", "refused", "died")
 STATUS = (*END, "proposed", "starting", "running", "unknown")

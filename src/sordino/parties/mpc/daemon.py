@@ -25,7 +25,7 @@ from sordino.parties.mpc.files import open_private, private_folder
 from sordino.parties.mpc.partners import check_partners
 from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.transcript import read_transcript
-from sordino.parties.mpc.words import shown
+from sordino.parties.words import shown
 
 _COMMAND = [sys.executable, "-c", "from sordino.cli import main; main()", "party", "run"]
 MAX_QUESTION = 1 << 20

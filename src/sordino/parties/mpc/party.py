@@ -31,7 +31,7 @@ from sordino.parties.mpc.partners import check_partners
 from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.policy import check_budget, check_fresh, check_plan
 from sordino.parties.mpc.transcript import Transcript, commitment, digest_of, read_transcript
-from sordino.parties.mpc.words import shown
+from sordino.parties.words import shown
 from sordino.runs import PrivacyReport, Promise, Run
 
 

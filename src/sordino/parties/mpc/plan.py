@@ -17,7 +17,7 @@ from sordino.errors import CalibrationError, InvalidInputError
 from sordino.execute.parties import Mode, NoiseShare
 from sordino.kernel import NoiseSource, Plan, Relation
 from sordino.ledger import Ledger
-from sordino.parties.mpc import words
+from sordino.parties import words
 from sordino.parties.mpc.links import Member
 from sordino.parties.mpc.rehearsal import Rehearsal, rehearse
 from sordino.parties.mpc.tasks import Public, Task, make_task

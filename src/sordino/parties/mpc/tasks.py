@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from sordino.checks import LARGEST, SMALLEST, check_data, encode_labels
+from sordino.checks import LARGEST, SMALLEST, check_data
 from sordino.errors import InvalidInputError, SordinoError
 from sordino.execute import LocalExecutor
 from sordino.execute.parties.executor import OFFER
 from sordino.kernel import Plan, Relation, check_offer
-from sordino.parties.mpc import words
+from sordino.parties import words
 from sordino.parties.mpc.output import OutputPerturbation
+from sordino.parties.records import check_records, usual_classes
 from sordino.problems.covariance import PcaProblem
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
-from sordino.runs.finish import finish, finish_pca, label_targets, number_targets
+from sordino.runs.finish import finish, finish_pca, number_targets
 from sordino.solvers import SOLVERS, Options, make_solver
 from sordino.solvers.pca import PcaOptions, make_pca_solver
 
@@ -89,11 +90,8 @@ class Task:
         problem = self.problem
         if isinstance(problem, PcaProblem):
             return LocalExecutor(check_data(BaseEstimator(), matrix), None, problem.data_norm)
-        matrix, y = check_data(BaseEstimator(), matrix, targets, y_numeric=not self.classes)
-        if self.classes:
-            codes, known, _ = encode_labels(y, np.asarray(self.classes))
-            y = label_targets(codes, known.size)
-        else:
+        matrix, y = check_records(matrix, targets, self.classes)
+        if not self.classes:
             y, _ = number_targets(y, problem.loss, problem.target_bound)
         return LocalExecutor(matrix, y, problem.data_norm, problem.intercept)
 
@@ -165,7 +163,7 @@ def _classes(targets: str, text: Mapping[str, Any]) -> tuple[Any, ...]:
         if "classes" in text or outputs != 1:
             raise InvalidInputError(f"The loss {text['loss']!r} predicts numbers: it has no classes.")
         return ()
-    found = text.get("classes", [-1, 1] if targets == "signs" else list(range(outputs)))
+    found = text.get("classes", usual_classes(targets, outputs))
     fits = len(found) == 2 if targets == "signs" else len(found) >= 2
     if not fits or outputs not in (1, len(found)) or (targets == "signs" and outputs != 1):
         raise InvalidInputError(
