@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -21,8 +22,8 @@ from sordino.problems.targets import sure
 
 # Sizes are counted on a logarithmic grid from 2^-30 to 2^10.
 _LOWEST, _HIGHEST = -30, 10
-# So many octaves are taken together at most, where single cells drown.
-_WIDEST = 4
+# So many octaves are taken together at most, where single cells drown; fewer where they keep nearly as much.
+_WIDEST, _NEARLY = 4, 0.9
 # The margin of a whole row is that of at most so many typical ones.
 _LONGEST = 8.0
 
@@ -139,7 +140,7 @@ class SizeCounts(ClippedSum):
     """How many records have their size in each cell of a logarithmic grid: a record adds one to one count.
 
     ``of="rows"`` measures rows through the map ``params``, ``of="targets"`` the distances of the targets to
-    the public number ``params``. An octave has ``cells`` cells.
+    a public number in a public unit, the two of ``params``. An octave has ``cells`` cells.
     """
 
     needs: ClassVar[tuple[type, ...]] = (AffineViews,)
@@ -157,31 +158,66 @@ class SizeCounts(ClippedSum):
 
     def evaluate(self, records: AffineViews, params: Any) -> Floats:
         """Return the counts."""
-        sizes = np.abs(records.targets - params) if self.of == "targets" else records.through(params).sizes
+        if self.of == "targets":
+            center, unit = params
+            sizes = np.abs(records.targets - center) / unit
+        else:
+            sizes = records.through(params).sizes
         with np.errstate(divide="ignore", invalid="ignore"):
             cell = np.ceil(self.cells * (np.clip(np.log2(sizes), _LOWEST, _HIGHEST) - _LOWEST))
         return np.bincount(
             cell[np.isfinite(sizes)].astype(int), minlength=self.cells * (_HIGHEST - _LOWEST) + 1
         ).astype(float)
 
-    def quantile(self, counts: Floats, share: float, noise: float, most: float) -> float | None:
+    def quantile(
+        self, counts: Floats, share: float, noise: float, most: float, least: float = 0.0
+    ) -> float | None:
         """Return the size below which about ``share`` of the noisy counts lie, at most ``most``.
 
-        The lowest count is of zeros, which have no size: where most targets are zero, the others set the
-        unit. Cells beyond ``most``, the largest possible size, hold noise only. Counts that noise alone
+        The lowest count is of zeros, which have no size, as those below ``least``. Cells beyond ``most``, the largest possible size, hold noise only. Counts that noise alone
         would reach are left out; where none is left, wider cells are tried (the answer is then the middle of
         one), and then there is no answer.
         Free: it reads released counts and public bounds only.
         """
+        counts = np.where(self._below(np.arange(len(counts)) - 1) < least, 0.0, counts)
+        for ends, width, kept in self._wider(counts, noise, most):
+            if kept.any():
+                end = ends[int(np.argmax(np.cumsum(kept) >= share * kept.sum()))] - (width - 1) / 2
+                return float(min(self._below(end), most))
+        return None
+
+    def peak(self, counts: Floats, most: float) -> float:
+        """Return the largest count of sizes within an octave, of those up to ``most``."""
+        kept = counts[self._below(np.arange(len(counts))) < most]
+        return float(np.convolve(kept, np.ones(self.cells)).max(initial=0.0)) if kept.size else 0.0
+
+    def _below(self, cell: Any) -> Any:
+        """Return the largest size in a cell."""
+        return np.exp2(cell / self.cells + _LOWEST)
+
+    def stretch(self, counts: Floats, size: float, noise: float, most: float) -> float:
+        """Return how many times larger the mean square is than that of sizes clipped to ``size``."""
+        kept, sizes = self.standing(counts, noise, most)
+        clipped = float(kept @ np.square(np.minimum(sizes, size)))
+        return max(1.0, float(kept @ np.square(sizes)) / clipped) if clipped > 0 else 1.0
+
+    def standing(self, counts: Floats, noise: float, most: float) -> tuple[Floats, Floats]:
+        """Return the counts that stand out of noise and the sizes in the middle of their cells.
+
+        Cells are as wide as it takes to keep nearly as much as the widest do.
+        """
+        found = list(self._wider(counts, noise, most))
+        enough = _NEARLY * max(float(kept.sum()) for _, _, kept in found)
+        ends, width, kept = next(one for one in found if one[2].sum() >= enough)
+        return kept, np.minimum(self._below(ends - 0.5 * width), most)
+
+    def _wider(self, counts: Floats, noise: float, most: float) -> Iterator[tuple[Ints, int, Floats]]:
+        """Yield the last cells, the number of cells taken together and the counts that noise would not reach."""
         last = math.ceil(self.cells * (min(max(math.log2(most), _LOWEST), _HIGHEST) - _LOWEST))
         for width in (w for w in (1, 2, 4, 8, 16) if w <= _WIDEST * self.cells):
             ends = np.arange(max(last, 1), 0, -width)[::-1]
             sized = np.array([counts[max(end - width, 0) + 1 : end + 1].sum() for end in ends])
-            kept = np.where(sized > sure(ends.size) * math.sqrt(width) * noise, sized, 0.0)
-            if kept.any():
-                end = ends[int(np.argmax(np.cumsum(kept) >= share * kept.sum()))] - (width - 1) / 2
-                return float(min(2.0 ** (end / self.cells + _LOWEST), most))
-        return None
+            yield ends, width, np.where(sized > sure(ends.size) * math.sqrt(width) * noise, sized, 0.0)
 
 
 def affine_reach(clip: float, affine: Affine) -> float:

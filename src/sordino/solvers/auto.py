@@ -18,6 +18,7 @@ from sordino.problems.problem import Problem
 from sordino.problems.targets import TargetCounts
 from sordino.solvers.base import NoisyCoefficients, Options, Solver
 from sordino.solvers.capabilities import STEPS, Capabilities
+from sordino.solvers.correction import corrected, correction_queries, is_few, located, mean_target, skewed_unit
 from sordino.solvers.descent import Noise, NoisyDescent, masked, momentum_in, noise_limited_step
 from sordino.solvers.legs import Leg, coefficient_noise
 from sordino.solvers.length import (
@@ -43,7 +44,6 @@ from sordino.solvers.units import (
     noise_std,
     row_size,
     shrunk,
-    target_unit,
     top_mask,
 )
 
@@ -68,7 +68,7 @@ SECOND = 0.06
 STEPS_ALL, STEPS_NARROWING, STEPS_LEAST, SIGNAL_A_STEP = 50, 30, 20, 600.0
 # Without noise nothing is clipped.
 STEPS_PLAIN, UNCLIPPED = 100, 1e6
-# Fewer records times epsilon need a larger share for the size of the targets.
+# Fewer records times epsilon need a larger share for the size of the targets, up to the one given here.
 FEW, SIZES_OF_FEW = 1000.0, 0.08
 
 
@@ -159,6 +159,13 @@ class Auto:
 
     def plan(self, problem: Problem) -> Plan:
         """Declare the moments, the sizes, the gradients and the polishing."""
+        last = correction_queries(problem, self._last_count(problem), self._metric(problem))
+        return self._planned(problem, last if is_few(problem) else self._queries(problem, last))
+
+    def _queries(
+        self, problem: Problem, last: dict[str, tuple[Any, int, float]]
+    ) -> dict[str, tuple[Any, int, float]]:
+        """Return all questions with how often they are asked and their shares; ``last`` are the last ones."""
         cells = grid_cells(problem)
         queries: dict[str, tuple[Any, int, float]] = {
             "moments": (ColumnMoments(problem.data_norm), 1, MOMENTS),
@@ -167,17 +174,21 @@ class Auto:
         if self._metric(problem):
             queries["second"] = (MappedGram(), 1, SECOND)
         if problem.loss.targets in ("numbers", "counts"):
-            few = problem.population * problem.epsilon < FEW
-            queries["targets"] = (SizeCounts("targets", cells), 1, SIZES_OF_FEW if few else SIZES)
+            few = FEW / max(problem.population * problem.epsilon, FEW)
+            queries["targets"] = (SizeCounts("targets", cells), 1, max(SIZES, SIZES_OF_FEW * few))
         if problem.loss.targets == "numbers" and problem.intercept:
             queries["center"] = (TargetCounts(), CENTER_STEPS, CENTER)
         if has_length(problem.loss) and not self._plain(problem):
             queries["length"] = (length_query(problem), LENGTH_STEPS, length_share(problem))
+            queries |= last
         for name, stage in self.stages.items():
             queries[f"{name}-sizes"] = (SizeCounts("rows", cells), 1, SIZES_AGAIN)
             queries[name] = (self._gradient(problem, stage.count), stage.steps, stage.share)
         rest = 1.0 - sum(share for _, _, share in queries.values())
         queries["gradient"] = (self._gradient(problem, problem.features * problem.outputs), self.steps, rest)
+        return queries
+
+    def _planned(self, problem: Problem, queries: dict[str, tuple[Any, int, float]]) -> Plan:
         return problem.planned(
             **{
                 name: Release(
@@ -199,12 +210,18 @@ class Auto:
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
         """Yield the iterates; the last one is on the original columns, the others on those that are left."""
-        affine, targets = self._mapped(curator, problem), target_unit(curator, problem)
+        targets = located(curator, problem)
+        if not targets.seen and problem.intercept:
+            yield self._constant(curator, problem)
+            return
+        affine, stretch = self._mapped(curator, problem)
         if self.screens:
             affine, w, leg = screened(curator, problem, affine, targets, self._first_count)
             legs = [leg]
             yield w
-        view = MappedProblem(affine, None, targets.size, second_moments(curator, problem, affine))
+        else:
+            targets = skewed_unit(curator, problem, affine, targets, "gradient")
+        view = MappedProblem(affine, None, targets.size, second_moments(curator, problem, affine, stretch))
         if not self.screens:
             start = constant_weights(problem, affine, targets)
             legs = [Leg.of(self._descent(curator, problem, "gradient", view, start), affine, None, 0)]
@@ -218,22 +235,34 @@ class Auto:
                 yield w
         query = curator.plan.releases[next(reversed(self.stages), "gradient")].query
         model = Descended(w, view.affine, targets, tuple(legs), query)
-        yield self._finished(curator, problem, model)
+        yield self._finished(curator, problem, model, view.moments)
 
-    def _finished(self, curator: Curator, problem: Problem, model: Descended) -> NoisyCoefficients:
-        """Return the model at its length, on the original columns."""
+    def _finished(
+        self, curator: Curator, problem: Problem, model: Descended, moments: Moments | None
+    ) -> NoisyCoefficients:
+        """Return the model at its length and corrected, on the original columns."""
         affine = model.affine
         left = replace(problem, features=affine.scale.size)
         found = lengthened(curator, left, model)
+        last = corrected(curator, left, model, found, moments)
         unit = _margin_unit(problem, model.targets.size)
-        coefficients = affine.coefficients(found.w, problem.intercept) * unit
+        coefficients = affine.coefficients(last.w, problem.intercept) * unit
         noise = coefficient_noise(model.legs, found.bend, (*problem.shape[:-1], left.features))
         along = coefficients[..., : left.features] * found.slope_noise / max(found.slope, 1e-300)
-        noise = np.sqrt((noise * found.slope * unit) ** 2 + along**2)
+        noise = np.sqrt((noise * found.slope * unit) ** 2 + along**2) * last.kept
+        noise = np.hypot(noise, last.noise * affine.scale * unit)
         return NoisyCoefficients(
             spread(coefficients, affine.columns, problem.columns),
             spread(noise, affine.columns, problem.features),
         )
+
+    def _constant(self, curator: Curator, problem: Problem) -> NoisyCoefficients:
+        """Return the model that predicts the mean of the targets."""
+        w = np.zeros(problem.shape)
+        name = "offset" if is_few(problem) else next(reversed(self.stages), "gradient")
+        mean = mean_target(curator, problem, name, curator.plan.releases[name].times)
+        w[-1] = mean / problem.intercept
+        return NoisyCoefficients(w, np.zeros(problem.features))
 
     def _narrowed(
         self, curator: Curator, problem: Problem, view: MappedProblem, w: Floats, legs: list[Leg], name: str
@@ -244,7 +273,7 @@ class Auto:
         mask = top_mask(felt, min(self.stages[name].count, free), problem.n_intercepts)
         kept: Bools = np.any(np.atleast_2d(mask), axis=0)
         affine = view.affine.restricted(kept[: view.affine.scale.size])
-        size = row_size(curator, f"{name}-sizes", affine, problem.data_norm, self._clipped(problem))
+        size, _ = row_size(curator, f"{name}-sizes", affine, problem.data_norm, self._clipped(problem))
         w, mask = np.where(mask, w, 0.0)[..., kept], mask[..., kept]
         w[..., : affine.scale.size] *= size
         opened = None if mask.all() else mask
@@ -296,11 +325,17 @@ class Auto:
         """Return the share of the rows that are not longer than their unit."""
         return 1.0 if self._plain(problem) else TYPICAL
 
+    def _last_count(self, problem: Problem) -> int:
+        """Return how many coefficients are left in the end."""
+        counts = [stage.count for stage in self.stages.values()]
+        return counts[-1] if counts else problem.features * problem.outputs
+
     @property
     def _first_count(self) -> int:
         return next(iter(self.stages.values())).count
 
-    def _mapped(self, curator: Curator, problem: Problem) -> Affine:
+    def _mapped(self, curator: Curator, problem: Problem) -> tuple[Affine, float]:
+        """Return the map, and how many times larger the squares of whole rows are than those of mapped ones."""
         n, d, radius = problem.population, problem.features, problem.data_norm
         floor = 2.0 * noise_std(curator, "moments") / n
 
@@ -314,10 +349,11 @@ class Auto:
             return Affine(mean, scale / (largest * radius), intercept, columns, rest)
 
         if self.screens:
-            return listed_map(curator, problem, self._first_count, map_of)
+            return listed_map(curator, problem, self._first_count, map_of), 1.0
         released = curator.release("moments") / n
         affine = map_of(released[:d], released[d:])
-        return affine.resized(1.0 / row_size(curator, "sizes", affine, radius, self._clipped(problem)))
+        size, stretch = row_size(curator, "sizes", affine, radius, self._clipped(problem))
+        return affine.resized(1.0 / size), stretch
 
 
 def _noise(problem: Problem, query: Any, relative: float) -> Any:

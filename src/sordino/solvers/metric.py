@@ -79,12 +79,14 @@ class Metric:
 class Moments:
     """Released second moments of mapped rows with their constant entry, and what is unsure of them.
 
-    ``unsure`` is about a direction that the moments themselves choose, ``noise`` about one chosen before.
+    ``unsure`` is about a direction that the moments themselves choose, ``noise`` about one chosen before;
+    whole rows have about ``stretch`` times the moments of these, which are clipped.
     """
 
     matrix: Floats
     unsure: float
     noise: float
+    stretch: float = 1.0
 
     @classmethod
     def of(cls, released: Floats, noise: float, seen: float, population: int, constant: float) -> Moments:
@@ -112,7 +114,9 @@ class Moments:
         """Return the moments of rows times ``factor``, the constant left as it is."""
         factors = np.where(np.arange(len(self.matrix)) < features, factor, 1.0)
         matrix = self.matrix * np.outer(factors, factors)
-        return Moments(matrix, self.unsure * factor**2, self.noise * factor**2)
+        return replace(
+            self, matrix=matrix, unsure=self.unsure * factor**2, noise=self.noise * factor**2
+        )
 
     def metric(self, opened: Bools | None, bend: float, penalty: Floats | float = 0.0) -> Metric:
         """Return the metric on the open coordinates, for a loss with a penalty of this second derivative."""
@@ -158,14 +162,15 @@ def has_metric(problem: Problem) -> bool:
     return has_length(problem.loss) and d <= COLUMNS and room and signal >= SURE * math.sqrt(d)
 
 
-def second_moments(curator: Curator, problem: Problem, affine: Affine) -> Moments | None:
+def second_moments(curator: Curator, problem: Problem, affine: Affine, stretch: float) -> Moments | None:
     """Return the released second moments of the mapped rows, where they were planned."""
     if "second" not in curator.plan.releases:
         return None
     seen = SEEN_NUMBERS if problem.loss.targets == "numbers" else SEEN_LABELS
     seen = SEEN_PLAIN if math.isinf(problem.epsilon) else seen
     noise, n = noise_std(curator, "second"), problem.population
-    return Moments.of(curator.release("second", affine), noise, seen, n, affine.intercept)
+    moments = Moments.of(curator.release("second", affine), noise, seen, n, affine.intercept)
+    return replace(moments, stretch=stretch)
 
 
 def penalty_bend(problem: Problem, affine: Affine) -> Floats | float:

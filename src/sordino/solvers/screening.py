@@ -48,7 +48,7 @@ def listed_map(curator: Curator, problem: Problem, count: int, map_of: Callable[
     columns = np.unique(released.indices % d)
     least = float(np.abs(released.values).min()) if released.values.size else 0.0
     affine = map_of(released.at(columns), released.at(columns + d), columns, least)
-    return affine.resized(1.0 / row_size(curator, "sizes", affine, problem.data_norm))
+    return affine.resized(1.0 / row_size(curator, "sizes", affine, problem.data_norm)[0])
 
 
 def screened(

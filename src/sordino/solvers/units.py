@@ -12,52 +12,85 @@ from sordino.kernel import Curator
 from sordino.kernel.arrays import Bools, Floats
 from sordino.problems.affine import Affine
 from sordino.problems.problem import Problem
-from sordino.problems.targets import narrowed
+from sordino.problems.targets import CELLS, narrowed
 
 # Rows larger than this share of the records are clipped.
 TYPICAL = 0.6
 # Targets that mostly sit at their centre have the size of the others: this share of this quantile.
 LARGE, LARGE_SHARE = 0.9, 0.5
+# So many of the targets of one size are a peak: no octave has as many of a smooth law.
+PEAK = 0.5
+# Targets that counts do not show are expected so many times as far out as the farthest that they show.
+BEYOND = 2.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TargetUnit:
-    """Targets are measured from ``center`` in units of ``size``; ``seen`` says that data set the size."""
+    """Targets are measured from ``center`` in units of ``size``; ``seen`` says that data set the size.
+
+    ``far`` are shares of the targets at distances from the centre, as far as counts tell them from noise.
+    """
 
     center: float = 0.0
     size: float = 1.0
     seen: bool = True
+    far: tuple[Floats, Floats] = (np.zeros(0), np.zeros(0))
+
+    @property
+    def spread(self) -> float:
+        """The root of the mean squared distance to the centre."""
+        shares, sizes = self.far
+        return math.sqrt(float(shares @ np.square(sizes))) or self.size
 
 
-def target_unit(curator: Curator, problem: Problem) -> TargetUnit:
-    """Return where targets lie and how far they spread, from released counts; labels have the unit 1."""
+def target_center(curator: Curator, problem: Problem) -> tuple[float, float] | None:
+    """Return where most targets lie and the width of the cells that say so, from released counts.
+
+    None where no count stands out of its noise.
+    """
+    interval, width = (-problem.target_bound, problem.target_bound), math.inf
+    for _ in range(curator.plan.releases["center"].times if "center" in curator.plan.releases else 0):
+        found = narrowed(curator.release("center", interval), noise_std(curator, "center"), interval)
+        if found is not None:
+            interval, width = found, (interval[1] - interval[0]) / CELLS
+    return None if math.isinf(width) else (0.5 * (interval[0] + interval[1]), width)
+
+
+def target_unit(curator: Curator, problem: Problem, center: float = 0.0, near: float = 0.0) -> TargetUnit:
+    """Return how far targets spread around their centre, from released counts; labels have the unit 1.
+
+    Where most targets have one size within ``near``, the precision of the centre, they are at the centre and
+    have none: the others set the unit.
+    """
     if "targets" not in curator.plan.releases:
         return TargetUnit()
-    interval = (-problem.target_bound, problem.target_bound)
-    for _ in range(curator.plan.releases["center"].times if "center" in curator.plan.releases else 0):
-        counts = curator.release("center", interval)
-        interval = narrowed(counts, noise_std(curator, "center"), interval) or interval
-    center = 0.5 * (interval[0] + interval[1])
     most = problem.target_bound + abs(center)
-    counts = curator.release("targets", center)
+    noise, counts = noise_std(curator, "targets"), curator.release("targets", (center, most))
     query: Any = curator.plan.releases["targets"].query
-    typical, large = (
-        query.quantile(counts, share, noise_std(curator, "targets"), most) for share in (TYPICAL, LARGE)
-    )
+    near = near if query.peak(counts[1:], near / most) >= PEAK * problem.population else 0.0
+    typical, large = (query.quantile(counts, share, noise, 1.0, near / most) for share in (TYPICAL, LARGE))
     if typical is None:
         return TargetUnit(0.0, problem.target_bound, False)
-    return TargetUnit(center, max(typical, LARGE_SHARE * large))
+    kept, sizes = query.standing(counts, noise, 1.0)
+    largest = float(sizes[kept > 0].max(initial=0.0))
+    lost = max(0.0, problem.population - float(kept.sum()) - max(float(counts[0]), 0.0))
+    shares = np.append(kept, lost) / problem.population  # what is lost in noise may lie farther out
+    far = shares, most * np.append(sizes, min(BEYOND * largest, 1.0))
+    return TargetUnit(center, most * max(typical, LARGE_SHARE * large, float(shares[:-1] @ sizes)), True, far)
 
 
-def row_size(curator: Curator, name: str, affine: Affine, radius: float, share: float = TYPICAL) -> float:
+def row_size(
+    curator: Curator, name: str, affine: Affine, radius: float, share: float = TYPICAL
+) -> tuple[float, float]:
     """Return the size that this share of the mapped rows has at most, by a released histogram.
 
-    Where no count stands out of its noise, it is the largest possible one.
+    Where no count stands out of its noise, it is the largest possible one. The second number says by how much
+    the squares of rows shrink that are clipped to that size.
     """
     query: Any = curator.plan.releases[name].query
-    most = affine.longest(radius)
-    size: float | None = query.quantile(curator.release(name, affine), share, noise_std(curator, name), most)
-    return most if size is None else size
+    most, noise, counts = affine.longest(radius), noise_std(curator, name), curator.release(name, affine)
+    size: float | None = query.quantile(counts, share, noise, most)
+    return (most, 1.0) if size is None else (size, query.stretch(counts, size, noise, most))
 
 
 def grid_cells(problem: Problem) -> int:

@@ -1,0 +1,326 @@
+"""The last correction of a model of numbers: what clips below the declared bounds took away is put back."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from sordino.kernel import Curator
+from sordino.kernel.arrays import Floats
+from sordino.problems.affine import Affine, AffineGradient
+from sordino.problems.problem import Problem
+from sordino.problems.residuals import GradientCounts
+from sordino.solvers.length import Descended, Lengthened, constant_weights
+from sordino.solvers.metric import Moments
+from sordino.solvers.units import TargetUnit, noise_std, target_center, target_unit
+
+# Shares of the counts of gradients, for each time they are asked, and of the whole gradient.
+COUNTS, SCORE = 0.015, 0.10
+COUNTS_ASKS, SCORE_ASKS, OFFSET_ASKS = 2, 2, 3
+# The share of the mean residual: the least; more of it where records times epsilon are fewer than the first
+# number, down to nothing but the mean below the second; more of it, too, where they are many.
+_OFFSET, _FEW_OFFSET, _FEW = 0.04, 0.20, 100.0
+_MANY_OFFSET, _MANY = 0.06, 5000.0
+# So many records times epsilon for each coefficient make the whole gradient worth its share.
+ROOM = 300.0
+# A tail that a clip would take counts as a bias by so much of it: where both sides have it, and by how much
+# one side has more.
+_BOTH, _ONE = 0.15, 0.3
+# The constant entry of a row, in units of a typical row; the smallest rows that leave the constant alone.
+_CONSTANT, _FLAT = 0.5, 2.0**-40
+# How far the slope may be from that of the clipped question before any release, and the mean from the centre,
+# in units of the spread of the targets.
+_SLOPE, _SKEW = 0.5, 0.4
+# Tails end where so many deviations of noise hide them.
+_SURE = 3.0
+_NOTHING = 1e-300
+
+
+def is_corrected(problem: Problem) -> bool:
+    """Return whether the last correction is asked: of numbers."""
+    return problem.loss.targets == "numbers"
+
+
+def is_few(problem: Problem) -> bool:
+    """Return whether records times epsilon are so few that the model of numbers is the constant."""
+    return is_corrected(problem) and bool(problem.intercept) and problem.population * problem.epsilon < _FEW
+
+
+def scored(problem: Problem, coefficients: int) -> bool:
+    """Return whether the whole gradient is asked: where noise would leave something of it."""
+    return problem.population * problem.epsilon >= ROOM * (coefficients + 1)
+
+
+def offset_share(problem: Problem) -> float:
+    """Return the share of the mean residual."""
+    signal = max(problem.population * problem.epsilon, _FEW)
+    return _OFFSET + _FEW_OFFSET * (_FEW / signal) ** 2 + _MANY_OFFSET * min(1.0, signal / _MANY)
+
+
+def correction_queries(problem: Problem, coefficients: int, metric: bool) -> dict[str, tuple[Any, int, float]]:
+    """Return the questions with how often they are asked and their shares."""
+    asked: dict[str, tuple[Any, int, float]] = {}
+    if not is_corrected(problem):
+        return asked
+    query = AffineGradient(problem.loss, 1.0)
+    if is_few(problem):
+        return {"offset": (query, 1, 1.0)}
+    if metric and scored(problem, coefficients):
+        asked["tails"] = (GradientCounts(problem.loss), COUNTS_ASKS, COUNTS * COUNTS_ASKS)
+        asked["score"] = (query, SCORE_ASKS, SCORE)
+    if problem.intercept:
+        asked["offset"] = (query, OFFSET_ASKS, offset_share(problem))
+    return asked
+
+
+@dataclass(frozen=True, eq=False)
+class Corrected:
+    """The weights, and what became of their noise: the part that is left of the old one, and a new one."""
+
+    w: Floats
+    kept: Floats | float = 1.0
+    noise: Floats | float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Whole:
+    """Rows that no clip shortens: the map of a model, smaller by the longest row."""
+
+    curator: Curator
+    problem: Problem
+    own: Affine
+    targets: TargetUnit
+
+    @property
+    def longest(self) -> float:
+        """The largest possible size of a row in the map of the model."""
+        return self.own.longest(self.problem.data_norm)
+
+    @property
+    def widest(self) -> float:
+        """The largest distance of a target to the centre of all."""
+        return self.problem.target_bound + abs(self.targets.center)
+
+    def affine(self, smaller: float, constant: float) -> Affine:
+        """Return the map with the rows so much smaller, and this constant entry."""
+        has = bool(self.own.intercept)
+        return replace(self.own.resized(smaller), intercept=constant if has else 0.0)
+
+    def point(self, w: Floats, affine: Affine, smaller: float, unit: float) -> Floats:
+        """Return weights of the model's own map as weights of this one, in this unit of the targets."""
+        moved = w / smaller
+        if affine.intercept:
+            moved[-1] = w[-1] * self.own.intercept / affine.intercept
+        return moved * (self.targets.size / unit)
+
+    def counts(self, w: Floats) -> Floats:
+        """Return the shares of records with gradients of each size at these weights, below and above zero."""
+        affine = self.affine(1.0 / self.longest, _CONSTANT / self.longest)
+        point = self.point(w, affine, 1.0 / self.longest, self.widest)
+        counts = self.curator.release("tails", (point, affine, self.widest))
+        return np.asarray(counts) / self.problem.population
+
+    def width(self, w: Floats, spread: float, both: float) -> float:
+        """Return the clip of gradients at these weights that weighs bias against noise.
+
+        ``spread`` is the noise of a sum with the clip 1. A tail that both sides have biases by ``both`` of it.
+        """
+        query: Any = self.curator.plan.releases["tails"].query
+        noise, n = noise_std(self.curator, "tails"), self.problem.population
+        return chosen_width(query.sizes, self.counts(w), noise / n, spread / n, (_ONE, both))[0]
+
+    def score(self, w: Floats, width: float) -> tuple[Floats, float]:
+        """Return the released mean gradient in the model's own units, and the deviation of its noise.
+
+        The gradient of a record is clipped to ``width`` times the largest possible one.
+        """
+        affine = self.affine(1.0 / self.longest, _CONSTANT / self.longest)
+        unit = width * self.widest
+        point = self.point(w, affine, 1.0 / self.longest, unit)
+        own = unit / self.targets.size * self.longest / self.problem.population
+        answer = self.curator.release("score", (point, affine, None, unit))
+        return np.asarray(answer) * own, noise_std(self.curator, "score") * own
+
+    def mean(self, w: Floats, width: float) -> tuple[float, float]:
+        """Return the released mean residual, clipped to ``width``, and its noise, in the unit of the targets."""
+        affine = self.affine(_FLAT / self.longest, 1.0)
+        unit = width * (1.0 + 2.0**-20)
+        point = self.point(w, affine, _FLAT / self.longest, unit)
+        last = np.arange(w.size) == w.size - 1
+        own = unit / self.targets.size / self.problem.population
+        answer = np.asarray(self.curator.release("offset", (point, affine, last, unit)))
+        return float(answer[0]) * own, noise_std(self.curator, "offset") * own
+
+
+def corrected(
+    curator: Curator, problem: Problem, model: Descended, found: Lengthened, moments: Moments | None
+) -> Corrected:
+    """Return the model after one Newton step on the whole gradient and a step by the mean residual.
+
+    Released counts say where a clip would bite, and the width of the last questions weighs that bias against
+    noise; it reaches the declared bounds as noise falls. What noise alone could have caused is left as it was.
+
+    **Privacy.** Post-processing of the releases ``"tails"``, ``"score"`` and ``"offset"``.
+    """
+    whole, out = _Whole(curator, problem, model.affine, model.targets), Corrected(found.w)
+    if "score" in curator.plan.releases and moments is not None:
+        spread = noise_std(curator, "score") / math.sqrt(SCORE_ASKS) * math.sqrt(found.w.size)
+        width = whole.width(found.w, spread, _BOTH)
+        out = _stepped(whole, found.w, moments, width)
+    if "offset" in curator.plan.releases:
+        out = replace(out, w=_moved(whole, out.w))
+    return out
+
+
+def skewed_unit(
+    curator: Curator, problem: Problem, affine: Affine, targets: TargetUnit, name: str
+) -> TargetUnit:
+    """Return a larger unit of the targets where one tail is longer than the other.
+
+    Gradients in this unit are clipped alike on both sides. Where one side has more to lose, what is left is
+    another model, and less noise is no gain.
+
+    **Privacy.** Post-processing of a release ``"residuals"`` at the constant model.
+    """
+    if "score" not in curator.plan.releases:
+        return targets
+    whole, gradient = _Whole(curator, problem, affine, targets), curator.plan.releases[name]
+    clip: float = gradient.query.clip  # type: ignore[attr-defined]
+    spread = noise_std(curator, name) / clip * math.sqrt((affine.scale.size + 1) / gradient.times)
+    width = whole.width(constant_weights(problem, affine, targets), spread, 0.0)
+    return replace(targets, size=max(targets.size, width * whole.widest * whole.longest / clip))
+
+
+def located(curator: Curator, problem: Problem) -> TargetUnit:
+    """Return where targets lie and how far they spread: around the mean, where counts show no centre.
+
+    **Privacy.** Post-processing of released counts and of a mean at the declared bound.
+    """
+    if is_few(problem):
+        return TargetUnit(0.0, problem.target_bound, False)
+    found = target_center(curator, problem)
+    if found is None and "offset" in curator.plan.releases:
+        found = mean_target(curator, problem, "offset", 1), 0.0
+    return target_unit(curator, problem, *(found or ()))
+
+
+def mean_target(curator: Curator, problem: Problem, name: str, asks: int) -> float:
+    """Return the mean of the targets at their declared bound, by so many questions about gradients.
+
+    Where not even the size of the targets can be seen, the model is the constant: the gradients of rows that
+    hold nothing are the residuals, and the mean of all answers of a descent has the noise of a large share.
+
+    **Privacy.** The release ``name``, asked with a map that leaves nothing of the rows.
+    """
+    clip: float = curator.plan.releases[name].query.clip  # type: ignore[attr-defined]
+    flat = Affine(np.zeros(1), np.zeros(1), 1.0, np.zeros(1, dtype=np.int64))
+    unit = problem.target_bound / clip * (1.0 + 2.0**-20)
+    params = (np.zeros(2), flat, np.array([False, True]), unit)
+    answers = [float(curator.release(name, params)[0]) for _ in range(asks)]
+    mean = -float(np.mean(answers)) * unit / problem.population
+    noise = noise_std(curator, name) * unit / problem.population / math.sqrt(asks)
+    mean *= mean**2 / max(mean**2 + noise**2, _NOTHING)
+    return min(max(mean, -problem.target_bound), problem.target_bound)
+
+
+def chosen_width(
+    sizes: Floats, shares: Floats, noise: float, spread: float, biased: tuple[float, float]
+) -> tuple[float, float]:
+    """Return the width of a clip that weighs its bias against noise, and the bias that is expected of it.
+
+    ``shares`` of the records have these sizes, below and above zero, with this noise; a clip at ``width``
+    adds noise of ``spread * width``. The tail beyond a width is what stands out of the noise of its sum, and
+    what one side has more of it, and what both have, counts by ``biased``.
+    """
+    beyond_each = np.cumsum(shares.sum(axis=0)[::-1])[::-1]
+    cells = np.arange(len(sizes), 0, -1)
+    seen = sizes <= sizes[beyond_each > _SURE * noise * np.sqrt(2.0 * cells)].max(initial=0.0)
+    widths = np.append(sizes[sizes > sizes[-1] * 2.0**-16], 1.2 * sizes[-1])
+    beyond = np.where(seen, np.maximum(sizes - widths[:, None], 0.0), 0.0)
+    unsure = noise * np.sqrt(2.0 * np.square(beyond).sum(axis=1))
+    down, up = (beyond @ side for side in shares)
+    more = np.maximum(np.abs(up - down) - 2.0 * unsure, 0.0)
+    bias = np.hypot(biased[0] * more, biased[1] * np.maximum(up + down - unsure, 0.0))
+    best = int(np.argmin(np.hypot(bias, spread * widths)))
+    return float(widths[best]), float(bias[best])
+
+
+def _moved(whole: _Whole, w: Floats) -> Floats:
+    """Return the weights with the offset moved by the mean residual.
+
+    It is asked at the width that is best by what was counted, and at the declared bounds, for tails that
+    counts do not show. The two are weighed by their variances, the first with its bias.
+    """
+    shares, sizes = whole.targets.far
+    spread = noise_std(whole.curator, "offset") / whole.problem.population
+    width, bias = whole.widest, 0.0
+    if shares.any():  # as if all of the tail were on one side
+        width, bias = chosen_width(np.sort(sizes), _one_sided(shares, sizes), 0.0, spread, (1.0, 0.0))
+    asks = OFFSET_ASKS - whole.curator.used.get("offset", 0)
+    found = [whole.mean(w, min(width, whole.widest)) for _ in range(asks - 1)]
+    narrow, noise = float(np.mean([mean for mean, _ in found])), found[0][1] / math.sqrt(asks - 1)
+    wide, most = whole.mean(w, whole.widest)
+    bias = max((bias / whole.targets.size) ** 2, (narrow - wide) ** 2 - 9.0 * (noise**2 + most**2))
+    sure, unsure = max(noise**2 + bias, _NOTHING), max(most**2, _NOTHING)
+    mean = (narrow / sure + wide / unsure) / (1.0 / sure + 1.0 / unsure)
+    error = 1.0 / (1.0 / sure + 1.0 / unsure)
+    out = w.copy()
+    # The mean of most targets is their centre; of others it lies anywhere within their deviation.
+    usual = max((_SKEW * whole.targets.spread / whole.targets.size) ** 2, mean**2 - 9.0 * error)
+    out[-1] -= believed(mean, error, usual) / whole.own.intercept
+    return out
+
+
+def _one_sided(shares: Floats, sizes: Floats) -> Floats:
+    """Return the shares by rising size, all of them below zero."""
+    rising = shares[np.argsort(sizes)]
+    return np.stack([rising, np.zeros_like(rising)])
+
+
+def believed(seen: float, variance: float, usual: float) -> float:
+    """Return what is believed of a number seen with noise: that it is 0, or what is usual, of even odds."""
+    both, variance = variance + usual, max(variance, _NOTHING)
+    odds = math.sqrt(variance / both) * math.exp(min(0.5 * seen**2 * (1.0 / variance - 1.0 / both), 700.0))
+    return seen * usual / both * odds / (1.0 + odds)
+
+
+def _stepped(whole: _Whole, start: Floats, moments: Moments, width: float) -> Corrected:
+    """Return the weights after a Newton step on the whole gradient, as far as it is no noise."""
+    d = whole.own.scale.size
+    sizes, axes = np.linalg.eigh(moments.matrix[:d, :d])
+    bends = moments.stretch * np.maximum(sizes, max(moments.unsure, 1e-12 * sizes.max()))
+    w, seen, noise = start, np.zeros(d), 0.0
+    for ask in range(SCORE_ASKS):
+        answer, noise = whole.score(w, width)
+        # What the gradient would have been where it was asked first.
+        seen = seen + (answer[:d] + axes @ (bends * (axes.T @ (start - w)[:d])) - seen) / (ask + 1)
+        noise = noise / math.sqrt(ask + 1)
+        step, kept, added = _along_axes(axes.T @ seen, axes.T @ start[:d], bends, noise)
+        w = start.copy()
+        w[:d] -= axes @ step
+    columns = np.square(axes)
+    return Corrected(w, columns @ (1.0 - kept), np.sqrt(columns @ np.square(added)))
+
+
+def _along_axes(
+    seen: Floats, w: Floats, bends: Floats, noise: float
+) -> tuple[Floats, Floats, Floats]:
+    """Return the step along each axis, the share of what was seen that is believed, and the noise of it.
+
+    First the slope, one number whose spread is known. Then all axes alike: either there is nothing to correct,
+    or the step adds the same variance to margins along each axis, of any size.
+    """
+    along = max(float(w @ (bends * w)), _NOTHING)
+    error = (noise * math.sqrt(float(w @ w)) / along) ** 2
+    slope = believed(float(w @ seen) / along, error, _SLOPE**2)
+    left = seen - slope * bends * w
+    variances = np.append(0.0, np.geomspace(1e-8, 1e2, 81))[:, None]
+    law = np.maximum(noise**2 + bends * variances, _NOTHING)
+    likely = -0.5 * (np.log(law) + np.square(left) / law).sum(axis=1)
+    likely[1:] -= math.log(len(variances) - 1)
+    weights = np.exp(likely - likely.max())
+    kept = (weights / weights.sum()) @ (bends * variances / law)
+    return slope * w + kept * left / bends, kept, kept * noise / bends
