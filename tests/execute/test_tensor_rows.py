@@ -18,6 +18,7 @@ from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeC
 from sordino.problems.losses import LOSSES
 from sordino.problems.mapped_gram import MappedGram
 from sordino.problems.margins import MarginFit, OwnPart
+from sordino.problems.residuals import GradientCounts
 from sordino.testing import seeded_noise_not_private
 
 RNG = np.random.default_rng(8)
@@ -118,7 +119,8 @@ def test_every_sum_is_that_of_rows_in_memory(kind):
         (ColumnMoments(0.7), None),
         (ColumnMoments(0.7, square=True), None),
         (SizeCounts("rows", 3), affine),
-        (SizeCounts("targets"), 0.2),
+        (SizeCounts("targets"), (0.2, 1.5)),
+        (GradientCounts(LOSSES["squared"]), (w, affine, 1.5)),
         (AffineGradient(LOSSES["logistic"], 0.3, True, True), (w, affine, None, 1.0)),
         (AffineGradient(LOSSES["squared"], 0.3), (w, listed, None, 2.0)),
         (AffineGradient(LOSSES["squared"], 0.3), (w[[0, 3, -1]], replace(listed, rest=None), None, 2.0)),

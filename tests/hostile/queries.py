@@ -26,6 +26,7 @@ from sordino.problems.losses import LOSSES, Huber
 from sordino.problems.mapped_gram import MappedGram
 from sordino.problems.margins import MarginFit, OwnPart
 from sordino.problems.recursive import RecursiveGradient
+from sordino.problems.residuals import GradientCounts
 from sordino.problems.robust import GradientPoint, RobustGradient, RobustSum, Truncation
 from sordino.problems.scales import (
     ColumnScales,
@@ -127,7 +128,15 @@ AFFINES = [
     Case("column squares", ColumnMoments(1.3, square=True), None, 1.3, exact=False),
     Case("sizes of rows", SizeCounts("rows", 3), AFFINE, 1.3, exact=False),
     Case("sizes, a list", SizeCounts("rows", 3), LISTED, 1.3, exact=False, kinds=(*MATRICES, "lazy")),
-    Case("sizes of targets", SizeCounts("targets"), 0.3, 1.3, exact=False),
+    Case("sizes of targets", SizeCounts("targets"), (0.3, 2.5), 1.3, exact=False),
+    Case("sizes of gradients", GradientCounts(SQUARED), (W, AFFINE, 2.5), 1.3, 0.9, exact=False),
+    Case(
+        "sizes of gradients on some columns",
+        GradientCounts(SQUARED),
+        (W[:3], CHOSEN_MAP, 0.1),
+        1.3,
+        exact=False,
+    ),
     Case("places of targets", TargetCounts(), (-2.0, 1.0), 1.3, exact=False),
     Case(
         "fair affine", AffineGradient(LOSSES["logistic"], 0.3, True), (W, AFFINE, None, 1.0), 1.3, 0.9, signs

@@ -17,7 +17,7 @@ from sordino.problems.losses import LOSSES, Huber
 def counted(targets, cells=4):
     query = SizeCounts("targets", cells)
     records = LocalExecutor(np.ones((len(targets), 1)), np.asarray(targets, dtype=float)).records(None)
-    return query, query.evaluate(records, 0.0)
+    return query, query.evaluate(records, (0.0, 1.0))
 
 
 @pytest.mark.parametrize("cells", [1, 2, 4])

@@ -169,27 +169,27 @@ class SizeCounts(ClippedSum):
             cell[np.isfinite(sizes)].astype(int), minlength=self.cells * (_HIGHEST - _LOWEST) + 1
         ).astype(float)
 
-    def quantile(
-        self, counts: Floats, share: float, noise: float, most: float, least: float = 0.0
-    ) -> float | None:
+    def quantile(self, counts: Floats, share: float, noise: float, most: float) -> float | None:
         """Return the size below which about ``share`` of the noisy counts lie, at most ``most``.
 
-        The lowest count is of zeros, which have no size, as those below ``least``. Cells beyond ``most``, the largest possible size, hold noise only. Counts that noise alone
+        The lowest count is of zeros, which have no size. Cells beyond ``most``, the largest possible size, hold noise only. Counts that noise alone
         would reach are left out; where none is left, wider cells are tried (the answer is then the middle of
         one), and then there is no answer.
         Free: it reads released counts and public bounds only.
         """
-        counts = np.where(self._below(np.arange(len(counts)) - 1) < least, 0.0, counts)
         for ends, width, kept in self._wider(counts, noise, most):
             if kept.any():
                 end = ends[int(np.argmax(np.cumsum(kept) >= share * kept.sum()))] - (width - 1) / 2
                 return float(min(self._below(end), most))
         return None
 
-    def peak(self, counts: Floats, most: float) -> float:
-        """Return the largest count of sizes within an octave, of those up to ``most``."""
-        kept = counts[self._below(np.arange(len(counts))) < most]
-        return float(np.convolve(kept, np.ones(self.cells)).max(initial=0.0)) if kept.size else 0.0
+    def without_peak(self, counts: Floats, near: float, least: float) -> Floats:
+        """Return the counts with those up to the size ``near`` among the zeros, if an octave of them has ``least``."""
+        close = self._below(np.arange(len(counts)) - 1) < near
+        octaves = np.convolve(counts[close][1:], np.ones(self.cells)) if close[1:].any() else np.zeros(1)
+        if octaves.max(initial=0.0) < least:
+            return counts
+        return np.append(counts[close].sum(), np.where(close, 0.0, counts)[1:])
 
     def _below(self, cell: Any) -> Any:
         """Return the largest size in a cell."""

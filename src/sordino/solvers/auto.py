@@ -18,7 +18,14 @@ from sordino.problems.problem import Problem
 from sordino.problems.targets import TargetCounts
 from sordino.solvers.base import NoisyCoefficients, Options, Solver
 from sordino.solvers.capabilities import STEPS, Capabilities
-from sordino.solvers.correction import corrected, correction_queries, is_few, located, mean_target, skewed_unit
+from sordino.solvers.correction import (
+    corrected,
+    correction_queries,
+    is_few,
+    located,
+    mean_target,
+    skewed_unit,
+)
 from sordino.solvers.descent import Noise, NoisyDescent, masked, momentum_in, noise_limited_step
 from sordino.solvers.legs import Leg, coefficient_noise
 from sordino.solvers.length import (

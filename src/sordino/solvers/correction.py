@@ -22,8 +22,8 @@ COUNTS, SCORE = 0.015, 0.10
 COUNTS_ASKS, SCORE_ASKS, OFFSET_ASKS = 2, 2, 3
 # The share of the mean residual: the least; more of it where records times epsilon are fewer than the first
 # number, down to nothing but the mean below the second; more of it, too, where they are many.
-_OFFSET, _FEW_OFFSET, _FEW = 0.04, 0.20, 100.0
-_MANY_OFFSET, _MANY = 0.06, 5000.0
+_OFFSET, _FEW_OFFSET, _FEW = 0.03, 0.20, 100.0
+_MANY_OFFSET, _MANY = 0.07, 5000.0
 # So many records times epsilon for each coefficient make the whole gradient worth its share.
 ROOM = 300.0
 # A tail that a clip would take counts as a bias by so much of it: where both sides have it, and by how much
@@ -34,6 +34,8 @@ _CONSTANT, _FLAT = 0.5, 2.0**-40
 # How far the slope may be from that of the clipped question before any release, and the mean from the centre,
 # in units of the spread of the targets.
 _SLOPE, _SKEW = 0.5, 0.4
+# How far a mean is usually from the middle of the declared range, in units of its bound.
+_FAR = 0.25
 # Tails end where so many deviations of noise hide them.
 _SURE = 3.0
 _NOTHING = 1e-300
@@ -60,7 +62,9 @@ def offset_share(problem: Problem) -> float:
     return _OFFSET + _FEW_OFFSET * (_FEW / signal) ** 2 + _MANY_OFFSET * min(1.0, signal / _MANY)
 
 
-def correction_queries(problem: Problem, coefficients: int, metric: bool) -> dict[str, tuple[Any, int, float]]:
+def correction_queries(
+    problem: Problem, coefficients: int, metric: bool
+) -> dict[str, tuple[Any, int, float]]:
     """Return the questions with how often they are asked and their shares."""
     asked: dict[str, tuple[Any, int, float]] = {}
     if not is_corrected(problem):
@@ -222,7 +226,7 @@ def mean_target(curator: Curator, problem: Problem, name: str, asks: int) -> flo
     answers = [float(curator.release(name, params)[0]) for _ in range(asks)]
     mean = -float(np.mean(answers)) * unit / problem.population
     noise = noise_std(curator, name) * unit / problem.population / math.sqrt(asks)
-    mean *= mean**2 / max(mean**2 + noise**2, _NOTHING)
+    mean = believed(mean, noise**2, (_FAR * problem.target_bound) ** 2)
     return min(max(mean, -problem.target_bound), problem.target_bound)
 
 
@@ -305,9 +309,7 @@ def _stepped(whole: _Whole, start: Floats, moments: Moments, width: float) -> Co
     return Corrected(w, columns @ (1.0 - kept), np.sqrt(columns @ np.square(added)))
 
 
-def _along_axes(
-    seen: Floats, w: Floats, bends: Floats, noise: float
-) -> tuple[Floats, Floats, Floats]:
+def _along_axes(seen: Floats, w: Floats, bends: Floats, noise: float) -> tuple[Floats, Floats, Floats]:
     """Return the step along each axis, the share of what was seen that is believed, and the noise of it.
 
     First the slope, one number whose spread is known. Then all axes alike: either there is nothing to correct,

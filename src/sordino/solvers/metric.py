@@ -114,9 +114,7 @@ class Moments:
         """Return the moments of rows times ``factor``, the constant left as it is."""
         factors = np.where(np.arange(len(self.matrix)) < features, factor, 1.0)
         matrix = self.matrix * np.outer(factors, factors)
-        return replace(
-            self, matrix=matrix, unsure=self.unsure * factor**2, noise=self.noise * factor**2
-        )
+        return replace(self, matrix=matrix, unsure=self.unsure * factor**2, noise=self.noise * factor**2)
 
     def metric(self, opened: Bools | None, bend: float, penalty: Floats | float = 0.0) -> Metric:
         """Return the metric on the open coordinates, for a loss with a penalty of this second derivative."""

@@ -67,8 +67,8 @@ def target_unit(curator: Curator, problem: Problem, center: float = 0.0, near: f
     most = problem.target_bound + abs(center)
     noise, counts = noise_std(curator, "targets"), curator.release("targets", (center, most))
     query: Any = curator.plan.releases["targets"].query
-    near = near if query.peak(counts[1:], near / most) >= PEAK * problem.population else 0.0
-    typical, large = (query.quantile(counts, share, noise, 1.0, near / most) for share in (TYPICAL, LARGE))
+    counts = query.without_peak(counts, near / most, PEAK * problem.population)
+    typical, large = (query.quantile(counts, share, noise, 1.0) for share in (TYPICAL, LARGE))
     if typical is None:
         return TargetUnit(0.0, problem.target_bound, False)
     kept, sizes = query.standing(counts, noise, 1.0)
