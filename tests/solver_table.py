@@ -45,7 +45,7 @@ from sordino.problems.losses import LOSSES
 from sordino.problems.penalties import Nonconvex
 from sordino.problems.problem import Problem
 from sordino.problems.robust import Truncation
-from sordino.solvers.auto import Auto, Stage
+from sordino.solvers.auto import Auto
 from sordino.solvers.dense.adam import Adam
 from sordino.solvers.dense.agd import Agd
 from sordino.solvers.dense.gd import Gd
@@ -70,6 +70,7 @@ from sordino.solvers.sparse.sgd_ht import SgdHt
 from sordino.solvers.sparse.svrg_ht import SvrgHt
 from sordino.solvers.sparse.transfer import Transfer
 from sordino.solvers.sparse.two_stage import TwoStage
+from sordino.solvers.stages import Stage
 
 
 def _problem(loss: str, relation: str = "add-remove", **facts: Any) -> Problem:

@@ -172,9 +172,9 @@ class SizeCounts(ClippedSum):
     def quantile(self, counts: Floats, share: float, noise: float, most: float) -> float | None:
         """Return the size below which about ``share`` of the noisy counts lie, at most ``most``.
 
-        The lowest count is of zeros, which have no size. Cells beyond ``most``, the largest possible size, hold noise only. Counts that noise alone
-        would reach are left out; where none is left, wider cells are tried (the answer is then the middle of
-        one), and then there is no answer.
+        The lowest count is of zeros, which have no size. Cells beyond ``most``, the largest possible size,
+        hold noise only. Counts that noise alone would reach are left out; where none is left, wider cells are
+        tried (the answer is then the middle of one), and then there is no answer.
         Free: it reads released counts and public bounds only.
         """
         for ends, width, kept in self._wider(counts, noise, most):
@@ -184,7 +184,7 @@ class SizeCounts(ClippedSum):
         return None
 
     def without_peak(self, counts: Floats, near: float, least: float) -> Floats:
-        """Return the counts with those up to the size ``near`` among the zeros, if an octave of them has ``least``."""
+        """Return the counts with those up to ``near`` among the zeros, if an octave has ``least``."""
         close = self._below(np.arange(len(counts)) - 1) < near
         octaves = np.convolve(counts[close][1:], np.ones(self.cells)) if close[1:].any() else np.zeros(1)
         if octaves.max(initial=0.0) < least:
@@ -212,7 +212,7 @@ class SizeCounts(ClippedSum):
         return kept, np.minimum(self._below(ends - 0.5 * width), most)
 
     def _wider(self, counts: Floats, noise: float, most: float) -> Iterator[tuple[Ints, int, Floats]]:
-        """Yield the last cells, the number of cells taken together and the counts that noise would not reach."""
+        """Yield last cells, the number of cells taken together, and counts that noise would not reach."""
         last = math.ceil(self.cells * (min(max(math.log2(most), _LOWEST), _HIGHEST) - _LOWEST))
         for width in (w for w in (1, 2, 4, 8, 16) if w <= _WIDEST * self.cells):
             ends = np.arange(max(last, 1), 0, -width)[::-1]

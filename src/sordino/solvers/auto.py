@@ -45,6 +45,7 @@ from sordino.solvers.metric import (
 )
 from sordino.solvers.screening import LAZY, listed_map, screened, screens_first, spread
 from sordino.solvers.sparse.ight import Ight
+from sordino.solvers.stages import AFTER_SCREEN, Stage, narrowing
 from sordino.solvers.units import (
     TYPICAL,
     grid_cells,
@@ -56,13 +57,9 @@ from sordino.solvers.units import (
 
 # Shares of the budget (of rho); what is left goes to the gradients on all columns.
 MOMENTS, SIZES, SIZES_AGAIN = 0.05, 0.02, 0.01
-NARROW, AFTER_SCREEN, POLISH, POLISH_ALONE = 0.12, 0.20, 0.20, 0.30
 # Margin noise that the last iterate may carry: dense models of two and of more classes, of numbers and of
-# labels in a metric, models still to be thresholded on all columns and on some, polishing.
-DENSE, MANY, NUMBERS, METRIC = 1.2, 1.6, 0.5, 0.7
-SELECTING, NARROWING, POLISHING = 0.3, 0.5, 1.0
-# The support is found in stages that keep so many times as many coefficients as the last one.
-WIDTHS = (24, 6)
+# labels in a metric, models still to be thresholded.
+DENSE, MANY, NUMBERS, METRIC, SELECTING = 1.2, 1.6, 0.5, 0.7, 0.3
 INTERCEPT = 0.25
 COLUMN_POWER = 0.4
 CLIP = 0.35
@@ -77,16 +74,6 @@ STEPS_ALL, STEPS_NARROWING, STEPS_LEAST, SIGNAL_A_STEP = 50, 30, 20, 600.0
 STEPS_PLAIN, UNCLIPPED = 100, 1e6
 # Fewer records times epsilon need a larger share for the size of the targets, up to the one given here.
 FEW, SIZES_OF_FEW = 1000.0, 0.08
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A descent on the largest ``count`` coefficients: its steps, share of the budget and margin noise."""
-
-    count: int
-    steps: int
-    share: float
-    margin_noise: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,7 +329,7 @@ class Auto:
         return next(iter(self.stages.values())).count
 
     def _mapped(self, curator: Curator, problem: Problem) -> tuple[Affine, float]:
-        """Return the map, and how many times larger the squares of whole rows are than those of mapped ones."""
+        """Return the map, and how many times larger the squares of whole rows are than of mapped ones."""
         n, d, radius = problem.population, problem.features, problem.data_norm
         floor = 2.0 * noise_std(curator, "moments") / n
 
@@ -375,16 +362,6 @@ def _steps(problem: Problem, narrows: bool) -> int:
     signal, most = problem.population * problem.epsilon, STEPS_NARROWING if narrows else STEPS_ALL
     drowns = signal < problem.features and problem.outputs == 1 and isinstance(problem.loss, LabelModel)
     return min(most, max(STEPS_LEAST, int(signal / SIGNAL_A_STEP))) if drowns else most
-
-
-def narrowing(sparsity: int, coefficients: int) -> dict[str, Stage]:
-    """Return the stages that end at this sparsity; one that would keep most coefficients is left out."""
-    wide = {
-        f"narrow-{times}": Stage(times * sparsity, 10, NARROW, NARROWING)
-        for times in WIDTHS
-        if 2 * times * sparsity <= coefficients
-    }
-    return {**wide, "polish": Stage(sparsity, 20, POLISH if wide else POLISH_ALONE, POLISHING)}
 
 
 def penalty_through(view: MappedProblem, problem: Problem) -> Callable[[Floats], Floats] | None:

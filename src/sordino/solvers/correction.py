@@ -121,7 +121,7 @@ class _Whole:
         return moved * (self.targets.size / unit)
 
     def counts(self, w: Floats) -> Floats:
-        """Return the shares of records with gradients of each size at these weights, below and above zero."""
+        """Return the shares of records with gradients of each size, below and above zero."""
         affine = self.affine(1.0 / self.longest, _CONSTANT / self.longest)
         point = self.point(w, affine, 1.0 / self.longest, self.widest)
         counts = self.curator.release("tails", (point, affine, self.widest))
@@ -130,7 +130,7 @@ class _Whole:
     def width(self, w: Floats, spread: float, both: float) -> float:
         """Return the clip of gradients at these weights that weighs bias against noise.
 
-        ``spread`` is the noise of a sum with the clip 1. A tail that both sides have biases by ``both`` of it.
+        ``spread`` is the noise of a sum of clip 1. A tail that both sides have biases by ``both`` of it.
         """
         query: Any = self.curator.plan.releases["tails"].query
         noise, n = noise_std(self.curator, "tails"), self.problem.population
@@ -149,7 +149,7 @@ class _Whole:
         return np.asarray(answer) * own, noise_std(self.curator, "score") * own
 
     def mean(self, w: Floats, width: float) -> tuple[float, float]:
-        """Return the released mean residual, clipped to ``width``, and its noise, in the unit of the targets."""
+        """Return the released mean residual, clipped to ``width``, and its noise, in units of the targets."""
         affine = self.affine(_FLAT / self.longest, 1.0)
         unit = width * (1.0 + 2.0**-20)
         point = self.point(w, affine, _FLAT / self.longest, unit)
@@ -165,7 +165,7 @@ def corrected(
     """Return the model after one Newton step on the whole gradient and a step by the mean residual.
 
     Released counts say where a clip would bite, and the width of the last questions weighs that bias against
-    noise; it reaches the declared bounds as noise falls. What noise alone could have caused is left as it was.
+    noise; it reaches the declared bounds as noise falls. What noise alone could cause is left as it was.
 
     **Privacy.** Post-processing of the releases ``"tails"``, ``"score"`` and ``"offset"``.
     """
@@ -312,8 +312,8 @@ def _stepped(whole: _Whole, start: Floats, moments: Moments, width: float) -> Co
 def _along_axes(seen: Floats, w: Floats, bends: Floats, noise: float) -> tuple[Floats, Floats, Floats]:
     """Return the step along each axis, the share of what was seen that is believed, and the noise of it.
 
-    First the slope, one number whose spread is known. Then all axes alike: either there is nothing to correct,
-    or the step adds the same variance to margins along each axis, of any size.
+    First the slope, one number whose spread is known. Then all axes alike: there is nothing to correct, or
+    the step adds the same variance to margins along each axis, of any size.
     """
     along = max(float(w @ (bends * w)), _NOTHING)
     error = (noise * math.sqrt(float(w @ w)) / along) ** 2
