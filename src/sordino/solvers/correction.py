@@ -34,8 +34,9 @@ _CONSTANT, _FLAT = 0.5, 2.0**-40
 # How far the slope may be from that of the clipped question before any release, and the mean from the centre,
 # in units of the spread of the targets.
 _SLOPE, _SKEW = 0.5, 0.4
-# How far a mean is usually from the middle of the declared range, in units of its bound.
-_FAR = 0.25
+# How far a mean is usually from the middle of the declared range, in units of its bound; the odds that it is
+# there at all.
+_FAR, _AWAY = 0.25, 0.3
 # Tails end where so many deviations of noise hide them.
 _SURE = 3.0
 _NOTHING = 1e-300
@@ -226,7 +227,7 @@ def mean_target(curator: Curator, problem: Problem, name: str, asks: int) -> flo
     answers = [float(curator.release(name, params)[0]) for _ in range(asks)]
     mean = -float(np.mean(answers)) * unit / problem.population
     noise = noise_std(curator, name) * unit / problem.population / math.sqrt(asks)
-    mean = believed(mean, noise**2, (_FAR * problem.target_bound) ** 2)
+    mean = believed(mean, noise**2, (_FAR * problem.target_bound) ** 2, _AWAY)
     return min(max(mean, -problem.target_bound), problem.target_bound)
 
 
@@ -284,10 +285,14 @@ def _one_sided(shares: Floats, sizes: Floats) -> Floats:
     return np.stack([rising, np.zeros_like(rising)])
 
 
-def believed(seen: float, variance: float, usual: float) -> float:
-    """Return what is believed of a number seen with noise: that it is 0, or what is usual, of even odds."""
+def believed(seen: float, variance: float, usual: float, likely: float = 1.0) -> float:
+    """Return what is believed of a number seen with noise: that it is 0, or what is usual, of these odds."""
     both, variance = variance + usual, max(variance, _NOTHING)
-    odds = math.sqrt(variance / both) * math.exp(min(0.5 * seen**2 * (1.0 / variance - 1.0 / both), 700.0))
+    odds = (
+        likely
+        * math.sqrt(variance / both)
+        * math.exp(min(0.5 * seen**2 * (1.0 / variance - 1.0 / both), 700.0))
+    )
     return seen * usual / both * odds / (1.0 + odds)
 
 
