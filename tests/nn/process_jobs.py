@@ -12,6 +12,7 @@ from tests.nn.helpers import blobs, perceptron
 from torch import nn
 
 from sordino.errors import SordinoError
+from sordino.execute.torch import TorchExecutor
 from sordino.nn import Trainer, make_private
 from sordino.testing import seeded_noise_not_private
 
@@ -85,8 +86,19 @@ def apart(rank, what, booked):
         trainer(clip_norm=1.0 + rank, **booked).fit(x, y)
     elif what == "refused":
         trainer(**{**booked, "epsilon": 1000.0}).fit(x, y)
+    elif what == "items":  # two records of a data set that is read item by item change places
+        order = np.arange(120)
+        order[[51, 52]] = order[[52, 51]] if rank else order[[51, 52]]
+        trainer(**booked).fit(torch.utils.data.DataLoader(list(zip(x[order], y[order], strict=True))))
     elif what == "reading":
         trainer(**{**booked, "batch_size": 120}).fit(Faulty())
+    elif what == "failing":
+        real = TorchExecutor.records
+        TorchExecutor.records = lambda self, rows: real(self, rows) if rank == 0 else None
+        try:
+            trainer(**booked).fit(x, y)
+        finally:
+            TorchExecutor.records = real
     elif what == "steps":
         model = perceptron()
         for _ in make_private(model, LOSS, (x, y), epsilon=8.0, delta=1e-4, steps=3, batch_size=40, **booked):
@@ -115,7 +127,9 @@ APART = (
     "owners",
     "settings",
     "refused",
+    "items",
     "reading",
+    "failing",
     "steps",
     "stopped",
     "death",

@@ -67,6 +67,7 @@ def test_a_run_is_resumed_from_the_files_of_the_first_process(seen):
         ("order", "data"),
         ("owners", "owners of records"),
         ("settings", "setting"),
+        ("items", "data"),
     ],
 )
 def test_processes_that_differ_are_refused_everywhere_and_nothing_is_booked(what, words, seen, folder):
@@ -75,6 +76,14 @@ def test_processes_that_differ_are_refused_everywhere_and_nothing_is_booked(what
         assert f"another {words}" in seen[rank][what]
     with Ledger.open(folder / "ledger.db") as ledger:
         assert not ledger.history(what)
+
+
+def test_a_record_that_cannot_be_read_is_refused_in_all_processes_before_booking(seen, folder):
+    for rank in range(2):
+        assert seen[rank]["reading"].startswith("InvalidInputError: The data set failed on some records")
+        assert "secret" not in seen[rank]["reading"]
+    with Ledger.open(folder / "ledger.db") as ledger:
+        assert not ledger.history("reading")
 
 
 def test_a_budget_that_the_first_process_lacks_stops_all(seen, folder):
@@ -89,7 +98,7 @@ def test_a_budget_that_the_first_process_lacks_stops_all(seen, folder):
     [
         ("steps", "WorkerError: The processes of this training are not at", None),
         ("stopped", "SordinoError: enough", "WorkerError: The first process has stopped"),
-        ("reading", "WorkerError: Another process", "InvalidInputError: The model, the loss or the data set"),
+        ("failing", "WorkerError: Another process", "InvalidInputError: The model or the device failed"),
     ],
 )
 def test_a_failure_in_one_process_stops_all_and_stays_spent(what, first, second, seen, folder):

@@ -1,31 +1,158 @@
-"""What torch itself draws while a release is computed: masks of dropout, and whatever a model draws."""
+"""What others draw while a release is computed: masks of dropout, and what a model or a data set draws."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import random
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import islice
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 
 from sordino.kernel import NoiseSource
 
+_MOST, _FEW = 20_000, 64  # objects that are looked at, and entries of one container
+_FOREIGN = ("builtins", "collections", "functools", "numpy", "random", "scipy", "sordino", "torch", "typing")
+_PLAIN = (str, bytes, bool, int, float, complex, type(None), type, ModuleType, np.ndarray, torch.Tensor)
+_hidden: ContextVar[NoiseSource | None] = ContextVar("sordino_hidden_draws", default=None)
+
 
 @contextmanager
-def hidden_draws(noise: NoiseSource) -> Iterator[None]:
-    """Let torch draw from a seed that nobody knows; then its generators go on as before.
+def hidden_draws(noise: NoiseSource, held: Iterable[Any] = ()) -> Iterator[None]:
+    """Let torch, NumPy, Python and the generators ``held`` draw from a seed that nobody knows, for a while.
 
     **Privacy.** Masks are drawn for a whole batch, in its order. Nobody knows which mask a record gets, so
     the records that two neighbours share may be thought to get the same ones, and only what one record adds
     is different. Whoever knew the seed would know better: without the first record all others get the
-    masks of those before them, and every contribution is another.
+    masks of those before them, and every contribution is another. The same holds for what a data set draws.
     """
-    outside = generators()
-    _seed_all(int(noise.integers(2**62, ())))
+    token = _hidden.set(noise)
+    try:
+        with seeded_draws(int(noise.integers(2**62, ())), held):
+            yield
+    finally:
+        _hidden.reset(token)
+
+
+@contextmanager
+def drawn_apart(held: Iterable[Any] = ()) -> Iterator[None]:
+    """Let what is read here draw from a hidden seed of its own; outside of hidden draws, as it would.
+
+    A data set that seeds torch for an item would otherwise tell which masks the model draws next.
+    """
+    noise = _hidden.get()
+    if noise is None:
+        yield
+        return
+    with hidden_draws(noise, held):
+        yield
+
+
+@contextmanager
+def seeded_draws(seed: int, held: Iterable[Any] = ()) -> Iterator[None]:
+    """Let everybody draw from one seed; then all generators go on as before."""
+    outside, others = generators(), [*_OWN, *held]
+    kept = [_state(one) for one in others]
+    _seed_all(seed)
+    for place, one in enumerate(others):
+        _seed(one, (seed + place) % 2**32)
     try:
         yield
     finally:
         restore(outside)
+        for one, state in zip(others, kept, strict=True):
+            _set_state(one, state)
+
+
+def drawn(held: Iterable[Any] = ()) -> list[str]:
+    """Return the states of all generators, to see whether anybody has drawn."""
+    return [repr(_state(one)) for one in (*_OWN, *held)] + [str(generators()["cpu"].tolist())]
+
+
+_OWN: tuple[Any, ...] = (np.random, random)  # the modules are generators too
+
+
+def held_generators(*roots: Any) -> list[Any]:
+    """Return the generators that some objects hold, also in closures, or that their functions name."""
+    kinds = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
+    found = [one for one in reached(*roots) if isinstance(one, (*kinds, torch.Generator))]
+    own = (random.SystemRandom,)  # which nobody can foresee
+    return [one for one in found if not isinstance(one, own) and one is not torch.default_generator]
+
+
+def _bits(one: Any) -> Any:
+    """Return the source of bits of one of NumPy's new generators, None for others."""
+    one = one.bit_generator if isinstance(one, np.random.Generator) else one
+    return one if isinstance(one, np.random.BitGenerator) else None
+
+
+def _state(one: Any) -> Any:
+    bits = _bits(one)
+    if bits is not None:
+        return bits.state
+    return one.getstate() if hasattr(one, "getstate") else one.get_state()
+
+
+def _set_state(one: Any, state: Any) -> None:
+    bits = _bits(one)
+    if bits is not None:
+        bits.state = state
+    else:
+        (one.setstate if hasattr(one, "setstate") else one.set_state)(state)
+
+
+def _seed(one: Any, seed: int) -> None:
+    bits = _bits(one)
+    if bits is not None:
+        bits.state = type(bits)(seed).state
+    else:
+        (one.manual_seed if isinstance(one, torch.Generator) else one.seed)(seed)
+
+
+def reached(*roots: Any) -> list[Any]:
+    """Return what some objects hold, directly or not: attributes, entries, closures, named globals."""
+    seen: dict[int, Any] = {}
+    waiting = list(roots)
+    while waiting and len(seen) < _MOST:
+        one = waiting.pop()
+        if id(one) not in seen:
+            seen[id(one)] = one
+            waiting.extend(_inside(one))
+    return list(seen.values())
+
+
+def _inside(one: Any) -> list[Any]:
+    if isinstance(one, _PLAIN):
+        return []
+    if isinstance(one, FunctionType):
+        return _of_function(one)
+    if isinstance(one, MethodType):
+        return [one.__self__, one.__func__]
+    if isinstance(one, Mapping):
+        return list(islice(one.values(), _FEW))
+    if isinstance(one, (list, tuple, set, frozenset)):
+        return list(islice(one, _FEW))
+    parts = [getattr(one, name, None) for name in ("func", "args", "keywords", "__wrapped__")]
+    kinds = [kind for kind in type(one).__mro__ if kind.__module__.partition(".")[0] not in _FOREIGN]
+    functions = [f for kind in kinds for f in vars(kind).values() if isinstance(f, FunctionType)]
+    return [*parts, *getattr(one, "__dict__", {}).values(), *functions]
+
+
+def _of_function(function: FunctionType) -> list[Any]:
+    if (function.__module__ or "").partition(".")[0] in _FOREIGN:
+        return []
+    cells = [cell.cell_contents for cell in function.__closure__ or () if cell != type(cell)()]
+    named = [function.__globals__.get(name) for name in _names(function.__code__)]
+    return [*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), *named]
+
+
+def _names(code: CodeType) -> list[str]:
+    inner = [name for part in code.co_consts if isinstance(part, CodeType) for name in _names(part)]
+    return [*code.co_names, *inner]
 
 
 def _seed_all(seed: int) -> None:

@@ -13,13 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sordino.errors import InvalidInputError, PlanError, SordinoError
+from sordino.errors import InvalidInputError, PlanError
 from sordino.execute.chacha import normals
-from sordino.execute.draws import hidden_draws
+from sordino.execute.draws import drawn_apart, held_generators, hidden_draws
 from sordino.execute.processes import Processes
 from sordino.execute.question import Question
 from sordino.kernel import NoiseSource, Offer, Release
-from sordino.kernel.arrays import Rows
+from sordino.kernel.arrays import Ints, Rows
 from sordino.kernel.contracts import TensorChunks
 
 _POOL = 1 << 21
@@ -53,12 +53,15 @@ class TorchExecutor:
     processes: Processes | None = None
     _pool: NoisePool = field(init=False, repr=False)
     _secret: NoiseSource = field(init=False, repr=False)
+    held: list[Any] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.chunk < 1:
             raise InvalidInputError(f"Expected a chunk of at least one record, got {self.chunk}.")
         object.__setattr__(self, "_pool", NoisePool(self.device))
         object.__setattr__(self, "_secret", NoiseSource.from_os())
+        found = [] if self._is_pair else held_generators(self.data, self.collate)
+        object.__setattr__(self, "held", found)
 
     @property
     def population(self) -> int:
@@ -68,6 +71,11 @@ class TorchExecutor:
     @property
     def _count(self) -> int:
         return len(self.data[0]) if self._is_pair else len(self.data)
+
+    @property
+    def records_held(self) -> int:
+        """The number of records, whoever owns them."""
+        return self._count
 
     def answer(
         self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
@@ -93,7 +101,8 @@ class TorchExecutor:
 
         def evaluate(some: Rows, spacing: float | None) -> Tensor:
             asked = Question(release.query, params, False, spacing)
-            return _quietly(lambda: asked.summed(self.records(some)))
+            rows = np.arange(self.population) if some is None else some
+            return _bearable(lambda part: asked.summed(self.records(part)), rows)
 
         if self.processes is None:
             return evaluate(*drawn)
@@ -101,7 +110,7 @@ class TorchExecutor:
         return self.processes.summed(words, params, drawn, self.population, evaluate)
 
     def hidden(self, private: bool = True) -> AbstractContextManager[None]:
-        """Return a block in which torch draws what nobody knows; with seeded noise it draws as it would."""
+        """Return a block in which others draw what nobody knows; with seeded noise, as they would."""
         return hidden_draws(self._secret) if private else nullcontext()
 
     def records(self, rows: Rows) -> Any:
@@ -113,7 +122,8 @@ class TorchExecutor:
         if self._is_pair:
             return tuple(self._picked(part, rows) for part in self.data)
         chosen = range(self._count) if rows is None else rows.tolist()
-        x, y = self._collated([self.data[i] for i in chosen])
+        with drawn_apart(self.held):
+            x, y = self._collated([self.data[i] for i in chosen])
         kinds = (x.dtype, y.dtype) if self.kinds is None else self.kinds
         return x.to(self.device, kinds[0]), y.to(self.device, kinds[1])
 
@@ -143,19 +153,27 @@ class TorchExecutor:
         return TensorNoise(noise, self.device, self._pool if self.device_noise else None)
 
 
-def _quietly(evaluate: Callable[[], Any]) -> Any:
-    """Return what ``evaluate`` returns; what a model, a loss or a data set says of a record is not shown."""
+def _bearable(total: Callable[[Any], Tensor], rows: Ints) -> Tensor:
+    """Return the sum over the rows that a data set, a model and a loss can bear; others contribute zero.
+
+    **Privacy.** All records are looked at before anything is booked (:mod:`sordino.nn.entrance`). One that
+    fails in a step must not end it: whoever sees the error would know that the record is in the batch. The
+    rows are halved until it is alone, as for a gradient that is not finite.
+    """
     try:
-        return evaluate()
-    except (SordinoError, torch.OutOfMemoryError):
+        return total(rows)
+    except (MemoryError, torch.OutOfMemoryError):
         raise
     except Exception as error:
         kind = type(error).__name__
-    raise InvalidInputError(  # outside of the handler: the foreign error would be its context
-        f"The model, the loss or the data set failed on some records ({kind}). What it said is not shown: it "
-        "may quote them. Compare types, shapes and class numbers with those of the first record and the "
-        "outputs of the model. The budget is spent."
-    )
+    if not len(rows):  # outside of the handler: the foreign error would be its context
+        raise InvalidInputError(
+            f"The model or the device failed without a record ({kind}). The budget is spent."
+        )
+    if len(rows) == 1:
+        return _bearable(total, rows[:0])
+    half = len(rows) // 2
+    return _bearable(total, rows[:half]) + _bearable(total, rows[half:])
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,7 +45,10 @@ class Views:
     def of(self, x: Tensor, noise: NoiseSource) -> Tensor:
         """Return one view of each row."""
         whole = noise.integers(_FINE, (len(x), self.draws)).astype(np.float32)
-        numbers = torch.from_numpy(whole / np.float32(_FINE)).to(x.device)
+        return self.made(x, torch.from_numpy(whole / np.float32(_FINE)).to(x.device))
+
+    def made(self, x: Tensor, numbers: Tensor) -> Tensor:
+        """Return one view of each row from its row of numbers."""
         return vmap(self.make, randomness="error")(x, numbers)
 
     def owners(self, owners: Owners | None, records: int) -> Owners:

@@ -6,12 +6,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from sordino.errors import InvalidInputError, InvalidTypeError
+from sordino.errors import InvalidInputError, InvalidTypeError, UnsupportedError
+from sordino.execute.draws import drawn, held_generators, reached, seeded_draws
 from sordino.execute.torch_views import Views
-from sordino.kernel import NoiseSource
+from sordino.kernel import public_generator
+from sordino.nn.data import Source
+
+_SEED = 6199  # public
+# Which made-up records are viewed together: all, alone, in another order, others before and after.
+_BLOCKS = ((0, 1, 2, 3, 4), (0,), (4, 0), (2, 3, 0, 1), (1,), (0,), (3, 2), (4,), (0, 1, 2, 3, 4))
+_BY_ITSELF = (
+    "augment gives a record another view from the same numbers: it draws by itself, or remembers other "
+    "records. It may use its record and the numbers it is given, as many as its attribute draws says."
+)
 
 
 @dataclass(frozen=True)
@@ -61,8 +72,8 @@ class MeanOfViews:
         return self.loss(outputs, targets) / self.count
 
 
-def views_of(augment: Any, multiplicity: int, example: tuple[Tensor, Tensor]) -> Views | None:
-    """Return the views that were asked for, tried once on a made-up record; None without augmentation."""
+def views_of(augment: Any, multiplicity: int, source: Source) -> Views | None:
+    """Return the views that were asked for, tried on made-up records; None without augmentation."""
     if augment is None:
         if multiplicity != 1:
             raise InvalidInputError(
@@ -77,7 +88,59 @@ def views_of(augment: Any, multiplicity: int, example: tuple[Tensor, Tensor]) ->
             f"how many numbers it needs, got {type(augment).__name__}. Shifts() is one."
         )
     views = Views(augment, draws, multiplicity)
-    made_up = torch.zeros_like(example[0])
-    if views.of(made_up, NoiseSource.from_os()).shape != made_up.shape:
-        raise InvalidInputError("Expected views of the shape of a record, got another from augment.")
+    _check_alone(views, source.example[0])
+    _check_own(augment, source.data)
     return views
+
+
+def _check_alone(views: Views, example: Tensor) -> None:
+    """Refuse an augmentation that draws by itself, or whose view of a record depends on others.
+
+    Made-up records are viewed from the same numbers, alone, in other blocks and in another order, while all
+    generators that can be found start from other seeds each time.
+    """
+    public, held = public_generator(_SEED), held_generators(views.make)
+    shape = (_BLOCKS[0][-1] + 1, *example.shape[1:])
+    rows = torch.from_numpy(public.uniform(0, 2, shape)).to(example)
+    numbers = torch.from_numpy(public.uniform(0, 1, (len(rows), views.draws))).to(example.device).float()
+    first: dict[int, Tensor] = {}
+    for turn, block in enumerate(_BLOCKS):
+        with seeded_draws(_SEED + turn, held):
+            before = drawn(held)
+            made = _viewed(views, rows[list(block)], numbers[list(block)])
+            if drawn(held) != before:
+                raise UnsupportedError(_BY_ITSELF)
+        if made.shape != (len(block), *example.shape[1:]):
+            raise InvalidInputError("Expected views of the shape of a record, got another from augment.")
+        for row, view in zip(block, made, strict=True):
+            if not torch.allclose(first.setdefault(row, view), view, rtol=1e-4, atol=1e-5, equal_nan=True):
+                raise UnsupportedError(_BY_ITSELF)
+
+
+def _viewed(views: Views, rows: Tensor, numbers: Tensor) -> Tensor:
+    try:
+        return views.made(rows, numbers)
+    except RuntimeError as error:
+        said = str(error)[:200]
+    raise UnsupportedError(
+        f"augment cannot be mapped over records one by one (torch.func.vmap); torch says: {said} It may draw "
+        "nothing by itself: it is given numbers, as many as its attribute draws says."
+    )
+
+
+def _check_own(augment: Any, data: Any) -> None:
+    """Refuse an augmentation that holds the records: what it mixes into one of them has no clip."""
+    parts = data if isinstance(data, tuple) else ()
+    for one in reached(augment):
+        array = torch.from_numpy(one) if isinstance(one, np.ndarray) and one.dtype.kind in "fiu" else one
+        tensor = isinstance(array, Tensor)
+        if one is data or (tensor and any(_alike(array, part) for part in parts)):
+            raise UnsupportedError(
+                "augment holds the records it is to make views of: a view would mix other records into one, "
+                "and no clip bounds that. Let it hold public values only."
+            )
+
+
+def _alike(one: Tensor, other: Tensor) -> bool:
+    shared = one.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+    return shared or (one.shape == other.shape and torch.equal(one.to(other), other))

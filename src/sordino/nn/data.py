@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from sordino.errors import InvalidInputError, InvalidTypeError
+from sordino.execute.draws import held_generators, seeded_draws
 from sordino.execute.grouped import Owners
 from sordino.execute.processes import Processes
 from sordino.execute.torch import TorchExecutor
@@ -101,6 +102,12 @@ def source_of(data: Any, targets: Any = None) -> Source:
         )
     if not len(data):
         raise InvalidInputError("Expected at least one record, got an empty data set.")
+    with seeded_draws(0, held_generators(data, collate)):  # the data set's own generators go on unmoved
+        return _of_items(data, collate)
+
+
+def _of_items(data: Any, collate: Any) -> Source:
+    """Return the source of a data set that is read item by item."""
     collate_one = torch.utils.data.default_collate if collate is None else collate
     made = collate_one([data[0]])
     if isinstance(made, Mapping):

@@ -12,6 +12,7 @@ from torch import nn
 from sordino.kernel import Curator, Gaussian, Plan, Relation, Release, Sampling
 from sordino.nn.data import default_chunk, source_of
 from sordino.nn.engine_choice import make_engine
+from sordino.nn.entrance import check_records
 from sordino.nn.network import Loss, Network
 from sordino.nn.queries import TorchGradient
 from sordino.nn.updates import HardThreshold
@@ -65,6 +66,7 @@ class TorchModel:
         chunk = chunk or default_chunk(self.network.size, _CHUNK_FOR, torch.device(device))
         self._engine = make_engine(self.network, *source.example, method, chunk)
         self.executor = source.executor(torch.device(device), chunk, device.startswith("cuda"))
+        check_records(self.executor, self.network, source.example)
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -24,6 +24,7 @@ class Training:
     ask: Ask
     public: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    mark: int = 0  # of all records in their order, where processes compare them
 
     @property
     def recipe(self) -> str:

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from sordino.errors import InvalidInputError, SordinoError, WorkerError
+from sordino.errors import SordinoError, WorkerError
 from sordino.execute.processes import Processes, fingerprint
 from sordino.execute.torch import TorchExecutor
 from sordino.execute.torch_persons import PersonExecutor
@@ -20,8 +19,6 @@ from sordino.nn.checkpoint import words
 from sordino.nn.session import Session, Training
 from sordino.nn.solvers import Releases, TrainingState
 from sordino.runs import PrivacyReport
-
-_LOOKED_AT = 64  # records of a data set that is read item by item, compared between processes
 
 
 class Leading:
@@ -143,7 +140,7 @@ def _facts(made: Training) -> dict[str, Any]:
         "model": (network.names, tuple(map(tuple, network.shapes))),
         "parameters at the start": fingerprint(network.flat().cpu()),
         "setting": (words(made.solver), task.relation.value, task.unit, made.executor.chunk),
-        "data": _looked_at(made.executor),
+        "data": made.mark,
         "owners of records": _owners(made.executor),
     }
 
@@ -154,18 +151,3 @@ def _owners(executor: TorchExecutor) -> int | None:
         return None
     assert executor.owners is not None
     return fingerprint([torch.from_numpy(executor.owners.order), torch.from_numpy(executor.owners.edges)])
-
-
-def _looked_at(executor: TorchExecutor) -> int:
-    """Return a number for the records and their order; the processes are one curator, and may compare."""
-    if isinstance(executor.data, tuple):
-        return fingerprint(part.cpu() for part in executor.data)
-    count = len(executor.data)
-    some = np.unique(np.linspace(0, count - 1, min(count, _LOOKED_AT)).astype(np.int64))
-    try:
-        return fingerprint(part.cpu() for part in TorchExecutor.batch(executor, some))
-    except Exception as error:
-        kind = type(error).__name__
-    raise InvalidInputError(  # outside of the handler: the foreign error may quote records
-        f"The data set failed on some records ({kind}); what it said is not shown. Nothing was booked."
-    )

@@ -21,6 +21,7 @@ from sordino.nn.compiled import compiled_engine
 from sordino.nn.data import Source, source_of
 from sordino.nn.engine_choice import engine_notes, make_engine
 from sordino.nn.engines import Engine
+from sordino.nn.entrance import check_records
 from sordino.nn.exact import exact_block
 from sordino.nn.moved import check_moved, warn_if_diverged
 from sordino.nn.network import Loss, Network, copied
@@ -182,7 +183,7 @@ class Trainer:
         self._check_kinds()
         model = copied(self.model)
         device = _device_of(model, self.device)
-        source = replace(source, views=views_of(self.augment, self.multiplicity, source.example))
+        source = replace(source, views=views_of(self.augment, self.multiplicity, source))
         loss = self.loss if source.views is None else MeanOfViews(self.loss, source.views.count)
         network = Network(_moved_to(device, model), loss, self.precision, source.fields)
         batch = self.settings(source.population).batch_size
@@ -198,6 +199,7 @@ class Trainer:
         noisy_device = wanted and not self.secure_noise
         solver, processes = self.solver(source.population), joined(self.distributed)
         executor = source.executor(device, chunk, noisy_device, processes)
+        mark = check_records(executor, network, source.example)
         facts, notes = (
             (*public_facts(task), *self._shown(network), *self.public),
             (*engine_notes(engine), *said),
@@ -209,7 +211,7 @@ class Trainer:
                 *notes,
                 f"gradients added up by {processes.count} processes, one of which adds the noise",
             )
-        return Training(solver, task, executor, budget, facts, notes)
+        return Training(solver, task, executor, budget, facts, notes, mark)
 
     def _check_kinds(self) -> None:
         """Refuse settings of a wrong kind: those that only a step would notice, after the booking."""
