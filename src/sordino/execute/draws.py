@@ -22,19 +22,20 @@ _hidden: ContextVar[NoiseSource | None] = ContextVar("sordino_hidden_draws", def
 
 
 @contextmanager
-def hidden_draws(noise: NoiseSource, held: Iterable[Any] = ()) -> Iterator[None]:
-    """Let torch, NumPy, Python and the generators ``held`` draw from a seed that nobody knows, for a while.
+def hidden_draws(noise: NoiseSource) -> Iterator[None]:
+    """Let torch draw from a seed that nobody knows; then its generators go on as before.
 
     **Privacy.** Masks are drawn for a whole batch, in its order. Nobody knows which mask a record gets, so
     the records that two neighbours share may be thought to get the same ones, and only what one record adds
     is different. Whoever knew the seed would know better: without the first record all others get the
-    masks of those before them, and every contribution is another. The same holds for what a data set draws.
+    masks of those before them, and every contribution is another.
     """
-    token = _hidden.set(noise)
+    token, outside = _hidden.set(noise), generators()
+    _seed_all(int(noise.integers(2**62, ())))
     try:
-        with seeded_draws(int(noise.integers(2**62, ())), held):
-            yield
+        yield
     finally:
+        restore(outside)
         _hidden.reset(token)
 
 
@@ -42,13 +43,14 @@ def hidden_draws(noise: NoiseSource, held: Iterable[Any] = ()) -> Iterator[None]
 def drawn_apart(held: Iterable[Any] = ()) -> Iterator[None]:
     """Let what is read here draw from a hidden seed of its own; outside of hidden draws, as it would.
 
-    A data set that seeds torch for an item would otherwise tell which masks the model draws next.
+    That is torch, NumPy, Python and the generators ``held``. Models that draw from others than torch are
+    refused, data sets do. One that seeds torch for an item would tell which masks the model draws next.
     """
     noise = _hidden.get()
     if noise is None:
         yield
         return
-    with hidden_draws(noise, held):
+    with seeded_draws(int(noise.integers(2**62, ())), held):
         yield
 
 
