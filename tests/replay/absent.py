@@ -19,7 +19,7 @@ from sordino.execute.values import ValueExecutor
 
 @dataclass(frozen=True, eq=False)
 class Absent:
-    """A unit that leaves: its number and, where records have owners, the owner of each as the caller knows it.
+    """A unit that leaves: its number and, where records have owners, whom the caller knows to own each.
 
     An executor's own numbers of persons are not asked: it may have merged two of them.
     """

@@ -34,10 +34,10 @@ class Case:
     @property
     def is_long(self) -> bool:
         """Whether it is replayed in the long run only."""
-        subject, home = self.subject, self.place in ("memory", "persons")
-        if subject.level == LONG or (subject.level != LEAD and not home):
+        level, home = self.subject.level, self.place in ("memory", "persons")
+        if level == LONG or (level != LEAD and not home) or self.place == "csr on disk":
             return True
-        return self.place in subject.may and self.relation == Relation.REPLACE_ONE.value
+        return self.place != "memory" and self.relation == Relation.REPLACE_ONE.value
 
     def judged(self, folder: Path) -> Verdict:
         """Record and replay; refuse nothing, tell everything."""

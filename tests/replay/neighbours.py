@@ -19,7 +19,7 @@ HUGE = 1e308 * np.array([1.0, -1.0, 1.0, 1.0, -1.0])
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Records: a row, a target and a weight each, some of them with owners; ``kind`` is that of the targets."""
+    """Records: a row, a target and a weight each, some with owners; ``kind`` is that of the targets."""
 
     X: Any
     y: np.ndarray

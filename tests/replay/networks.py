@@ -32,8 +32,8 @@ def network_rows() -> Iterator[Subject]:
     for engine in ("vmap", "ghost"):
         yield _trainer(f"Trainer/{engine}", {"engine": engine}, HOMES)
     yield _trainer("Trainer/secure", {"secure_noise": True}, HOMES)
-    # Views get numbers in the order of their records: one that leaves moves the numbers of those behind it, and
-    # not their law. So one record takes the place of another here.
+    # Views get numbers in the order of their records: one that leaves moves the numbers of those behind it,
+    # and not their law. So one record takes the place of another here.
     views = {"augment": Moved(), "multiplicity": 2}
     yield _trainer("Trainer/views", views, ("memory",), (Relation.REPLACE_ONE.value,))
     yield Subject("make_private", "numbers", _loop, HOMES, rounding=SINGLE, level=PLAIN)

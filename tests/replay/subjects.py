@@ -38,7 +38,7 @@ class Subject:
     fit : returns everything that is released, from the data and the relation.
     must : the places from which it must run.
     may : places from which it may be refused, before anything is asked.
-    rounding : how far an exact answer may be off, in sensitivities, because of the precision it is computed in.
+    rounding : how far an exact answer may be off in its precision, in sensitivities.
     level : how often it is replayed: from all places, from memory only, or in the long run only.
     """
 

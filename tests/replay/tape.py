@@ -1,9 +1,9 @@
 """Record the releases of one run, and replay their noisy answers on a neighbour.
 
-While a tape runs, each question of every curator gets noise and a batch that depend on the number of the question
-alone. A tape with a script adds that noise to the *script's* exact answers: whoever asks hears the answers on the
-first data set, whatever the second one holds. What a run does then may differ in the exact answers only, and in
-those by at most the sensitivity.
+While a tape runs, each question of every curator gets noise and a batch that depend on the number of the
+question alone. A tape with a script adds that noise to the *script's* exact answers: whoever asks hears the
+answers on the first data set, whatever the second one holds. What a run does then may differ in the exact
+answers only, and in those by at most the sensitivity.
 """
 
 from __future__ import annotations

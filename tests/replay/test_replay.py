@@ -1,8 +1,8 @@
 """Nothing tells neighbours apart but exact answers, and those by at most their sensitivity.
 
-Every estimator, solver, relation and place of the rows: the releases on one data set are recorded, their noisy
-answers replayed on hostile neighbours, and questions, parameters, exact answers, errors, warnings and fitted state
-compared. A new solver is covered by its row in the registry.
+Every estimator, solver, relation and place of the rows: the releases on one data set are recorded, their
+noisy answers replayed on hostile neighbours, and questions, parameters, exact answers, errors, warnings and
+fitted state compared. A new solver is covered by its row in the registry.
 """
 
 import contextlib

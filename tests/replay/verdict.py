@@ -11,16 +11,16 @@ from tests.replay.facts import first_difference
 from tests.replay.readings import distance
 from tests.replay.tape import Question, Recording, play
 
-# Sums of few dozen bounded doubles, and the norm of their difference: their rounding in units of a sensitivity.
+# The rounding of sums of few dozen bounded doubles and of the norm of their difference, in sensitivities.
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A data set that differs in one unit: run on other data, or on the same without a unit that is ``absent``.
+    """A data set that differs in one unit: other data, or the same without a unit that is ``absent``.
 
-    Answers may move by ``steps`` sensitivities: two where a unit is replaced and the relation is add-remove, for
-    one leaves and another comes.
+    Answers may move by ``steps`` sensitivities: two where a unit is replaced and the relation is
+    add-remove, for one leaves and another comes.
     """
 
     name: str
