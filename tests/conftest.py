@@ -1,9 +1,13 @@
-"""What every test shares: Hypothesis profiles and user directories that are not the user's."""
+"""What every test shares: Hypothesis profiles, known noise, and user directories that are not the user's."""
 
+import hashlib
+import itertools
 import os
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from sordino.kernel.noise import NoiseSource
 
 _COMMON = {"deadline": None, "database": None, "suppress_health_check": [HealthCheck.too_slow]}
 
@@ -11,6 +15,55 @@ _COMMON = {"deadline": None, "database": None, "suppress_health_check": [HealthC
 settings.register_profile("default", derandomize=True, max_examples=100, **_COMMON)
 settings.register_profile("long", derandomize=True, max_examples=2000, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+# Noise from the operating system has a key of its own in each test and each fixture, the same in every run:
+# a test that asks noise to be small is green everywhere or nowhere. SORDINO_TEST_NOISE=2 is another set of
+# keys, which finds tests that owe their colour to luck; SORDINO_TEST_NOISE=fresh leaves the system's own.
+# Processes that a test starts always have fresh noise.
+_NOISE = os.environ.get("SORDINO_TEST_NOISE", "1")
+_PROCESS, _fresh_key = os.getpid(), NoiseSource._rekey
+_place = (None, itertools.count())
+
+
+def _known_key(self, key):
+    if key is None and _place[0] is not None and os.getpid() == _PROCESS:
+        words = f"{_NOISE} {_place[0]} {next(_place[1])}"
+        key = int.from_bytes(hashlib.sha256(words.encode()).digest()[:16], "little")
+    _fresh_key(self, key)
+
+
+def pytest_configure():
+    """Give noise its known keys; it still says that it is private, as it would be for a user."""
+    NoiseSource._rekey = _known_key
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol(item):
+    """Start the keys of a test, whatever ran before it."""
+    global _place
+    _place = (None if _NOISE == "fresh" else item.nodeid, itertools.count())
+    yield
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_fixture_setup(fixturedef, request):
+    """Give what several tests share keys of its own, whichever test asks for it first."""
+    global _place
+    before = _place
+    if fixturedef.scope != "function" and _NOISE != "fresh":
+        _place = (f"{fixturedef.baseid}::{fixturedef.argname}", itertools.count())
+    yield
+    _place = before
+
+
+@pytest.fixture
+def keys_of_the_system():
+    """Leave the operating system's own keys to a test about them."""
+    global _place
+    before, _place = _place, (None, itertools.count())
+    yield
+    _place = before
 
 
 @pytest.fixture(autouse=True, scope="session")

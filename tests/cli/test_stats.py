@@ -30,8 +30,10 @@ SCHEMA = ("wards.csv", "--schema", "wards.toml", "--epsilon", 4)
 def test_levels_are_counted():
     found = typed_json("stats", "count", *SCHEMA, "--by", "ward")
     counts = {row["ward"]: row for row in found["rows"]}
-    assert counts["north"]["low"] <= 601 <= counts["north"]["high"]
+    # The noise has a deviation of 1.2: ten of them. How often intervals cover is asked under seeds.
+    assert counts["north"]["count"] == pytest.approx(601, abs=12)
     assert counts["south"]["count"] == pytest.approx(300, abs=12)
+    assert all(row["low"] < row["count"] < row["high"] for row in counts.values())
     assert set(counts) == {"north", "south"}, "a level that nobody declared is in no group"
     assert found["privacy"]["epsilon"] <= 4
     assert "south" in typed("stats", "count", *SCHEMA, "--column", "ward")
@@ -40,12 +42,13 @@ def test_levels_are_counted():
 def test_means_and_quantiles_by_group_leave_records_without_the_number_out():
     found = typed_json("stats", "mean", *SCHEMA, "--column", "age", "--by", "ward")
     means = {row["ward"]: row["mean"] for row in found["rows"]}
+    # Deviations of .28 at most; of .41 for the medians and of 112 for the sum: seven or more of them each.
     assert means["north"] == pytest.approx(34.5, abs=2)
     assert means["south"] == pytest.approx(64.5, abs=2)
     found = typed_json("stats", "quantile", *SCHEMA, "--column", "age", "--by", "ward", "--q", 0.5)
     assert [row["quantile"] for row in found["rows"]] == pytest.approx([34.5, 64.5], abs=4)
     whole = typed_json("stats", "sum", *SCHEMA, "--column", "age")
-    assert whole["rows"][0]["sum"] == pytest.approx(sum(age for _, age, _ in ROWS) + 100, abs=600)
+    assert whole["rows"][0]["sum"] == pytest.approx(sum(age for _, age, _ in ROWS) + 100, abs=800)
 
 
 def test_several_probabilities_are_typed_with_commas_or_one_by_one():

@@ -17,6 +17,7 @@ from sordino.kernel.noise import fresh_noise
 from sordino.testing import seeded_noise_not_private
 
 SIZE = 20_000
+KNOWN = [401, 814, 217, 701]  # for the name of its test, see tests/conftest.py
 
 
 def source(seed=11):
@@ -78,11 +79,23 @@ def test_integers_and_signs_are_uniform():
 # -------------------------------------------------------------------------------------- what it is
 
 
+@pytest.mark.usefixtures("keys_of_the_system")
 def test_the_operating_system_keys_a_private_source():
     noise = NoiseSource.from_os()
     assert noise.is_private
     assert "operating system" in noise.description
     assert not np.array_equal(noise.normal(8), NoiseSource.from_os().normal(8))
+
+
+def test_a_test_gets_noise_of_its_own_that_says_it_is_private():
+    noise, other = NoiseSource.from_os(), NoiseSource.from_os()
+    assert noise.is_private
+    assert not np.array_equal(noise.normal(8), other.normal(8))
+
+
+@pytest.mark.skipif(os.environ.get("SORDINO_TEST_NOISE", "1") != "1", reason="other keys were asked for")
+def test_the_noise_of_a_test_is_the_same_in_every_run():
+    assert NoiseSource.from_os().integers(1000, 4).tolist() == KNOWN
 
 
 def test_a_seeded_source_repeats_and_says_that_it_is_not_private():
@@ -127,6 +140,7 @@ def _in_a_fork(action):
     return answer
 
 
+@pytest.mark.usefixtures("keys_of_the_system")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 def test_a_forked_child_draws_other_noise():
     noise = NoiseSource.from_os()
@@ -150,6 +164,7 @@ def test_a_forked_child_cannot_use_a_seeded_source():
     assert b"forked" in _in_a_fork(attempt)
 
 
+@pytest.mark.usefixtures("keys_of_the_system")
 def test_threads_that_share_a_source_never_draw_the_same_noise():
     noise, drawn = NoiseSource.from_os(), []
 

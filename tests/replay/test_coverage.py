@@ -72,7 +72,7 @@ def test_every_linear_solver_is_replayed(solver):
     found = short_cases(f"SparseLinearRegression/{solver}/squared")
     places = {place for _, place in found}
     assert {(relation.value, "memory") for relation in Relation} <= found
-    assert places >= {"memory", "csr", "disk", "tensors", "dask"}
+    assert places >= {"memory", "csr", "disk", "tensors"}
     assert ("persons" in places) == SOLVERS[solver].capabilities.persons
 
 

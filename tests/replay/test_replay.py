@@ -7,8 +7,11 @@ fitted state compared. A new solver is covered by its row in the registry.
 
 import contextlib
 import logging
+from functools import cache
 
+import dask
 import pytest
+from distributed import LocalCluster
 from tests.replay.cases import cases_of, told
 from tests.replay.subjects import all_rows
 
@@ -23,16 +26,18 @@ def cluster():
     """Start a cluster in this process when the first case wants one."""
     with contextlib.ExitStack() as stack:
 
-        def start():
-            if not stack._exit_callbacks:
-                from distributed import LocalCluster
+        @cache
+        def started():
+            quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
+            patient = {
+                "distributed.scheduler.worker-ttl": None
+            }  # a busy machine forgets to send signs of life
+            stack.enter_context(dask.config.set(patient))
+            made = LocalCluster(n_workers=2, processes=False, threads_per_worker=1, **quiet)
+            stack.enter_context(made)
+            return stack.enter_context(sordino.on_cluster(made))
 
-                quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
-                made = LocalCluster(n_workers=2, processes=False, threads_per_worker=1, **quiet)
-                stack.enter_context(made)
-                stack.enter_context(sordino.on_cluster(made))
-
-        yield start
+        yield lambda: started().wait_for_workers(2, timeout=60)
 
 
 def replayed(case, folder, cluster):
