@@ -29,9 +29,8 @@ def cluster():
         @cache
         def started():
             quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
-            patient = {
-                "distributed.scheduler.worker-ttl": None
-            }  # a busy machine forgets to send signs of life
+            # a busy machine forgets to send signs of life
+            patient = {"distributed.scheduler.worker-ttl": None}
             stack.enter_context(dask.config.set(patient))
             made = LocalCluster(n_workers=2, processes=False, threads_per_worker=1, **quiet)
             stack.enter_context(made)
