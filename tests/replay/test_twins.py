@@ -10,7 +10,7 @@ from tests.replay.cases import Case, told
 from tests.replay.subjects import BUDGET, LINEAR, Subject, linear_rows
 
 import sordino
-from sordino.execute import grouped
+from sordino.execute.grouped import Owners
 from sordino.problems.glm import GlmGradient
 from sordino.solvers import SOLVERS, Entry
 from sordino.solvers.dense.gd import Gd
@@ -212,5 +212,6 @@ def test_persons_that_a_door_loses_are_found(tmp_path):
 
 
 def test_merged_persons_are_found(monkeypatch, tmp_path):
-    monkeypatch.setattr(grouped, "_numbered", lambda labels: np.zeros(len(labels), dtype=np.int64))
+    honest = Owners.of
+    monkeypatch.setattr(Owners, "of", lambda groups, records: honest(np.zeros(records, dtype=int), records))
     assert kinds(behind(Door), "add-remove", "persons", tmp_path) == {"sensitivity"}
