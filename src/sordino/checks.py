@@ -176,6 +176,7 @@ def check_mapping(name: str, value: Any) -> dict[str, Any]:
 
 SEEN_LABELS = "class labels: those seen in y, assumed public (pass classes= to declare them)"
 DECLARED_LABELS = "class labels: declared"
+LEARNED_LABELS = "class labels: those of the schema, learned from records"
 
 
 def encode_labels(y: Any, classes: Any) -> tuple[np.ndarray, np.ndarray, str]:

@@ -310,3 +310,22 @@ def test_door_10_a_date_that_no_text_can_hold_is_missing_in_tables_of_any_length
     assert rows[0].tolist() == [0.0, 1.0]
     assert (rows[1:] == rows[1]).all()
     assert 0 < rows[1, 0] < 1
+
+
+def test_door_05_what_is_learned_on_a_learned_schema_has_its_status_too():
+    """The second learning read the first one's schema, and its report forgot the price and the status."""
+    wide = sordino.Schema([*learned_visits().columns, Category("w")])
+    found = learn_schema(wide, visits().assign(w="a"), 20.0)
+    assert found.privacy.status == "seeded (not private)"
+    assert found.privacy.learned == wide.columns[0].learned
+    assert [price.status for price in found.schema.learned] == ["seeded (not private)"] * 2
+    assert "the first record of each person counts, the others do not" in found.privacy.notes
+
+
+def test_door_06_labels_that_were_learned_are_not_said_to_be_declared():
+    blank = sordino.Schema([Number("x", 0, 1), Target("y")])
+    with seeded_noise(1):
+        schema = learn_schema(blank, visits().drop(columns="id"), 8.0).schema
+    report = sordino.LogisticRegression(schema=schema).fit(visits().drop(columns="id")).privacy_
+    assert "class labels: those of the schema, learned from records" in report.public
+    assert "class labels: declared" not in report.public

@@ -171,7 +171,7 @@ def _summary(found: Schema) -> dict[str, Any]:
     return {
         "digest": found.digest,
         "data_norm": found.data_norm,
-        "learned": [price.to_dict() for price in found.learned],
+        "learned": [{**price.to_dict(), "status": price.status} for price in found.learned],
         "columns": columns,
     }
 
@@ -182,4 +182,5 @@ def _print(found: Schema) -> None:
     rows = [(c.name, c.word, described(c), getattr(c, "source", "")) for c in found.columns]
     show.table(("column", "kind", "declares", "source"), rows)
     if found.learned:
-        click.echo(f"Learned from records: {'; '.join(map(str, found.learned))}.")
+        paid = "; ".join(f"{price} ({price.status})" for price in found.learned)
+        click.echo(f"Learned from records: {paid}.")

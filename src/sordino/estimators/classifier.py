@@ -11,14 +11,14 @@ from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils.metaestimators import available_if
 
-from sordino.checks import among, encode_labels
+from sordino.checks import among
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import UnsupportedError
 from sordino.kernel.arrays import Floats, Ints
 from sordino.private_estimator import Scored
 from sordino.problems.losses import LOSSES, Loss
 from sordino.runs.finish import LinearFit, label_targets
-from sordino.tables.tabular import declared_classes
+from sordino.tables.tabular import encoded_labels
 
 _LOSSES = ("logistic", "squared_hinge")
 
@@ -66,7 +66,7 @@ class MarginClassifier(Scored, ClassifierMixin):
     def _encoded(self, y: Any) -> EncodedLabels:
         """Set ``classes_``; return the labels as numbers and the loss for so many classes."""
         loss = self._loss()
-        codes, self.classes_, public = encode_labels(y, declared_classes(self))
+        codes, self.classes_, public = encoded_labels(self, y)
         if self.classes_.size == 2:
             return EncodedLabels(codes, label_targets(codes, 2), loss.name, 1, public)
         if loss.link != "logit":

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from sordino.bounds import bound_fact, declared_bound
-from sordino.checks import check_count, check_data, check_positive, encode_labels, remember
+from sordino.checks import check_count, check_data, check_positive, remember
 from sordino.errors import InvalidInputError
 from sordino.execute.grouped import Owners
 from sordino.kernel import public_generator
@@ -26,7 +26,7 @@ from sordino.nn.recipes import Facts, noise_rate
 from sordino.nn.trainer import Trained, Trainer
 from sordino.nn.updates import HardThreshold
 from sordino.private_estimator import PrivateEstimator, Scored
-from sordino.tables.tabular import Tabular, centred, declared_classes, declared_target, target_bound
+from sordino.tables.tabular import Tabular, centred, declared_target, encoded_labels, target_bound
 
 _BLOCK = 4096
 
@@ -209,7 +209,7 @@ class NeuralClassifier(Scored, ClassifierMixin, _Neural):
         """
         X, y, groups = self._tabled(X, y, groups)
         X, y = check_data(self, X, y)
-        codes, self.classes_, said = encode_labels(y, declared_classes(self))
+        codes, self.classes_, said = encoded_labels(self, y)
         self._train(X, codes.astype(np.int64), self.classes_.size, nn.CrossEntropyLoss(), said, groups)
         return self
 

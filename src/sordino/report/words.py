@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from sordino.checks import DECLARED_LABELS
 from sordino.runs import PrivacyReport, ReleaseReport
 
 # What is asked, by the name that solvers give a release.
@@ -59,7 +58,6 @@ _ASKED = {
     "values": "the direction in which the model gets better, for the chosen columns",
     "vertex": "the number of the column that would improve the model most",
 }
-_LEARNED_LABELS = "class labels: those of the schema"
 _NOISE = {
     "Gaussian": "Gaussian noise",
     "SymmetricGaussian": "Gaussian noise on a symmetric matrix",
@@ -110,9 +108,7 @@ def _records(sampling: str) -> str:
 
 def assumptions(report: PrivacyReport, author: str) -> list[Said]:
     """Return what was assumed to be public, and who said so."""
-    learned = any("': target, " in line and "(learned: " in line for line in report.public)
-    lines = [_LEARNED_LABELS if learned and line == DECLARED_LABELS else line for line in report.public]
-    return [Said("", line, _declared_by(line, author)) for line in lines]
+    return [Said("", line, _declared_by(line, author)) for line in report.public]
 
 
 def _declared_by(line: str, author: str) -> str:
@@ -120,7 +116,8 @@ def _declared_by(line: str, author: str) -> str:
         return "nobody: the library's default"
     if "seen in" in line:
         return "nobody: read off the data"
-    if line.startswith("the schema was learned") or "(learned: " in line or line == _LEARNED_LABELS:
+    marks = ("the schema was learned", "(learned: ", "learned from records", "by a schema that was learned")
+    if any(mark in line for mark in marks) or (line.startswith("levels of ") and line.endswith(" learned")):
         return "learned from records, for its own price"
     if line.startswith(("number of", "feature names")):
         return "the shape of the table"

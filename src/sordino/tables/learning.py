@@ -159,7 +159,9 @@ def learn_schema(
     n = frame.rows if rows is None else rows.size
     if n == 0:
         raise SchemaError("The table has no records: nothing to learn, and nothing was spent.")
-    ask, kind = Ask.checked(epsilon, delta, n, ledger, dataset_id), Relation.parse(relation)
+    paid = schema.learned
+    ask = Ask.checked(epsilon, delta, n, ledger, dataset_id, learned=paid)
+    kind = Relation.parse(relation)
     wanted, sample = Wanted.of(schema), Sample(n, len(schema.unknown), kind, unit)
     learner = wanted.learner(RARE * ask.delta / kind.contributions)
     executor = wanted.executor(frame, rows, n)
@@ -170,12 +172,15 @@ def learn_schema(
         executor,
         ask,
         public=(f"number of {unit}s: {n}", "names of the columns"),
-        notes=tuple(f"column {column.name!r}: {column.unknown} learned" for column in schema.unknown),
+        notes=(
+            *(f"column {column.name!r}: {column.unknown} learned" for column in schema.unknown),
+            *(() if rows is None else ("the first record of each person counts, the others do not",)),
+        ),
         description="learn_schema",
     )
     found = wanted.filled(*fitted.result)
     # Each column that was asked, told or not: which ones were asked followed from what was learned before.
-    paid = (*schema.learned, Price.of(fitted.report))
+    paid = (*paid, Price.of(fitted.report))
     blank = {column.name for column in schema.unknown}
     columns = [replace(found.get(c.name, c), learned=paid) if c.name in blank else c for c in schema.columns]
     return Learned(Schema(columns, markers=schema.markers), fitted.report)

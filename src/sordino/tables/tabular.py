@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sordino.bounds import declared_bound
+from sordino.checks import LEARNED_LABELS, encode_labels
 from sordino.errors import InvalidInputError, SchemaError, UnsupportedError
 from sordino.execute import held, in_dask
 from sordino.kernel.arrays import Floats
@@ -143,6 +144,13 @@ def declared_target(estimator: Any) -> Target | None:
     """Return the target that an estimator's schema declares."""
     schema = getattr(estimator, "schema", None)
     return schema.target if isinstance(schema, Schema) else None
+
+
+def encoded_labels(estimator: Any, y: Any) -> tuple[Any, Any, str]:
+    """Return class numbers, the classes, and where these come from: declared, learned, or seen."""
+    codes, classes, said = encode_labels(y, declared_classes(estimator))
+    target = declared_target(estimator)
+    return codes, classes, LEARNED_LABELS if target is not None and target.learned else said
 
 
 def declared_classes(estimator: Any) -> Any:
