@@ -79,14 +79,15 @@ def report(
     show.require_writable(output, force)
     fitted, facts = sordino.load(model), about(model)
     run = {**facts["about"].get("run", {}), "version": facts["version"]}
-    if dataset is not None and run.get("dataset", dataset) != dataset:
-        raise InvalidInputError(
-            f"By its file the run was booked on {run['dataset'] or 'no data set'!r}, not on {dataset!r}. "
-            "Leave --dataset out: a reservation of the same releases there is that of another run."
-        )
+    booked = run.get("dataset", dataset)
     run |= {key: value for key, value in (("dataset", dataset), ("person", author)) if value is not None}
     if ledger is not None and run.get("dataset") is not None:
         options.require_budget(ledger, run["dataset"])
+    if dataset is not None and booked != dataset:
+        raise InvalidInputError(
+            f"By its file the run was booked on {booked or 'no data set'!r}, not on {dataset!r}. "
+            "Leave --dataset out: a reservation of the same releases there is that of another run."
+        )
     found = _scores(scores, file_digest(model))
     write_page(fitted, output, run, ledger=ledger, title=title, scores=found)
     if as_json:
