@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pandas
 import pytest
+from sklearn.base import clone
 from sklearn.pipeline import make_pipeline
 
 import sordino
@@ -329,3 +330,19 @@ def test_door_06_labels_that_were_learned_are_not_said_to_be_declared():
     report = sordino.LogisticRegression(schema=schema).fit(visits().drop(columns="id")).privacy_
     assert "class labels: those of the schema, learned from records" in report.public
     assert "class labels: declared" not in report.public
+
+
+def test_door_07_owners_beside_a_table_are_kept_by_searches_and_scores():
+    """A schema without a person column, and groups beside the table: scores and searches counted records."""
+    table = visits()
+    schema = sordino.Schema([Number("x", 0, 1), Ignored("id"), Target("y", levels=["no", "yes"])])
+    model = sordino.LogisticRegression(schema=schema).fit(table, groups=table["id"])
+    piped = make_pipeline(sordino.TableEncoder(schema), sordino.LogisticRegression(data_norm=1.0))
+    piped.fit(table, table["y"], logisticregression__groups=table["id"])
+    for fitted in (model, piped):
+        with pytest.raises(errors.InvalidInputError, match="the model protects one person"):
+            sordino.private_score(fitted, table)
+        assert sordino.private_score(fitted, table, groups=table["id"]).privacy.unit == "person"
+    for estimator in (sordino.LogisticRegression(schema=schema), clone(piped)):
+        search = sordino.PrivateSearchCV(estimator, {}).fit(table, groups=table["id"])
+        assert (search.privacy_.unit, search.privacy_.public[0]) == ("person", "number of persons: 150")

@@ -106,7 +106,7 @@ class Candidates:
 
         The owners of a table are one of its columns, which a model with a schema reads by itself.
         """
-        if owners is None or self.schema is not None:
+        if owners is None or (self.schema is not None and self.schema.person is not None):
             return {}
         if "groups" not in inspect.signature(self.final.fit).parameters:
             raise InvalidInputError(

@@ -111,7 +111,8 @@ def _scored(model: Any, chosen: Any, X: Any, y: Any, groups: Any) -> tuple[str, 
     """Return who is protected, and one row for each of them, wherever the records lie."""
     final = model.steps[-1][1] if isinstance(model, Pipeline) else model
     unit = getattr(getattr(final, "privacy_", None), "unit", "record")
-    if unit != "record" and groups is None and _schema(model) is None:
+    schema = _schema(model)
+    if unit != "record" and groups is None and (schema is None or schema.person is None):
         raise InvalidInputError(
             f"Expected groups, the owner of each row: the model protects one {unit}, and a score without "
             "groups a record. Where each row is all of its owner, pass groups=range(n)."

@@ -70,8 +70,8 @@ class Schema:
         """Put prices that sit on no column onto all of them."""
         if not all(isinstance(price, Price) for price in prices):
             raise SchemaError("Expected learned as a list of sordino.runs.Price, got others.")
-        known = {price.receipt for price in self.learned}
-        loose = [price for price in prices if price.receipt not in known]
+        known = set(self.learned)
+        loose = [price for price in prices if price not in known]
         if loose:
             # A receipt from what is said here: the same file counts once, however often it is read.
             said = f"{self.to_toml()}{[price.to_dict() for price in loose]}"
