@@ -338,3 +338,34 @@ def test_door_23_a_broken_model_is_no_record_and_is_not_kept_quiet():
     network = Network(perceptron(), LOSS)
     with pytest.raises(InvalidInputError, match="without a record"):
         query_sum(executor, Broken(GhostEngine(network), 0.7), network, np.arange(120))
+
+
+class OwnSeed(nn.Module):
+    """Dropout whose masks everybody knows."""
+
+    def __init__(self, way):
+        super().__init__()
+        torch.manual_seed(0)
+        self.way, self.first, self.last = way, nn.Linear(6, 16), nn.Linear(16, 3)
+        self.drop = nn.Dropout(0.5)
+
+    def forward(self, x):
+        h = torch.tanh(self.first(x))
+        if self.way == "generator":
+            return self.last(h + torch.randn(h.shape, generator=torch.Generator().manual_seed(3)))
+        if self.way == "fork":
+            with torch.random.fork_rng():
+                torch.manual_seed(0)
+                return self.last(self.drop(h))
+        if self.way == "seed":
+            torch.manual_seed(0)
+        return self.last(self.drop(h))
+
+
+@pytest.mark.parametrize("engine", ["auto", "vmap"])
+@pytest.mark.parametrize("way", ["generator", "fork", "seed"])
+@pytest.mark.filterwarnings("ignore::sordino.errors.SlowEngineWarning")
+def test_door_28_a_model_that_draws_from_a_seed_of_its_own_is_refused(way, engine):
+    with pytest.raises(UnsupportedError, match="a seed of its own"):
+        Trainer(OwnSeed(way), LOSS, **RUN, engine=engine).fit(*blobs())
+    assert Trainer(OwnSeed("none"), LOSS, **RUN, engine=engine).fit(*blobs()).steps == RUN["steps"]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import torch
 from torch import Tensor
 
 from sordino.errors import InvalidInputError, SlowEngineWarning, UnsupportedError
+from sordino.execute.draws import seeded_draws
 from sordino.kernel.clip_tensors import LARGEST_CLIP
 from sordino.nn.compatibility import check_model
 from sordino.nn.compiled import CompiledEngine
@@ -24,6 +26,7 @@ _FULL = 0.8  # of a GPU's memory: a run needs some for noise, parameters and wha
 # how many records, how large their numbers are, and at which point: where training starts, or away from there
 _BATCHES = ((2, 1.0, 1), (3, 30.0, 0), (7, 0.1, 1))
 _PART = 7  # records of a part: that many were compared one by one
+_SAME = 1e-5  # the same operations on the same numbers, twice
 _TOLERANCE = 1e-3  # an error of the rules is far larger, the rounding of float32 far smaller
 _ROUNDINGS = 25  # of the inputs of products, that a network may add up: 1.2 % with TF32, 10 % with bfloat16
 _LOST = 0.25  # of the clip, at most, to bounds of norms where products round far and nearly cancel
@@ -47,6 +50,12 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto", ch
         )
     check_model(network.model)
     try_out(network, x, y)
+    engine = _chosen(network, x, y, method, chunk)
+    _check_own_seed(engine, *made_up(network, x, y, 3, 1.0))
+    return engine
+
+
+def _chosen(network: Network, x: Tensor, y: Tensor, method: str, chunk: int) -> GhostEngine | VmapEngine:
     if method == "vmap":
         return _tried(VmapEngine(network), x, y)
     try:
@@ -57,6 +66,32 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto", ch
         return _instead(VmapEngine(network, str(error).removesuffix(_REMEDY)), x, y)
     _said_of(engine)
     return engine
+
+
+def _check_own_seed(engine: GhostEngine | VmapEngine, x: Tensor, y: Tensor) -> None:
+    """Refuse a model or a loss that draws from a seed of its own: everybody knows what it draws.
+
+    What it draws for a record then depends on the record's place in a block alone. Without the first record
+    all others would be drawn otherwise. Torch's own generators get a hidden seed in each step.
+    """
+    vector = points(engine.network)[1]
+
+    def rows(seed: int, turn: int) -> Tensor:
+        with seeded_draws(seed), torch.enable_grad():
+            made = engine.per_record(vector, x.roll(turn, 0), y.roll(turn, 0))
+        return made.roll(-turn, 0).nan_to_num()
+
+    for dropout in (nullcontext(), quiet_dropout(engine.network.model)):
+        with dropout:
+            first = rows(1, 0)
+            drawn, placed = (float((rows(*other) - first).norm()) for other in ((2, 0), (1, 1)))
+        size = float(first.norm())
+        if drawn <= _SAME * size and placed > _reach(engine.network) * len(x) * size:
+            raise UnsupportedError(
+                "The model or the loss draws from a seed of its own: a record's gradient depends on its "
+                "place in a batch, whatever torch is seeded with. Let it draw from torch's own generator, "
+                "whose seed is hidden in each step."
+            )
 
 
 def _fitted(network: Network, x: Tensor, y: Tensor, method: str, chunk: int) -> GhostEngine:

@@ -111,9 +111,10 @@ def _on_processor(network: Network) -> Network:
     """Return a network that may fail: on a GPU a class number out of range ends the whole process."""
     if network.device.type == "cpu":
         return network
-    model, loss = copy.deepcopy(network.model).cpu().requires_grad_(True), copy.deepcopy(network.loss)
-    loss = loss.cpu() if isinstance(loss, nn.Module) else loss
-    return Network(model, loss, network.precision, network.fields)
+    near, loss = copy.copy(network), copy.deepcopy(network.loss)
+    object.__setattr__(near, "model", copy.deepcopy(network.model).cpu())
+    object.__setattr__(near, "loss", loss.cpu() if isinstance(loss, nn.Module) else loss)
+    return near
 
 
 def _blocks(executor: TorchExecutor, size: int) -> Iterator[tuple[Tensor, Tensor]]:
