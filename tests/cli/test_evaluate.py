@@ -60,3 +60,13 @@ def test_numbers_are_scored_within_bounds_that_are_typed(folder):
     assert "--bounds" in typed(*words, code=3)
     assert "two numbers" in typed(*words, "--bounds", "1", code=2)
     assert typed_json(*words, "--bounds", "-3,3", "--metric", "mse")["value"] >= 0
+
+
+def test_a_score_has_the_relation_of_its_budget(model, folder):
+    """A budget for replaced records refused every score: the command could not say the relation."""
+    budget = ("--epsilon", 3, "--delta", 1e-4, "--relation", "replace-one")
+    typed("ledger", "create", "other.db", "people", *budget)
+    words = ("people.csv", "--target", "y", "--epsilon", 1, "--ledger", "other.db", "--dataset", "people")
+    assert "replace-one" in typed("evaluate", model, *words, code=5)
+    found = typed_json("evaluate", model, *words, "--relation", "replace-one")
+    assert found["privacy"]["relation"] == "replace-one"

@@ -91,7 +91,7 @@ def _csv(columns: dict[str, list[Any]]) -> str:
 )
 @click.option("--public", is_flag=True, help="The rows are public: an exact score, which costs nothing.")
 @click.option("--epsilon", type=float, help="What the score may cost; the rows are sensitive.")
-@click.option("--delta", type=float, help="The probability of a larger loss; else min(1e-5, 1/(10 n)).")
+@options.TERMS
 @options.LEDGER
 @click.option("--output", type=options.OUTPUT, help="A JSON file for `sordino report --scores`.")
 @options.FORCE
@@ -106,6 +106,7 @@ def evaluate(
     public: bool,
     epsilon: float | None,
     delta: float | None,
+    relation: str,
     ledger: str | None,
     dataset: str | None,
     output: Path | None,
@@ -136,7 +137,7 @@ def evaluate(
         return
     score = sordino.private_score(
         fitted, rows.X, rows.y, metric=metric, epsilon=epsilon, delta=delta, bounds=limits,
-        groups=rows.groups, ledger=booked[0], dataset_id=booked[1],
+        groups=rows.groups, relation=relation, ledger=booked[0], dataset_id=booked[1],
     )  # fmt: skip
     if booked[0] is None:
         click.echo(options.UNBOOKED, err=True)

@@ -69,8 +69,7 @@ SCHEMA = click.option(
 )
 TARGET = click.option("--target", help="The column to predict, where there is no schema.")
 EPSILON = click.option("--epsilon", type=float, required=True, help="The privacy loss that may be spent.")
-BUDGET = all_of(
-    EPSILON,
+TERMS = all_of(
     click.option("--delta", type=float, help="The probability of a larger loss; else min(1e-5, 1/(10 n))."),
     click.option(
         "--relation",
@@ -79,6 +78,7 @@ BUDGET = all_of(
         help="What neighbours are: add-remove or replace-one.",
     ),
 )
+BUDGET = all_of(EPSILON, TERMS)
 LEDGER = all_of(
     click.option(
         "--ledger", envvar="SORDINO_LEDGER", help="Where it is booked: a file or a postgresql:// URL."
