@@ -21,7 +21,7 @@ from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.party import load_local
 from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.tasks import Public, make_task
-from sordino.runs import Ask, Fitted, Promise
+from sordino.runs import Ask, Fitted, PrivacyReport, Promise
 from sordino.solvers.base import NoisyCoefficients
 
 BUDGET = {"epsilon": 0.8, "delta": 1e-6, "relation": "add-remove", "unit": "record"}
@@ -266,3 +266,26 @@ def test_door_12_a_text_label_in_a_csv_is_read_and_a_broken_one_is_refused_witho
     with pytest.raises(InvalidInputError) as refused:
         load_local(config, plan)
     assert "secret" not in str(refused.value)
+
+
+def test_door_16_what_is_cut_by_default_is_said_at_approval_and_in_the_report(tmp_path):
+    three = Consortium(tmp_path, task={"loss": "squared"})
+    lines = "\n".join(in_words(JointPlan.load(three.plan_path)))
+    assert "data_norm = 1 (rows are clipped to it)" in lines
+    assert "target_bound = 1 (targets are clipped to it)" in lines
+    codes, said = three.run()
+    assert codes == [0, 0, 0], said
+    report = PrivacyReport.from_json((three.state(1) / "report.json").read_text("utf-8"))
+    assert {"target_bound = 1 (targets are clipped to it)"} <= set(report.public)
+    assert np.array_equal(np.load(three.state(1) / "result.npz")["target_range"], [-1.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"max_epsilon": True}, {"max_epsilon": "1"}, {"max_delta": 2.0}, {"min_parties": 2.5}, {"modes": ["x"]}],
+)
+def test_door_16_a_members_own_limits_are_numbers_of_their_range(tmp_path, wrong):
+    three = Consortium(tmp_path)
+    three.write_config(0, **wrong)
+    with pytest.raises(InvalidInputError, match="policy"):
+        PartyConfig.load(tmp_path / "north" / "party.toml")

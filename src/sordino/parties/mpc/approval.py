@@ -74,7 +74,7 @@ def in_words(plan: JointPlan) -> list[str]:
         f"If more than {threshold} of them pool what they see, they learn more than the opened answers.",
         "Task:",
         *(f"  {shown(k)[1:-1]} = {shown(v)}" for k, v in sorted(facts.items())),
-        *([f"  labels: {shown(list(plan.task.classes))}"] if plan.task.classes else []),
+        *(f"  {bound}" for bound in plan.task.bounds),
         f"Opened to all, {plan.coordinates} numbers at most, noise {text['mode']}:",
         *releases,
         f"Work: about {in_time(seconds_of(plan.coordinates, plan.share))} of processor time for each member.",

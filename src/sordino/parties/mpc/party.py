@@ -138,12 +138,11 @@ class PartyRun:
 
     def _public(self) -> tuple[str, ...]:
         """Return what everybody in the plan knows."""
-        task = self.plan.text["task"]
         counts = zip(self.plan.members, self.plan.records)
         return (
             *(f"number of records of {member.name}: {count}" for member, count in counts),
-            f"number of features: {task['features']}",
-            f"data_norm = {float(task.get('data_norm', 1.0)):g} (rows are clipped to it)",
+            f"number of features: {self.plan.task.problem.features}",
+            *self.plan.task.bounds,
             f"the joint plan {self.plan.digest}",
         )
 

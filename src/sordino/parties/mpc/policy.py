@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sordino.accounting.codec import canonical as canonical_event
@@ -15,7 +15,17 @@ from sordino.parties.codes import Code, PlanRefusedError
 from sordino.parties.mpc.mpyc_engine import check_threshold
 from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.transcript import read_transcript
+from sordino.parties.words import number, read_words, whole
 from sordino.runs import Promise
+
+_LIMITS = {
+    "max_epsilon": number(0.0, 1e6),
+    "max_delta": number(0.0, 1.0),
+    "slack_delta": number(0.0, 1.0),
+    "min_parties": whole(1, 10**6),
+    "min_threshold": whole(1, 10**6),
+    "modes": lambda modes: all(mode in {m.value for m in Mode} for mode in modes),
+}
 
 
 @dataclass(frozen=True)
@@ -38,6 +48,9 @@ class Policy:
     min_parties: int = 3
     min_threshold: int = 1
     modes: tuple[str, ...] = ("noise-inside", "secure-aggregation")
+
+    def __post_init__(self) -> None:
+        read_words("[policy]", asdict(self), _LIMITS)
 
 
 def check_plan(

@@ -95,6 +95,16 @@ class Task:
             y, _ = number_targets(y, problem.loss, problem.target_bound)
         return LocalExecutor(matrix, y, problem.data_norm, problem.intercept)
 
+    @property
+    def bounds(self) -> tuple[str, ...]:
+        """What is cut, and to what, whether the plan declares it or leaves it at its default."""
+        rows = f"data_norm = {self.problem.data_norm:g} (rows are clipped to it)"
+        if isinstance(self.problem, PcaProblem):
+            return (rows,)
+        if self.classes:
+            return rows, f"class labels: declared, {words.shown(sorted(self.classes), 300)}"
+        return rows, f"target_bound = {self.problem.target_bound:g} (targets are clipped to it)"
+
     def finish(self, last: Any) -> dict[str, Any]:
         """Return what an estimator would hold, by the names of its attributes without their underscores."""
         problem = self.problem

@@ -104,7 +104,8 @@ def read_transcript(path: Path) -> Story:
             line = json.loads(text)
         except ValueError:
             raise TranscriptError(f"Line {number} of {path} is not JSON: the file was changed.") from None
-        if not isinstance(line, dict) or line.get("previous") != previous:
+        sound = isinstance(line, dict) and isinstance(line.get("kind"), str)
+        if not sound or line.get("previous") != previous:
             raise TranscriptError(f"Line {number} of {path} does not follow the line before: it was changed.")
         previous = hashlib.sha256(text).hexdigest()
         lines.append(line)
