@@ -2,6 +2,7 @@
 
 import os
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,14 +12,14 @@ from tests.parties.helpers import NAMES, Consortium
 
 from sordino import LogisticRegression
 from sordino.cli import main
-from sordino.errors import InvalidInputError, LedgerError, PlanSpentError
+from sordino.errors import InvalidInputError, LedgerError, PartyError, PlanSpentError
 from sordino.estimators import linear_base
 from sordino.kernel import Relation
 from sordino.ledger import BudgetPolicy, Ledger, Status
 from sordino.parties.mpc import links, mpyc_engine
 from sordino.parties.mpc.approval import in_words
 from sordino.parties.mpc.config import PartyConfig
-from sordino.parties.mpc.party import load_local
+from sordino.parties.mpc.party import _Meter, load_local
 from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.tasks import Public, make_task
 from sordino.runs import Ask, Fitted, PrivacyReport, Promise
@@ -250,6 +251,13 @@ def test_door_14_a_plan_says_how_much_it_opens_and_a_run_opens_no_more(tmp_path)
     opened = plan.rehearsal.largest
     assert opened["moments"] == 2 * 4  # more than the five coefficients that were counted before
     assert opened["second"] == 4 * 5 // 2
+    times = {name: release.times for name, release in plan.kernel_plan.releases.items()}
+    assert plan.coordinates >= sum(opened[name] * times[name] for name in times)
+    engine = SimpleNamespace(sum=lambda values, draw: values)
+    meter = _Meter(engine, 9)
+    assert meter.sum(np.zeros(6), None).size == 6
+    with pytest.raises(PartyError, match="more numbers than its plan has counted"):
+        meter.sum(np.zeros(4), None)
     assert f"{plan.coordinates} numbers at most" in "\n".join(in_words(plan))
 
 

@@ -63,14 +63,33 @@ def test_door_15_a_certificate_of_the_same_authority_does_not_stand_in_for_a_dae
     assert heard in ([b""], [])
 
 
+def _listening(path):
+    """Keep what a member sends."""
+
+    def install():
+        exchange = mpyc_engine.MpycEngine.exchange
+
+        def heard(self, payload, what):
+            with path.open("ab") as file:
+                file.write(payload)
+            return exchange(self, payload, what)
+
+        mpyc_engine.MpycEngine.exchange = heard
+
+    return install
+
+
 def test_door_15_refusals_name_neither_paths_nor_figures_nor_kinds_of_errors(tmp_path):
     three = Consortium(tmp_path)
     (tmp_path / "south" / "data.npz").write_bytes(b"no such thing")
     with Ledger.open(tmp_path / "west" / "ledger.sqlite") as ledger:  # most of its budget is gone
         task = make_task(TASK, Public(60, 3.7, 9e-6, Relation.ADD_REMOVE, "record"))
         Promise.made(Ask(3.7, 9e-6, ledger, "patients"), task.plan()).reserved("before")
-    codes, said = three.run()
+    codes, said = three.run(sabotage=(None, _listening(tmp_path / "sent"), None))
     assert codes == [1, 1, 1]
+    sent = (tmp_path / "sent").read_bytes()
+    assert b'"refusal": "own"' in sent
+    assert str(tmp_path).encode() not in sent
     assert "south refuses the plan: for a reason of its own" in said[0]
     for text in (said[0], said[2]):
         for word in (str(tmp_path), "data.npz", "Error", "3.7", "%"):
