@@ -83,8 +83,7 @@ def mean(
     threshold : a public threshold instead of a chosen one. Both hide an unknown bias: no finite interval.
     center : values are truncated around it: a public number, or "auto", a rough private median for another
         tenth of the budget (0 where ``moment_bound`` or ``threshold`` is given).
-    bounds : public limits of the numbers, which are clipped to them; then the plain mean counts as well. A
-        column of a :class:`sordino.Schema` stands for its own, and for what was paid if they were learned.
+    bounds : public limits, or a schema's column: numbers are clipped to them, and the plain mean counts too.
     failure_probability : xi in the threshold of a given moment bound and in the number of blocks.
     confidence : of ``.interval``, if ``moment_bound`` holds; for "auto", if past the last octave the tail
         falls like t^-(1+v) (no slower than before, if v is None). An end that counts do not limit is open.
