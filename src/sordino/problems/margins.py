@@ -23,6 +23,9 @@ from sordino.problems.margin_rows import margin_rows
 _MARGIN = {"signs": 1.5, "labels": 1.5, "numbers": 1.0}
 _BEND = {"signs": 4.0, "labels": 2.0, "numbers": 0.5}
 _CONSTANT = 0.5
+# From this clip on the constant grows with it, and curvatures become smaller in their units: a wide clip is
+# for long margins, and should not be noise for the offset.
+_NARROW, _BEND_POWER = 0.8, 0.75
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +76,15 @@ class MarginFit(ClippedSum):
         """How many numbers are released."""
         return 5 if self.offset else 2
 
+    @property
+    def units(self) -> tuple[float, float, float]:
+        """The units of margins and of curvatures, and the constant of the offset."""
+        targets, wide = self.loss.targets, 1.0
+        if isinstance(self.loss, LabelModel):
+            wide = max(1.0, self.clip / _NARROW)
+        constant = _CONSTANT * wide if self.offset else 0.0
+        return _MARGIN[targets], _BEND[targets] / wide**_BEND_POWER, constant
+
     def contribution(self, params: Any) -> float:
         """Return the clip norm."""
         return self.clip
@@ -86,7 +98,7 @@ class MarginFit(ClippedSum):
             if isinstance(s, np.ndarray) and s.ndim == 1 and compiled(self.loss) is not None:
                 return sum_of_rows(self._in_one_pass(view, s, params), self.clip)
             s = s - self._own_part(view, s, own, unit)
-            z = s / _MARGIN[self.loss.targets]
+            z = s / self.units[0]
             of = self._of_classes if s.ndim == 2 else self._of_one
             parts = of(z, slope * s + offset, records.targets, unit)
             return sum_of_rows([weighted(part, records.weights) for part in parts], self.clip)
@@ -96,8 +108,7 @@ class MarginFit(ClippedSum):
         _, offset, slope, unit, own = params
         kind, threshold = compiled(self.loss) or (0, 0.0)
         records = (view.targets, as_weights(view.weights), view.sizes, view.norms)
-        constant = _CONSTANT if self.offset else 0.0
-        units = (_MARGIN[self.loss.targets], _BEND[self.loss.targets], constant, self.clip)
+        units = (*self.units, self.clip)
         before = (float(own.start), float(own.end), own.clip, limit(own.clip), own.fair)
         loss, point, out = (kind, unit, threshold), (slope, float(offset)), np.empty((s.size, self.size))
         margin_rows(s, records, loss, before, own.travel, point, units, out)
@@ -105,9 +116,10 @@ class MarginFit(ClippedSum):
 
     def unpacked(self, answer: Floats) -> tuple[Floats, Floats]:
         """Return gradient and curvature in the slope (and the offset) from an answer."""
-        bend, units = _BEND[self.loss.targets], np.array([_MARGIN[self.loss.targets], 1.0 / _CONSTANT])
+        margin, bend, constant = self.units
         if not self.offset:
-            return answer[:1] * units[:1], answer[1:, None] * units[:1] ** 2 / bend
+            return answer[:1] * margin, answer[1:, None] * margin**2 / bend
+        units = np.array([margin, 1.0 / constant])
         cross = answer[3] / math.sqrt(2.0)
         curvature = np.array([[answer[2], cross], [cross, answer[4]]])
         return answer[:2] * units, curvature * np.outer(units, units) / bend
@@ -127,11 +139,11 @@ class MarginFit(ClippedSum):
         return self.loss.residual(margins * (unit if self.loss.targets == "numbers" else 1.0), y) / unit
 
     def _of_one(self, z: Floats, margins: Floats, y: Floats, unit: float) -> list[Floats]:
-        constant = _CONSTANT if self.offset else 0.0
+        _, unit_of_bends, constant = self.units
         length = joint_norms([np.abs(z), constant])
         residual = self._residual(margins, y, unit)
         label = isinstance(self.loss, LabelModel)
-        bend = _BEND[self.loss.targets] * (sigmoid(margins) * sigmoid(-margins) if label else 1.0)
+        bend = unit_of_bends * (sigmoid(margins) * sigmoid(-margins) if label else 1.0)
         parts = [residual * z, bend * z * z]
         if self.offset:
             parts = [residual * z, residual * constant, bend * z * z]
@@ -144,7 +156,7 @@ class MarginFit(ClippedSum):
     def _of_classes(self, z: Floats, margins: Floats, y: Floats, unit: float) -> list[Floats]:
         p: Floats = softmax(margins, axis=1)
         away = z - (p * z).sum(axis=1, keepdims=True)
-        bend = _BEND["labels"] * (p * np.square(away)).sum(axis=1)
+        bend = self.units[1] * (p * np.square(away)).sum(axis=1)
         gradient = (self._residual(margins, y, unit) * z).sum(axis=1)
         fair = self._fair(np.abs(away).max(axis=1), bend)
         return [weighted(part, fair) for part in (gradient, bend)]

@@ -12,6 +12,7 @@ import numpy as np
 from sordino.kernel import Curator, Full, Plan, Release, SymmetricGaussian
 from sordino.kernel.arrays import Bools, Floats, Ints
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeCounts
+from sordino.problems.class_sums import ClassSums
 from sordino.problems.losses import LabelModel, has_length
 from sordino.problems.mapped_gram import MappedGram
 from sordino.problems.problem import Problem
@@ -27,6 +28,7 @@ from sordino.solvers.correction import (
     skewed_unit,
 )
 from sordino.solvers.descent import Noise, NoisyDescent, masked, momentum_in, noise_limited_step
+from sordino.solvers.label_clips import class_share, opened_gradient, opened_rows
 from sordino.solvers.legs import Leg, coefficient_noise
 from sordino.solvers.length import (
     LENGTH_STEPS,
@@ -48,10 +50,10 @@ from sordino.solvers.sparse.ight import Ight
 from sordino.solvers.stages import AFTER_SCREEN, Stage, narrowing
 from sordino.solvers.units import (
     TYPICAL,
+    column_means,
     grid_cells,
     noise_std,
     row_size,
-    shrunk,
     top_mask,
 )
 
@@ -131,6 +133,7 @@ class Auto:
     step: float | None
     center: bool
     screens: bool = False
+    opens: bool = False
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Solver:
@@ -149,7 +152,8 @@ class Auto:
             1 if screens else options.max_iter or (STEPS_PLAIN if plain else _steps(problem, bool(stages)))
         )
         clip = options.clip_norm or (UNCLIPPED if plain else CLIP)
-        return cls(steps, stages, clip, options.step_size, bool(problem.intercept), screens)
+        opens = options.clip_norm is None and not plain
+        return cls(steps, stages, clip, options.step_size, bool(problem.intercept), screens, opens)
 
     def plan(self, problem: Problem) -> Plan:
         """Declare the moments, the sizes, the gradients and the polishing."""
@@ -172,6 +176,8 @@ class Auto:
             queries["targets"] = (SizeCounts("targets", cells), 1, max(SIZES, SIZES_OF_FEW * few))
         if problem.loss.targets == "numbers" and problem.intercept:
             queries["center"] = (TargetCounts(), CENTER_STEPS, CENTER)
+        if isinstance(problem.loss, LabelModel) and problem.intercept:
+            queries["classes"] = (ClassSums(problem.outputs), 1, class_share(problem))
         if has_length(problem.loss) and not self._plain(problem):
             queries["length"] = (length_query(problem), LENGTH_STEPS, length_share(problem))
             queries |= last
@@ -200,7 +206,10 @@ class Auto:
     def _gradient(self, problem: Problem, coefficients: int) -> AffineGradient:
         """Return the gradient; where coefficients drown in noise, unfair clips keep them long enough."""
         room = problem.population * problem.epsilon >= ROOM * coefficients
-        return AffineGradient(problem.loss, self.clip, room and isinstance(problem.loss, LabelModel), room)
+        clip = self.clip
+        if self.opens:
+            clip = opened_gradient(problem, clip, coefficients, math.hypot(1.0, INTERCEPT))
+        return AffineGradient(problem.loss, clip, room and isinstance(problem.loss, LabelModel), room)
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
         """Yield the iterates; the last one is on the original columns, the others on those that are left."""
@@ -317,7 +326,9 @@ class Auto:
 
     def _clipped(self, problem: Problem) -> float:
         """Return the share of the rows that are not longer than their unit."""
-        return 1.0 if self._plain(problem) else TYPICAL
+        if self._plain(problem):
+            return 1.0
+        return opened_rows(problem) if self.opens else TYPICAL
 
     def _last_count(self, problem: Problem) -> int:
         """Return how many coefficients are left in the end."""
@@ -334,7 +345,7 @@ class Auto:
         floor = 2.0 * noise_std(curator, "moments") / n
 
         def map_of(first: Floats, second: Floats, columns: Ints | None = None, listed: float = 0.0) -> Affine:
-            mean = shrunk(first, floor / 2, d) * radius if self.center else np.zeros(first.size)
+            mean = column_means(first, floor / 2, d) * radius if self.center else np.zeros(first.size)
             least = max(floor, listed, 1e-12)
             scale = np.maximum(second, least) ** -COLUMN_POWER
             largest = scale.max() if columns is None else least**-COLUMN_POWER

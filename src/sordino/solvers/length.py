@@ -15,6 +15,7 @@ from sordino.problems.affine import Affine
 from sordino.problems.losses import LabelModel
 from sordino.problems.margins import MarginFit, OwnPart
 from sordino.problems.problem import Problem
+from sordino.solvers.label_clips import opened_length
 from sordino.solvers.legs import Leg, travelled
 from sordino.solvers.units import TargetUnit, noise_std
 
@@ -28,14 +29,17 @@ _LABELS_SPREAD, _CLASSES_SPREAD, _NUMBERS_SPREAD = (0.5, 0.3), (0.25, 0.3), (0.5
 # With fewer records times epsilon than these, descent on two classes stops short of the odds that can be
 # learned: a slope larger by so much is expected, and one that is further from it.
 _FEW, _SHORT, _WIDER = 16_000.0, 0.2, 0.3
-# The share of the last question, about slope and offset. So many records times epsilon tell the slope of log
-# odds from noise; fewer need more of the budget, up to the largest share of two classes, and of several.
-_SHARE, _LARGEST_SHARES, _ENOUGH = 0.02, (0.10, 0.05), 4000.0
+# The share of the last question, about slope and offset, of numbers and of labels. So many records times
+# epsilon tell the slope of log odds from noise; fewer need more of the budget, up to the largest share of two
+# classes, and of several.
+_SHARE, _LABELS_SHARE, _LARGEST_SHARES, _ENOUGH = 0.02, 0.04, (0.10, 0.05), 4000.0
 # The mean second derivative of clipped log odds and clipped numbers, and what choosing columns adds to the
 # part that a record has in its own margin.
 _LABELS_BEND, _NUMBERS_BEND, _CHOSEN = 0.04, 0.5, 1.5
 # How uncertain that part is, in units of the gradient.
 _OWN_ERROR = 0.001
+# The least slope, in standard deviations of what is known of it.
+_LEAST = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +56,7 @@ class Descended:
     gradient: Any
 
     @property
-    def home(self) -> float:
+    def home(self) -> Any:
         """The margin that predicts the centre of the targets."""
         return self.targets.center / self.targets.size if self.affine.intercept else 0.0
 
@@ -94,12 +98,13 @@ def length_share(problem: Problem) -> float:
     if not isinstance(problem.loss, LabelModel):
         return _SHARE
     few = _ENOUGH / max(problem.population * problem.epsilon, 1e-12)
-    return min(max(_SHARE * few**2, _SHARE), _LARGEST_SHARES[problem.outputs > 1])
+    return min(max(_SHARE * few**2, _LABELS_SHARE), _LARGEST_SHARES[problem.outputs > 1])
 
 
 def length_query(problem: Problem) -> MarginFit:
     """Return the last question."""
-    return MarginFit(problem.loss, CLIP, bool(problem.intercept) and problem.outputs == 1)
+    clip = opened_length(problem, CLIP)
+    return MarginFit(problem.loss, clip, bool(problem.intercept) and problem.outputs == 1)
 
 
 def constant_weights(problem: Problem, affine: Affine, targets: TargetUnit) -> Floats:
@@ -204,20 +209,26 @@ def recalibrated(
         curvatures.append(curvature)
         known = _positive(np.mean(curvatures, axis=0))
         rights = [known @ p - g for p, g in zip(points, gradients, strict=True)]
-        moved = _posterior(known, rights, (expected, spread), noise) - point
-        point = point + np.clip(moved, -1.0, 1.0)
-        point[0] = max(point[0], 0.0)
+        found, deviation = _posterior(known, rights, (expected, spread), noise)
+        point = point + np.clip(found - point, -1.0, 1.0)
+        point[0] = max(point[0], _LEAST * deviation)  # at zero the margins would lose their order
     return point, known
 
 
-def _posterior(curvature: Floats, rights: list[Floats], law: tuple[Floats, Floats], noise: Floats) -> Floats:
-    """Return the mean of x, of this normal law, where ``curvature x`` was seen as ``rights``, with noise."""
+def _posterior(
+    curvature: Floats, rights: list[Floats], law: tuple[Floats, Floats], noise: Floats
+) -> tuple[Floats, float]:
+    """Return the mean of x, of this normal law, where ``curvature x`` was seen as ``rights``, with noise.
+
+    The second number is the standard deviation of the first entry.
+    """
     expected, prior = law[0], 1.0 / law[1]
     sure = 1.0 / np.maximum(noise, 1e-9)  # without noise the prior is nothing beside the data
     rows = [np.diag(prior), *[sure[:, None] * curvature] * len(rights)]
     values = [prior * expected, *[sure * right for right in rights]]
-    found: Floats = np.linalg.lstsq(np.concatenate(rows), np.concatenate(values), rcond=None)[0]
-    return found
+    known = np.concatenate(rows)
+    found: Floats = np.linalg.lstsq(known, np.concatenate(values), rcond=None)[0]
+    return found, math.sqrt(np.linalg.inv(known.T @ known)[0, 0])
 
 
 def slope_noise(curvature: Floats, noise: Floats, spread: Floats) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 from sordino.kernel import Curator
 from sordino.kernel.arrays import Bools, Floats
 from sordino.problems.affine import Affine
+from sordino.problems.class_sums import log_shares
 from sordino.problems.problem import Problem
 from sordino.problems.targets import CELLS, narrowed
 
@@ -31,7 +32,7 @@ class TargetUnit:
     ``far`` are shares of the targets at distances from the centre, as far as counts tell them from noise.
     """
 
-    center: float = 0.0
+    center: Any = 0.0
     size: float = 1.0
     seen: bool = True
     far: tuple[Floats, Floats] = (np.zeros(0), np.zeros(0))
@@ -62,6 +63,9 @@ def target_unit(curator: Curator, problem: Problem, center: float = 0.0, near: f
     Where most targets have one size within ``near``, the precision of the centre, they are at the centre and
     have none: the others set the unit.
     """
+    if "classes" in curator.plan.releases:
+        noise = noise_std(curator, "classes") / problem.population
+        return TargetUnit(log_shares(curator.release("classes") / problem.population, noise))
     if "targets" not in curator.plan.releases:
         return TargetUnit()
     most = problem.target_bound + abs(center)
@@ -111,6 +115,16 @@ def shrunk(values: Floats, noise: float, count: int) -> Floats:
         return values
     sure = noise * math.sqrt(2.0 * math.log(max(count, 2)))
     return values * np.maximum(0.0, 1.0 - (sure / np.maximum(np.abs(values), 1e-100)) ** 2)
+
+
+def column_means(values: Floats, noise: float, count: int) -> Floats:
+    """Return noisy means of columns, shrunk towards their median as far as that stands out of its own noise.
+
+    Means that drown one by one can be seen together: intensities, counts or grades are all positive.
+    """
+    median = np.median(values)
+    middle = shrunk(np.array([median]), 1.2533 * noise / math.sqrt(values.size), 2)[0]
+    return middle + shrunk(values - middle, noise, count)
 
 
 def top_mask(w: Floats, count: int, kept: int) -> Bools:
