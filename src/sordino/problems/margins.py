@@ -23,9 +23,9 @@ from sordino.problems.margin_rows import margin_rows
 _MARGIN = {"signs": 1.5, "labels": 1.5, "numbers": 1.0}
 _BEND = {"signs": 4.0, "labels": 2.0, "numbers": 0.5}
 _CONSTANT = 0.5
-# From this clip on the constant grows with it, and curvatures become smaller in their units: a wide clip is
-# for long margins, and should not be noise for the offset.
-_NARROW, _BEND_POWER = 0.8, 0.75
+# From this clip on the constant grows with it, up to a factor, and the units of curvatures become smaller:
+# a wide clip is for long margins, and should not be noise for the offset.
+_NARROW, _WIDEST, _BEND_POWER = 0.8, 32.0, 0.75
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ class MarginFit(ClippedSum):
         """The units of margins and of curvatures, and the constant of the offset."""
         targets, wide = self.loss.targets, 1.0
         if isinstance(self.loss, LabelModel):
-            wide = max(1.0, self.clip / _NARROW)
+            wide = min(max(1.0, self.clip / _NARROW), _WIDEST)
         constant = _CONSTANT * wide if self.offset else 0.0
         return _MARGIN[targets], _BEND[targets] / wide**_BEND_POWER, constant
 
