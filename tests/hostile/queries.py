@@ -12,6 +12,7 @@ from sordino.kernel import Norm
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeCounts
 from sordino.problems.bounded import BoundedMoments
 from sordino.problems.cells import CellMoments, CellTrees
+from sordino.problems.class_sums import ClassSums
 from sordino.problems.covariance import (
     AxisSquares,
     Ball,
@@ -138,12 +139,20 @@ AFFINES = [
         exact=False,
     ),
     Case("places of targets", TargetCounts(), (-2.0, 1.0), 1.3, exact=False),
+    Case("two classes", ClassSums(1), None, 1.3, 0.9, signs, exact=False),
+    Case("classes", ClassSums(3), None, 1.3, 0.9, labels, exact=False),
+    Case("classes of any number", ClassSums(3), None, 1.3, exact=False),
     Case(
         "fair affine", AffineGradient(LOSSES["logistic"], 0.3, True), (W, AFFINE, None, 1.0), 1.3, 0.9, signs
     ),
     *[
         Case(f"margins, {name}", MarginFit(loss, 0.4, one), (w, 0.1, 0.8, unit, own), 1.3, 0.9, targets)
         for name, loss, one, w, unit, own, targets in MARGINS
+    ],
+    *[
+        Case(f"wide margins, {name}", MarginFit(loss, 9.0, one), (w, 0.1, 0.8, unit, own), 1.3, 0.9, targets)
+        for name, loss, one, w, unit, own, targets in MARGINS
+        if loss in (LOSSES["logistic"], LOSSES["multinomial"])
     ],
 ]
 ROBUST = [

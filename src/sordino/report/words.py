@@ -13,6 +13,7 @@ _ASKED = {
     "batch": "the direction in which the model gets better, from a batch",
     "bounded": "means of the values and of their squares, within declared bounds",
     "center": "where the middle of the values lies",
+    "classes": "how frequent the classes are",
     "columns": "the size of each column",
     "coordinate": "the number of the column that would improve the model most",
     "correction": "how that direction changes between two points",

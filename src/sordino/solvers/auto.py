@@ -54,6 +54,7 @@ from sordino.solvers.units import (
     grid_cells,
     noise_std,
     row_size,
+    shrunk,
     top_mask,
 )
 
@@ -345,7 +346,8 @@ class Auto:
         floor = 2.0 * noise_std(curator, "moments") / n
 
         def map_of(first: Floats, second: Floats, columns: Ints | None = None, listed: float = 0.0) -> Affine:
-            mean = column_means(first, floor / 2, d) * radius if self.center else np.zeros(first.size)
+            means = column_means if columns is None else shrunk  # the largest of all have no middle
+            mean = means(first, floor / 2, d) * radius if self.center else np.zeros(first.size)
             least = max(floor, listed, 1e-12)
             scale = np.maximum(second, least) ** -COLUMN_POWER
             largest = scale.max() if columns is None else least**-COLUMN_POWER

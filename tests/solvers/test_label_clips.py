@@ -1,0 +1,82 @@
+"""The clips of label models open with records times epsilon, and those of numbers stay."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sordino.kernel import Relation
+from sordino.problems.losses import LOSSES
+from sordino.problems.problem import Problem
+from sordino.solvers import Options
+from sordino.solvers.auto import CLIP, Auto
+from sordino.solvers.label_clips import class_share, opened_gradient, opened_length, opened_rows
+from sordino.solvers.length import length_share
+from sordino.solvers.units import TYPICAL, column_means
+
+LABELS = Problem(LOSSES["logistic"], 1000, 5, Relation.ADD_REMOVE, 1.0, 1e-6, intercept=0.25)
+MANY = [replace(LABELS, population=int(n)) for n in np.geomspace(20, 1e8, 200)]
+
+
+def test_clips_open_without_a_step_and_end_where_nothing_is_clipped():
+    lengths = [opened_length(p, 0.4) for p in MANY]
+    gradients = [opened_gradient(p, 0.35, 5, 1.03) for p in MANY]
+    rows = [opened_rows(p) for p in MANY]
+    for values in (lengths, gradients, rows):
+        assert (np.diff(values) >= 0).all()
+        assert (np.diff(values) < 0.12 * np.array(values[1:])).all()
+    assert (lengths[0], gradients[0], rows[0]) == (0.4, 0.35, TYPICAL)
+    assert lengths[-1] > 20
+    assert gradients[-1] == 1.03
+    assert rows[-1] > 0.99
+
+
+def test_noise_of_the_last_question_and_of_gradients_falls_all_the_same():
+    for clip in (lambda p: opened_length(p, 0.4), lambda p: opened_gradient(p, 0.35, 5, 1.03)):
+        assert (np.diff([clip(p) / p.population for p in MANY]) < 0).all()
+
+
+def test_shares_of_the_budget_never_jump():
+    for share in (class_share, length_share):
+        values = np.array([share(p) for p in MANY])
+        assert (np.diff(values) <= 0).all()
+        assert (np.abs(np.diff(values)) < 0.02 + 0.15 * values[1:]).all()
+
+
+def test_numbers_keep_their_clips():
+    numbers = replace(LABELS, loss=LOSSES["squared"], population=10**7)
+    assert opened_length(numbers, 0.4) == 0.4
+    assert opened_gradient(numbers, 0.35, 5, 1.03) == 0.35
+    assert opened_rows(numbers) == TYPICAL
+
+
+def test_a_clip_that_the_user_chose_stays():
+    many = replace(LABELS, population=10**6)
+    plan = Auto.configured(many, Options(clip_norm=0.2)).plan(many)
+    assert plan.releases["gradient"].query.clip == 0.2
+    assert Auto.configured(many, Options()).plan(many).releases["gradient"].query.clip > CLIP
+
+
+@pytest.mark.parametrize("loss", ["logistic", "multinomial"])
+def test_classes_are_asked_only_where_an_intercept_can_hold_them(loss):
+    outputs = 3 if loss == "multinomial" else 1
+    problem = replace(LABELS, loss=LOSSES[loss], outputs=outputs)
+    assert "classes" in Auto.configured(problem, Options()).plan(problem).releases
+    bare = replace(problem, intercept=0.0)
+    assert "classes" not in Auto.configured(bare, Options()).plan(bare).releases
+
+
+def test_means_that_drown_one_by_one_are_seen_together():
+    public = np.random.default_rng(0)
+    found = column_means(0.3 + 0.5 * public.normal(size=900), 0.5, 900)
+    assert np.abs(found - 0.3).mean() < 0.06
+    nothing = column_means(0.5 * public.normal(size=900), 0.5, 900)
+    assert np.abs(nothing).mean() < 0.03
+    np.testing.assert_array_equal(column_means(np.array([1.0, -2.0, 5.0]), 0.0, 3), [1.0, -2.0, 5.0])
+
+
+def test_a_rare_large_mean_stays_beside_many_small_ones():
+    values = np.append(np.zeros(999), 4.0)
+    assert column_means(values, 0.2, 1000)[-1] == pytest.approx(4.0, rel=0.05)
+    assert math.fsum(np.abs(column_means(values, 0.2, 1000)[:-1])) == 0.0

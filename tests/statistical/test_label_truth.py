@@ -1,0 +1,110 @@
+"""Label models are true where their model is wrong: flipped labels, rare classes, columns far from zero."""
+
+import warnings
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+from scipy.special import expit, log_softmax
+from sklearn.linear_model import LogisticRegression as Plain
+from sklearn.metrics import log_loss, roc_auc_score
+
+from sordino import LogisticRegression, SparseLogisticRegression
+from sordino.testing import seeded_noise_not_private
+
+TESTED = 10_000
+
+
+def flipped(n, d, classes, size, share, seed, skewed=False):
+    """Return rows and labels of a linear model, of which some were replaced by others."""
+    public = np.random.default_rng(seed)
+    X = public.normal(size=(n + TESTED, d)) / np.sqrt(d)
+    if skewed:
+        X = np.exp(1.2 * X * np.sqrt(d)) / np.sqrt(d)
+    scores = X @ public.normal(size=(d, classes))
+    scores = size * (scores - scores.mean(axis=0)) / scores.std()
+    y = (scores + public.gumbel(size=scores.shape)).argmax(axis=1)
+    moved = (y + public.integers(1, classes, y.size)) % classes
+    return X, np.where(public.random(y.size) < share, moved, y)
+
+
+def slope_of(model, X, y):
+    logs = np.log(np.clip(model.predict_proba(X), 1e-12, 1.0))
+    chosen = np.arange(y.size), y
+    found = minimize_scalar(
+        lambda t: -log_softmax(t * logs, axis=1)[chosen].mean(), bounds=(0.05, 5.0), method="bounded"
+    )
+    return found.x
+
+
+@pytest.mark.parametrize(
+    ("classes", "size", "share", "low", "high"),
+    [
+        (2, 15.0, 0.02, 0.85, 1.15),
+        (2, 15.0, 0.05, 0.9, 1.1),
+        (2, 3.0, 0.05, 0.9, 1.1),
+        (2, 15.0, 0.10, 0.9, 1.1),
+        (4, 8.0, 0.05, 0.9, 1.1),
+        (4, 8.0, 0.10, 0.9, 1.1),
+    ],
+)
+def test_flipped_labels_do_not_make_log_odds_too_long(classes, size, share, low, high):
+    slopes, excess = [], []
+    for seed in range(5):
+        X, y = flipped(20_000, 8, classes, size, share, seed)
+        fit, test = slice(TESTED, None), slice(0, TESTED)
+        with seeded_noise_not_private(seed):
+            model = LogisticRegression(1.0, 1e-5, data_norm=2.5).fit(X[fit], y[fit])
+        slopes.append(slope_of(model, X[test], y[test]))
+        plain = Plain(C=1e4, max_iter=500).fit(X[fit], y[fit]).predict_proba(X[test])
+        excess.append(log_loss(y[test], model.predict_proba(X[test])) - log_loss(y[test], plain))
+    assert low < np.mean(slopes) < high  # .51 to .79 where rows with long margins count less
+    assert np.mean(excess) < 0.006
+
+
+@pytest.mark.parametrize("skewed", [False, True])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_default_tends_to_the_plain_estimate_where_the_model_is_wrong(classes, skewed):
+    excess = []
+    for epsilon in (0.2, 1.0, 30.0):
+        X, y = flipped(30_000, 5, classes, 4.0, 0.1, 3, skewed)
+        norm = float(np.linalg.norm(X, axis=1).max())
+        plain = Plain(C=1e4, max_iter=500).fit(X[TESTED:], y[TESTED:]).predict_proba(X[TESTED:])
+        with seeded_noise_not_private(4):
+            model = LogisticRegression(epsilon, 1e-5, data_norm=norm).fit(X[TESTED:], y[TESTED:])
+        excess.append(log_loss(y[TESTED:], model.predict_proba(X[TESTED:])) - log_loss(y[TESTED:], plain))
+    assert excess[-1] < 0.0015
+    assert excess[-1] <= excess[0] + 1e-4
+
+
+@pytest.mark.parametrize("model", [LogisticRegression, SparseLogisticRegression])
+@pytest.mark.parametrize(("n", "epsilon"), [(300, 1.0), (1000, 0.3), (1000, 1.0), (5000, 0.2), (5000, 1.0)])
+def test_rare_classes_are_no_worse_than_their_share(model, n, epsilon):
+    excess = []
+    for seed in range(6):
+        public = np.random.default_rng([n, seed])
+        X = public.normal(size=(n + TESTED, 10)) / np.sqrt(10)
+        y = (public.random(n + TESTED) < expit(1.5 * X[:, 0] - 4.3)).astype(int)
+        with seeded_noise_not_private(seed), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = model(epsilon, 1e-5, data_norm=2.0, classes=[0, 1]).fit(X[:n], y[:n])
+        rest = y[n:]
+        constant = log_loss(rest, np.full(TESTED, rest.mean()))
+        excess.append(log_loss(rest, found.predict_proba(X[n:])) - constant)
+    assert np.mean(excess) < 0.002 + 8.0 / (n * epsilon)  # .45 at 200, .13 at 1,000 from a start at one half
+
+
+def test_rows_far_from_zero_do_not_make_the_model_nothing():
+    public = np.random.default_rng(5)
+    X = public.normal(size=(4000, 896)) + 3.0
+    s = (X - 3.0) @ public.normal(size=896)
+    y = (public.random(4000) < expit(3 * s / s.std())).astype(int)
+    norm, auc = float(np.median(np.linalg.norm(X, axis=1))), []
+    for epsilon in (1.0, 2.0, 4.0, 8.0):
+        with seeded_noise_not_private(6):
+            model = LogisticRegression(epsilon, 1e-5, data_norm=norm).fit(X[:1000], y[:1000])
+        assert np.abs(model.coef_).max() > 0
+        auc.append(roc_auc_score(y[1000:], model.decision_function(X[1000:])))
+    assert auc[2] > 0.6  # all coefficients were zero
+    assert all(later > earlier - 0.03 for earlier, later in pairwise(auc))
