@@ -68,7 +68,9 @@ def refits():
     return {
         "a threshold": lambda: TunedThresholdClassifierCV(private(), cv=2).fit(*binary()),
         "imputations": imputed,
-        "consensus": lambda: RANSACRegressor(line, min_samples=50, max_trials=3).fit(*binary()),
+        "consensus": lambda: RANSACRegressor(line, min_samples=50, max_trials=3, residual_threshold=10.0).fit(
+            *binary()
+        ),
         "a wrapper of one's own": lambda: mine().fit(*binary()),
         "a network": lambda: network().fit(*binary()),
     }
