@@ -21,7 +21,7 @@ from sordino.errors import (
 )
 from sordino.estimators import search as estimator_module
 from sordino.kernel import Full, Gaussian, Relation, Release
-from sordino.runs import BestOf, Enclosure, Promise
+from sordino.runs import BestOf, ChooseThenFit, Enclosure, Promise
 from sordino.runs import search as search_module
 from sordino.runs.enclosure import enclosing
 from sordino.runs.search import SHAPES, ScoreSum, Trial
@@ -166,9 +166,8 @@ def test_each_trial_trains_on_the_training_part_within_its_epsilon(relation, mon
             scored.update(np.round(X[:, 2] * 5000).astype(int))
             return super().predict(X)
 
-    search = sordino.PrivateSearchCV(
-        Spy(data_norm=1.5), {"fit_intercept": [True, False]}, 2.0, 1e-6, relation=relation, mean_trials=4
-    )
+    how = {"relation": relation, "mean_trials": 4, "distribution": "geometric"}
+    search = sordino.PrivateSearchCV(Spy(data_norm=1.5), {"fit_intercept": [True, False]}, 2.0, 1e-6, **how)
     search.fit(X, X[:, 0] > 0)
     assert scored
     assert not trained & scored
@@ -179,6 +178,69 @@ def test_each_trial_trains_on_the_training_part_within_its_epsilon(relation, mon
             assert model.privacy_.relation.value == relation
             assert model.privacy_.epsilon <= gaussian_epsilon(1 / scale, 1e-6)
     assert estimator_module.BestOf is BestOf
+
+
+@pytest.mark.parametrize("relation", [r.value for r in Relation])
+def test_a_choice_and_the_fit_of_the_chosen_are_one_gaussian_release(relation):
+    """Trials train on one part and score on the other; the last fit has all records and what is left."""
+    public, fits, scored = np.random.default_rng(0), [], []
+    X = public.normal(size=(500, 3)) / 3
+
+    class Spy(sordino.LogisticRegression):
+        def fit(self, X, y):
+            fits.append((len(X), super().fit(X, y)))
+            return self
+
+        def predict(self, X):
+            scored.append(len(X))
+            return super().predict(X)
+
+    grid = {"max_iter": [3, 5, 8]}
+    search = sordino.PrivateSearchCV(Spy(data_norm=1.5), grid, 2.0, 1e-6, relation=relation)
+    search.fit(X, X[:, 0] > 0)
+    assert [rows for rows, _ in fits] == [400, 400, 400, 500]
+    assert scored == [100, 100, 100]
+    assert fits[-1][1] is search.best_estimator_
+    spent = [1 / leaf.noise_multiplier**2 for leaf in (search.privacy_.event.events[0].event,) * 3]
+    spent.append(1 / search.privacy_.event.events[1].noise_multiplier ** 2)
+    whole = 1 / math.sqrt(sum(spent)) / Relation.parse(relation).contributions
+    assert spent[-1] == pytest.approx(0.7 * sum(spent))
+    assert 1.98 < gaussian_epsilon(1 / whole, 1e-6) <= 2.0
+    assert all(model.privacy_.epsilon < 1.0 for _, model in fits[:-1])
+    assert search.privacy_.epsilon <= 2.0
+    assert any("chosen from 3 candidates" in note for note in search.privacy_.notes)
+
+
+def test_a_single_candidate_is_not_chosen_and_has_everything():
+    one = ChooseThenFit.of(ask_of(2.0, 1e-5), ADD, 1)
+    assert one.trial.scale == one.scale
+    assert one.trial.epsilon == pytest.approx(2.0, rel=1e-3)
+    found = one.run(lambda budget, number: (0.5, number), lambda budget, best: 1 / 0, "one")
+    assert found == (0.5, 0, 0)
+
+
+def test_the_interval_of_the_best_score_holds_its_mean_as_often_as_it_says():
+    """Five candidates of equal worth: the best noisy score is the one that chance has favoured."""
+    rng, hits, judges = np.random.default_rng(0), 0, 200
+    with seeded_noise_not_private(3):
+        search = ChooseThenFit.of(ask_of(2.0, 1e-5), ADD, 5)
+        budget = search.trial
+        for _ in range(200):
+            best = max(budget.score((rng.random(judges) < 0.9).astype(float)) for _ in range(5))
+            low, high = search.score_interval(best, judges)
+            hits += low <= 0.9 <= high
+    assert hits >= stats.binom.ppf(1e-4, 200, 0.93)
+
+
+def test_an_outlook_is_free_and_says_what_a_fit_of_the_search_has():
+    search = sordino.PrivateSearchCV(
+        sordino.LogisticRegression(data_norm=1.0), {"alpha": [0.1, 1.0]}, 1.0, 1e-5
+    )
+    few, many = search.outlook(500), search.outlook(50_000)
+    assert "2 trials" in few
+    assert "400 records" in few
+    assert "fitted anew on all records with epsilon 0.8" in few
+    assert few.split("differ by ")[1] != many.split("differ by ")[1]
 
 
 def test_the_split_does_not_follow_the_order_of_the_records():

@@ -87,7 +87,7 @@ def fit(data: str, output: Path, report: Path | None, force: bool, as_json: bool
     "--classes", help="The class labels as the file spells them, with commas between; else those seen."
 )
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Any parameter of the model.")
-@click.option("--trials", type=float, default=10.0, show_default=True, help="How many trials are expected.")
+@click.option("--trials", type=float, default=10.0, show_default=True, help="The most candidates to try.")
 @click.option("--validation", type=float, default=0.2, show_default=True, help="Share of records that judge.")
 @click.option("--scoring", help="accuracy, neg_log_loss, neg_mean_squared_error or neg_mean_absolute_error.")
 @click.option("--output", type=options.OUTPUT, required=True, help="Where the model goes.")
@@ -107,7 +107,7 @@ def tune(
     scoring: str | None,
     **chosen: Any,
 ) -> None:
-    """Choose parameters privately: the best of a random number of fits, all for one price."""
+    """Choose parameters privately: try them for little, fit the best with the rest, all for one price."""
     from sordino import PrivateSearchCV
 
     settings, started = config.settings(click.get_current_context()), now()
@@ -125,11 +125,14 @@ def tune(
         "dataset_id": booked[1],
     }
     search = PrivateSearchCV(model, params, **budget, **how)
+    if rows.groups is None:  # the number of persons is counted later
+        click.echo(search.outlook(len(rows)), err=True)
     search.fit(rows.X, rows.y, groups=rows.groups)
     best = search.best_estimator_
     run = run_facts("tune", settings, started, data, len(rows))
     run["chosen"] = show.plain(search.best_params_)
     run["noisy score"] = float(search.best_score_)
+    run["score at 95 %"] = [float(end) for end in search.best_score_interval_]
     run = finish(best, output, as_json, run)
     if report is not None:
         write_page(search, report, run, ledger=booked[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -24,8 +25,10 @@ from sordino.kernel import Relation, public_generator
 from sordino.kernel.arrays import Ints
 from sordino.private_estimator import PrivateEstimator
 from sordino.refusals import refusing
-from sordino.runs import Ask, BestOf
+from sordino.runs import Ask, BestOf, ChooseThenFit
 from sordino.runs.search import Trial
+
+WORTH = 0.05  # a difference of scores that is worth a search
 
 
 def _has(name: str) -> Any:
@@ -33,11 +36,11 @@ def _has(name: str) -> Any:
 
 
 class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
-    r"""Choose parameters privately: the best of a random number of random candidates.
+    r"""Choose parameters privately: try the candidates for little, then fit the best with all the rest.
 
-    Each trial draws a candidate, fits it on the training part and scores it, with noise, on the
-    validation part. Only the best trial is released; the number of trials is random and secret. Then the
-    search costs little more than one trial (Papernot and Steinke 2022), whatever the size of the grid.
+    Each candidate is fitted on the training part and scored, with noise, on the validation part, all for a
+    third of the squared budget. The best is fitted anew on all records with what is left: more than 0.8 of
+    epsilon. :meth:`outlook` says before how much that is, and what the scores can tell.
 
     Parameters
     ----------
@@ -46,8 +49,11 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         epsilons of the steps of a pipeline say how they share the budget of a trial.
     param_grid : as in scikit-learn; ``epsilon`` and ``delta`` belong to the search, not to the grid.
     epsilon, delta : the guarantee of the whole search.
-    mean_trials : the expected number of trials.
-    distribution : of that number: ``"geometric"``, ``"poisson"`` or ``"truncated-negative-binomial"``.
+    mean_trials : the largest number of candidates; of a larger grid, so many are drawn by a public order.
+        With a ``distribution``, the expected number of trials.
+    distribution : None, or ``"geometric"``, ``"poisson"`` or ``"truncated-negative-binomial"``: release the
+        best of a random, secret number of random candidates and nothing else (Papernot and Steinke 2022). A
+        trial then has about half of epsilon, whatever the size of the grid, and nothing is fitted anew.
     validation : the share of records (of persons), drawn by a public permutation, that scores the candidates.
     scoring : "accuracy", "neg_log_loss" (losses clipped at 4), "neg_mean_squared_error" or
         "neg_mean_absolute_error" (errors clipped at the target bound). None is the accuracy of classifiers,
@@ -60,18 +66,22 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
 
     Attributes
     ----------
-    best_estimator_, best_params_, best_score_ (noisy), privacy_, classes_
+    best_estimator_, best_params_, privacy_, classes_
+    best_score_ : the noisy score of the best candidate as it was fitted for the choice; fitted anew, with
+        more records and more of the budget, it is as a rule better.
+    best_score_interval_ : holds, at 95 %, the mean of that score over the law behind the records.
 
     **Privacy.** ``best_estimator_`` and ``best_score_`` together are (epsilon, delta)-DP. A record is either
     in the training or in the validation part, so a trial costs the larger of the two, not their sum. With
     ``groups``, or a person column in the schema, a person is in one part with all records, is protected as a
     whole by the fit, and counts once in the score, with the mean over its records. Warnings
-    and progress of the trials are not shown, because their number is secret; the run time tells it.
+    and progress of the trials are not shown; with a ``distribution`` the run time tells their secret number.
     """
 
     best_estimator_: Any
     best_params_: dict[str, Any]
     best_score_: float
+    best_score_interval_: tuple[float, ...]
     classes_: np.ndarray
 
     def __init__(
@@ -82,7 +92,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         delta: float | None = None,
         *,
         mean_trials: float = 10.0,
-        distribution: str = "geometric",
+        distribution: str | None = None,
         validation: float = 0.2,
         scoring: str | None = None,
         target_bound: float | None = None,
@@ -123,10 +133,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         grid, score = self._grid(), self._scorer(candidates, classifier)
         n, unit = (len(y), "record") if owners is None else (int(owners.max()) + 1, "person")
         train, test = self._split(n, owners)
-        mean = check_positive("mean_trials", self.mean_trials, "It is the expected number of trials.")
-        paid = candidates.learned(grid)
-        ask = Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id, learned=paid)
-        search = BestOf.made(ask, Relation.parse(self.relation), self.distribution, mean, unit)
+        search = self._search(len(grid), n, unit, candidates.learned(grid))
         labels = y if classifier else None
         past, future = rows_of(X, train), rows_of(X, test)
         owned = candidates.fit_params(None if owners is None else owners[train])
@@ -137,15 +144,24 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
             search.trial.rehearsed(partial(model.fit, past, y[train], **owned))
             candidates.tried(params, search.trial, X, labels)
 
-        def trial(budget: Trial) -> tuple[float, Any]:
-            params = grid[search.draw(len(grid))]
-            model = candidates.made(params, budget, labels)
-            model = budget.fitted(lambda: model.fit(past, y[train], **owned), candidates.report)
-            scores = score.of(model, future, y[test], None if owners is None else owners[test])
-            return budget.score(scores), (params, model)
+        def fitted(budget: Trial, number: int, rows: Any, targets: Any, owned: Any) -> Any:
+            model = candidates.made(grid[number], budget, labels)
+            return budget.fitted(lambda: model.fit(rows, targets, **owned), candidates.report)
 
-        found, (self.best_params_, self.best_estimator_) = search.run(trial, "PrivateSearchCV")
-        self.best_score_ = score.natural(found)
+        def trial(budget: Trial, number: int) -> tuple[float, Any]:
+            model = fitted(budget, number, past, y[train], owned)
+            scores = score.of(model, future, y[test], None if owners is None else owners[test])
+            return budget.score(scores), (number, model)
+
+        if isinstance(search, BestOf):
+            found, (number, model) = search.run(lambda t: trial(t, search.draw(len(grid))), "PrivateSearchCV")
+        else:
+            whole = candidates.fit_params(owners)
+            anew = lambda t, best: (best[0], fitted(t, best[0], X, y, whole))  # noqa: E731
+            found, _, (number, model) = search.run(trial, anew, "PrivateSearchCV")
+        self.best_params_, self.best_estimator_ = grid[number], model
+        ends = search.score_interval(found, self._validation_size(n))
+        self.best_score_, self.best_score_interval_ = score.natural(found), tuple(map(score.natural, ends))
         self._report(candidates, search, n, classifier)
         if classifier:
             self.classes_ = self.best_estimator_.classes_
@@ -153,7 +169,37 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
             self.n_features_in_ = self.best_estimator_.n_features_in_
         return self
 
-    def _report(self, candidates: Candidates, search: BestOf, n: int, classifier: bool) -> None:
+    def outlook(self, n: int) -> str:
+        """Return what a search on n records (or persons) has to offer: from public numbers, for free."""
+        size = len(self._grid())
+        search, judges = self._search(size, n), self._validation_size(n)
+        seen = 2.0 * math.sqrt(2.0) * search.score_noise(judges)
+        needed = n * float(self.epsilon) * seen / WORTH
+        text = (
+            f"Each of {search.tried:g} trials has epsilon {search.trial.epsilon:.3g} and {n - judges} "
+            f"records; a fit without a search has {float(self.epsilon):g} and {n}. "
+        )
+        if isinstance(search, ChooseThenFit) and search.candidates > 1:
+            text += f"The best is fitted anew on all records with epsilon {search.last.epsilon:.3g}. "
+        return text + (
+            f"Two scores are told apart if they differ by {seen:.2g} or more (of 1): below n x epsilon = "
+            f"{needed:,.0f} the default is expected to be better than a choice that cannot see {WORTH:g}."
+        )
+
+    def _search(
+        self, size: int, n: int, unit: str = "record", learned: tuple[Any, ...] = ()
+    ) -> BestOf | ChooseThenFit:
+        """Return the certified search over a grid of this size."""
+        mean = check_positive("mean_trials", self.mean_trials, "It is the number of trials.")
+        ask = Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id, learned=learned)
+        relation = Relation.parse(self.relation)
+        if self.distribution is None:
+            return ChooseThenFit.of(ask, relation, min(size, math.ceil(mean)), unit)
+        return BestOf.made(ask, relation, self.distribution, mean, unit)
+
+    def _report(
+        self, candidates: Candidates, search: BestOf | ChooseThenFit, n: int, classifier: bool
+    ) -> None:
         share = f"validation share {self.validation:g}, by a public permutation"
         # The trials were told the labels of all records; that is no declaration.
         seen = classifier and candidates.open_classes(self.best_params_)
@@ -225,6 +271,9 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         taken = {k for c in grid for k in c if k.rpartition("__")[2] in OWN}
         if taken:
             raise InvalidInputError(f"Expected a grid without {sorted(taken)}: they belong to the search.")
+        if self.distribution is None:  # those that are tried are the first ones
+            order = public_generator(self.random_state).permutation(len(grid))
+            return [grid[number] for number in order] if len(grid) > self.mean_trials else grid
         return grid
 
     def _validation_size(self, n: int) -> int:

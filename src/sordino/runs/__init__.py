@@ -12,7 +12,8 @@ A fit is one call, :func:`run_privately`. Whoever needs more control takes the s
 A plan whose noise comes from elsewhere (a checkpoint, a peer, a consortium's text) becomes a promise only by
 :meth:`Promise.given`, which certifies it now and refuses what exceeds the ask. :class:`Journal` and
 :class:`SavedRun` let a run survive its process, :class:`RoundBook` spreads one over the rounds of a
-federation, :class:`Stream` over chunks; :func:`composed` adds up promises, :class:`BestOf` pays for a search.
+federation, :class:`Stream` over chunks; :func:`composed` adds up promises, :class:`ChooseThenFit` and
+:class:`BestOf` pay for a search.
 """
 
 from sordino.runs.ask import Ask
@@ -25,12 +26,13 @@ from sordino.runs.progress import track
 from sordino.runs.promise import Promise, Run
 from sordino.runs.report import PaperClaim, PrivacyReport, ReleaseReport
 from sordino.runs.rounds import RoundBook, Turn
-from sordino.runs.search import BestOf
+from sordino.runs.search import BestOf, ChooseThenFit
 from sordino.runs.stream import Stream
 
 __all__ = [
     "Ask",
     "BestOf",
+    "ChooseThenFit",
     "Enclosure",
     "Fitted",
     "Journal",

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from dp_accounting import dp_event as dp
+from scipy import special
 
 from sordino.accounting import Certificate, certify, gaussian_epsilon, solve_scale
 from sordino.errors import (
@@ -24,14 +25,15 @@ from sordino.execute import LocalExecutor
 from sordino.kernel import ClippedSum, Curator, Full, Gaussian, Plan, Relation, Release
 from sordino.kernel.arrays import Floats
 from sordino.kernel.contracts import RecordSums
-from sordino.kernel.events import gaussian_event
+from sordino.kernel.events import composed, gaussian_event, repeated
 from sordino.kernel.noise import NoiseSource, fresh_noise
-from sordino.ledger import Reservation
 from sordino.runs.ask import Ask
 from sordino.runs.enclosure import Enclosure, Rehearsal, Rehearsed
 from sordino.runs.outer_search import search_notes
 from sordino.runs.report import PrivacyReport
 
+CHOICE = 0.3
+"""The part of the squared distance that the choice among candidates gets; the last fit has the rest."""
 SHAPES = {"geometric": 1.0, "poisson": math.inf, "truncated-negative-binomial": 0.5}
 
 
@@ -110,7 +112,195 @@ class Trial:
 
 
 @dataclass(frozen=True, eq=False)
-class BestOf:
+class Search:
+    """What all certified searches share: the ask, the certificate, the noise.
+
+    ``scale`` is the noise multiplier of one Gaussian release, in units of which trials are paid.
+    """
+
+    ask: Ask
+    relation: Relation
+    scale: float
+    certificate: Certificate
+    event: dp.DpEvent
+    noise: NoiseSource = field(default_factory=fresh_noise, repr=False)
+    unit: str = "record"
+    notes: tuple[str, ...] = field(default_factory=search_notes, repr=False)
+
+    @property
+    def trial(self) -> Trial:
+        """What each trial may spend."""
+        return self._at(self.scale)
+
+    def draw(self, candidates: int) -> int:
+        """Return the number of the candidate of a trial."""
+        return int(self.noise.integers(candidates, 1)[0])
+
+    def report(
+        self, best: PrivacyReport, public: tuple[str, ...], instead_of: tuple[str, ...] = ()
+    ) -> PrivacyReport:
+        """Return the guarantee of the search, with everything that the best trial's own rests on.
+
+        ``instead_of`` are lines of the trial that are true for it and not for the search, which told it so.
+        """
+        if best.seeded != (not self.noise.is_private) or best.unpaid or best.unproven or best.copied:
+            raise UnsupportedError(f"A search promises what its trials do; the best is {best.status!r}.")
+        score = Plan({"score": Release(ScoreSum(), Gaussian(), Full())}, self.relation, 1).at(
+            self.trial.scale
+        )
+        return PrivacyReport(
+            epsilon=self.certificate.epsilon,
+            delta=self.certificate.delta,
+            relation=self.relation,
+            unit=self.unit,
+            accountant=self.certificate.accountant,
+            event=self.event,
+            releases=(*best.releases, *PrivacyReport.described(score)),
+            public=tuple(dict.fromkeys((*public, *(p for p in best.public if p not in instead_of)))),
+            noise_source=self.noise.description,
+            seeded=not self.noise.is_private,
+            notes=(self.said, *self.notes, *best.notes),
+            discretisation=self.certificate.discretisation,
+            learned=self.ask.learned,
+        )
+
+    @property
+    def said(self) -> str:
+        """What the report says about how the best was found."""
+        raise NotImplementedError  # pragma: no cover
+
+    @property
+    def tried(self) -> float:
+        """How many candidates are tried, on average."""
+        raise NotImplementedError  # pragma: no cover
+
+    def score_noise(self, judges: int) -> float:
+        """Return the standard deviation of the noise of a mean score of so many records."""
+        return self.trial.scale * ScoreSum().sensitivity(self.relation, None) / judges
+
+    def score_interval(self, score: float, judges: int, confidence: float = 0.95) -> tuple[float, float]:
+        """Return ends around the best score that hold its mean over the law of the records.
+
+        Noise and sampling error; a mean of scores in [0, 1] has a variance of at most ``s (1 - s) / n``. The
+        best of several is the one that chance has favoured: each may miss with its part of the probability.
+        """
+        z = float(special.ndtri(1.0 - (1.0 - confidence) / (2.0 * max(self.tried, 1.0))))
+        noise, known = self.score_noise(judges), min(max(score, 0.0), 1.0)
+        near = min(max(known + math.copysign(z * noise, 0.5 - known), 0.0), 1.0)  # the noise may hide spread
+        widest = 0.25 if (known - 0.5) * (near - 0.5) <= 0 else max(known * (1 - known), near * (1 - near))
+        half = z * math.hypot(noise, math.sqrt(widest / judges))
+        return max(score - half, 0.0), min(score + half, 1.0)
+
+    def booked(self, description: str) -> Any:
+        """Book the search; settled at the end of the block, failed on an error."""
+        ledger = self.ask.open_ledger()
+        if ledger is None or self.ask.dataset_id is None:
+            return nullcontext()
+        return ledger.reserve(
+            self.ask.dataset_id,
+            self.event,
+            relation=self.relation,
+            unit=self.unit,
+            certificate=(self.certificate.epsilon, self.certificate.delta),
+            description=description,
+        )
+
+    def _at(self, scale: float) -> Trial:
+        whole = Trial(0.0, self.ask.delta, scale, self.relation, self.noise, self.unit)
+        return replace(whole, epsilon=whole.part(1.0))
+
+
+def _calibrated(
+    ask: Ask, relation: Relation, event_at: Callable[[float], dp.DpEvent]
+) -> tuple[float, Certificate, dp.DpEvent]:
+    """Return the smallest scale that the ask covers, and certify it now."""
+    if math.isinf(ask.epsilon):
+        raise InvalidInputError("Expected a finite epsilon for a private search, got inf.")
+    scale = solve_scale(event_at, ask.epsilon, ask.delta, relation)
+    certificate = certify(event_at(scale), ask.delta, relation)
+    if not certificate.epsilon <= ask.epsilon:
+        raise CalibrationError(
+            f"The search certifies epsilon = {certificate.epsilon:.4g}, asked for is {ask.epsilon:g}."
+        )
+    return scale, certificate, event_at(scale)
+
+
+@dataclass(frozen=True, eq=False)
+class ChooseThenFit(Search):
+    """A certified search in two rounds: try every candidate for little, fit the chosen one with the rest.
+
+    Parameters
+    ----------
+    candidates : how many are tried: a public number.
+
+    **Privacy.** A record, or a person with all records, is in the training or in the validation part. So a
+    trial, which fits on the one and scores on the other, is one Gaussian release of multiplier
+    ``scale sqrt(candidates / CHOICE)``, and all of them are one of ``scale / sqrt(CHOICE)``. The last fit, on
+    all records, is one of ``scale / sqrt(1 - CHOICE)``. Gaussian releases add up their squared distances:
+    together one of multiplier ``scale``. A single candidate is not chosen: its trial is all there is.
+    """
+
+    candidates: int = 1
+
+    @classmethod
+    def of(cls, ask: Ask, relation: Relation, candidates: int, unit: str = "record") -> ChooseThenFit:
+        """Calibrate the search and certify it now."""
+
+        def event_at(scale: float) -> dp.DpEvent:
+            if candidates == 1:
+                return gaussian_event(scale, relation)
+            one = gaussian_event(scale * math.sqrt(candidates / CHOICE), relation)
+            last = gaussian_event(scale / math.sqrt(1.0 - CHOICE), relation)
+            return composed([repeated(one, candidates), last])
+
+        scale, certificate, event = _calibrated(ask, relation, event_at)
+        return cls(ask, relation, scale, certificate, event, unit=unit, candidates=candidates)
+
+    @property
+    def trial(self) -> Trial:
+        """What each trial of the choice may spend."""
+        return self._at(self.scale * (1.0 if self.candidates == 1 else math.sqrt(self.candidates / CHOICE)))
+
+    @property
+    def last(self) -> Trial:
+        """What the fit of the chosen candidate may spend."""
+        return self._at(self.scale / math.sqrt(1.0 - CHOICE))
+
+    def run(
+        self,
+        trial: Callable[[Trial, int], tuple[float, Any]],
+        last: Callable[[Trial, Any], Any],
+        description: str,
+    ) -> tuple[float, Any, Any]:
+        """Book the search, try each candidate by its number, and fit the best with ``last``.
+
+        Return its score, what its trial returned, and what ``last`` did (of one candidate: its trial).
+        """
+        budget = self.trial
+        with self.booked(description), warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            found = [trial(budget, number) for number in range(self.candidates)]
+            score, best = max(found, key=lambda one: one[0])
+            return score, best, best if self.candidates == 1 else last(self.last, best)
+
+    @property
+    def tried(self) -> float:
+        """The number of candidates."""
+        return self.candidates
+
+    @property
+    def said(self) -> str:
+        """What the report says about how the best was found."""
+        if self.candidates == 1:
+            return "one candidate: nothing was chosen"
+        return (
+            f"chosen from {self.candidates} candidates, each fitted with epsilon {self.trial.epsilon:.3g} on "
+            f"the training part; the chosen one was fitted anew on all with epsilon {self.last.epsilon:.3g}"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class BestOf(Search):
     """A certified search: only the best of a random, secret number of trials is released.
 
     Parameters
@@ -127,16 +317,8 @@ class BestOf:
     against.
     """
 
-    ask: Ask
-    relation: Relation
-    distribution: str
-    mean_trials: float
-    scale: float
-    certificate: Certificate
-    event: dp.DpEvent
-    noise: NoiseSource = field(default_factory=fresh_noise, repr=False)
-    unit: str = "record"
-    notes: tuple[str, ...] = field(default_factory=search_notes, repr=False)
+    distribution: str = "geometric"
+    mean_trials: float = 1.0
 
     @classmethod
     def made(
@@ -145,78 +327,32 @@ class BestOf:
         """Calibrate the search and certify it now."""
         if distribution not in SHAPES:
             raise InvalidInputError(f"Expected distribution in {sorted(SHAPES)}, got {distribution!r}.")
-        if math.isinf(ask.epsilon):
-            raise InvalidInputError("Expected a finite epsilon for a private search, got inf.")
 
         def event_at(scale: float) -> dp.DpEvent:
             trial = gaussian_event(scale, relation)
             return dp.RepeatAndSelectDpEvent(trial, mean_trials, SHAPES[distribution])
 
-        scale = solve_scale(event_at, ask.epsilon, ask.delta, relation)
-        certificate = certify(event_at(scale), ask.delta, relation)
-        if not certificate.epsilon <= ask.epsilon:
-            raise CalibrationError(
-                f"The search certifies epsilon = {certificate.epsilon:.4g}, asked for is {ask.epsilon:g}."
-            )
-        return cls(ask, relation, distribution, mean_trials, scale, certificate, event_at(scale), unit=unit)
+        scale, certificate, event = _calibrated(ask, relation, event_at)
+        how = {"distribution": distribution, "mean_trials": mean_trials}
+        return cls(ask, relation, scale, certificate, event, unit=unit, **how)  # type: ignore[arg-type]
 
     @property
-    def trial(self) -> Trial:
-        """What each trial may spend."""
-        whole = Trial(0.0, self.ask.delta, self.scale, self.relation, self.noise, self.unit)
-        return replace(whole, epsilon=whole.part(1.0))
+    def said(self) -> str:
+        """What the report says about how the best was found."""
+        return (
+            f"best of a random number of trials ({self.distribution}, {self.mean_trials:g} expected); the "
+            "number of trials and all but the best are secret, and so is the run time, which tells it"
+        )
+
+    @property
+    def tried(self) -> float:
+        """The expected number of trials."""
+        return self.mean_trials
 
     def run(self, trial: Callable[[Trial], tuple[float, Any]], description: str) -> tuple[float, Any]:
         """Book the search, then call ``trial`` a secret number of times and return the best result."""
-        with self._reserved(description) or nullcontext():  # settled at the end, failed on an error
+        with self.booked(description):
             return self._best(trial)
-
-    def draw(self, candidates: int) -> int:
-        """Return the number of the candidate of a trial."""
-        return int(self.noise.integers(candidates, 1)[0])
-
-    def report(
-        self, best: PrivacyReport, public: tuple[str, ...], instead_of: tuple[str, ...] = ()
-    ) -> PrivacyReport:
-        """Return the guarantee of the search, with everything that the best trial's own rests on.
-
-        ``instead_of`` are lines of the trial that are true for it and not for the search, which told it so.
-        """
-        if best.seeded != (not self.noise.is_private) or best.unpaid or best.unproven or best.copied:
-            raise UnsupportedError(f"A search promises what its trials do; the best is {best.status!r}.")
-        said = (
-            f"best of a random number of trials ({self.distribution}, {self.mean_trials:g} expected); the "
-            "number of trials and all but the best are secret, and so is the run time, which tells it",
-        )
-        score = Plan({"score": Release(ScoreSum(), Gaussian(), Full())}, self.relation, 1).at(self.scale)
-        return PrivacyReport(
-            epsilon=self.certificate.epsilon,
-            delta=self.certificate.delta,
-            relation=self.relation,
-            unit=self.unit,
-            accountant=self.certificate.accountant,
-            event=self.event,
-            releases=(*best.releases, *PrivacyReport.described(score)),
-            public=tuple(dict.fromkeys((*public, *(p for p in best.public if p not in instead_of)))),
-            noise_source=self.noise.description,
-            seeded=not self.noise.is_private,
-            notes=(*said, *self.notes, *best.notes),
-            discretisation=self.certificate.discretisation,
-            learned=self.ask.learned,
-        )
-
-    def _reserved(self, description: str) -> Reservation | None:
-        ledger = self.ask.open_ledger()
-        if ledger is None or self.ask.dataset_id is None:
-            return None
-        return ledger.reserve(
-            self.ask.dataset_id,
-            self.event,
-            relation=self.relation,
-            unit=self.unit,
-            certificate=(self.certificate.epsilon, self.certificate.delta),
-            description=description,
-        )
 
     def _best(self, trial: Callable[[Trial], tuple[float, Any]]) -> tuple[float, Any]:
         count = self.noise.trials(float(self.mean_trials), SHAPES[self.distribution])
