@@ -223,6 +223,8 @@ def to_disk(
         raise InvalidInputError(f"Expected a folder that is not there yet, got {folder}.")
     part = folder.with_name(folder.name + ".part")
     folder.parent.mkdir(parents=True, exist_ok=True)
+    if part.exists():
+        raise InvalidInputError(f"{part} was left by a conversion that was cut off. Delete it.")
     part.mkdir(mode=0o700)
     try:
         with ExitStack() as stack:
