@@ -141,7 +141,7 @@ def test_six_commands_reach_the_accuracy_on_adult_in_processes_of_their_own(home
         assert done.returncode == 0, done.stderr
         if words[0] == "schema":
             fill_in(home / "adult.toml")
-    check_outcome(home, least=0.845)
+    check_outcome(home, least=0.845)  # twelve deviations (.001) below the mean of .857
 
 
 # ------------------------------------------------------------------- bad input on the way, the stated list
