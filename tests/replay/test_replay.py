@@ -6,7 +6,6 @@ fitted state compared. A new solver is covered by its row in the registry.
 """
 
 import contextlib
-import logging
 from functools import cache
 
 import dask
@@ -28,7 +27,7 @@ def cluster():
 
         @cache
         def started():
-            quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
+            quiet = {"dashboard_address": ":0", "worker_dashboard_address": ":0", "silence_logs": 50}
             # a busy machine forgets to send signs of life
             patient = {"distributed.scheduler.worker-ttl": None}
             stack.enter_context(dask.config.set(patient))
