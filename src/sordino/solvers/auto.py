@@ -181,6 +181,7 @@ class Auto:
             queries["classes"] = (ClassSums(problem.outputs), 1, class_share(problem))
         if has_length(problem.loss) and not self._plain(problem):
             queries["length"] = (length_query(problem), LENGTH_STEPS, length_share(problem))
+        if not self._plain(problem):
             queries |= last
         for name, stage in self.stages.items():
             queries[f"{name}-sizes"] = (SizeCounts("rows", cells), 1, SIZES_AGAIN)
@@ -252,9 +253,8 @@ class Auto:
         unit = _margin_unit(problem, model.targets.size)
         coefficients = affine.coefficients(last.w, problem.intercept) * unit
         noise = coefficient_noise(model.legs, found.bend, (*problem.shape[:-1], left.features))
-        along = coefficients[..., : left.features] * found.slope_noise / max(found.slope, 1e-300)
-        noise = np.sqrt((noise * found.slope * unit) ** 2 + along**2) * last.kept
-        noise = np.hypot(noise, last.noise * affine.scale * unit)
+        noise = np.hypot(noise * found.slope * last.kept, last.noise * affine.scale) * unit
+        noise = np.hypot(noise, coefficients[..., : left.features] * last.slope)
         return NoisyCoefficients(
             spread(coefficients, affine.columns, problem.columns),
             spread(noise, affine.columns, problem.features),

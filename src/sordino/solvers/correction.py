@@ -43,13 +43,14 @@ _NOTHING = 1e-300
 
 
 def is_corrected(problem: Problem) -> bool:
-    """Return whether the last correction is asked: of numbers."""
-    return problem.loss.targets == "numbers"
+    """Return whether the last correction is asked: of numbers, and of counts their mean."""
+    return problem.loss.targets in ("numbers", "counts")
 
 
 def is_few(problem: Problem) -> bool:
     """Return whether records times epsilon are so few that the model of numbers is the constant."""
-    return is_corrected(problem) and bool(problem.intercept) and problem.population * problem.epsilon < _FEW
+    few = problem.population * problem.epsilon < _FEW
+    return problem.loss.targets == "numbers" and bool(problem.intercept) and few
 
 
 def scored(problem: Problem, coefficients: int) -> bool:
@@ -83,9 +84,13 @@ def correction_queries(
 
 @dataclass(frozen=True, eq=False)
 class Corrected:
-    """The weights, and what became of their noise: the part that is left of the old one, and a new one."""
+    """The weights, and what became of their noise: the part that is left of the old one, and a new one.
+
+    ``slope`` is the relative deviation of the slope.
+    """
 
     w: Floats
+    slope: float
     kept: Floats | float = 1.0
     noise: Floats | float = 0.0
 
@@ -119,7 +124,7 @@ class _Whole:
         moved = w / smaller
         if affine.intercept:
             moved[-1] = w[-1] * self.own.intercept / affine.intercept
-        return moved * (self.targets.size / unit)
+        return moved * (self.targets.size / unit) if self.problem.loss.targets == "numbers" else moved
 
     def counts(self, w: Floats) -> Floats:
         """Return the shares of records with gradients of each size, below and above zero."""
@@ -170,13 +175,15 @@ def corrected(
 
     **Privacy.** Post-processing of the releases ``"tails"``, ``"score"`` and ``"offset"``.
     """
-    whole, out = _Whole(curator, problem, model.affine, model.targets), Corrected(found.w)
+    whole = _Whole(curator, problem, model.affine, model.targets)
+    out = Corrected(found.w, found.slope_noise / max(found.slope, _NOTHING))
     if "score" in curator.plan.releases and moments is not None:
         spread = noise_std(curator, "score") / math.sqrt(SCORE_ASKS) * math.sqrt(found.w.size)
         width = whole.width(found.w, spread, _BOTH)
-        out = _stepped(whole, found.w, moments, width)
+        out = _stepped(whole, out, moments, width)
     if "offset" in curator.plan.releases:
-        out = replace(out, w=_moved(whole, out.w))
+        moved = _moved if problem.loss.targets == "numbers" else _multiplied
+        out = replace(out, w=moved(whole, out.w))
     return out
 
 
@@ -207,7 +214,7 @@ def located(curator: Curator, problem: Problem) -> TargetUnit:
     if is_few(problem):
         return TargetUnit(0.0, problem.target_bound, False)
     found = target_center(curator, problem)
-    if found is None and "offset" in curator.plan.releases:
+    if found is None and "center" in curator.plan.releases:
         found = mean_target(curator, problem, "offset", 1), 0.0
     return target_unit(curator, problem, *(found or ()))
 
@@ -222,10 +229,11 @@ def mean_target(curator: Curator, problem: Problem, name: str, asks: int) -> flo
     """
     clip: float = curator.plan.releases[name].query.clip  # type: ignore[attr-defined]
     flat = Affine(np.zeros(1), np.zeros(1), 1.0, np.zeros(1, dtype=np.int64))
-    unit = problem.target_bound / clip * (1.0 + 2.0**-20)
+    predicted = 1.0 if problem.loss.targets == "counts" else 0.0  # where margins are 0
+    unit = max(problem.target_bound, predicted) / clip * (1.0 + 2.0**-20)
     params = (np.zeros(2), flat, np.array([False, True]), unit)
     answers = [float(curator.release(name, params)[0]) for _ in range(asks)]
-    mean = -float(np.mean(answers)) * unit / problem.population
+    mean = predicted - float(np.mean(answers)) * unit / problem.population
     noise = noise_std(curator, name) * unit / problem.population / math.sqrt(asks)
     mean = believed(mean, noise**2, (_FAR * problem.target_bound) ** 2, _AWAY)
     return min(max(mean, -problem.target_bound), problem.target_bound)
@@ -279,6 +287,22 @@ def _moved(whole: _Whole, w: Floats) -> Floats:
     return out
 
 
+def _multiplied(whole: _Whole, w: Floats) -> Floats:
+    """Return the weights of a model of counts with all predictions multiplied, so that their mean is right.
+
+    The mean of the targets and the mean residual, both at the declared bound, say by what.
+    """
+    mean = mean_target(whole.curator, whole.problem, "offset", 1)
+    asks = [whole.mean(w, whole.widest) for _ in range(OFFSET_ASKS - 1)]
+    unit = whole.targets.size  # residuals come in it
+    off, noise = unit * float(np.mean([ask[0] for ask in asks])), unit * asks[0][1] / math.sqrt(len(asks))
+    out = w.copy()
+    if mean > 0 and mean + off > 0:
+        moved = math.log(mean / (mean + off))
+        out[-1] += believed(moved, (noise / mean) ** 2, _SLOPE**2) / whole.own.intercept
+    return out
+
+
 def _one_sided(shares: Floats, sizes: Floats) -> Floats:
     """Return the shares by rising size, all of them below zero."""
     rising = shares[np.argsort(sizes)]
@@ -296,33 +320,39 @@ def believed(seen: float, variance: float, usual: float, likely: float = 1.0) ->
     return seen * usual / both * odds / (1.0 + odds)
 
 
-def _stepped(whole: _Whole, start: Floats, moments: Moments, width: float) -> Corrected:
+def _stepped(whole: _Whole, before: Corrected, moments: Moments, width: float) -> Corrected:
     """Return the weights after a Newton step on the whole gradient, as far as it is no noise."""
-    d = whole.own.scale.size
+    start, d = before.w, whole.own.scale.size
     sizes, axes = np.linalg.eigh(moments.matrix[:d, :d])
-    bends = moments.stretch * np.maximum(sizes, max(moments.unsure, 1e-12 * sizes.max()))
+    sure = sizes >= max(moments.unsure, 1e-12 * sizes.max())  # no step along axes that noise hides
+    sizes, axes = sizes[sure], axes[:, sure]
+    bends = moments.stretch * sizes
     w, seen, noise = start, np.zeros(d), 0.0
     for ask in range(SCORE_ASKS):
         answer, noise = whole.score(w, width)
         # What the gradient would have been where it was asked first.
         seen = seen + (answer[:d] + axes @ (bends * (axes.T @ (start - w)[:d])) - seen) / (ask + 1)
         noise = noise / math.sqrt(ask + 1)
-        step, kept, added = _along_axes(axes.T @ seen, axes.T @ start[:d], bends, noise)
+        step, kept, added, slope = _along_axes(axes.T @ seen, axes.T @ start[:d], bends, noise)
         w = start.copy()
         w[:d] -= axes @ step
-    columns = np.square(axes)
-    return Corrected(w, columns @ (1.0 - kept), np.sqrt(columns @ np.square(added)))
+    columns = np.square(axes)  # they add up to less than 1 where some axes are hidden
+    slope_noise = math.hypot((1.0 - slope[0]) * before.slope, slope[0] * slope[1])
+    left = np.sqrt(np.maximum(1.0 - columns @ (1.0 - np.square(1.0 - kept)), 0.0))
+    return Corrected(w, slope_noise, left, np.sqrt(columns @ np.square(added)))
 
 
-def _along_axes(seen: Floats, w: Floats, bends: Floats, noise: float) -> tuple[Floats, Floats, Floats]:
+def _along_axes(
+    seen: Floats, w: Floats, bends: Floats, noise: float
+) -> tuple[Floats, Floats, Floats, tuple[float, float]]:
     """Return the step along each axis, the share of what was seen that is believed, and the noise of it.
 
-    First the slope, one number whose spread is known. Then all axes alike: there is nothing to correct, or
-    the step adds the same variance to margins along each axis, of any size.
+    First the slope, one number whose spread is known; its share and its deviation come last. Then all axes
+    alike: there is nothing to correct, or the step adds the same variance to margins along each axis.
     """
     along = max(float(w @ (bends * w)), _NOTHING)
-    error = (noise * math.sqrt(float(w @ w)) / along) ** 2
-    slope = believed(float(w @ seen) / along, error, _SLOPE**2)
+    error, whole = noise * math.sqrt(float(w @ w)) / along, float(w @ seen) / along
+    slope = believed(whole, error**2, _SLOPE**2)
     left = seen - slope * bends * w
     variances = np.append(0.0, np.geomspace(1e-8, 1e2, 81))[:, None]
     law = np.maximum(noise**2 + bends * variances, _NOTHING)
@@ -330,4 +360,5 @@ def _along_axes(seen: Floats, w: Floats, bends: Floats, noise: float) -> tuple[F
     likely[1:] -= math.log(len(variances) - 1)
     weights = np.exp(likely - likely.max())
     kept = (weights / weights.sum()) @ (bends * variances / law)
-    return slope * w + kept * left / bends, kept, kept * noise / bends
+    share = slope / whole if whole else 0.0
+    return slope * w + kept * left / bends, kept, kept * noise / bends, (share, error)

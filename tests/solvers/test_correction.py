@@ -1,0 +1,142 @@
+"""The last correction of models of numbers: what a clip below the declared bounds took is put back."""
+
+import numpy as np
+import pytest
+
+from sordino import LinearRegression, SparseLinearRegression
+from sordino.execute import LocalExecutor
+from sordino.kernel import Relation
+from sordino.problems.affine import Affine
+from sordino.problems.losses import LOSSES
+from sordino.problems.residuals import GradientCounts
+from sordino.solvers.correction import believed, chosen_width
+from sordino.testing import seeded_noise_not_private
+
+
+def rare(g, s, share, law):
+    return np.where(g.random(s.size) < share + 0.1 * np.tanh(s), law, 0.0)
+
+
+SKEWED = {
+    "zero-inflated": lambda g, s: rare(g, s, 0.2, g.gamma(1.0, 9.0, s.size)),
+    "exponential": lambda g, s: g.exponential(np.exp(0.4 * s)),
+    "lognormal": lambda g, s: np.exp(0.5 * s + 0.8 * g.normal(size=s.size)),
+    "counts": lambda g, s: g.poisson(np.exp(0.6 * s)).astype(float),
+    "two peaks": lambda g, s: rare(g, s, 0.3, 20.0) + 0.2 * g.normal(size=s.size),
+}
+
+
+def design(seed, n, d, law):
+    public = np.random.default_rng(seed)
+    X = public.normal(size=(n, d))
+    slope = public.normal(size=d)
+    return X, law(public, X @ (slope / np.linalg.norm(slope)))
+
+
+def least_squares(X, y):
+    ones = np.ones((len(X), 1))
+    w = np.linalg.lstsq(np.hstack([X, ones]), y, rcond=None)[0]
+    return X @ w[:-1] + w[-1]
+
+
+def explained(y, predicted):
+    return 1.0 - np.square(y - predicted).mean() / y.var()
+
+
+@pytest.mark.parametrize("name", SKEWED)
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_with_declared_bounds_the_default_is_least_squares_whatever_the_targets(name, kind):
+    X, y = design(3, 40_000, 8, SKEWED[name])
+    bounds = {"data_norm": 1.05 * np.linalg.norm(X, axis=1).max(), "target_bound": 1.2 * np.abs(y).max()}
+    model = SparseLinearRegression if kind == "sparse" else LinearRegression
+    options = {"n_nonzero_coefs": 8} if kind == "sparse" else {}
+    with seeded_noise_not_private(5):
+        predicted = model(1.0, 1e-6, **bounds, **options).fit(X, y).predict(X)
+    assert predicted.mean() == pytest.approx(y.mean(), rel=0.05)
+    assert explained(y, predicted) > 0.92 * explained(y, least_squares(X, y))
+
+
+def test_counts_have_the_mean_of_the_targets():
+    X, y = design(4, 40_000, 8, lambda g, s: g.poisson(0.15 * np.exp(0.5 * s)).astype(float))
+    with seeded_noise_not_private(6):
+        model = LinearRegression(1.0, 1e-6, loss="poisson", data_norm=7.0, target_bound=5.0).fit(X, y)
+    assert model.predict(X).mean() == pytest.approx(y.mean(), rel=0.05)
+
+
+@pytest.mark.parametrize("n", [60, 99, 101, 150])
+def test_few_records_are_predicted_by_their_mean(n):
+    X, y = design(5, n, 3, lambda g, s: 150.0 + 30.0 * s + 25.0 * g.normal(size=s.size))
+    lost = []
+    with seeded_noise_not_private(7):
+        for _ in range(5):
+            model = LinearRegression(1.0, 1e-4, data_norm=5.0, target_bound=250.0).fit(X, y)
+            lost.append(explained(y, model.predict(X)))
+    assert np.mean(lost) > -0.6  # the constant 0 has -14
+
+
+def test_targets_in_any_unit_are_learned_alike():
+    found = []
+    for unit in (1e-4, 1.0, 1e5):
+        X, y = design(6, 6_000, 4, lambda g, s, unit=unit: unit * (s + g.normal(size=s.size)))
+        with seeded_noise_not_private(8):
+            model = LinearRegression(1.0, 1e-6, data_norm=6.0, target_bound=6.0 * unit).fit(X, y)
+        found.append(explained(y, model.predict(X)))
+    assert found == pytest.approx([found[1]] * 3, abs=0.02)
+    assert min(found) > 0.4
+
+
+def test_nothing_falls_where_records_times_epsilon_rise_past_a_rule():
+    X, y = design(7, 1_000, 5, lambda g, s: 1.5 * s + 0.5 * g.normal(size=s.size))
+    scores = []
+    for epsilon in (0.9, 0.98, 0.999, 1.001, 1.02, 1.1, 1.3):
+        with seeded_noise_not_private(9):
+            fits = [
+                LinearRegression(epsilon, 1e-5, data_norm=5.0, target_bound=8.0).fit(X, y) for _ in range(3)
+            ]
+        scores.append(np.mean(found))
+    assert min(scores) > 0.8
+
+
+def test_a_record_adds_one_to_one_count_of_gradients():
+    query, affine = GradientCounts(LOSSES["squared"]), Affine(np.zeros(2), np.ones(2) / 4.0, 0.1)
+    params = (np.array([0.3, -0.2, 0.5]), affine, 10.0)
+
+    def counts(targets):
+        rows = np.array([[1.0, 2.0], [0.5, -1.0], [0.0, 0.3]])[: len(targets)]
+        return query.evaluate(LocalExecutor(rows, np.array(targets)).records(None), params)
+
+    all_three = counts([3.0, -2.0, 0.1])
+    assert all_three.shape == (2, query.sizes.size)
+    assert all_three.sum() == 3
+    assert np.linalg.norm(all_three - counts([3.0, -2.0])) == query.sensitivity(Relation.ADD_REMOVE, None)
+    moved = np.linalg.norm(all_three - counts([3.0, 9.0, 0.1]))
+    assert moved == pytest.approx(query.sensitivity(Relation.REPLACE_ONE, None))
+    assert counts([np.nan, 1.0]).sum() == 1
+
+
+def test_counts_of_gradients_lie_where_the_gradients_are():
+    query, affine = GradientCounts(LOSSES["squared"]), Affine(np.zeros(1), np.ones(1), 0.0)
+    records = LocalExecutor(np.full((50, 1), 0.5), np.full(50, -3.0)).records(None)
+    below, above = query.evaluate(records, (np.zeros(1), affine, 8.0))
+    assert below.sum() == 0
+    size = 8.0 * query.sizes[int(np.argmax(above))]
+    assert size == pytest.approx(1.5, rel=0.2)  # a residual of 3 times a row of .5
+
+
+def test_a_width_reaches_the_bound_as_noise_falls_and_stays_small_on_even_tails():
+    sizes = np.geomspace(1e-3, 1.0, 41)
+    one_side = np.stack([0.0 * sizes, 1.0 / sizes]) / (1.0 / sizes).sum()
+    both = np.stack([one_side[1], one_side[1]]) / 2.0
+    widths = [chosen_width(sizes, one_side, 0.0, spread, (1.0, 0.15))[0] for spread in (1.0, 0.1, 1e-3, 1e-9)]
+    assert widths == sorted(widths)
+    assert widths[0] < 0.05
+    assert widths[-1] >= 1.0
+    assert chosen_width(sizes, both, 0.0, 0.1, (1.0, 0.0))[0] == pytest.approx(sizes[sizes > 2.0**-16][0])
+    assert chosen_width(sizes, one_side, 10.0, 0.1, (1.0, 0.15))[1] == 0.0  # noise hides all tails
+
+
+def test_what_noise_could_have_caused_is_hardly_believed():
+    assert abs(believed(0.1, 0.01, 1.0)) < 0.02
+    assert believed(1.0, 0.01, 1.0) == pytest.approx(0.99, abs=0.01)
+    assert believed(-1.0, 0.01, 1.0) == pytest.approx(-0.99, abs=0.01)
+    assert believed(0.5, 0.0, 1.0) == pytest.approx(0.5)
