@@ -90,11 +90,21 @@ def test_nothing_falls_where_records_times_epsilon_rise_past_a_rule():
     scores = []
     for epsilon in (0.9, 0.98, 0.999, 1.001, 1.02, 1.1, 1.3):
         with seeded_noise_not_private(9):
-            fits = [
-                LinearRegression(epsilon, 1e-5, data_norm=5.0, target_bound=8.0).fit(X, y) for _ in range(3)
-            ]
+            model = LinearRegression(epsilon, 1e-5, data_norm=5.0, target_bound=8.0)
+            found = [explained(y, model.fit(X, y).predict(X)) for _ in range(3)]
         scores.append(np.mean(found))
     assert min(scores) > 0.8
+
+
+@pytest.mark.parametrize("alpha", [0.3, 2.0])
+def test_a_penalty_is_part_of_what_is_corrected(alpha):
+    X, y = design(8, 20_000, 5, lambda g, s: 1.0 + g.exponential(np.exp(0.3 * s)))
+    options = {"data_norm": 6.0, "target_bound": 30.0, "penalty": "ridge", "alpha": alpha}
+    plain = LinearRegression(np.inf, **options).fit(X, y)
+    with seeded_noise_not_private(10):
+        model = LinearRegression(2.0, 1e-6, **options).fit(X, y)
+    assert model.intercept_ == pytest.approx(plain.intercept_, rel=0.1)
+    assert np.linalg.norm(model.coef_ - plain.coef_) < 0.25 * np.linalg.norm(plain.coef_)
 
 
 def test_a_record_adds_one_to_one_count_of_gradients():

@@ -14,7 +14,7 @@ from sordino.problems.affine import Affine, AffineGradient
 from sordino.problems.problem import Problem
 from sordino.problems.residuals import GradientCounts
 from sordino.solvers.length import Descended, Lengthened, constant_weights
-from sordino.solvers.metric import Moments
+from sordino.solvers.metric import Moments, penalty_bend
 from sordino.solvers.units import TargetUnit, noise_std, target_center, target_unit
 
 # Shares of the counts of gradients, for each time they are asked, and of the whole gradient.
@@ -132,6 +132,13 @@ class _Whole:
         point = self.point(w, affine, 1.0 / self.longest, self.widest)
         counts = self.curator.release("tails", (point, affine, self.widest))
         return np.asarray(counts) / self.problem.population
+
+    def penalty(self, w: Floats) -> Floats:
+        """Return the gradient of the penalties in the model's own weights: free, they are released."""
+        unit = self.targets.size if self.problem.loss.targets == "numbers" else 1.0
+        coefficients = self.own.coefficients(w, self.problem.intercept) * unit
+        found = self.own.pulled_back(self.problem.penalty_gradient(coefficients), self.problem.intercept)
+        return found / self.targets.size
 
     def width(self, w: Floats, spread: float, both: float) -> float:
         """Return the clip of gradients at these weights that weighs bias against noise.
@@ -280,6 +287,8 @@ def _moved(whole: _Whole, w: Floats) -> Floats:
     sure, unsure = max(noise**2 + bias, _NOTHING), max(most**2, _NOTHING)
     mean = (narrow / sure + wide / unsure) / (1.0 / sure + 1.0 / unsure)
     error = 1.0 / (1.0 / sure + 1.0 / unsure)
+    mean += float(whole.penalty(w)[-1]) / whole.own.intercept
+    mean /= 1.0 + whole.problem.penalty_curvature / whole.problem.intercept**2
     out = w.copy()
     # The mean of most targets is their centre; of others it lies anywhere within their deviation.
     usual = max((_SKEW * whole.targets.spread / whole.targets.size) ** 2, mean**2 - 9.0 * error)
@@ -323,13 +332,15 @@ def believed(seen: float, variance: float, usual: float, likely: float = 1.0) ->
 def _stepped(whole: _Whole, before: Corrected, moments: Moments, width: float) -> Corrected:
     """Return the weights after a Newton step on the whole gradient, as far as it is no noise."""
     start, d = before.w, whole.own.scale.size
-    sizes, axes = np.linalg.eigh(moments.matrix[:d, :d])
-    sure = sizes >= max(moments.unsure, 1e-12 * sizes.max())  # no step along axes that noise hides
-    sizes, axes = sizes[sure], axes[:, sure]
-    bends = moments.stretch * sizes
+    bent = np.zeros((start.size, start.size)) + penalty_bend(whole.problem, whole.own)
+    sizes, axes = np.linalg.eigh(moments.stretch * moments.matrix[:d, :d] + bent[:d, :d])
+    # No step along axes that noise hides.
+    sure = sizes >= max(moments.stretch * moments.unsure, 1e-12 * sizes.max())
+    bends, axes = sizes[sure], axes[:, sure]
     w, seen, noise = start, np.zeros(d), 0.0
     for ask in range(SCORE_ASKS):
         answer, noise = whole.score(w, width)
+        answer = answer + whole.penalty(w)
         # What the gradient would have been where it was asked first.
         seen = seen + (answer[:d] + axes @ (bends * (axes.T @ (start - w)[:d])) - seen) / (ask + 1)
         noise = noise / math.sqrt(ask + 1)
