@@ -25,6 +25,9 @@ class Status(StrEnum):
         order = list(cls)
         return max(parts, key=order.index, default=cls.PRIVATE)
 
+    def __repr__(self) -> str:
+        return repr(self.value)
+
     @property
     def holds(self) -> bool:
         """Whether numbers of this status are a guarantee, certified here or copied."""
