@@ -31,6 +31,8 @@ DESIGNS = {  # how to draw, bounds
     ),
     "rare": (lambda rng, n: 1000.0 * (rng.random(n) < 0.003), (0.0, 1000.0)),
     "far from zero": (lambda rng, n: 50.0 + rng.normal(size=n), (0.0, 100.0)),
+    "uniform": (lambda rng, n: rng.random(n), (0.0, 1.0)),
+    "few yes": (lambda rng, n: (rng.random(n) < 0.01).astype(float), (0.0, 1.0)),
 }
 
 
@@ -121,3 +123,13 @@ def test_the_half_width_of_laplace_and_normal_noise_holds_what_it_says(std, nois
     rng = np.random.default_rng(0)
     sizes = np.abs(std * rng.normal(size=400_000) + noise / np.sqrt(2) * rng.laplace(size=400_000))
     assert np.mean(sizes <= _laplace_half(std, noise, 0.95)) == pytest.approx(0.95, abs=0.002)
+
+
+def test_answers_that_a_ledger_adds_up_have_gaussian_noise(tmp_path):
+    x, ledger = np.random.default_rng(0).normal(size=2000), sordino.Ledger.open(tmp_path / "ledger.db")
+    ledger.create("ward", sordino.BudgetPolicy(epsilon=1.0, delta=1e-4))
+    alone = sordino.mean(x, 0.1, 1e-6, bounds=(-9.0, 9.0))
+    assert [r.mechanism for r in alone.privacy.releases][-1] == "Laplace"
+    for _ in range(20):  # twenty times .1 is 2 where epsilons add up
+        found = sordino.mean(x, 0.1, 1e-6, bounds=(-9.0, 9.0), ledger=ledger, dataset_id="ward")
+    assert {r.mechanism for r in found.privacy.releases} == {"Gaussian"}

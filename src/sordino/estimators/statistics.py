@@ -141,8 +141,8 @@ def variance(
     order = 0.5 if moment_order is None else moment_order_of(moment_order)
     share, declared = checked_share("confidence", confidence), moment_order is not None
     robust = RobustVariance(order, share, declared, limits or UNLIMITED)
-    solver = robust if limits is None else BoundedVariance(robust)
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id, learned=prices_of(bounds))
+    solver = robust if limits is None else BoundedVariance(robust, budget.ledger is None)
     return _estimate(solver, None, _sample(data, relation, False), data, budget, flat, "variance", limits)
 
 
@@ -242,7 +242,7 @@ def _as_asked(
     """Return the solver, with the plain mean beside it where bounds are declared, or its published form."""
     if check_noise(noise):
         return published_mean(solver, sample, budget)
-    return (BoundedMean(solver) if solver.takes_plain else solver), None
+    return (BoundedMean(solver, budget.ledger is None) if solver.takes_plain else solver), None
 
 
 def _estimate(

@@ -47,14 +47,18 @@ _FIRST = 0.25  # the weight of the mean beside squares
 class BoundedMean:
     """The mean of numbers between bounds: the plain one and the truncated one, by their released distance.
 
+    ``once`` says that a single number may have Laplace noise: half of what Gaussian noise would be for one
+    question, but where many questions are added up it costs them more.
+
     **Privacy.** The releases of the truncated mean and one of the plain moments.
     """
 
     robust: RobustMean
+    once: bool = True
 
     def plan(self, problem: Sample) -> Plan:
         """Declare the releases of the truncated mean and the plain moments."""
-        return _with_plain(problem, self.robust.plan(problem), 1.0, _SQUARE)
+        return _with_plain(problem, self.robust.plan(problem), 1.0, _SQUARE, self.once)
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[RobustEstimate]:
         """Yield the estimate."""
@@ -79,10 +83,11 @@ class BoundedVariance:
     """
 
     robust: RobustVariance
+    once: bool = True
 
     def plan(self, problem: Sample) -> Plan:
         """Declare the releases of the truncated variance and the plain moments."""
-        return _with_plain(problem, self.robust.plan(problem), _FIRST, 1.0)
+        return _with_plain(problem, self.robust.plan(problem), _FIRST, 1.0, self.once)
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[RobustEstimate]:
         """Yield the estimate."""
@@ -97,6 +102,7 @@ class BoundedVariance:
         # E(x - c)^4 is what the truncated values show, and beyond the cut at most radius^2 E(x - c)^2.
         unseen = np.where(robust.sure, value - robust.value, value) + np.hypot(noise, robust.noise) / 2.0
         spread = robust.spread + radius**2 * np.maximum(unseen, 0.0) / plain.count
+        spread = np.minimum(spread, radius**2 * np.maximum(value + noise, 0.0) / plain.count)
         half = plain.half_width(noise, spread, radius**2, self.robust.confidence)
         found = plain.beside(robust, value, noise, half, radius)
         yield found.within(0.0, (high / 2.0 - low / 2.0) ** 2)  # a variance between bounds is at most that
@@ -175,9 +181,10 @@ class PlainMoments:
         """Return how far an interval reaches: noise, sampling error of variance ``spread``, rare values.
 
         Values that no record happens to show may have a share of 3 in n (at 95 %), and ``rare`` is how far
-        out they can be.
+        out they can be. Few that are shown look less spread where they are fewer by chance, which a deviation
+        longer by ``rare / n`` makes up for, as in Wilson's interval of a proportion.
         """
-        std, noise = np.sqrt(spread), np.broadcast_to(noise, np.shape(spread))
+        std, noise = np.sqrt(spread) + rare / self.count, np.broadcast_to(noise, np.shape(spread))
         if self.laplace:
             half = np.array([_laplace_half(*pair, confidence) for pair in zip(std, noise, strict=True)])
         else:
@@ -209,8 +216,8 @@ class PlainMoments:
         return RobustEstimate(found, cut, std, found - (value - half), value + half - found)
 
 
-def _with_plain(problem: Sample, robust: Plan, first: float, second: float) -> Plan:
-    alone = problem.columns == 1 and not problem.secure_noise
+def _with_plain(problem: Sample, robust: Plan, first: float, second: float, once: bool) -> Plan:
+    alone = problem.columns == 1 and once and not problem.secure_noise
     query = BoundedMoments(problem.columns, first, second, Norm.L1 if alone else Norm.L2)
     noise = Laplace(relative=ALONE) if alone else problem.gaussian(BESIDE)
     return problem.planned(**robust.releases, bounded=Release(query, noise, mean=False))

@@ -68,7 +68,8 @@ class RobustVariance:
         down, up = reaches(std, usual if self.declared else usual / 2.0, hides, self.confidence)
         sure = np.array([tail.sure for tail in scales.tails])
         shut = self.declared or np.isfinite(hides).all() or not sure.all()
-        found = RobustEstimate(value, cut, noise, down, up, not shut, center, cut**4 * spread, sure)
+        most = cut**4 * sampling_variance(fourth, np.clip(second, 0.0, 1.0), 4.0 * z / (SIDE * n), n)
+        found = RobustEstimate(value, cut, noise, down, up, not shut, center, most, sure)
         yield found.within(0.0, math.inf)
 
 
