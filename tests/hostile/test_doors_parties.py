@@ -150,6 +150,25 @@ def test_door_13_who_leaves_after_the_first_question_leaves_it_spent(tmp_path, s
     assert all("was run here before" in text for text in said)
 
 
+def _deaf_to_north():
+    """Tell south that one has booked, and north nothing any more."""
+    send = links.Link.send
+    links.Link.send = lambda self, label, payload: send(self, label, payload) if self.peer_pid else None
+
+
+def test_door_13_one_who_tells_only_some_that_it_booked_costs_only_those_who_begin(tmp_path):
+    three = Consortium(tmp_path, message=2.0, connect=10.0)
+    codes, _ = three.run(sabotage=(None, None, sabotage.at("reserved", _deaf_to_north)))
+    assert codes == [1, 1, 1]
+    assert _history(three) == [["returned"], ["failed"], ["failed"]]
+    assert three.check_books() == 0  # south and west have begun, and without north nothing is opened
+    _, said = three.run()
+    assert "was run here before" in said[1]
+    assert "was run here before" in said[2]
+    assert _history(three)[0][:1] == ["returned"]
+    assert not any("settled" in statuses for statuses in _history(three))
+
+
 def test_door_13_nothing_that_was_opened_or_belongs_to_others_is_given_back(tmp_path):
     from sordino.execute import LocalExecutor
 
