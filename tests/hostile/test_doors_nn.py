@@ -369,3 +369,18 @@ def test_door_28_a_model_that_draws_from_a_seed_of_its_own_is_refused(way, engin
     with pytest.raises(UnsupportedError, match="a seed of its own"):
         Trainer(OwnSeed(way), LOSS, **RUN, engine=engine).fit(*blobs())
     assert Trainer(OwnSeed("none"), LOSS, **RUN, engine=engine).fit(*blobs()).steps == RUN["steps"]
+
+
+def test_door_29_a_record_of_another_type_does_not_round_the_others():
+    large = 2**24 + 1  # which single precision has not
+    items = [(torch.full((3,), large), i % 3) for i in range(6)]
+    odd = [*items[:5], (torch.full((3,), 0.5), 1)]
+    kinds = (torch.int64, torch.int64)
+    with pytest.raises(InvalidInputError, match="whole numbers"):
+        TorchExecutor(odd, torch.device("cpu"), kinds=kinds).batch(None)
+    executor = TorchExecutor(odd, torch.device("cpu"), kinds=kinds)
+    assert int(executor.batch(np.arange(5))[0].max()) == large
+    labels = [*zip(*blobs(20), strict=True)]
+    labels[7] = (labels[7][0], 0.5)
+    with pytest.raises(InvalidInputError, match="Nothing was booked"):
+        Trainer(perceptron(), LOSS, **{**RUN, "batch_size": 5}).fit(torch.utils.data.DataLoader(labels))

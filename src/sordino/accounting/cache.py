@@ -18,7 +18,7 @@ from pathlib import Path
 
 from sordino.kernel.machine_code import cache_folder
 
-FORMAT = 3
+FORMAT = 4
 """Raised whenever an accountant changes, so that old results are not found any more."""
 
 

@@ -80,7 +80,8 @@ def zcdp_epsilon(rho: float, delta: float) -> float:
 
     def at(log_shift: float) -> float:
         a = 1 + math.exp(log_shift)
-        return rho * a + math.log1p(-1 / a) - math.log(a * delta) / (a - 1)
+        terms = rho * a, math.log1p(-1 / a), -math.log(a * delta) / (a - 1)
+        return sum(terms) + 2.0**-50 * sum(map(abs, terms))  # rounded up
 
     # Without the two small terms the best shift is sqrt(ln(1/delta)/rho); it lies a factor away.
     centre = 0.5 * math.log(math.log(1 / delta) / rho)

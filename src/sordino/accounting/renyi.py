@@ -34,6 +34,10 @@ ORDERS: tuple[float, ...] = (
 """dp-accounting's orders up to 63, then four per octave up to 65536 for very small epsilons."""
 
 
+ROUNDING = 2.0**-44
+"""Of each term of an epsilon: more than hundreds of sums and products of floats lose."""
+
+
 LARGE = 1e6
 """A pure epsilon beyond this bounds its own curve; there is nothing to gain below it."""
 
@@ -74,10 +78,13 @@ def total_curve(leaves: Sequence[Leaf], relation: Relation, orders: tuple[float,
 def rdp_epsilon(curve: Floats, delta: float, orders: Sequence[float] = ORDERS) -> float:
     r"""Return the smallest epsilon a Rényi curve proves (Canonne, Kamath, Steinke 2020).
 
-    ``min over a of curve(a) + ln(1 - 1/a) - ln(a delta)/(a - 1)``.
+    ``min over a of curve(a) + ln(1 - 1/a) - ln(a delta)/(a - 1)``, never below it: each term, and a curve
+    that is a sum of hundreds, is raised by its rounding.
     """
     a = np.array(orders)
-    bounds = np.maximum(curve, 0.0) + np.log1p(-1 / a) - np.log(a * check_delta(delta)) / (a - 1)
+    shrunk, tail = np.log1p(-1 / a), np.log(a * check_delta(delta)) / (a - 1)
+    cost = np.maximum(curve, 0.0)
+    bounds = cost + shrunk - tail + ROUNDING * (cost - shrunk + np.abs(tail))
     return max(float(bounds.min()), 0.0)
 
 

@@ -125,6 +125,10 @@ class TorchExecutor:
         with drawn_apart(self.held):
             x, y = self._collated([self.data[i] for i in chosen])
         kinds = (x.dtype, y.dtype) if self.kinds is None else self.kinds
+        if any(part.is_floating_point() and not kind.is_floating_point for part, kind in zip((x, y), kinds)):
+            raise InvalidInputError(  # one such record would round the whole numbers of the others
+                "Expected whole numbers as in the first record, got one with fractions. Cast all alike."
+            )
         return x.to(self.device, kinds[0]), y.to(self.device, kinds[1])
 
     @property

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.errors import InvalidInputError, SordinoError, UnsupportedError
 from sordino.execute.draws import seeded_draws
 from sordino.execute.processes import fingerprint
 from sordino.execute.torch import TorchExecutor
@@ -134,7 +134,7 @@ def _read(executor: TorchExecutor, rows: Ints, seed: int) -> tuple[Tensor, Tenso
     except torch.OutOfMemoryError:
         raise
     except Exception as error:
-        kind = type(error).__name__
+        kind = str(error) if isinstance(error, SordinoError) else type(error).__name__
     raise InvalidInputError(  # outside of the handler: the foreign error may quote records
         f"The data set failed on some records ({kind}): {_UNREAD}. What it said is not shown. {_BOOKED}"
     )
