@@ -1,6 +1,7 @@
 """Doors of the training of networks that stood open, by the number of the finding."""
 
 import random
+import threading
 import warnings
 
 import numpy as np
@@ -11,11 +12,13 @@ from tests.nn.helpers import blobs, perceptron
 from torch import nn
 
 from sordino.errors import InvalidInputError, PlanError, SlowEngineWarning, UnsupportedError
+from sordino.execute.draws import hidden_draws, seeded_draws
 from sordino.execute.torch import TorchExecutor
+from sordino.kernel import NoiseSource
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.nn import Trainer
 from sordino.nn.engines import GhostEngine
-from sordino.nn.network import Network
+from sordino.nn.network import Network, same_draws
 from sordino.nn.queries import TorchGradient
 
 LOSS = nn.CrossEntropyLoss()
@@ -384,3 +387,34 @@ def test_door_29_a_record_of_another_type_does_not_round_the_others():
     labels[7] = (labels[7][0], 0.5)
     with pytest.raises(InvalidInputError, match="Nothing was booked"):
         Trainer(perceptron(), LOSS, **{**RUN, "batch_size": 5}).fit(torch.utils.data.DataLoader(labels))
+
+
+@pytest.mark.parametrize("other", [hidden_draws, seeded_draws, same_draws])
+def test_door_30_no_thread_puts_known_seeds_back_while_another_draws(other):
+    arguments = {hidden_draws: (NoiseSource.from_os(),), seeded_draws: (1,), same_draws: ()}[other]
+    inside, go_on, draws = threading.Event(), threading.Event(), []
+
+    def first():
+        with hidden_draws(NoiseSource.from_os()):
+            inside.set()
+            go_on.wait(5)
+            draws.append(torch.rand(4))
+
+    def second():
+        with other(*arguments):
+            pass
+
+    torch.manual_seed(0)
+    known = torch.rand(4)
+    torch.manual_seed(0)
+    threads = [threading.Thread(target=target) for target in (first, second)]
+    threads[0].start()
+    assert inside.wait(5)
+    threads[1].start()
+    threads[1].join(0.3)
+    assert threads[1].is_alive()  # it waits its turn
+    go_on.set()
+    for thread in threads:
+        thread.join(5)
+    assert not torch.equal(draws[0], known)
+    assert torch.equal(torch.rand(4), known)  # and the caller's generator is where it was

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,6 +19,9 @@ from sordino.kernel import NoiseSource
 _MOST, _FEW = 20_000, 64  # objects that are looked at, and entries of one container
 _FOREIGN = ("builtins", "collections", "functools", "numpy", "random", "scipy", "sordino", "torch", "typing")
 _PLAIN = (str, bytes, bool, int, float, complex, type(None), type, ModuleType, np.ndarray, torch.Tensor)
+TURN = threading.RLock()
+"""Held while generators stand elsewhere: a thread that put them back would show another what it draws."""
+
 _hidden: ContextVar[NoiseSource | None] = ContextVar("sordino_hidden_draws", default=None)
 
 
@@ -30,13 +34,14 @@ def hidden_draws(noise: NoiseSource) -> Iterator[None]:
     is different. Whoever knew the seed would know better: without the first record all others get the
     masks of those before them, and every contribution is another.
     """
-    token, outside = _hidden.set(noise), generators()
-    _seed_all(int(noise.integers(2**62, ())))
-    try:
-        yield
-    finally:
-        restore(outside)
-        _hidden.reset(token)
+    with TURN:
+        token, outside = _hidden.set(noise), generators()
+        _seed_all(int(noise.integers(2**62, ())))
+        try:
+            yield
+        finally:
+            restore(outside)
+            _hidden.reset(token)
 
 
 @contextmanager
@@ -57,17 +62,18 @@ def drawn_apart(held: Iterable[Any] = ()) -> Iterator[None]:
 @contextmanager
 def seeded_draws(seed: int, held: Iterable[Any] = ()) -> Iterator[None]:
     """Let everybody draw from one seed; then all generators go on as before."""
-    outside, others = generators(), [*_OWN, *held]
-    kept = [_state(one) for one in others]
-    _seed_all(seed)
-    for place, one in enumerate(others):
-        _seed(one, (seed + place) % 2**32)
-    try:
-        yield
-    finally:
-        restore(outside)
-        for one, state in zip(others, kept, strict=True):
-            _set_state(one, state)
+    with TURN:
+        outside, others = generators(), [*_OWN, *held]
+        kept = [_state(one) for one in others]
+        _seed_all(seed)
+        for place, one in enumerate(others):
+            _seed(one, (seed + place) % 2**32)
+        try:
+            yield
+        finally:
+            restore(outside)
+            for one, state in zip(others, kept, strict=True):
+                _set_state(one, state)
 
 
 def drawn(held: Iterable[Any] = ()) -> list[str]:

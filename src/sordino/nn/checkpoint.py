@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from sordino.errors import InvalidInputError, PlanError
-from sordino.execute.draws import generators, restore
+from sordino.execute.draws import TURN, generators, restore
 from sordino.nn.solvers import TrainingState
 from sordino.runs import SavedRun
 
@@ -83,7 +83,8 @@ class Checkpoint:
             slots = {k.removeprefix("slot "): v for k, v in state.items() if k.startswith("slot ")}
             loaded = TrainingState(state["vector"], slots, state["average"], content["weight"])
             found = loaded, SavedRun(**content["run"]), content["used"]
-            restore(content["random"])
+            with TURN:
+                restore(content["random"])
         except (PlanError, torch.OutOfMemoryError):
             raise
         except Exception as error:  # a torn file fails in many ways

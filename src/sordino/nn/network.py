@@ -14,7 +14,7 @@ from torch.func import functional_call, vmap
 from torch.nn.parameter import UninitializedParameter
 
 from sordino.errors import InvalidInputError, InvalidTypeError
-from sordino.execute.draws import generators, restore
+from sordino.execute.draws import TURN, generators, restore
 from sordino.nn.fields import Fields
 
 Loss = Callable[[Tensor, Tensor], Tensor]
@@ -254,8 +254,10 @@ class same_draws:
         self._first = self._outside = generators()
 
     def __enter__(self) -> None:
+        TURN.acquire()
         self._outside = generators()
         restore(self._first)
 
     def __exit__(self, *exc: Any) -> None:
         restore(self._outside)
+        TURN.release()
