@@ -53,12 +53,16 @@ def _gaussian_delta(mu: float, epsilon: float) -> mpmath.mpf:
 
 
 def gaussian_multiplier(epsilon: float, delta: float) -> float:
-    """Return std / sensitivity of the Gaussian mechanism that is exactly (epsilon, delta)-DP."""
+    """Return std / sensitivity of the Gaussian mechanism that is (epsilon, delta)-DP: exact, rounded up."""
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
     if math.isinf(epsilon):
         return 0.0
     with np.errstate(divide="ignore"):  # beyond LARGEST the formula leaves the floats: more noise is sound
-        return float(gaussian_mechanism.get_sigma_gaussian(min(epsilon, LARGEST), delta))
+        multiplier = float(gaussian_mechanism.get_sigma_gaussian(min(epsilon, LARGEST), delta))
+    step = 2.0**-48
+    while multiplier * SMALLEST_MU < 1 and gaussian_epsilon(1 / multiplier, delta) > epsilon:
+        multiplier, step = multiplier * (1 + step), 2 * step
+    return multiplier
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
