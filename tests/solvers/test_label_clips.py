@@ -20,7 +20,7 @@ MANY = [replace(LABELS, population=int(n)) for n in np.geomspace(20, 1e8, 200)]
 
 
 def test_clips_open_without_a_step_and_end_where_nothing_is_clipped():
-    lengths = [opened_length(p, 0.4) for p in MANY]
+    lengths = [opened_length(p, 0.4, 5) for p in MANY]
     gradients = [opened_gradient(p, 0.35, 5, 1.03) for p in MANY]
     rows = [opened_rows(p) for p in MANY]
     for values in (lengths, gradients, rows):
@@ -33,20 +33,28 @@ def test_clips_open_without_a_step_and_end_where_nothing_is_clipped():
 
 
 def test_noise_of_the_last_question_and_of_gradients_falls_all_the_same():
-    for clip in (lambda p: opened_length(p, 0.4), lambda p: opened_gradient(p, 0.35, 5, 1.03)):
+    for clip in (lambda p: opened_length(p, 0.4, 5), lambda p: opened_gradient(p, 0.35, 5, 1.03)):
         assert (np.diff([clip(p) / p.population for p in MANY]) < 0).all()
 
 
 def test_shares_of_the_budget_never_jump():
-    for share in (class_share, length_share):
+    for share in (class_share, lambda p: length_share(p, 5)):
         values = np.array([share(p) for p in MANY])
         assert (np.diff(values) <= 0).all()
         assert (np.abs(np.diff(values)) < 0.02 + 0.15 * values[1:]).all()
 
 
+def test_the_last_question_stays_narrow_where_coefficients_drown():
+    wide = replace(LABELS, population=10_000)
+    assert opened_length(wide, 0.4, 1_000_000) == 0.4
+    assert length_share(wide, 1_000_000) == pytest.approx(0.02, rel=0.01)
+    assert opened_length(wide, 0.4, 5) > 2.0
+    assert length_share(wide, 5) == 0.04
+
+
 def test_numbers_keep_their_clips():
     numbers = replace(LABELS, loss=LOSSES["squared"], population=10**7)
-    assert opened_length(numbers, 0.4) == 0.4
+    assert opened_length(numbers, 0.4, 5) == 0.4
     assert opened_gradient(numbers, 0.35, 5, 1.03) == 0.35
     assert opened_rows(numbers) == TYPICAL
 

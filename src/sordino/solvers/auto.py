@@ -180,7 +180,8 @@ class Auto:
         if isinstance(problem.loss, LabelModel) and problem.intercept:
             queries["classes"] = (ClassSums(problem.outputs), 1, class_share(problem))
         if has_length(problem.loss) and not self._plain(problem):
-            queries["length"] = (length_query(problem), LENGTH_STEPS, length_share(problem))
+            left = self._last_count(problem)
+            queries["length"] = (length_query(problem, left), LENGTH_STEPS, length_share(problem, left))
         if not self._plain(problem):
             queries |= last
         for name, stage in self.stages.items():

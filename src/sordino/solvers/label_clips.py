@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from sordino.problems.losses import LabelModel
 from sordino.problems.problem import Problem
+from sordino.solvers.metric import ROOM
 from sordino.solvers.units import TYPICAL
 
 # From so many records times epsilon on, the last question weighs its records less: by which power of this
@@ -23,11 +24,17 @@ _CLASSES, _FEW_CLASSES, _FEWEST_CLASSES, _ENOUGH_CLASSES = 0.01, 0.05, 0.5, 4000
 _VERY_FEW = 6.0
 
 
-def opened_length(problem: Problem, clip: float) -> float:
-    """Return the clip of the last question."""
+def has_room(problem: Problem, coefficients: int) -> float:
+    """Return by how much so many coefficients can be told from noise, at most 1."""
+    return min(1.0, problem.population * problem.epsilon / (ROOM * coefficients))
+
+
+def opened_length(problem: Problem, clip: float, coefficients: int) -> float:
+    """Return the clip of the last question about a model of so many coefficients."""
     if not isinstance(problem.loss, LabelModel):
         return clip
-    return clip * min(max(1.0, problem.population * problem.epsilon / _ENOUGH) ** _OPENING, _WIDEST)
+    signal = problem.population * problem.epsilon * has_room(problem, coefficients)
+    return clip * min(max(1.0, signal / _ENOUGH) ** _OPENING, _WIDEST)
 
 
 def opened_gradient(problem: Problem, clip: float, coefficients: int, longest: float) -> float:

@@ -15,7 +15,7 @@ from sordino.problems.affine import Affine
 from sordino.problems.losses import LabelModel
 from sordino.problems.margins import MarginFit, OwnPart
 from sordino.problems.problem import Problem
-from sordino.solvers.label_clips import opened_length
+from sordino.solvers.label_clips import has_room, opened_length
 from sordino.solvers.legs import Leg, travelled
 from sordino.solvers.units import TargetUnit, noise_std
 
@@ -93,17 +93,18 @@ def few_labels(problem: Problem) -> float:
     return min(1.0, _FEW / max(problem.population * problem.epsilon, 1e-12))
 
 
-def length_share(problem: Problem) -> float:
+def length_share(problem: Problem, coefficients: int) -> float:
     """Return the share of the last question: with it the error of the slope is the same for all n epsilon."""
     if not isinstance(problem.loss, LabelModel):
         return _SHARE
     few = _ENOUGH / max(problem.population * problem.epsilon, 1e-12)
-    return min(max(_SHARE * few**2, _LABELS_SHARE), _LARGEST_SHARES[problem.outputs > 1])
+    least = _SHARE + (_LABELS_SHARE - _SHARE) * has_room(problem, coefficients)
+    return min(max(_SHARE * few**2, least), _LARGEST_SHARES[problem.outputs > 1])
 
 
-def length_query(problem: Problem) -> MarginFit:
-    """Return the last question."""
-    clip = opened_length(problem, CLIP)
+def length_query(problem: Problem, coefficients: int) -> MarginFit:
+    """Return the last question about a model of so many coefficients."""
+    clip = opened_length(problem, CLIP, coefficients)
     return MarginFit(problem.loss, clip, bool(problem.intercept) and problem.outputs == 1)
 
 
