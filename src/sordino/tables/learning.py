@@ -172,10 +172,7 @@ def learn_schema(
         executor,
         ask,
         public=(f"number of {unit}s: {n}", "names of the columns"),
-        notes=(
-            *(f"column {column.name!r}: {column.unknown} learned" for column in schema.unknown),
-            *(() if rows is None else ("the first record of each person counts, the others do not",)),
-        ),
+        notes=(*(f"column {c.name!r}: {c.unknown} learned" for c in schema.unknown), *_whose(rows)),
         description="learn_schema",
     )
     found = wanted.filled(*fitted.result)
@@ -261,6 +258,10 @@ def _rows(schema: Schema, frame: Frame) -> tuple[Ints | None, str]:
     if persons is None:
         return None, "record"
     return np.unique(persons, return_index=True)[1], "person"
+
+
+def _whose(rows: Ints | None) -> tuple[str, ...]:
+    return () if rows is None else ("the first record of each person counts, the others do not",)
 
 
 def _taken(values: Any, rows: Ints | None) -> Any:
