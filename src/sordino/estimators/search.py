@@ -272,7 +272,8 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         if taken:
             raise InvalidInputError(f"Expected a grid without {sorted(taken)}: they belong to the search.")
         if self.distribution is None:  # those that are tried are the first ones
-            order = public_generator(self.random_state).permutation(len(grid))
+            public = public_generator(self.random_state)
+            order = public.permutation(len(grid))
             return [grid[number] for number in order] if len(grid) > self.mean_trials else grid
         return grid
 
