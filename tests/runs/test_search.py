@@ -207,6 +207,10 @@ def test_a_choice_and_the_fit_of_the_chosen_are_one_gaussian_release(relation):
     assert spent[-1] == pytest.approx(0.7 * sum(spent))
     assert 1.98 < gaussian_epsilon(1 / whole, 1e-6) <= 2.0
     assert all(model.privacy_.epsilon < 1.0 for _, model in fits[:-1])
+    *last, score = search.privacy_.releases  # what was really released, in units of its own noise
+    assert sum(r.times / r.noise_multiplier**2 for r in last) <= 0.7 / whole**2
+    assert sum(r.times / r.noise_multiplier**2 for r in last) > 0.69 / whole**2
+    assert 3.0 / score.noise_multiplier**2 == pytest.approx(0.3 / whole**2)
     assert search.privacy_.epsilon <= 2.0
     assert any("chosen from 3 candidates" in note for note in search.privacy_.notes)
 
