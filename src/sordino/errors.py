@@ -130,6 +130,10 @@ class SlowEngineWarning(UserWarning):
     """Gradients of a network are computed by the slow engine, which was not asked for."""
 
 
+class FitWarning(UserWarning):
+    """Released numbers say that a model is biased: a clip took more of the targets than was put back."""
+
+
 class DivergenceWarning(UserWarning):
     """Released coefficients are not finite: the steps of the run were too long."""
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from sordino.errors import DivergenceWarning
+from sordino.errors import DivergenceWarning, FitWarning
 from sordino.execute import untensored
 from sordino.ledger.address import hidden
 from sordino.refusals import refusing
@@ -59,6 +59,17 @@ class PrivateEstimator(BaseEstimator):
                 f"{type(self).__name__}: the released coefficients are not finite, so predictions mean "
                 f"nothing. The steps were too long; {remedy}. The budget is spent.",
                 DivergenceWarning,
+                stacklevel=4,
+            )
+
+    def _warn_if_bitten(self, released: Any) -> None:
+        """Say that a clip took more of the targets than could be put back; it reads released numbers only."""
+        if getattr(released, "bitten", False):
+            warnings.warn(
+                f"{type(self).__name__}: released residuals say that the targets are skewed. The mean was "
+                "corrected, but records times epsilon are too few for so many columns to correct the slopes, "
+                "which are those of clipped targets. Use fewer columns, n_nonzero_coefs, or more budget.",
+                FitWarning,
                 stacklevel=4,
             )
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from sordino import LinearRegression, SparseLinearRegression
+from sordino.errors import FitWarning
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
 from sordino.problems.affine import Affine
@@ -105,6 +106,12 @@ def test_a_penalty_is_part_of_what_is_corrected(alpha):
         model = LinearRegression(2.0, 1e-6, **options).fit(X, y)
     assert model.intercept_ == pytest.approx(plain.intercept_, rel=0.1)
     assert np.linalg.norm(model.coef_ - plain.coef_) < 0.25 * np.linalg.norm(plain.coef_)
+
+
+def test_slopes_of_clipped_targets_are_told():
+    X, y = design(9, 8_000, 60, lambda g, s: rare(g, s, 0.3, 20.0) + 0.1 * g.normal(size=s.size))
+    with seeded_noise_not_private(11), pytest.warns(FitWarning, match="targets are skewed"):
+        LinearRegression(1.0, 1e-5, data_norm=12.0, target_bound=25.0).fit(X, y)
 
 
 def test_a_record_adds_one_to_one_count_of_gradients():

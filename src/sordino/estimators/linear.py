@@ -198,7 +198,7 @@ class LinearRegression(_Dense, RegressorBase):
     Minimises ``mean_i loss(x_i . w + b, y_i) + penalty(w, b)`` with clipped gradients. The targets are
     clipped to ``[-target_bound, target_bound]``, a public bound; None is 1, and says so once. Predictions
     stay in that range. Where records and budget are too few to see even the size of the targets, ``"auto"``
-    answers with the constant.
+    answers with their mean.
 
     Parameters
     ----------

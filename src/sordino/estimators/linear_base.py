@@ -127,6 +127,7 @@ class LinearModel(Tabular, PrivateEstimator):
         self.privacy_, self.n_iter_, self.data_norm_ = fitted.report, fitted.steps, bound
         found = finish(fitted.result, problem)
         self.coef_noise_ = found.noise
+        self._warn_if_bitten(fitted.result)
         self._warn_if_diverged(np.append(found.coef, found.intercept), "lower step_size")
         return found
 

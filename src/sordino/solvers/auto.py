@@ -259,6 +259,7 @@ class Auto:
         return NoisyCoefficients(
             spread(coefficients, affine.columns, problem.columns),
             spread(noise, affine.columns, problem.features),
+            last.bitten,
         )
 
     def _constant(self, curator: Curator, problem: Problem) -> NoisyCoefficients:

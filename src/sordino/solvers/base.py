@@ -26,10 +26,14 @@ class Solver(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class NoisyCoefficients:
-    """A result with the public standard deviation of the noise in each of its numbers."""
+    """A result with the public standard deviation of the noise in each of its numbers.
+
+    ``bitten`` says that released numbers show a clip that bites, and that not all of it was put back.
+    """
 
     value: Any
     noise: Any
+    bitten: bool = False
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,8 @@ _SLOPE, _SKEW = 0.5, 0.4
 # How far a mean is usually from the middle of the declared range, in units of its bound; the odds that it is
 # there at all.
 _FAR, _AWAY = 0.25, 0.3
+# A mean residual of so much of the spread of the targets says that a clip took from the slopes too.
+_BITTEN = 0.1
 # Tails end where so many deviations of noise hide them.
 _SURE = 3.0
 _NOTHING = 1e-300
@@ -86,11 +88,13 @@ def correction_queries(
 class Corrected:
     """The weights, and what became of their noise: the part that is left of the old one, and a new one.
 
-    ``slope`` is the relative deviation of the slope.
+    ``slope`` is the relative deviation of the slope. ``bitten`` says that a clip took much from the mean,
+    and that the slopes, from which it took as well, could not be corrected.
     """
 
     w: Floats
     slope: float
+    bitten: bool = False
     kept: Floats | float = 1.0
     noise: Floats | float = 0.0
 
@@ -190,7 +194,10 @@ def corrected(
         out = _stepped(whole, out, moments, width)
     if "offset" in curator.plan.releases:
         moved = _moved if problem.loss.targets == "numbers" else _multiplied
-        out = replace(out, w=moved(whole, out.w))
+        w = moved(whole, out.w)
+        shifted = abs(float(w[-1] - out.w[-1])) * whole.own.intercept * model.targets.size
+        numbers = problem.loss.targets == "numbers" and "score" not in curator.plan.releases
+        out = replace(out, w=w, bitten=numbers and shifted > _BITTEN * model.targets.spread)
     return out
 
 
@@ -350,7 +357,7 @@ def _stepped(whole: _Whole, before: Corrected, moments: Moments, width: float) -
     columns = np.square(axes)  # they add up to less than 1 where some axes are hidden
     slope_noise = math.hypot((1.0 - slope[0]) * before.slope, slope[0] * slope[1])
     left = np.sqrt(np.maximum(1.0 - columns @ (1.0 - np.square(1.0 - kept)), 0.0))
-    return Corrected(w, slope_noise, left, np.sqrt(columns @ np.square(added)))
+    return Corrected(w, slope_noise, False, left, np.sqrt(columns @ np.square(added)))
 
 
 def _along_axes(
