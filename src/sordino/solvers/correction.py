@@ -38,7 +38,8 @@ _SLOPE, _SKEW = 0.5, 0.4
 # there at all.
 _FAR, _AWAY = 0.25, 0.3
 # A mean residual of so much of the spread of the targets says that a clip took from the slopes too.
-_BITTEN = 0.1
+# Fewer records times epsilon than the second number do not tell it from noise.
+_BITTEN, _TOLD = 0.1, 1500.0
 # Tails end where so many deviations of noise hide them.
 _SURE = 3.0
 _NOTHING = 1e-300
@@ -196,8 +197,9 @@ def corrected(
         moved = _moved if problem.loss.targets == "numbers" else _multiplied
         w = moved(whole, out.w)
         shifted = abs(float(w[-1] - out.w[-1])) * whole.own.intercept * model.targets.size
-        numbers = problem.loss.targets == "numbers" and "score" not in curator.plan.releases
-        out = replace(out, w=w, bitten=numbers and shifted > _BITTEN * model.targets.spread)
+        told = problem.loss.targets == "numbers" and "score" not in curator.plan.releases
+        told = told and problem.population * problem.epsilon >= _TOLD
+        out = replace(out, w=w, bitten=told and shifted > _BITTEN * model.targets.spread)
     return out
 
 
