@@ -1,6 +1,7 @@
 """The statistics are covered, not too wide, moved with the data and blind to its order."""
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -144,3 +145,13 @@ def test_the_error_of_an_extreme_quantile_falls_in_epsilon():
             found = [sordino.quantiles(3.0 + rng.normal(size=300), 0.99, epsilon) for _ in range(20)]
             errors.append(np.sqrt(np.mean((np.array(found) - 5.326) ** 2)))
     assert errors[0] >= errors[1] >= errors[2]
+
+
+@pytest.mark.parametrize("units", [np.ones(6), 10.0 ** np.arange(-3.0, 3.0)])
+def test_a_column_whose_scale_drowns_does_not_blow_up_the_covariance_of_the_others(units):
+    X = np.random.default_rng(11).normal(size=(300, 6)) / np.sqrt(6)
+    for seed in range(12):  # 1e36 in two of three before
+        with seeded_noise_not_private(seed), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = np.asarray(sordino.covariance(X * units, epsilon=2.0, random_state=seed))
+        assert np.abs(found).max() < 60 * np.square(units).max()

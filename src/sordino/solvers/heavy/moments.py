@@ -12,7 +12,7 @@ from sordino.kernel import Curator, Plan, Release, SymmetricGaussian
 from sordino.kernel.arrays import Floats
 from sordino.problems.robust import RobustSum
 from sordino.problems.sample import Sample
-from sordino.problems.scales import ColumnScales, PairMoments, PairScales
+from sordino.problems.scales import EDGES, ColumnScales, PairMoments, PairScales
 from sordino.solvers.heavy.bands import RobustEstimate, half_width, reaches, sampling_variance
 from sordino.solvers.heavy.location import UNLIMITED, location_release, median_of
 from sordino.solvers.heavy.mean import SCALE_SHARE, SIDE, Scales
@@ -100,7 +100,7 @@ class RobustCovariance:
         pairs, index = problem.population // 2, 2.0 * (1.0 + self.order)
         counts, width = curator.release("scales"), noise_of(curator, "scales", None)
         tails = [Tail.read(c, width, index) for c in counts]
-        typical = np.sqrt([tail.moment(tail.edge, pairs, 2) for tail in tails])
+        typical = _filled([math.sqrt(tail.moment(tail.edge, pairs, 2)) for tail in tails], tails)
         norms = curator.release("norms", typical)[0]
         tail = Tail.read(norms, noise_of(curator, "norms", None), index)
         z = noise_of(curator, "moments", None)
@@ -112,6 +112,17 @@ class RobustCovariance:
         half = half_width(np.hypot(noise, spread), bias, self.confidence)
         found = RobustEstimate(positive(value), typical * cut, noise, half, half)
         yield replace(found, spread=np.square(spread), sure=tail.sure)
+
+
+def _filled(sizes: list[float], tails: list[Tail]) -> Floats:
+    """Return the unit of each column; one whose counts show nothing gets the largest unit of the others.
+
+    A unit that is far too small would make all normed rows long, and their cut, in the units of the other
+    columns, noise without bound.
+    """
+    shown = np.array([tail.edge > EDGES[0] for tail in tails])
+    found = np.array(sizes)
+    return np.where(shown, found, found[shown].max()) if shown.any() else found
 
 
 def positive(matrix: Floats) -> Floats:
