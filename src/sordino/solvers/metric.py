@@ -22,8 +22,9 @@ COLUMNS, SURE = 256, 100.0
 # resemble hold less there than their own second moments say: these count by the second share, set on Adult
 # and on rows that are alike in all directions, judged on a9a and mushrooms.
 HIDDEN, RESEMBLED = 0.02, 0.8
-# A column with less than so many deviations of noise in its second moment may be one that no record has.
-EMPTY = 2.0
+# A column with less than so many deviations of noise in its second moment, and less than this part of the
+# mean of all, may be one that no record has.
+EMPTY = 2.0, 0.25
 # A direction with less than so many rows in it is not hurried: of numbers, of labels (which say less), and
 # where there is no noise.
 SEEN_NUMBERS, SEEN_LABELS, SEEN_PLAIN = 10.0, 200.0, 0.01
@@ -150,7 +151,9 @@ class Moments:
         own = left + max(0.0, 1.0 - self.noise**2 / differ) * (own - left)
         behind = np.maximum(RESEMBLED * np.minimum(own, left), least)
         # A column that may as well be empty is bent by nothing: its weight follows noise for all of the way.
-        behind = np.where(np.diag(self.matrix) < EMPTY * self.noise, 0.0, behind)
+        own = np.diag(self.matrix)
+        empty = own < min(EMPTY[0] * self.noise, EMPTY[1] * float(own.mean()))
+        behind = np.where(empty, 0.0, behind)
         return np.where(hidden, max(left, least), sizes), behind
 
 
