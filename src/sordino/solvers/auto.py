@@ -209,9 +209,8 @@ class Auto:
     def _gradient(self, problem: Problem, coefficients: int) -> AffineGradient:
         """Return the gradient; where coefficients drown in noise, unfair clips keep them long enough."""
         room = problem.population * problem.epsilon >= ROOM * coefficients
-        clip = self.clip
-        if self.opens:
-            clip = opened_gradient(problem, clip, coefficients, math.hypot(1.0, INTERCEPT))
+        opened = opened_gradient(problem, self.clip, coefficients, math.hypot(1.0, INTERCEPT))
+        clip = opened if self.opens else self.clip
         return AffineGradient(problem.loss, clip, room and isinstance(problem.loss, LabelModel), room)
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
