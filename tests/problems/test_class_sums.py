@@ -53,4 +53,5 @@ def test_log_odds_without_noise_are_those_of_the_shares(share):
 
 def test_a_share_below_zero_becomes_small_and_noise_alone_becomes_alike():
     assert -8 < log_shares(np.array([0.51, -0.51]), 0.01) < -4
-    assert abs(log_shares(np.array([2.0, -2.0]), 1.0)) < 0.01
+    assert abs(log_shares(np.array([2.0, -2.0]), 20.0)) < 0.01
+    assert abs(log_shares(np.array([0.2, -0.2]), 5.0)) < 0.01

@@ -157,3 +157,12 @@ def test_what_noise_could_have_caused_is_hardly_believed():
     assert believed(1.0, 0.01, 1.0) == pytest.approx(0.99, abs=0.01)
     assert believed(-1.0, 0.01, 1.0) == pytest.approx(-0.99, abs=0.01)
     assert believed(0.5, 0.0, 1.0) == pytest.approx(0.5)
+
+
+def test_few_counts_are_predicted_by_their_mean_and_not_by_its_exponential():
+    public = np.random.default_rng(0)
+    X, y = public.normal(size=(60, 3)) / 2, public.poisson(20, 60).astype(float)
+    for seed in range(3):
+        with seeded_noise_not_private(seed):
+            model = LinearRegression(0.5, 1e-5, loss="poisson", data_norm=3, target_bound=60.0).fit(X, y)
+        assert 5 < model.predict(X).mean() < 40  # 60, the bound, before

@@ -20,11 +20,11 @@ from sordino.problems.targets import TargetCounts
 from sordino.solvers.base import NoisyCoefficients, Options, Solver
 from sordino.solvers.capabilities import STEPS, Capabilities
 from sordino.solvers.correction import (
+    constant_margin,
     corrected,
     correction_queries,
     is_few,
     located,
-    mean_target,
     skewed_unit,
 )
 from sordino.solvers.descent import Noise, NoisyDescent, masked, momentum_in, noise_limited_step
@@ -265,8 +265,7 @@ class Auto:
         """Return the model that predicts the mean of the targets."""
         w = np.zeros(problem.shape)
         name = "offset" if is_few(problem) else next(reversed(self.stages), "gradient")
-        mean = mean_target(curator, problem, name, curator.plan.releases[name].times)
-        w[-1] = mean / problem.intercept
+        w[-1] = constant_margin(curator, problem, name) / problem.intercept
         return NoisyCoefficients(w, np.zeros(problem.features))
 
     def _narrowed(

@@ -34,9 +34,8 @@ _CONSTANT, _FLAT = 0.5, 2.0**-40
 # How far the slope may be from that of the clipped question before any release, and the mean from the centre,
 # in units of the spread of the targets.
 _SLOPE, _SKEW = 0.5, 0.4
-# How far a mean is usually from the middle of the declared range, in units of its bound; the odds that it is
-# there at all.
-_FAR, _AWAY = 0.25, 0.3
+# Counts are predicted by at least so much of their bound.
+_LEAST = 1e-4
 # A mean residual of so much of the spread of the targets says that a clip took from the slopes too.
 # Fewer records times epsilon than the second number do not tell it from noise.
 _BITTEN, _TOLD = 0.1, 1500.0
@@ -235,6 +234,12 @@ def located(curator: Curator, problem: Problem) -> TargetUnit:
     return target_unit(curator, problem, *(found or ()))
 
 
+def constant_margin(curator: Curator, problem: Problem, name: str) -> float:
+    """Return the margin of the constant model: the mean of the targets, and its logarithm for counts."""
+    mean = mean_target(curator, problem, name, curator.plan.releases[name].times)
+    return math.log(max(mean, _LEAST * problem.target_bound)) if problem.loss.targets == "counts" else mean
+
+
 def mean_target(curator: Curator, problem: Problem, name: str, asks: int) -> float:
     """Return the mean of the targets at their declared bound, by so many questions about gradients.
 
@@ -250,8 +255,6 @@ def mean_target(curator: Curator, problem: Problem, name: str, asks: int) -> flo
     params = (np.zeros(2), flat, np.array([False, True]), unit)
     answers = [float(curator.release(name, params)[0]) for _ in range(asks)]
     mean = predicted - float(np.mean(answers)) * unit / problem.population
-    noise = noise_std(curator, name) * unit / problem.population / math.sqrt(asks)
-    mean = believed(mean, noise**2, (_FAR * problem.target_bound) ** 2, _AWAY)
     return min(max(mean, -problem.target_bound), problem.target_bound)
 
 
@@ -327,14 +330,10 @@ def _one_sided(shares: Floats, sizes: Floats) -> Floats:
     return np.stack([rising, np.zeros_like(rising)])
 
 
-def believed(seen: float, variance: float, usual: float, likely: float = 1.0) -> float:
-    """Return what is believed of a number seen with noise: that it is 0, or what is usual, of these odds."""
+def believed(seen: float, variance: float, usual: float) -> float:
+    """Return what is believed of a number seen with noise: that it is 0, or what is usual, of even odds."""
     both, variance = variance + usual, max(variance, _NOTHING)
-    odds = (
-        likely
-        * math.sqrt(variance / both)
-        * math.exp(min(0.5 * seen**2 * (1.0 / variance - 1.0 / both), 700.0))
-    )
+    odds = math.sqrt(variance / both) * math.exp(min(0.5 * seen**2 * (1.0 / variance - 1.0 / both), 700.0))
     return seen * usual / both * odds / (1.0 + odds)
 
 
