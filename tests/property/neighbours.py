@@ -14,6 +14,7 @@ from tests.solver_case import Asked, SolverCase, as_array, scaled
 from sordino.execute.csr_records import CsrRecords
 from sordino.execute.touched import LazyRecords
 from sordino.kernel import Norm, Relation, Release
+from sordino.problems.covariance import Ball
 
 SPECIAL = [0.0, 1.0, -1.0, 0.3, 1e-3, -1e-170, 5e-324, 40.0, -1e8, 1e30, 1e155, -1e300]
 NOT_FINITE = [math.nan, math.inf, -math.inf]
@@ -128,6 +129,8 @@ def bad_records(case: SolverCase, params: Any) -> list[tuple[np.ndarray, float]]
     for point in points:
         if hasattr(point, "to_dense") or (isinstance(point, np.ndarray) and point.dtype.kind == "f"):
             rows = np.atleast_2d(point.to_dense() if hasattr(point, "to_dense") else point)
+            if isinstance(points[-1], Ball) and np.ndim(point) == 2:  # a block: its columns are directions
+                rows = rows.T
             rows = [_on_all_columns(row, points, features) for row in rows]
             directions += [row for row in rows if np.linalg.norm(row) > 0]
         if isinstance(point, np.ndarray) and point.dtype.kind == "i":  # along released coordinates

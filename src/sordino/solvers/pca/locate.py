@@ -18,6 +18,7 @@ SHARE = 0.15
 # The part of it that the last question gets, of the variances of whole rows along the axes: less for fewer
 # records, which it could tell nothing.
 SPECTRUM_SHARE, SPECTRUM_RECORDS = 0.05, 6000.0
+SPECTRUM_LEAST = 1e-6  # a smaller share tells nothing
 # Rows are clipped a little below their root mean square distance s while the noise is strong, and later
 # at ``s (LEVEL / level)^(1/6)``, where ``level`` is the spectral norm of the noise over the squared radius.
 # At a radius f s the noise is ``level f^2``, and what clipping takes from rows with six moments is at most
@@ -91,14 +92,16 @@ def weight_of_rest(problem: PcaProblem, times: int = 1, last: bool = False) -> f
 
 def spectrum_share(problem: PcaProblem) -> float:
     """Return the part of the last question, from public numbers."""
-    return SPECTRUM_SHARE * min(1.0, problem.population * problem.epsilon / SPECTRUM_RECORDS) ** 2
+    share = SPECTRUM_SHARE * min(1.0, problem.population * problem.epsilon / SPECTRUM_RECORDS) ** 2
+    return share if share > SPECTRUM_LEAST else 0.0
 
 
 def spectrum_release(problem: PcaProblem) -> dict[str, Release]:
-    """Return the last release of an adaptive plan, or nothing."""
-    if not problem.adaptive:
+    """Return the last release of an adaptive plan, or nothing where its share would buy nothing."""
+    share = spectrum_share(problem)
+    if not problem.adaptive or not share > 0:
         return {}
-    noise = problem.gaussian(1 / math.sqrt(spectrum_share(problem)))
+    noise = problem.gaussian(1 / math.sqrt(share))
     return {"spectrum": Release(AxisSquares(problem.data_norm), noise, Full())}
 
 
