@@ -15,6 +15,9 @@ from sordino.kernel import NoiseSource, Offer, Release, clip, contracts
 from sordino.kernel.arrays import Floats, Ints
 from sordino.refusals import refuse_masked
 
+MARKERS = ("", "?", "NA", "N/A", "nan", "NaN", "null", "NULL", "None")
+"""Texts that stand for a missing value, in tables and in labels of owners."""
+
 
 @dataclass(frozen=True, eq=False)
 class Owners:
@@ -167,8 +170,8 @@ def _as_labels(groups: Any) -> NDArray[Any]:
 def _check_distinct(labels: list[Any]) -> None:
     """Refuse labels of which several may mean one person, or one may mean several."""
     parts = [part for label in labels for part in (label if isinstance(label, tuple) else (label,))]
-    if any(map(is_missing, parts)):
-        raise _unknown("missing ones (None, nan, NaT or NA)")
+    if any(is_missing(part) or _marks_a_gap(part) for part in parts):
+        raise _unknown("missing ones (None, nan, NaT or NA, an empty text or another that marks a gap)")
     if any(map(_is_rounded, parts)):
         raise _unknown("numbers in floating point that are too large (2^53 in double precision)")
     if len({_kind(label) for label in labels}) > 1:
@@ -192,6 +195,11 @@ def is_missing(label: Any) -> bool:
         return label is None or bool(label != label)  # only a missing value does
     except (TypeError, ArithmeticError):  # pandas' NA and a signalling nan do not even say that
         return True
+
+
+def _marks_a_gap(label: Any) -> bool:
+    text = label.decode("latin-1") if isinstance(label, bytes) else label
+    return isinstance(text, str) and text.strip() in MARKERS
 
 
 def _kind(label: Any) -> type:

@@ -171,6 +171,11 @@ def together(report: PrivacyReport) -> tuple[float, float] | None:
     return epsilon, min(_sum_up([report.delta, *(price.delta for price in prices)]), 1.0)
 
 
+def is_apart(report: PrivacyReport) -> bool:
+    """Tell whether a run reads a schema that protects somebody else: no number bounds both for anybody."""
+    return bool(report.learned) and together(report) is None
+
+
 def _sum_up(values: list[float]) -> float:
     """Return the sum of numbers as they are written, rounded up where a float cannot hold it."""
     if not all(math.isfinite(value) for value in values):

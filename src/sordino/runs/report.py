@@ -22,7 +22,7 @@ from sordino.kernel.relation import Relation
 from sordino.kernel.release import Plan, Release
 from sordino.runs import meaning
 from sordino.runs.meaning import at_most
-from sordino.runs.price import Price, each_once, prices_in, together
+from sordino.runs.price import Price, each_once, is_apart, prices_in, together
 from sordino.runs.status import Status
 
 FORMAT = 2
@@ -157,6 +157,7 @@ class PrivacyReport:
             Status.NO_NOISE: not math.isfinite(self.epsilon),
             Status.UNPAID: bool(self.unpaid),
             Status.UNPROVEN: bool(self.unproven),
+            Status.APART: is_apart(self),
             Status.SEEDED: self.seeded,
             Status.COPY: self.copied,
         }
@@ -180,7 +181,8 @@ class PrivacyReport:
             f"Whether or not one {self.unit} is {change}, any output is as likely up to a factor of "
             f"e^{at_most(self.epsilon)}, but for a probability of {at_most(self.delta)}."
         )
-        return words if not self.seeded else f"{words} This run used seeded noise, so it does not hold."
+        words += " This run used seeded noise, so it does not hold." if self.seeded else ""
+        return f"For this run alone: {words} {self.on_top}" if is_apart(self) else words
 
     @property
     def odds(self) -> str:
@@ -196,8 +198,10 @@ class PrivacyReport:
     def trade_off(self) -> TradeOff:
         """What the best attack can achieve, from the events of the run: advantage and true positive rates.
 
-        A schema that was learned for the run counts, if it protects the same unit.
+        A schema that was learned for the run counts; where it protects somebody else, nothing is bounded.
         """
+        if is_apart(self) or (self.whole and not math.isfinite(self.whole[0])):
+            return NO_BOUND
         proven = certify(self.event, self.delta, self.relation).epsilon
         if self.epsilon <= _STATED * proven:
             curve = trade_off(self.event, self.delta, self.relation)
@@ -205,8 +209,6 @@ class PrivacyReport:
             curve = worst_trade_off(self.epsilon, self.delta)
         if self.whole is None:
             return curve
-        if not math.isfinite(self.whole[0]):
-            return NO_BOUND
         epsilon = math.fsum(price.epsilon for price in self.learned)
         return curve.after(epsilon * _UP, math.fsum(price.delta for price in self.learned) * _UP)
 
@@ -227,7 +229,9 @@ class PrivacyReport:
         status = Status.worst(price.status for price in self.learned)
         words += "" if status is Status.PRIVATE else f" ({status})"
         if self.whole is None:
-            return f"{words}. It protects others than this run does, so the two do not add up."
+            return (
+                f"{words}. It protects others ({'; '.join(map(str, self.learned))}): the two do not add up."
+            )
         epsilon, delta = self.whole
         if not math.isfinite(epsilon):
             return f"{words}. What both cost together is not bounded."

@@ -15,6 +15,7 @@ class Status(StrEnum):
     PRIVATE = "private"
     COPY = "unverified copy"
     SEEDED = "seeded (not private)"
+    APART = "not private (a schema was learned for another unit or relation)"
     UNPROVEN = "not private (parts of it are not proven)"
     UNPAID = "not private (a step reads the records and paid nothing)"
     NO_NOISE = "not private (no noise)"

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sordino.errors import InvalidInputError, SchemaError
-from sordino.execute.grouped import number_owners
+from sordino.execute.grouped import MARKERS, number_owners
 from sordino.runs import Price
 from sordino.runs.price import each_once
 from sordino.tables import rules
@@ -21,7 +21,6 @@ from sordino.tables.columns import Column, Ignored, Person, Target
 from sordino.tables.frames import Frame, check_names, framed, require_pandas
 from sordino.tables.values import codes_of, numbers_of
 
-MARKERS = ("", "?", "NA", "N/A", "nan", "NaN", "null", "NULL", "None")
 MOST_COLUMNS = 100_000
 MOST_FACTS = 200
 

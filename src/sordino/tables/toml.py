@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 from sordino.errors import InvalidInputError, SchemaError
+from sordino.execute.grouped import MARKERS
 from sordino.runs import Price
 from sordino.runs.price import priced_in
 from sordino.tables import rules
@@ -24,8 +25,6 @@ _TARGET_KIND = "of"  # a target is a category or a number; "kind" says that it i
 
 def written(schema: Schema) -> str:
     """Return a schema as text; what has its default value is left out."""
-    from sordino.tables.schema import MARKERS
-
     out: dict[str, Any] = {"format": FORMAT}
     if schema.markers != MARKERS:
         out["markers"] = list(schema.markers)
@@ -49,7 +48,7 @@ def _table(column: Column) -> dict[str, Any]:
 
 def parsed(text: str) -> Schema:
     """Return the schema of a text; errors name the column and the key."""
-    from sordino.tables.schema import MARKERS, Schema
+    from sordino.tables.schema import Schema
 
     try:
         data = tomllib.loads(text)
