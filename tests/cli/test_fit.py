@@ -266,12 +266,14 @@ def test_bad_data_ends_with_3_and_costs_nothing(folder, booked, case):
         (("--delta", "2"), "delta in"),
         (("--relation", "swap"), "relation"),
         (("--output", "nowhere/m.sordino"), "no folder"),
-        (("--output", "people.csv"), "exists"),
+        (("--output", "people.csv"), "another place"),
+        (("--output", "old.sordino"), "exists"),
         (("--classes", "no,maybe"), "declared classes"),
         (("--encoding", "klingon"), "encoding"),
     ],
 )
 def test_wrong_parameters_end_with_3_and_cost_nothing(folder, booked, words, said):
+    (folder / "old.sordino").touch()
     common = ("fit", "people.csv", *FIT, *booked, "--output", "m.sordino")
     assert said in typed(*common, *words, code=3)
     with sordino.Ledger.open(folder / "budget.db") as ledger:

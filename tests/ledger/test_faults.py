@@ -332,7 +332,7 @@ def test_a_bad_address_is_a_typed_error(address):
 def test_a_folder_is_no_ledger(tmp_path):
     with pytest.raises(InvalidInputError, match="folder"):
         Ledger.open(tmp_path)
-    with pytest.raises(InvalidInputError, match="does not exist"):
+    with pytest.raises(LedgerError, match="does not exist"):
         Ledger.open(tmp_path / "no" / "ledger.sqlite")
 
 

@@ -135,6 +135,7 @@ def evaluate(
     if epsilon is None:
         _tell({**scored, **_plain_score(fitted, rows, metric)}, output, as_json)
         return
+    _require_owners(fitted, rows, Path(data).name)
     score = sordino.private_score(
         fitted, rows.X, rows.y, metric=metric, epsilon=epsilon, delta=delta, bounds=limits,
         groups=rows.groups, relation=relation, ledger=booked[0], dataset_id=booked[1],
@@ -142,6 +143,19 @@ def evaluate(
     if booked[0] is None:
         click.echo(options.UNBOOKED, err=True)
     _tell({**scored, **_private(score, metric or _usual(fitted))}, output, as_json)
+
+
+def _require_owners(model: Any, rows: Any, name: str) -> None:
+    """Refuse rows that do not say whose they are, for a model that protects persons."""
+    from sordino.saving.files import report_of
+
+    report = report_of(model)
+    if rows.groups is None and report is not None and report.unit != "record":
+        raise InvalidInputError(
+            f"The model protects one {report.unit}, and {name!r} does not say whose row each one is. Pass an "
+            "NPZ file with X, y and groups, the owner of each row: another number in each row, where "
+            "a row is all of its owner."
+        )
 
 
 def _usual(model: Any) -> str:

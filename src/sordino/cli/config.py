@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from sordino.cli.places import CONFIG
+
 SECRET = ("ledger",)  # an address may hold a password
 _UNSAID = ("config", "json", "force")
 
@@ -29,6 +31,7 @@ def config_option(command: Any) -> Any:
 def _load(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
     if path is None:
         return
+    ctx.meta[CONFIG] = path
     try:
         text = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

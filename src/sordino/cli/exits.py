@@ -16,6 +16,7 @@ from typing import Any, cast
 import click
 
 from sordino import errors
+from sordino.cli.places import guard
 
 OK = 0
 FAILED = 1
@@ -72,6 +73,11 @@ def status_of(error: errors.SordinoError) -> int:
 
 class Program(click.Group):
     """The group of all commands: errors end in words and a status, warnings are notes, Ctrl-C is said."""
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        """Add a command, which will write onto nothing that it reads."""
+        guard(cmd)
+        super().add_command(cmd, name)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was typed."""

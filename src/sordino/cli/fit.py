@@ -242,9 +242,10 @@ def finish(model: Any, output: Path, as_json: bool, run: dict[str, Any]) -> dict
     click.echo(f"{type(model).__name__}{on}: {show.guarantee(report)}.")
     click.echo(report.guarantee)
     show.told_schema(report)
-    for key in ("chosen", "noisy score"):
-        if key in run:
-            click.echo(f"{key}: {run[key]}")
+    if "chosen" in run:
+        low, high = run["score at 95 %"]
+        click.echo(f"chosen: {run['chosen']}")
+        click.echo(f"noisy score: {run['noisy score']:.4g}, 95 % interval {low:.4g} to {high:.4g}")
     if run["dataset"] is None:
         click.echo(options.UNBOOKED, err=True)
     click.echo(f"Saved to {output}")

@@ -123,7 +123,7 @@ def to_predict(file: DataFile, model: Any) -> Any:
     if file.kind in ("npz", "libsvm"):
         return read_matrix(file, features=model.n_features_in_).X
     names = getattr(model, "feature_names_in_", None)
-    return _named(read_matrix(file)) if names is None else read_frame(file, dict.fromkeys(names, NUMBER))
+    return _unnamed(file).X if names is None else read_frame(file, dict.fromkeys(names, NUMBER))
 
 
 def to_judge(file: DataFile, model: Any, target: str | None) -> Rows:
@@ -143,12 +143,23 @@ def to_judge(file: DataFile, model: Any, target: str | None) -> Rows:
     labels = hasattr(model, "classes_") and model.classes_.dtype.kind not in "biuf"  # else a file's numbers
     names = getattr(model, "feature_names_in_", None)
     if names is None:
-        found = read_matrix(file, target=target, labels=labels)
-        return Rows(_named(found), found.y)
+        found = _unnamed(file, target, labels)
+        return Rows(found.X, found.y)
     kinds = dict.fromkeys(names, NUMBER) | {target: TEXT if labels else NUMBER}
     frame = read_frame(file, kinds)
     y = frame.pop(target).to_numpy()
     return Rows(frame, y)
+
+
+def _unnamed(file: DataFile, target: str | None = None, labels: bool = False) -> Matrix:
+    """Return a matrix for a model that knows its columns by their order; names would not be looked at."""
+    found = read_matrix(file, target=target, labels=labels)
+    if found.names is not None:
+        raise file.refuse(
+            "its columns have names, and the model was fitted to columns without: nobody can say which is "
+            "which. Pass the columns in the order of the fit as NPZ, or as CSV without names and --no-header."
+        )
+    return found
 
 
 def _named(found: Any) -> Any:

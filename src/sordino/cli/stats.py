@@ -85,7 +85,7 @@ class _Wanted:
     def read(self, file: Any) -> Any:
         """Return the columns that are needed, as a frame."""
         from sordino.tables.delimited import MARKERS
-        from sordino.tables.files import AS_IS, NUMBER, TEXT, read_frame
+        from sordino.tables.files import AS_IS, NUMBER, TEXT, read_frame, read_names
         from sordino.tables.values import numbers_of
 
         kinds = dict.fromkeys(self.levels, TEXT) | dict.fromkeys(self.edges, NUMBER)
@@ -93,7 +93,9 @@ class _Wanted:
         kinds |= {} if self.person is None else {self.person.name: AS_IS}
         if not kinds:
             raise click.UsageError("Say what to count: --column or --by, or both.")
-        names = None if file.header or self.schema is None else [c.name for c in self.schema.columns]
+        names = None if self.schema is None or file.header else [c.name for c in self.schema.columns]
+        if self.schema is None and not file.header:
+            names = read_names(file)
         markers = MARKERS if self.schema is None else (*self.schema.markers, "")
         frame = read_frame(file, kinds, names=names, markers=markers)
         for name in (name for name, kind in kinds.items() if kind == NUMBER):

@@ -68,7 +68,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
     ----------
     best_estimator_, best_params_, privacy_, classes_
     best_score_ : the noisy score of the best candidate as it was fitted for the choice; fitted anew, with
-        more records and more of the budget, it is as a rule better.
+        more records and more of the budget, it is as a rule better. Noise beyond the range is cut off.
     best_score_interval_ : holds, at 95 %, the mean of that score over the law behind the records.
 
     **Privacy.** ``best_estimator_`` and ``best_score_`` together are (epsilon, delta)-DP. A record is either
@@ -161,7 +161,8 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
             found, _, (number, model) = search.run(trial, anew, "PrivateSearchCV")
         self.best_params_, self.best_estimator_ = grid[number], model
         ends = search.score_interval(found, self._validation_size(n))
-        self.best_score_, self.best_score_interval_ = score.natural(found), tuple(map(score.natural, ends))
+        known = min(max(found, 0.0), 1.0)  # the mean of scores in [0, 1]: only noise leaves them
+        self.best_score_, self.best_score_interval_ = score.natural(known), tuple(map(score.natural, ends))
         self._report(candidates, search, n, classifier)
         if classifier:
             self.classes_ = self.best_estimator_.classes_
@@ -267,7 +268,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         return Scorer(self.scoring, declared_bound(self, "target_bound"))
 
     def _grid(self) -> list[dict[str, Any]]:
-        grid = list(ParameterGrid(self.param_grid))
+        grid = self._candidates()
         taken = {k for c in grid for k in c if k.rpartition("__")[2] in OWN}
         if taken:
             raise InvalidInputError(f"Expected a grid without {sorted(taken)}: they belong to the search.")
@@ -276,6 +277,19 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
             order = public.permutation(len(grid))
             return [grid[number] for number in order] if len(grid) > self.mean_trials else grid
         return grid
+
+    def _candidates(self) -> list[dict[str, Any]]:
+        """Return the settings in the grid, at least one; scikit-learn's errors are not ours."""
+        try:
+            found = list(ParameterGrid(self.param_grid))
+        except (TypeError, ValueError):
+            found = []
+        if not found:
+            raise InvalidInputError(
+                "Expected param_grid to name parameters, each with a list of one or more values to try, such "
+                "as {'max_iter': [10, 30]}; it holds no candidate."
+            )
+        return found
 
     def _validation_size(self, n: int) -> int:
         if not 0 < self.validation < 1 or not 1 <= round(self.validation * n) < n:

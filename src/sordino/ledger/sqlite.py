@@ -172,7 +172,7 @@ def _checked(path: str | os.PathLike[str]) -> Path:
     if result.is_dir():
         raise InvalidInputError(f"Expected the path of a file, but {result} is a folder.")
     if not result.parent.is_dir():
-        raise InvalidInputError(f"The folder {result.parent} of the ledger does not exist.")
+        raise LedgerError(f"The folder {result.parent} of the ledger does not exist. Make it first.")
     return result
 
 

@@ -189,7 +189,7 @@ class Search:
         near = min(max(known + math.copysign(z * noise, 0.5 - known), 0.0), 1.0)  # the noise may hide spread
         widest = 0.25 if (known - 0.5) * (near - 0.5) <= 0 else max(known * (1 - known), near * (1 - near))
         half = z * math.hypot(noise, math.sqrt(widest / judges))
-        return max(score - half, 0.0), min(score + half, 1.0)
+        return min(max(score - half, 0.0), 1.0), max(min(score + half, 1.0), 0.0)
 
     def booked(self, description: str) -> Any:
         """Book the search; settled at the end of the block, failed on an error."""
