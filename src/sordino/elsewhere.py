@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, TypeVar
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.execute import applied, in_dask
@@ -19,7 +20,8 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 def where_rows_lie(method: Method) -> Method:
     """Let a method of a fitted model, which treats each row by itself, take rows that lie in Dask.
 
-    It then returns a dask array whose blocks lie on the workers, in the order of the rows.
+    It then returns a dask array whose blocks lie on the workers, in the order of the rows. NumPy says nothing
+    about numbers that overflow: a warning would tell of one row.
     """
 
     @wraps(method)
@@ -27,7 +29,8 @@ def where_rows_lie(method: Method) -> Method:
         if in_dask(X):
             check_is_fitted(self)
             return applied(X, Applied.of(self, method.__name__))
-        return method(self, X)
+        with np.errstate(all="ignore"):
+            return method(self, X)
 
     return either  # type: ignore[return-value]
 

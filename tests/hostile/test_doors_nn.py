@@ -1,6 +1,7 @@
 """Doors of the training of networks that stood open, by the number of the finding."""
 
 import random
+import sys
 import warnings
 
 import numpy as np
@@ -18,6 +19,7 @@ from sordino.nn.engines import GhostEngine
 from sordino.nn.network import Network
 from sordino.nn.queries import TorchGradient
 
+renamed = np.random.default_rng
 LOSS = nn.CrossEntropyLoss()
 
 
@@ -120,6 +122,14 @@ class Items(torch.utils.data.Dataset):
             "global numpy": lambda: np.random.normal(),  # noqa: NPY002
             "global python": lambda: random.gauss(0, 1),
             "seeding": lambda: float(torch.manual_seed(i) and torch.randn(())),
+            "numpy seeding": lambda: np.random.seed(int(i)) or np.random.normal(),  # noqa: NPY002
+            "python seeding": lambda: random.seed(int(i)) or random.random(),
+            "held seeding": lambda: self.parts["numpy"][1].seed(int(i)) or self.parts["numpy"][1].normal(),
+            "own torch": lambda: float(torch.randn((), generator=torch.Generator().manual_seed(int(i)))),
+            "own numpy": lambda: np.random.default_rng(int(i)).normal(),
+            "own old numpy": lambda: np.random.RandomState(int(i)).normal(),
+            "renamed numpy": lambda: renamed(int(i)).normal(),
+            "own python": lambda: random.Random(int(i)).random(),
             "unseen": lambda: next(self.hidden),
         }
         return self.x[i] + ways[self.way](), self.y[i]
@@ -147,7 +157,21 @@ def test_door_09_what_a_data_set_draws_has_a_hidden_seed(way):
     (one, mask), (two, other) = seeded_read(data), seeded_read(data)
     assert torch.equal(one, two) == (way == "seeding")  # which gives a record the same numbers always
     assert not torch.equal(mask, other)  # nor does an item's seed reach what a model draws
-    assert len(Trainer(perceptron(), LOSS, **{**RUN, "batch_size": 10}).fit(data).history) == 0
+    if way != "seeding":
+        assert len(Trainer(perceptron(), LOSS, **{**RUN, "batch_size": 10}).fit(data).history) == 0
+
+
+@pytest.mark.parametrize("way", ["seeding", "numpy seeding", "python seeding", "held seeding"])
+def test_door_43_a_data_set_that_seeds_a_generator_for_an_item_is_refused(way):
+    with pytest.raises(UnsupportedError, match="seeds a generator to read an item"):
+        Trainer(perceptron(), LOSS, **{**RUN, "batch_size": 10}).fit(Items(way))
+
+
+@pytest.mark.parametrize("way", ["own torch", "own numpy", "own old numpy", "renamed numpy", "own python"])
+def test_door_43_a_data_set_that_makes_a_seeded_generator_for_an_item_is_refused(way):
+    with pytest.raises(UnsupportedError, match="seeds a generator to read an item"):
+        Trainer(perceptron(), LOSS, **{**RUN, "batch_size": 10}).fit(Items(way))
+    assert sys.getprofile() is None
 
 
 def test_door_09_generators_of_the_user_go_on_as_they_would():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -355,7 +356,9 @@ def _rowwise(model: Any, method: str, X: Any, n: int) -> Any:
                 "The model predicts another value for a row alone than among others, so one record moves the "
                 "predictions of all. Score a model that treats each row by itself."
             )
-    found = np.asarray(refusing(lambda: getattr(model, method)(X), X, None, model))
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # a warning on some rows would tell of one of them
+        found = np.asarray(refusing(lambda: getattr(model, method)(X), X, None, model))
     if len(found) != n:
         raise InvalidInputError(f"Expected one prediction per row, {n} of them, got {len(found)}.")
     return found

@@ -190,7 +190,7 @@ class HeavyTailedModel(Tabular, PrivateEstimator):
     def _decision(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         X = check_data(self, self._rows(X), reset=False)
-        return np.asarray(X @ np.atleast_2d(self.coef_).T) + self.intercept_
+        return np.nan_to_num(np.asarray(X @ np.atleast_2d(self.coef_).T) + self.intercept_)
 
 
 def _sizes(problem: Problem) -> tuple[str, str]:

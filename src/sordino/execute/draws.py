@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from itertools import islice
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,8 @@ from sordino.kernel import NoiseSource
 _MOST, _FEW = 20_000, 64  # objects that are looked at, and entries of one container
 _FOREIGN = ("builtins", "collections", "functools", "numpy", "random", "scipy", "sordino", "torch", "typing")
 _PLAIN = (str, bytes, bool, int, float, complex, type(None), type, ModuleType, np.ndarray, torch.Tensor)
+_SOURCES = ("default_rng", "RandomState", "SeedSequence", "MT19937", "PCG64", "PCG64DXSM", "Philox", "SFC64")
+_SEEDERS = frozenset({"manual_seed", *_SOURCES})
 TURN = threading.RLock()
 """Held while generators stand elsewhere: a thread that put them back would show another what it draws."""
 
@@ -79,6 +83,40 @@ def seeded_draws(seed: int, held: Iterable[Any] = ()) -> Iterator[None]:
 def drawn(held: Iterable[Any] = ()) -> list[str]:
     """Return the states of all generators, to see whether anybody has drawn."""
     return [repr(_state(one)) for one in (*_OWN, *held)] + [str(generators()["cpu"].tolist())]
+
+
+@dataclass
+class Seeding:
+    """What was seen of reads: the functions that seeded generators, and where generators stood afterwards."""
+
+    named: set[str] = field(default_factory=set)
+    ends: list[list[str]] = field(default_factory=list)
+
+
+@contextmanager
+def noting_seeds(seen: Seeding, held: Iterable[Any] = ()) -> Iterator[None]:
+    """Note who seeds generators in here, in this thread: those that are made and thrown away, too.
+
+    Compiled functions of NumPy are not seen when they are called, but by their names in what calls them.
+    """
+
+    def watch(frame: FrameType, event: str, called: Any) -> None:
+        code, place = frame.f_code, str(frame.f_globals.get("__name__")).partition(".")[0]
+        if event == "c_call" and called.__name__ == "manual_seed":
+            seen.named.add("manual_seed")
+        elif event == "call" and code is random.Random.seed.__code__ and frame.f_locals.get("a") is not None:
+            seen.named.add("random.seed")
+        elif event == "call" and place not in _FOREIGN and code.co_name != "<module>":
+            named = {str(getattr(frame.f_globals.get(name), "__name__", name)) for name in code.co_names}
+            seen.named.update(_SEEDERS & (named | set(code.co_names)))
+
+    outside = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        yield
+    finally:
+        sys.setprofile(outside)
+        seen.ends.append(drawn(held))
 
 
 _OWN: tuple[Any, ...] = (np.random, random)  # the modules are generators too

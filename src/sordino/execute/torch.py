@@ -129,7 +129,7 @@ class TorchExecutor:
             raise InvalidInputError(  # one such record would round the whole numbers of the others
                 "Expected whole numbers as in the first record, got one with fractions. Cast all alike."
             )
-        return x.to(self.device, kinds[0]), y.to(self.device, kinds[1])
+        return saturated(x, kinds[0]).to(self.device), saturated(y, kinds[1]).to(self.device)
 
     @property
     def _is_pair(self) -> bool:
@@ -178,6 +178,18 @@ def _bearable(total: Callable[[Any], Tensor], rows: Ints) -> Tensor:
         return _bearable(total, rows[:0])
     half = len(rows) // 2
     return _bearable(total, rows[:half]) + _bearable(total, rows[half:])
+
+
+def saturated(values: Tensor, kind: torch.dtype) -> Tensor:
+    """Return numbers of another type; finite ones beyond its range become its largest, without a word.
+
+    A finite record that were refused here, or became infinite, would look different from its neighbour.
+    """
+    if values.is_floating_point() and kind.is_floating_point:
+        largest = torch.finfo(kind).max
+        if torch.finfo(values.dtype).max > largest:
+            values = torch.where(values.isfinite(), values.clamp(-largest, largest), values)
+    return values.to(kind)
 
 
 @dataclass(frozen=True, eq=False)

@@ -112,6 +112,11 @@ def _check_alone(views: Views, example: Tensor) -> None:
                 raise UnsupportedError(_BY_ITSELF)
         if made.shape != (len(block), *example.shape[1:]):
             raise InvalidInputError("Expected views of the shape of a record, got another from augment.")
+        if made.is_floating_point() and not bool(made.isfinite().all()):
+            raise InvalidInputError(
+                "Expected finite views, got nan or inf from augment on made-up records between 0 and 2. A "
+                "record whose views are not finite adds nothing to the training."
+            )
         for row, view in zip(block, made, strict=True):
             if not torch.allclose(first.setdefault(row, view), view, rtol=1e-4, atol=1e-5, equal_nan=True):
                 raise UnsupportedError(_BY_ITSELF)
@@ -119,8 +124,11 @@ def _check_alone(views: Views, example: Tensor) -> None:
 
 def _viewed(views: Views, rows: Tensor, numbers: Tensor) -> Tensor:
     try:
-        return views.made(rows, numbers)
-    except RuntimeError as error:
+        made: Any = views.made(rows, numbers)
+        if isinstance(made, Tensor):
+            return made
+        said = f"a {type(made).__name__} came back, no tensor."
+    except (RuntimeError, ValueError, TypeError) as error:
         said = str(error)[:200]
     raise UnsupportedError(
         f"augment cannot be mapped over records one by one (torch.func.vmap); torch says: {said} It may draw "
@@ -129,7 +137,11 @@ def _viewed(views: Views, rows: Tensor, numbers: Tensor) -> Tensor:
 
 
 def _check_own(augment: Any, data: Any) -> None:
-    """Refuse an augmentation that holds the records: what it mixes into one of them has no clip."""
+    """Refuse an augmentation that holds the records as they are: what it mixes into one has no clip.
+
+    Found are the data set itself, and arrays that share the memory of its tensors or equal them as a whole.
+    Some of the records, the same in another order, in a list, scaled, or a mean of them are not found.
+    """
     parts = data if isinstance(data, tuple) else ()
     for one in reached(augment):
         array = torch.from_numpy(one) if isinstance(one, np.ndarray) and one.dtype.kind in "fiu" else one

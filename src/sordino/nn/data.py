@@ -14,7 +14,7 @@ from sordino.errors import InvalidInputError, InvalidTypeError
 from sordino.execute.draws import held_generators, seeded_draws
 from sordino.execute.grouped import Owners
 from sordino.execute.processes import Processes
-from sordino.execute.torch import TorchExecutor
+from sordino.execute.torch import TorchExecutor, saturated
 from sordino.execute.torch_persons import PersonExecutor
 from sordino.execute.torch_views import ViewExecutor, Views
 from sordino.nn.fields import Fields, packing, split_labels
@@ -165,14 +165,8 @@ def _from_array(part: Any) -> Tensor:
 
 
 def single(values: Tensor) -> Tensor:
-    """Return float64 numbers as float32; those beyond its range become its largest, without a word.
-
-    A finite record that were refused here, or became infinite, would look different from its neighbour.
-    """
-    if values.dtype != torch.float64:
-        return values
-    largest = torch.finfo(torch.float32).max
-    return torch.where(values.isfinite(), values.clamp(-largest, largest), values).float()
+    """Return float64 numbers as float32, and others as they are."""
+    return saturated(values, torch.float32) if values.dtype == torch.float64 else values
 
 
 def default_chunk(size: int, batch: int, device: torch.device) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from sordino.errors import InvalidInputError, SordinoError, UnsupportedError
-from sordino.execute.draws import seeded_draws
+from sordino.execute.draws import Seeding, noting_seeds, seeded_draws
 from sordino.execute.processes import fingerprint
 from sordino.execute.torch import TorchExecutor
 from sordino.kernel.arrays import Ints
@@ -127,9 +128,12 @@ def _blocks(executor: TorchExecutor, size: int) -> Iterator[tuple[Tensor, Tensor
             yield _read(executor, rows[start : start + size], _SEED + start)
 
 
-def _read(executor: TorchExecutor, rows: Ints, seed: int) -> tuple[Tensor, Tensor]:
+def _read(
+    executor: TorchExecutor, rows: Ints, seed: int, seen: Seeding | None = None
+) -> tuple[Tensor, Tensor]:
+    watched = nullcontext() if seen is None else noting_seeds(seen, executor.held)
     try:
-        with seeded_draws(seed, executor.held):
+        with seeded_draws(seed, executor.held), watched:
             return TorchExecutor.batch(executor, rows)
     except torch.OutOfMemoryError:
         raise
@@ -156,6 +160,27 @@ def _check_draws(executor: TorchExecutor) -> None:
                 "The data set gives an item other numbers when it is read again, from generators that were "
                 "given the same seed: it draws from one that is not among its attributes, or remembers what "
                 "was read. Keep generators in attributes (self.generator), or draw in augment=. " + _BOOKED
+            )
+    _check_seeds(executor, some)
+
+
+def _check_seeds(executor: TorchExecutor, rows: Ints) -> None:
+    """Refuse a data set that seeds a generator to read an item, most often with the number of the item.
+
+    When a record leaves, all later ones have other numbers: they would be drawn otherwise. A generator that
+    stands at one place after reads from two hidden seeds was seeded in between.
+    """
+    for i in rows:
+        seen = Seeding()
+        for seed in (_SEED, _SEED + 1):
+            _read(executor, np.array([i]), seed, seen)
+        if seen.named or any(a == b for a, b in zip(*seen.ends, strict=True)):
+            named = ", ".join(sorted(seen.named)) or "seed"
+            raise UnsupportedError(
+                f"The data set seeds a generator to read an item ({named}): "
+                "what it draws is known, and drawn otherwise when the place of the record changes because "
+                "another leaves. Draw from the generators of torch, NumPy or Python, or from one in an "
+                "attribute, and seed none: they have a hidden seed in each step. " + _BOOKED
             )
 
 

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from scipy import sparse
-from scipy.special import softmax
+from scipy.special import log_softmax, softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
@@ -131,7 +131,7 @@ class _Neural(Tabular, PrivateEstimator):
         self.module_.eval()
         with torch.no_grad():
             parts = [self.module_(block.to(device)).cpu() for block in rows.split(_BLOCK)]
-        return torch.cat(parts).double().numpy()
+        return torch.cat(parts).nan_to_num(nan=math.nan).double().numpy()  # finite: infinities would warn
 
 
 class NeuralClassifier(Scored, ClassifierMixin, _Neural):
@@ -224,7 +224,7 @@ class NeuralClassifier(Scored, ClassifierMixin, _Neural):
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
         """Return the logarithm of the class probabilities."""
-        return np.log(self.predict_proba(X))
+        return log_softmax(self._outputs(X), axis=1)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the most likely class."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sordino.errors import InvalidInputError
+from sordino.execute.torch import saturated
 
 _LABELS = ("labels", "label", "targets")
 _TOKENS = ("input_ids", "decoder_input_ids")
@@ -47,7 +48,7 @@ class Fields:
         if tuple(inputs) != self.names:
             raise InvalidInputError(f"Expected the inputs {list(self.names)}, got {list(inputs)}.")
         kind = torch.float32 if self.kinds[0].is_floating_point else torch.int64
-        parts = [torch.as_tensor(value).detach().to(kind) for value in inputs.values()]
+        parts = [saturated(torch.as_tensor(value).detach(), kind) for value in inputs.values()]
         wrong = [n for n, p, s in zip(self.names, parts, self.shapes, strict=True) if p.shape[1:] != s]
         if wrong:
             raise InvalidInputError(

@@ -64,7 +64,8 @@ class Trainer:
     learning_rate, schedule [cosine], weight_decay, smoothing, projection, average [0] : see
         :class:`sordino.nn.solvers.Recipe`; all of them are free.
     augment, multiplicity : random views of each record, for example :class:`sordino.nn.Shifts`, and how many
-        of them in each step; the mean gradient of a record's views is clipped, so they cost time only.
+        of them in each step; the mean gradient of a record's views is clipped, so they cost time only. It
+        may hold public values only: of the training records, it is refused for a whole copy alone.
     engine : ``"auto"``, ``"ghost"``, ``"lean"`` or ``"vmap"``: how clipped sums are computed. Same answer.
     chunk_size : how many records are differentiated at once. Same answer, other memory.
     device, precision : where, and in which type the forward pass runs.
