@@ -149,11 +149,11 @@ def test_door_47_no_warning_tells_of_a_row_that_is_scored():
     public = np.random.default_rng(0)
     X, rows = public.normal(size=(400, 3)), public.normal(size=(60, 3))
     y, rows[7] = X[:, 0] * 2, 1e308
-    heavy, sorted_ = (
+    heavy, tailed = (
         HeavyTailedRegressor(1.0, 1e-5).fit(X, y),
         HeavyTailedClassifier(1.0, 1e-5, classes=[0, 1]),
     )
-    sorted_.fit(X, (y > 0).astype(int))
+    tailed.fit(X, (y > 0).astype(int))
     neural = NeuralClassifier(1.0, 1e-5, max_iter=1, module=lambda d, k: nn.Linear(d, k, bias=False))
     neural.fit(X, (y > 0).astype(int))
     with torch.no_grad():
@@ -161,7 +161,7 @@ def test_door_47_no_warning_tells_of_a_row_that_is_scored():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert np.isfinite(heavy.predict(rows)).all()
-        for model in (sorted_, neural):
+        for model in (tailed, neural):
             assert np.isfinite(model.decision_function(rows)).all()
             assert np.isfinite(model.predict_proba(rows)).all()
             assert np.isfinite(model.predict_log_proba(rows)).all()

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sordino.errors import InvalidInputError, InvalidTypeError, UnsupportedError
+from sordino.errors import InvalidInputError, InvalidTypeError, SordinoError, UnsupportedError
 from sordino.execute.draws import drawn, held_generators, reached, seeded_draws
 from sordino.execute.torch_views import Views
 from sordino.kernel import public_generator
@@ -128,6 +128,8 @@ def _viewed(views: Views, rows: Tensor, numbers: Tensor) -> Tensor:
         if isinstance(made, Tensor):
             return made
         said = f"a {type(made).__name__} came back, no tensor."
+    except SordinoError:
+        raise
     except (RuntimeError, ValueError, TypeError) as error:
         said = str(error)[:200]
     raise UnsupportedError(
