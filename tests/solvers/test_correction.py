@@ -10,7 +10,7 @@ from sordino.kernel import Relation
 from sordino.problems.affine import Affine
 from sordino.problems.losses import LOSSES
 from sordino.problems.residuals import GradientCounts
-from sordino.solvers.correction import believed, chosen_width
+from sordino.solvers.evidence import believed, chosen_width, share_within, stiffened
 from sordino.testing import seeded_noise_not_private
 
 
@@ -166,3 +166,22 @@ def test_few_counts_are_predicted_by_their_mean_and_not_by_its_exponential():
         with seeded_noise_not_private(seed):
             model = LinearRegression(0.5, 1e-5, loss="poisson", data_norm=3, target_bound=60.0).fit(X, y)
         assert 5 < model.predict(X).mean() < 40  # 60, the bound, before
+
+
+def test_two_gradients_tell_a_curvature_that_clipped_rows_hide():
+    bends, moved = np.array([1.0, 1.0, 1.0]), np.array([-2.0, 0.5, 1e-9])
+    found = stiffened(bends, np.array([-80.0, 0.5, 0.2]), moved, 0.1)
+    assert found == pytest.approx([40.0 - 0.15, 1.0, 1.0])
+    assert share_within(-4.0, 12.0, 0.5) == pytest.approx(0.25)
+    assert share_within(-4.0, 0.3, 0.5) == share_within(-4.0, -1.0, 0.5) == 1.0
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+def test_columns_that_few_long_rows_have_do_not_make_a_step_far_too_long(epsilon):
+    public = np.random.default_rng(1)
+    X = public.uniform(-0.2, 0.2, (60_000, 10))
+    X[:, 9] = np.where(public.random(60_000) < 0.005, public.choice([-3.0, 3.0], 60_000), 0.0)
+    y = np.clip(3 * X[:, 9] + 0.3 * public.normal(size=60_000), -12, 12)
+    with seeded_noise_not_private(0):
+        model = LinearRegression(epsilon, 1e-6, data_norm=4.0, target_bound=12.0).fit(X, y)
+    assert model.score(X, y) > 0.79  # -3.4 at epsilon 8 with the second moments of clipped rows alone

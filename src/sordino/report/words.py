@@ -61,6 +61,7 @@ _ASKED = {
     "update": "how the members would change the model",
     "values": "the direction in which the model gets better, for the chosen columns",
     "vertex": "the number of the column that would improve the model most",
+    "whole": "the direction in which the model gets better, from whole records",
 }
 _NOISE = {
     "Gaussian": "Gaussian noise",

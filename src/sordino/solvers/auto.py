@@ -171,7 +171,7 @@ class Auto:
             "sizes": (SizeCounts("rows", cells), 1, SIZES),
         }
         if self._metric(problem):
-            queries["second"] = (MappedGram(), 1, SECOND)
+            queries["second"] = (MappedGram(), *((2, 2 * SECOND) if "whole" in last else (1, SECOND)))
         if problem.loss.targets in ("numbers", "counts"):
             few = FEW / max(problem.population * problem.epsilon, FEW)
             queries["targets"] = (SizeCounts("targets", cells), 1, max(SIZES, SIZES_OF_FEW * few))

@@ -13,13 +13,14 @@ from sordino.kernel.arrays import Floats
 from sordino.problems.affine import Affine, AffineGradient
 from sordino.problems.problem import Problem
 from sordino.problems.residuals import GradientCounts
+from sordino.solvers.evidence import NOTHING, believed, chosen_width, one_sided, share_within, stiffened
 from sordino.solvers.length import Descended, Lengthened, constant_weights
 from sordino.solvers.metric import Moments, penalty_bend
 from sordino.solvers.units import TargetUnit, noise_std, target_center, target_unit
 
 # Shares of the counts of gradients, for each time they are asked, and of the whole gradient.
 COUNTS, SCORE = 0.015, 0.10
-COUNTS_ASKS, SCORE_ASKS, OFFSET_ASKS = 2, 2, 3
+COUNTS_ASKS, SCORE_ASKS, OFFSET_ASKS = 2, 3, 3
 # The share of the mean residual: the least; more of it where records times epsilon are fewer than the first
 # number, down to nothing but the mean below the second; more of it, too, where they are many.
 _OFFSET, _FEW_OFFSET, _FEW = 0.03, 0.20, 100.0
@@ -39,9 +40,6 @@ _LEAST = 1e-4
 # A mean residual of so much of the spread of the targets says that a clip took from the slopes too.
 # Fewer records times epsilon than the second number do not tell it from noise.
 _BITTEN, _TOLD = 0.1, 1500.0
-# Tails end where so many deviations of noise hide them.
-_SURE = 3.0
-_NOTHING = 1e-300
 
 
 def is_corrected(problem: Problem) -> bool:
@@ -78,7 +76,7 @@ def correction_queries(
         return {"offset": (query, 1, 1.0)}
     if metric and scored(problem, coefficients):
         asked["tails"] = (GradientCounts(problem.loss), COUNTS_ASKS, COUNTS * COUNTS_ASKS)
-        asked["score"] = (query, SCORE_ASKS, SCORE)
+        asked["whole"] = (query, SCORE_ASKS, SCORE)
     if problem.intercept:
         asked["offset"] = (query, OFFSET_ASKS, offset_share(problem))
     return asked
@@ -130,6 +128,18 @@ class _Whole:
             moved[-1] = w[-1] * self.own.intercept / affine.intercept
         return moved * (self.targets.size / unit) if self.problem.loss.targets == "numbers" else moved
 
+    def beyond(self, bulk: Floats) -> Floats:
+        """Return the second moments of whole rows beyond those of clipped ones, as far as they are no noise.
+
+        A column that few, long rows have is bent far more than clipped rows show, and a Newton step that does
+        not know it goes far beyond the minimum.
+        """
+        affine = self.affine(1.0 / self.longest, _CONSTANT / self.longest)
+        own = self.longest**2 / self.problem.population
+        sizes, axes = np.linalg.eigh(np.asarray(self.curator.release("second", affine)) * own - bulk)
+        noise = noise_std(self.curator, "second") * own * math.sqrt(2.0 * len(bulk))
+        return np.asarray((axes * np.where(sizes > noise, sizes, 0.0)) @ axes.T)
+
     def counts(self, w: Floats) -> Floats:
         """Return the shares of records with gradients of each size, below and above zero."""
         affine = self.affine(1.0 / self.longest, _CONSTANT / self.longest)
@@ -162,8 +172,8 @@ class _Whole:
         unit = width * self.widest
         point = self.point(w, affine, 1.0 / self.longest, unit)
         own = unit / self.targets.size * self.longest / self.problem.population
-        answer = self.curator.release("score", (point, affine, None, unit))
-        return np.asarray(answer) * own, noise_std(self.curator, "score") * own
+        answer = self.curator.release("whole", (point, affine, None, unit))
+        return np.asarray(answer) * own, noise_std(self.curator, "whole") * own
 
     def mean(self, w: Floats, width: float) -> tuple[float, float]:
         """Return the released mean residual, clipped to ``width``, and its noise, in units of the targets."""
@@ -184,19 +194,19 @@ def corrected(
     Released counts say where a clip would bite, and the width of the last questions weighs that bias against
     noise; it reaches the declared bounds as noise falls. What noise alone could cause is left as it was.
 
-    **Privacy.** Post-processing of the releases ``"tails"``, ``"score"`` and ``"offset"``.
+    **Privacy.** Post-processing of the releases ``"tails"``, ``"whole"`` and ``"offset"``.
     """
     whole = _Whole(curator, problem, model.affine, model.targets)
-    out = Corrected(found.w, found.slope_noise / max(found.slope, _NOTHING))
-    if "score" in curator.plan.releases and moments is not None:
-        spread = noise_std(curator, "score") / math.sqrt(SCORE_ASKS) * math.sqrt(found.w.size)
+    out = Corrected(found.w, found.slope_noise / max(found.slope, NOTHING))
+    if "whole" in curator.plan.releases and moments is not None:
+        spread = noise_std(curator, "whole") / math.sqrt(SCORE_ASKS) * math.sqrt(found.w.size)
         width = whole.width(found.w, spread, _BOTH)
         out = _stepped(whole, out, moments, width)
     if "offset" in curator.plan.releases:
         moved = _moved if problem.loss.targets == "numbers" else _multiplied
         w = moved(whole, out.w)
         shifted = abs(float(w[-1] - out.w[-1])) * whole.own.intercept * model.targets.size
-        told = problem.loss.targets == "numbers" and "score" not in curator.plan.releases
+        told = problem.loss.targets == "numbers" and "whole" not in curator.plan.releases
         told = told and problem.population * problem.epsilon >= _TOLD
         out = replace(out, w=w, bitten=told and shifted > _BITTEN * model.targets.spread)
     return out
@@ -212,7 +222,7 @@ def skewed_unit(
 
     **Privacy.** Post-processing of a release ``"residuals"`` at the constant model.
     """
-    if "score" not in curator.plan.releases:
+    if "whole" not in curator.plan.releases:
         return targets
     whole, gradient = _Whole(curator, problem, affine, targets), curator.plan.releases[name]
     clip: float = gradient.query.clip  # type: ignore[attr-defined]
@@ -258,28 +268,6 @@ def mean_target(curator: Curator, problem: Problem, name: str, asks: int) -> flo
     return min(max(mean, -problem.target_bound), problem.target_bound)
 
 
-def chosen_width(
-    sizes: Floats, shares: Floats, noise: float, spread: float, biased: tuple[float, float]
-) -> tuple[float, float]:
-    """Return the width of a clip that weighs its bias against noise, and the bias that is expected of it.
-
-    ``shares`` of the records have these sizes, below and above zero, with this noise; a clip at ``width``
-    adds noise of ``spread * width``. The tail beyond a width is what stands out of the noise of its sum, and
-    what one side has more of it, and what both have, counts by ``biased``.
-    """
-    beyond_each = np.cumsum(shares.sum(axis=0)[::-1])[::-1]
-    cells = np.arange(len(sizes), 0, -1)
-    seen = sizes <= sizes[beyond_each > _SURE * noise * np.sqrt(2.0 * cells)].max(initial=0.0)
-    widths = np.append(sizes[sizes > sizes[-1] * 2.0**-16], 1.2 * sizes[-1])
-    beyond = np.where(seen, np.maximum(sizes - widths[:, None], 0.0), 0.0)
-    unsure = noise * np.sqrt(2.0 * np.square(beyond).sum(axis=1))
-    down, up = (beyond @ side for side in shares)
-    more = np.maximum(np.abs(up - down) - 2.0 * unsure, 0.0)
-    bias = np.hypot(biased[0] * more, biased[1] * np.maximum(up + down - unsure, 0.0))
-    best = int(np.argmin(np.hypot(bias, spread * widths)))
-    return float(widths[best]), float(bias[best])
-
-
 def _moved(whole: _Whole, w: Floats) -> Floats:
     """Return the weights with the offset moved by the mean residual.
 
@@ -290,13 +278,13 @@ def _moved(whole: _Whole, w: Floats) -> Floats:
     spread = noise_std(whole.curator, "offset") / whole.problem.population
     width, bias = whole.widest, 0.0
     if shares.any():  # as if all of the tail were on one side
-        width, bias = chosen_width(np.sort(sizes), _one_sided(shares, sizes), 0.0, spread, (1.0, 0.0))
+        width, bias = chosen_width(np.sort(sizes), one_sided(shares, sizes), 0.0, spread, (1.0, 0.0))
     asks = OFFSET_ASKS - whole.curator.used.get("offset", 0)
     found = [whole.mean(w, min(width, whole.widest)) for _ in range(asks - 1)]
     narrow, noise = float(np.mean([mean for mean, _ in found])), found[0][1] / math.sqrt(asks - 1)
     wide, most = whole.mean(w, whole.widest)
     bias = max((bias / whole.targets.size) ** 2, (narrow - wide) ** 2 - 9.0 * (noise**2 + most**2))
-    sure, unsure = max(noise**2 + bias, _NOTHING), max(most**2, _NOTHING)
+    sure, unsure = max(noise**2 + bias, NOTHING), max(most**2, NOTHING)
     mean = (narrow / sure + wide / unsure) / (1.0 / sure + 1.0 / unsure)
     error = 1.0 / (1.0 / sure + 1.0 / unsure)
     mean += float(whole.penalty(w)[-1]) / whole.own.intercept
@@ -324,34 +312,33 @@ def _multiplied(whole: _Whole, w: Floats) -> Floats:
     return out
 
 
-def _one_sided(shares: Floats, sizes: Floats) -> Floats:
-    """Return the shares by rising size, all of them below zero."""
-    rising = shares[np.argsort(sizes)]
-    return np.stack([rising, np.zeros_like(rising)])
-
-
-def believed(seen: float, variance: float, usual: float) -> float:
-    """Return what is believed of a number seen with noise: that it is 0, or what is usual, of even odds."""
-    both, variance = variance + usual, max(variance, _NOTHING)
-    odds = math.sqrt(variance / both) * math.exp(min(0.5 * seen**2 * (1.0 / variance - 1.0 / both), 700.0))
-    return seen * usual / both * odds / (1.0 + odds)
-
-
 def _stepped(whole: _Whole, before: Corrected, moments: Moments, width: float) -> Corrected:
     """Return the weights after a Newton step on the whole gradient, as far as it is no noise."""
     start, d = before.w, whole.own.scale.size
     bent = np.zeros((start.size, start.size)) + penalty_bend(whole.problem, whole.own)
-    sizes, axes = np.linalg.eigh(moments.stretch * moments.matrix[:d, :d] + bent[:d, :d])
+    bulk = moments.stretch * moments.matrix[:d, :d]
+    sizes, axes = np.linalg.eigh(bulk + whole.beyond(bulk) + bent[:d, :d])
     # No step along axes that noise hides.
     sure = sizes >= max(moments.stretch * moments.unsure, 1e-12 * sizes.max())
     bends, axes = sizes[sure], axes[:, sure]
-    w, seen, noise = start, np.zeros(d), 0.0
+    w, seen, noise, first = start, np.zeros(d), 0.0, np.zeros(d)
+    kept = added = np.zeros(bends.size)
     for ask in range(SCORE_ASKS):
-        answer, noise = whole.score(w, width)
-        answer = answer + whole.penalty(w)
+        answer, spread = whole.score(w, width)
+        answer, moved = (answer + whole.penalty(w))[:d], (w - start)[:d]
+        if ask == 0:
+            first = answer
+        else:
+            ends = float(first @ moved), float(answer @ moved)
+            shorter = share_within(*ends, 2.0 * spread * math.sqrt(float(moved @ moved)))
+            if shorter < 1.0 and ask == SCORE_ASKS - 1:  # past the minimum along the way: go back to it
+                w = start + shorter * (w - start)
+                kept, added = shorter * kept, shorter * added
+                break
+            bends = stiffened(bends, axes.T @ (answer - first), axes.T @ moved, spread)
         # What the gradient would have been where it was asked first.
-        seen = seen + (answer[:d] + axes @ (bends * (axes.T @ (start - w)[:d])) - seen) / (ask + 1)
-        noise = noise / math.sqrt(ask + 1)
+        seen = seen + (answer - axes @ (bends * (axes.T @ moved)) - seen) / (ask + 1)
+        noise = spread / math.sqrt(ask + 1)
         step, kept, added, slope = _along_axes(axes.T @ seen, axes.T @ start[:d], bends, noise)
         w = start.copy()
         w[:d] -= axes @ step
@@ -369,12 +356,12 @@ def _along_axes(
     First the slope, one number whose spread is known; its share and its deviation come last. Then all axes
     alike: there is nothing to correct, or the step adds the same variance to margins along each axis.
     """
-    along = max(float(w @ (bends * w)), _NOTHING)
+    along = max(float(w @ (bends * w)), NOTHING)
     error, whole = noise * math.sqrt(float(w @ w)) / along, float(w @ seen) / along
     slope = believed(whole, error**2, _SLOPE**2)
     left = seen - slope * bends * w
     variances = np.append(0.0, np.geomspace(1e-8, 1e2, 81))[:, None]
-    law = np.maximum(noise**2 + bends * variances, _NOTHING)
+    law = np.maximum(noise**2 + bends * variances, NOTHING)
     likely = -0.5 * (np.log(law) + np.square(left) / law).sum(axis=1)
     likely[1:] -= math.log(len(variances) - 1)
     weights = np.exp(likely - likely.max())
