@@ -173,12 +173,12 @@ def test_few_rows_of_many_columns_are_told_apart():
 
 @pytest.mark.parametrize("epsilon", [0.5, 4.0])
 @pytest.mark.parametrize("kind", ["numbers", "labels"])
-def test_the_stated_noise_of_coefficients_is_between_the_true_one_and_three_times_it(kind, epsilon):
+def test_the_stated_noise_of_coefficients_is_between_the_true_one_and_twice_it(kind, epsilon):
     public, X = rows(4000, 20, 10)
     s = X @ public.normal(size=20)
     y = s + 0.3 * public.normal(size=4000) if kind == "numbers" else labels(public, 2 * s)
     found, stated = [], []
-    for seed in range(10):
+    for seed in range(40):
         model = LogisticRegression(epsilon, 1e-6, data_norm=2.0)
         if kind == "numbers":
             model = LinearRegression(epsilon, 1e-6, data_norm=2.0, target_bound=4.0)
@@ -187,7 +187,7 @@ def test_the_stated_noise_of_coefficients_is_between_the_true_one_and_three_time
         found.append(model.coef_.ravel())
         stated.append(model.coef_noise_)
     true = np.sqrt(np.var(found, axis=0, ddof=1).mean())
-    assert 0.3 < true / np.sqrt(np.mean(np.square(stated))) < 1.1
+    assert 0.5 < true / np.sqrt(np.mean(np.square(stated))) < 1.1
 
 
 def test_the_noise_of_columns_that_no_row_has_is_stated_within_a_factor():

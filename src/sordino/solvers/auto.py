@@ -38,13 +38,7 @@ from sordino.solvers.length import (
     length_share,
     lengthened,
 )
-from sordino.solvers.metric import (
-    ROOM,
-    Moments,
-    has_metric,
-    penalty_bend,
-    second_moments,
-)
+from sordino.solvers.metric import ROOM, Moments, has_metric, penalty_bend, second_moments
 from sordino.solvers.screening import LAZY, listed_map, screened, screens_first, spread
 from sordino.solvers.sparse.ight import Ight
 from sordino.solvers.stages import AFTER_SCREEN, Stage, narrowing
@@ -252,8 +246,9 @@ class Auto:
         last = corrected(curator, left, model, found, moments)
         unit = _margin_unit(problem, model.targets.size)
         coefficients = affine.coefficients(last.w, problem.intercept) * unit
-        noise = coefficient_noise(model.legs, found.bend, (*problem.shape[:-1], left.features))
-        noise = np.hypot(noise * found.slope * last.kept, last.noise * affine.scale) * unit
+        shape = *problem.shape[:-1], left.features
+        noise = coefficient_noise(model.legs, found.bend, shape, last.after)
+        noise = np.hypot(noise * found.slope, last.noise * affine.scale) * unit
         noise = np.hypot(noise, coefficients[..., : left.features] * last.slope)
         return NoisyCoefficients(
             spread(coefficients, affine.columns, problem.columns),

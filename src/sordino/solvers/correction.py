@@ -84,7 +84,7 @@ def correction_queries(
 
 @dataclass(frozen=True, eq=False)
 class Corrected:
-    """The weights, and what became of their noise: the part that is left of the old one, and a new one.
+    """The weights, and what became of their noise: what it was multiplied by, and a new one.
 
     ``slope`` is the relative deviation of the slope. ``bitten`` says that a clip took much from the mean,
     and that the slopes, from which it took as well, could not be corrected.
@@ -93,7 +93,7 @@ class Corrected:
     w: Floats
     slope: float
     bitten: bool = False
-    kept: Floats | float = 1.0
+    after: Floats | None = None
     noise: Floats | float = 0.0
 
 
@@ -344,8 +344,9 @@ def _stepped(whole: _Whole, before: Corrected, moments: Moments, width: float) -
         w[:d] -= axes @ step
     columns = np.square(axes)  # they add up to less than 1 where some axes are hidden
     slope_noise = math.hypot((1.0 - slope[0]) * before.slope, slope[0] * slope[1])
-    left = np.sqrt(np.maximum(1.0 - columns @ (1.0 - np.square(1.0 - kept)), 0.0))
-    return Corrected(w, slope_noise, False, left, np.sqrt(columns @ np.square(added)))
+    after = np.eye(start.size)
+    after[:d, :d] -= axes @ (kept[:, None] * axes.T)
+    return Corrected(w, slope_noise, False, after, np.sqrt(columns @ np.square(added)))
 
 
 def _along_axes(

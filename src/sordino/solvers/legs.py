@@ -17,8 +17,6 @@ from sordino.solvers.metric import Metric
 # Mapped rows have about this mean squared norm. A coordinate that others resemble is bent less than its own
 # column says: its curvature counts by this share.
 _ENERGY, _ALONE = 0.8, 0.25
-# In a metric, the axes are noisy themselves: stated deviations are so many times those that follow.
-_MARGIN = 1.4
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,25 +67,29 @@ def travelled(legs: Sequence[Leg]) -> float:
     return total
 
 
-def coefficient_noise(legs: Sequence[Leg], bend: float, shape: tuple[int, ...]) -> Floats:
+def coefficient_noise(
+    legs: Sequence[Leg], bend: float, shape: tuple[int, ...], after: Floats | None
+) -> Floats:
     """Return the standard deviation of the noise in each coefficient, on the original columns.
 
     ``bend`` is the mean second derivative of the loss. Columns share the curvature by the size that their
     scales give away: divided by a power of their mean absolute value, they keep the rest of it. In a metric
-    the curvature along its axes is known.
+    the curvature along its axes is known. ``after`` is what the last weights were multiplied by.
     """
     noise = np.zeros(shape)
     for i, leg in enumerate(legs):
         before = noise * legs[i - 1].resized(leg) if i else noise
-        noise = np.where(leg.open(shape), _spread(leg, bend, before), 0.0)
+        noise = np.where(leg.open(shape), _spread(leg, bend, before, after), 0.0)
     return noise * legs[-1].scale
 
 
-def _spread(leg: Leg, bend: float, before: Floats) -> Floats:
+def _spread(leg: Leg, bend: float, before: Floats, after: Floats | None) -> Floats:
     """Return the noise of the mapped coefficients after a leg."""
     metric = leg.descent.metric
     if metric is not None:  # earlier noise is taken as alike along all axes
-        found = _MARGIN * _along_axes(leg.descent, metric, bend, math.sqrt(float(np.square(before).mean())))
+        start = math.sqrt(float(np.square(before).mean()))
+        parts = _parts(leg.descent, metric, bend, start)
+        found = np.linalg.norm(parts if after is None or leg.places is not None else after @ parts, axis=1)
         places = np.arange(before.shape[-1]) if leg.places is None else leg.places
         return np.broadcast_to(found[places], before.shape)
     share = _shares(leg.scale) / max(leg.energy, 1e-300)
@@ -95,14 +97,19 @@ def _spread(leg: Leg, bend: float, before: Floats) -> Floats:
     return leg.descent.spread(curvature, before)
 
 
-def _along_axes(descent: NoisyDescent, metric: Metric, bend: float, start: float) -> Floats:
-    """Return the noise of columns in a metric, along axes that were seen and along those that noise hides."""
-    along = descent.spread(bend * metric.expected, np.full(len(metric.sizes), start))
-    if not metric.hidden.any():
-        return metric.columns(along)
-    columns = metric.behind.size
-    pace = np.full(columns, math.sqrt(float(np.square(metric.pace[metric.hidden]).mean())))
-    alike = replace(descent, metric=replace(metric, pace=pace))
-    behind = alike.spread(bend * metric.behind, np.full(columns, start))
-    seen = metric.columns(np.where(metric.hidden, 0.0, along))
-    return np.hypot(seen, behind * metric.columns(metric.hidden.astype(float)))
+def _parts(descent: NoisyDescent, metric: Metric, bend: float, start: float) -> Floats:
+    """Return the noise of each column along each axis; nothing bends columns that no record has."""
+    along = np.sqrt(_axis_noise(descent, metric, bend, start))
+    free = metric.columns(descent.spread(np.zeros_like(along), np.full_like(along, start)))
+    more = np.where(metric.empty, free / np.maximum(metric.columns(along), 1e-300), 1.0)
+    return more[:, None] * metric.axes.T * along
+
+
+def _axis_noise(descent: NoisyDescent, metric: Metric, bend: float, start: float) -> Floats:
+    """Return the variances of the noise along the axes of a metric.
+
+    Noise along axes of little curvature is in the others too, as far as these are tilted.
+    """
+    first = np.full(len(metric.sizes), start)
+    variances = np.square(descent.spread(bend * metric.expected, first))
+    return variances + np.square(metric.tilt) * float(variances.sum())

@@ -18,10 +18,6 @@ from sordino.solvers.units import noise_std
 ROOM = 20.0
 # Second moments are asked of so many columns at most, with so many records times epsilon for their root.
 COLUMNS, SURE = 256, 100.0
-# Directions that noise hides are expected to hold at least this share of what is unsure. Columns that others
-# resemble hold less there than their own second moments say: these count by the second share, set on Adult
-# and on rows that are alike in all directions, judged on a9a and mushrooms.
-HIDDEN, RESEMBLED = 0.02, 0.8
 # A column with less than so many deviations of noise in its second moment, and less than this part of the
 # mean of all, may be one that no record has.
 EMPTY = 2.0, 0.25
@@ -37,9 +33,10 @@ class Metric:
     r"""Steps along ``P g``, with ``P = V diag(p) V^T`` about the inverse of the second moments of rows.
 
     ``sizes`` are the released second moments along the axes, the rows of ``axes``, and ``expected`` what is
-    expected of them; ``pace`` is p, and ``bend`` the largest second derivative of the loss. p is scaled such
-    that steps add as much noise to a margin as without a metric: ``sum p^2 s = sum s``. Of axes that noise
-    hides (``hidden``) each column expects another second moment, ``behind``.
+    expected of them at least; ``pace`` is p, and ``bend`` the largest second derivative of the loss. p is
+    scaled such that steps add as much noise to a margin as without a metric: ``sum p^2 s = sum s``. Noise
+    tilts axes by ``tilt``, the deviation of an entry of the moments over their size, those that it hides
+    aside. No record may have the columns that are ``empty``.
     """
 
     axes: Floats
@@ -47,8 +44,8 @@ class Metric:
     expected: Floats
     pace: Floats
     bend: float
-    hidden: Bools
-    behind: Floats
+    tilt: Floats
+    empty: Bools
 
     def __call__(self, gradient: Floats) -> Floats:
         """Return ``P g``, for each row of several."""
@@ -127,34 +124,33 @@ class Moments:
         axes = np.zeros((len(kept), len(self.matrix)))
         axes[:, kept] = vectors.T
         hidden = sizes < self.unsure
-        expected, behind = self._expected(sizes, axes, hidden)
+        expected = self._expected(sizes)
         largest = max(float(sizes.max(initial=0.0)), 1e-12)
         pace = 1.0 / (np.where(np.abs(sizes) < ROUNDED * largest, 1e6 * largest, sizes) + self.unsure)
         sizes = np.maximum(sizes, 1e-12 * largest)
         pace *= math.sqrt(sizes.sum() / (np.square(pace) * sizes).sum())
-        return Metric(axes, sizes, expected, pace, bend, hidden, behind)
+        tilt = np.where(hidden, 0.0, math.sqrt(0.5) * self.noise / sizes)
+        return Metric(axes, sizes, expected, pace, bend, tilt, self._empty)
 
-    def _expected(self, sizes: Floats, axes: Floats, hidden: Bools) -> tuple[Floats, Floats]:
-        """Return what is expected along the axes, and by each column behind the noise.
+    def _expected(self, sizes: Floats) -> Floats:
+        """Return what is expected at least along axes with these moments.
 
-        Axes that noise hides share what is left of the trace. A column that few rows have holds less than
-        its share: its own second moment along these axes, which is far surer than any axis, counts as far as
-        such moments differ by more than noise.
+        Noise spreads the moments of a matrix even if all directions are alike. As far as they spread more,
+        they differ; what is not known of an axis then is taken off, as noise grows where there is no moment.
         """
-        least = HIDDEN * self.unsure
-        if not hidden.any():
-            return sizes, np.full(axes.shape[1], least)
-        left = float(sizes[hidden].mean())
-        parts = np.square(axes[hidden])
-        own = (sizes[hidden] @ parts) / np.maximum(parts.sum(axis=0), 1e-12)
-        differ = max(float(np.square(own - left).mean()), 1e-300)
-        own = left + max(0.0, 1.0 - self.noise**2 / differ) * (own - left)
-        behind = np.maximum(RESEMBLED * np.minimum(own, left), least)
-        # A column that may as well be empty is bent by nothing: its weight follows noise for all of the way.
+        count = max(len(sizes), 1)
+        mean = float(sizes.sum()) / count
+        spread = float(np.square(sizes - mean).sum()) / count
+        differ = max(spread - 0.5 * count * self.noise**2, 0.0)
+        share = differ / max(spread, 1e-300)
+        return np.maximum(mean + share * (sizes - mean) - math.sqrt(differ * (1.0 - share)), 0.0)
+
+    @property
+    def _empty(self) -> Bools:
+        """Which columns no record may have: a weight there follows noise for all of the way."""
         own = np.diag(self.matrix)
-        empty = own < min(EMPTY[0] * self.noise, EMPTY[1] * float(own.mean()))
-        behind = np.where(empty, 0.0, behind)
-        return np.where(hidden, max(left, least), sizes), behind
+        found: Bools = own < min(EMPTY[0] * self.noise, EMPTY[1] * float(own.mean()))
+        return found
 
 
 def has_metric(problem: Problem) -> bool:
