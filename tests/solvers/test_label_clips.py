@@ -88,3 +88,14 @@ def test_a_rare_large_mean_stays_beside_many_small_ones():
     values = np.append(np.zeros(999), 4.0)
     assert column_means(values, 0.2, 1000)[-1] == pytest.approx(4.0, rel=0.05)
     assert math.fsum(np.abs(column_means(values, 0.2, 1000)[:-1])) == 0.0
+
+
+def test_the_length_of_a_penalised_model_keeps_its_penalty():
+    public = np.random.default_rng(1)
+    X = public.uniform(-1, 1, (60_000, 4))
+    y = public.random(60_000) < 1 / (1 + np.exp(2 - X @ [2, 1, 0, -1]))
+    with seeded_noise_not_private(0):
+        model = LogisticRegression(
+            8.0, 1e-6, data_norm=2, classes=[False, True], penalty="ridge", alpha=0.05
+        ).fit(X, y)
+    assert 0.7 < model.coef_[0, 0] < 0.9  # .8 is the penalised minimum; 1.7, nearly the plain one, before

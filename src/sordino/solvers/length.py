@@ -164,7 +164,13 @@ def _found(
     def ask(point: Floats) -> tuple[Floats, Floats]:
         moved = offset + point[1] if query.offset else offset
         params = (plain, moved, float(point[0]), model.targets.size, own)
-        return query.unpacked(curator.release("length", params) / n)
+        gradient, curvature = query.unpacked(curator.release("length", params) / n)
+        if problem.penalties and isinstance(
+            problem.loss, LabelModel
+        ):  # longer margins cost more of them, too
+            gradient[0] += float(np.sum(plain * problem.penalty_gradient(point[0] * plain)))
+            curvature[0, 0] += problem.penalty_curvature * float(np.sum(np.square(plain)))
+        return gradient, curvature
 
     noise = query.unpacked(np.full(query.size, noise_std(curator, "length") / n))[0]
     start, spread = (part[: len(noise)] for part in law)
