@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from sordino import LogisticRegression
 from sordino.kernel import Relation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
@@ -14,6 +15,7 @@ from sordino.solvers.auto import CLIP, Auto
 from sordino.solvers.label_clips import class_share, opened_gradient, opened_length, opened_rows
 from sordino.solvers.length import length_share
 from sordino.solvers.units import TYPICAL, column_means
+from sordino.testing import seeded_noise_not_private
 
 LABELS = Problem(LOSSES["logistic"], 1000, 5, Relation.ADD_REMOVE, 1.0, 1e-6, intercept=0.25)
 MANY = [replace(LABELS, population=int(n)) for n in np.geomspace(20, 1e8, 200)]
