@@ -289,3 +289,32 @@ def test_other_doors_classes_that_are_numbers_are_judged_as_numbers(tmp_path):
     exact = typed_json(*words, "--public")["value"]
     assert exact == pytest.approx(model.score(frame, 1 * (X[:, 0] > 0)))
     assert typed_json(*words, "--epsilon", "inf")["value"] == pytest.approx(exact, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: {"coef_": m.coef_ * np.nan},
+        lambda m: {"coef_": m.coef_[:, :2]},
+        lambda m: {"coef_": np.vstack([m.coef_] * 3)},
+        lambda m: {"intercept_": m.intercept_ + np.inf},
+        lambda m: {"intercept_": np.zeros(3)},
+        lambda m: {"coef_": m.coef_.astype(str)},
+    ],
+)
+def test_door_26_numbers_of_another_shape_or_none_at_all_are_not_loaded(tmp_path, change):
+    """They were, and predictions were nonsense or failed far from the file."""
+    X = np.tile(np.eye(4), (50, 1))
+    model = sordino.LogisticRegression(epsilon=5.0, data_norm=1.0, classes=[0, 1]).fit(X, X[:, 0])
+    assert sordino.load(model.save(tmp_path / "whole")).coef_.shape == (1, 4)
+    vars(model).update(change(model))
+    with pytest.raises(errors.ModelFileError, match="where finite numbers of shape"):
+        sordino.load(model.save(tmp_path / "changed"))
+
+
+def test_door_26_components_of_another_shape_are_not_loaded(tmp_path):
+    axes = sordino.PCA(2, epsilon=5.0, data_norm=1.0).fit(np.tile(np.eye(4), (50, 1)))
+    assert sordino.load(axes.save(tmp_path / "whole")).components_.shape == (2, 4)
+    axes.components_ = axes.components_[:, :3]
+    with pytest.raises(errors.ModelFileError, match="components_ of shape"):
+        sordino.load(axes.save(tmp_path / "changed"))

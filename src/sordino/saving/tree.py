@@ -141,7 +141,24 @@ def _unpack_estimator(node: dict[str, Any], make: Make) -> Any:
         setattr(model, key, unpacked(entry, make))
     if node["weights"] is not None:
         _restore(model, node, make)
+    _require_numbers(model)
     return model
+
+
+def _require_numbers(model: Any) -> None:
+    """Refuse fitted numbers with which a model would predict nonsense: not finite, or of another shape."""
+    names, classes = getattr(model, "coef_names_", None), getattr(model, "classes_", (0, 1))
+    width = getattr(model, "n_features_in_", None) if names is None else len(names)
+    rows = 1 if len(classes) == 2 else len(classes)
+    shapes = {"coef_": ((width,), (rows, width)), "intercept_": ((), (rows,)), "components_": None}
+    for key in (key for key in shapes if hasattr(model, key)):
+        value = np.asarray(getattr(model, key))
+        known = shapes[key] or ((len(value), width),)
+        if value.shape not in known or value.dtype.kind not in "iuf" or not np.isfinite(value).all():
+            raise ModelFileError(
+                f"The model file holds {key} of shape {value.shape}, where finite numbers of shape "
+                f"{known[-1]} belong: it was changed, or its fit failed. Fit it again."
+            )
 
 
 def _weights(module: Any) -> dict[str, Any]:
@@ -165,6 +182,8 @@ def _restore(model: Any, node: dict[str, Any], make: Make) -> None:
     outputs = len(model.classes_) if hasattr(model, "classes_") else 1
     module = model._network(model.n_features_in_, outputs)
     state = {name: torch.from_numpy(np.array(value)) for name, value in node["weights"].items()}
+    if not all(bool(torch.isfinite(tensor).all()) for tensor in state.values()):
+        raise ModelFileError("The weights in the file are not all finite: it was changed, or the fit failed.")
     try:
         module.load_state_dict(state)
     except RuntimeError:
