@@ -1,8 +1,11 @@
 """The doors that an attacker from outside found: prices, owners, texts and flags that got past the checks."""
 
+from decimal import Decimal
+
 import numpy as np
 import pandas
 import pytest
+from tests.cli.helpers import typed
 
 import sordino
 from sordino import errors
@@ -66,3 +69,58 @@ def test_door_32_texts_that_mark_a_gap_are_no_person(marker):
     for form in forms:
         with pytest.raises(errors.InvalidInputError, match="a known person for every record"):
             model.fit(X, y, groups=form)
+
+
+HALF = "\ud800"  # half a character: Python holds it, no file does
+
+
+@pytest.mark.parametrize("form", [list, np.array, lambda v: np.array(v, dtype=object)])
+def test_door_33_half_a_character_in_a_column_is_another_level_in_every_container(form):
+    """One record with it made a dictionary of arrays "columns of unequal length"; a list was read."""
+    schema = sordino.Schema([Number("age", 18, 100), Category("ward", ["a", "b"])])
+    encoder = sordino.TableEncoder(schema)
+    found = encoder.fit_transform({"age": form([50.0] * 3), "ward": form(["a", HALF, "b"])})
+    usual = encoder.fit_transform({"age": form([50.0] * 3), "ward": form(["a", "c", "b"])})
+    assert (found != usual).nnz == 0
+
+
+def test_door_34_half_a_character_is_no_level_and_no_name(tmp_path):
+    """It was learned as a level and paid for; then nothing could write the schema, nor fit with it."""
+    n = 2000
+    table = {"ward": [HALF, "b"] * (n // 2), "sick": ["no", "yes"] * (n // 2)}
+    asked = sordino.Schema([Category("ward"), Target("sick", levels=["no", "yes"])])
+    schema = learn_schema(asked, table, epsilon=3.0, delta=1e-6).schema
+    assert schema.columns[0].levels == ("b",)
+    schema.write(tmp_path / "wards.toml")
+    sordino.LogisticRegression(1.0, 1e-6, schema=schema).fit(table)
+    for wrong in (lambda: Category("ward", ["a", HALF]), lambda: Number(HALF, 0, 1)):
+        with pytest.raises(errors.SchemaError, match="Unicode text"):
+            wrong()
+
+
+@pytest.mark.parametrize("odd", [5, 2**40, 10**400, float("nan"), None, "maybe", [1], Decimal("sNaN")])
+def test_door_35_a_count_of_yes_and_no_says_nothing_of_an_odd_record(odd):
+    """One record of 5 or None was refused where its neighbour was answered: the refusal told of it."""
+    for base in ([0, 1], [0.0, 1.0], [False, True], ["0", "1"], ["no", "yes"], [np.False_, np.True_]):
+        column = base * 500
+        column[7] = odd
+        forms = [column, tuple(column)]
+        loose = np.empty(1000, dtype=object)
+        loose[:] = column
+        forms.append(loose)
+        forms += [np.array(column, dtype=float)] if type(odd) is int and odd < 2**50 and base[0] == 0 else []
+        for form in forms:
+            assert abs(float(sordino.count(form, epsilon=1e3)) - 499) < 1
+
+
+def test_door_36_the_outlook_of_a_search_counts_persons(tmp_path, monkeypatch):
+    """1200 records of 400 persons: `tune` promised each trial the records, for a guarantee per person."""
+    monkeypatch.chdir(tmp_path)
+    visits().to_csv("visits.csv", index=False)
+    target = Target("sick", levels=["no", "yes"])
+    columns = [Number("age", 18, 100), Category("town", ["north", "south"]), Person("id"), target]
+    sordino.Schema(columns).write("visits.toml")
+    words = ("--schema", "visits.toml", "--epsilon", 1, "--grid", "alpha=[0.0,0.1]", "--output", "best")
+    said = typed("tune", "visits.csv", *words)
+    assert "persons; a fit without a search has 1 and 400" in said
+    assert "records" not in said.splitlines()[0]

@@ -125,8 +125,7 @@ def tune(
         "dataset_id": booked[1],
     }
     search = PrivateSearchCV(model, params, **budget, **how)
-    if rows.groups is None:  # the number of persons is counted later
-        click.echo(search.outlook(len(rows)), err=True)
+    click.echo(search.outlook(*rows.protected(getattr(model, "schema", None))), err=True)
     search.fit(rows.X, rows.y, groups=rows.groups)
     best = search.best_estimator_
     run = run_facts("tune", settings, started, data, len(rows))

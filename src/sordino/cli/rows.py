@@ -25,6 +25,16 @@ class Rows:
     def __len__(self) -> int:
         return int(self.X.shape[0])
 
+    def protected(self, schema: Schema | None) -> tuple[int, str]:
+        """Return how many are protected, and what one of them is: a person where owners are known."""
+        from sordino.execute.grouped import number_owners
+        from sordino.tables.frames import framed
+
+        owners = None if self.groups is None else number_owners(self.groups)
+        if schema is not None and schema.person is not None:
+            owners = schema.persons(framed(self.X))
+        return (len(self), "record") if owners is None else (int(owners.max(initial=-1)) + 1, "person")
+
 
 def known_schema(path: Path | None) -> Schema | None:
     """Return the schema of a file in which nothing is left blank."""

@@ -20,7 +20,8 @@ from sordino.refusals import refuse_masked
 from sordino.runs import Price
 from sordino.tables.columns import Column
 from sordino.tables.frames import framed
-from sordino.tables.values import codes_of
+from sordino.tables.rules import level_text
+from sordino.tables.values import codes_of, flag_of, plain
 
 MOST_CELLS = 1_000_000
 
@@ -113,16 +114,18 @@ class Flags(Levels):
         return cls(name, (True,))
 
     def codes(self, column: Any) -> Ints:
-        """Return 0 for what is true, -1 for what is not; refuse what is neither, without showing it."""
-        values = np.asarray(column)
-        try:
-            flags = values.astype(float)
-            good = bool(np.isin(flags, (0.0, 1.0)).all())
-        except (TypeError, ValueError):
-            good = False
-        if not good or values.ndim != 1:
+        """Return 0 for what is true, 1 or a word for yes, -1 for all else.
+
+        **Privacy.** Each value is read by itself: were an odd one refused, the refusal would tell of it.
+        """
+        refuse_masked(column)
+        loose = isinstance(column, (list, tuple))
+        values = np.fromiter(column, dtype=object, count=len(column)) if loose else np.asarray(column)
+        if values.dtype.kind in "mMc" or values.ndim != 1:
             raise InvalidInputError("Expected one column of True and False, or declared levels, got others.")
-        return np.where(flags == 1.0, 0, -1).astype(np.int64)
+        if values.dtype.kind not in "biuf":
+            values = np.array([flag_of(level_text(plain(value))) for value in values], dtype=np.int64)
+        return np.where(values == 1, 0, -1).astype(np.int64)
 
 
 @dataclass(frozen=True)

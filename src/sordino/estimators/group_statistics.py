@@ -58,7 +58,8 @@ def count(
 
     Parameters
     ----------
-    x : one column: of yes or no (True, False, 1, 0), or of anything with ``levels``.
+    x : one column: of yes or no (True, 1 or a word for yes counts, all else does not), or of anything with
+        ``levels``.
     epsilon, delta : the budget; ``delta=None`` means ``min(1e-5, 1 / (10 n))``.
     levels : the public levels to count; what has another one is not counted. None counts what is true. A
         column of a :class:`sordino.Schema` stands for its own, and for what was paid if they were learned.

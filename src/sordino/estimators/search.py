@@ -170,18 +170,18 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
             self.n_features_in_ = self.best_estimator_.n_features_in_
         return self
 
-    def outlook(self, n: int) -> str:
-        """Return what a search on n records (or persons) has to offer: from public numbers, for free."""
+    def outlook(self, n: int, unit: str = "record") -> str:
+        """Return what a search on n records or persons, the unit, has to offer: from public numbers."""
         size = len(self._grid())
-        search, judges = self._search(size, n), self._validation_size(n)
+        search, judges = self._search(size, n, unit), self._validation_size(n)
         seen = 2.0 * math.sqrt(2.0) * search.score_noise(judges)
         needed = n * float(self.epsilon) * seen / WORTH
         text = (
             f"Each of {search.tried:g} trials has epsilon {search.trial.epsilon:.3g} and {n - judges} "
-            f"records; a fit without a search has {float(self.epsilon):g} and {n}. "
+            f"{unit}s; a fit without a search has {float(self.epsilon):g} and {n}. "
         )
         if isinstance(search, ChooseThenFit) and search.candidates > 1:
-            text += f"The best is fitted anew on all records with epsilon {search.last.epsilon:.3g}. "
+            text += f"The best is fitted anew on all {unit}s with epsilon {search.last.epsilon:.3g}. "
         return text + (
             f"Two scores are told apart if they differ by {seen:.2g} or more (of 1): below n x epsilon = "
             f"{needed:,.0f} the default is expected to be better than a choice that cannot see {WORTH:g}."

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from sordino.errors import InvalidTypeError, SchemaError, require_extra
 
 _WANTED = (
@@ -67,6 +69,11 @@ def _is_records(table: Any) -> bool:
     return isinstance(table, (list, tuple)) and all(isinstance(record, Mapping) for record in table)
 
 
+def _is_loose(values: Any) -> bool:
+    """Tell whether pandas would guess a type: that of texts fails for all where it cannot hold one."""
+    return isinstance(values, (list, tuple)) or (isinstance(values, np.ndarray) and values.dtype.kind in "OU")
+
+
 def _built(table: Any) -> Any:
     pandas = require_pandas()
     try:
@@ -76,7 +83,7 @@ def _built(table: Any) -> Any:
         if len({len(values) for values in table.values()}) > 1:
             raise ValueError("lengths")
         columns = {
-            name: pandas.Series(values, dtype=object) if isinstance(values, (list, tuple)) else values
+            name: pandas.Series(values, dtype=object) if _is_loose(values) else values
             for name, values in table.items()
         }
         return pandas.DataFrame(columns)

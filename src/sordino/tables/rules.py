@@ -23,14 +23,21 @@ def refuse(column: str, rule: str, remedy: str) -> SchemaError:
 
 def check_name(name: Any) -> None:
     """Refuse a name that no table can have."""
-    if not isinstance(name, str) or not name or len(name) > 1000:
-        raise SchemaError("Expected the name of a column as a text of 1 to 1000 characters, got another.")
+    if not isinstance(name, str) or not name or len(name) > 1000 or not is_unicode(name):
+        raise SchemaError(
+            "Expected the name of a column as a Unicode text of 1 to 1000 characters, got another."
+        )
+
+
+def is_unicode(text: str) -> bool:
+    """Tell whether a file can hold a text: half a character (a surrogate) has no encoding."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def check_text(column: str, field: str, value: Any) -> None:
     """Refuse a field of words that holds something else."""
-    if not isinstance(value, str):
-        raise refuse(column, f"{field} is {type(value).__name__}, not a text", "Write it in quotes.")
+    if not isinstance(value, str) or not is_unicode(value):
+        raise refuse(column, f"{field} is {type(value).__name__}, not a Unicode text", "Write it in quotes.")
 
 
 def check_bounds(column: str, low: Any, high: Any) -> tuple[float | None, float | None]:
@@ -66,7 +73,7 @@ def check_levels(column: str, levels: Any, least: int, learnable: bool = True) -
         raise refuse(column, "levels are not a list", 'Write them as a list: levels = ["a", "b"].')
     found = tuple(level_text(level) for level in levels)
     if any(level is None for level in found):
-        raise refuse(column, "a level is not a text, a number or a flag", "Write levels as texts.")
+        raise refuse(column, "a level is not a text, a number or a flag", "Write levels as Unicode text.")
     if not least <= len(found) <= MOST_LEVELS:
         bound = f"expected {least} to {MOST_LEVELS} levels, got {len(found)}"
         if len(found) > MOST_LEVELS:
@@ -128,13 +135,14 @@ def check_day(column: str, field: str, value: Any) -> datetime.date | None:
 def level_text(value: Any) -> str | None:
     """Return a level, or a value of a table, as the text that levels are compared by; None for others.
 
+    A text with half a character (a surrogate) is none: no file could hold it, nor a schema that learned it.
     Whole numbers read alike whether a file holds 1 or 1.0: a column with gaps turns one into the other.
     """
     if isinstance(value, str):
-        return value.strip()
+        return value.strip() if is_unicode(value) else None
     if isinstance(value, (bool, datetime.date)):
         return str(value)
-    if not isinstance(value, (Real, Decimal)):
+    if not isinstance(value, (Real, Decimal)) or (isinstance(value, Decimal) and value.is_nan()):
         return None
     number = as_float(value)
     return str(int(number)) if abs(number) < 2**53 and number == int(number) else str(number)

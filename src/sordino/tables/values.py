@@ -103,7 +103,7 @@ def factorised(series: Any) -> tuple[Ints, list[str | None]]:
     if kind == "O":
         return _numbered_texts(series)
     codes, distinct = pandas.factorize(series)
-    return np.asarray(codes, dtype=np.int64), [level_text(_plain(value)) for value in distinct]
+    return np.asarray(codes, dtype=np.int64), [level_text(plain(value)) for value in distinct]
 
 
 def _numbered_texts(series: Any) -> tuple[Ints, list[str | None]]:
@@ -113,7 +113,7 @@ def _numbered_texts(series: Any) -> tuple[Ints, list[str | None]]:
     codes[texts], distinct = require_pandas().factorize(values[texts])
     numbers: dict[str | None, int] = {}
     for place in np.flatnonzero(~texts):
-        value = _plain(values[place])
+        value = plain(values[place])
         if not _is_gap(value):
             codes[place] = len(distinct) + numbers.setdefault(level_text(value), len(numbers))
     return codes, [*map(level_text, distinct), *numbers]
@@ -180,7 +180,8 @@ def _dated(value: Any) -> Any:
     return None
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a number of NumPy as one of Python."""
     return value.item() if isinstance(value, np.generic) else value
 
 
