@@ -229,9 +229,7 @@ class PrivacyReport:
         status = Status.worst(price.status for price in self.learned)
         words += "" if status is Status.PRIVATE else f" ({status})"
         if self.whole is None:
-            return (
-                f"{words}. It protects others ({'; '.join(map(str, self.learned))}): the two do not add up."
-            )
+            return f"{words}. It protects others ({'; '.join(map(str, self.learned))}): both do not add up."
         epsilon, delta = self.whole
         if not math.isfinite(epsilon):
             return f"{words}. What both cost together is not bounded."
