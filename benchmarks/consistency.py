@@ -30,12 +30,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, log_softmax, ndtr
+from scipy.special import expit, log_softmax
 from sklearn.linear_model import LinearRegression as PlainLinear
 from sklearn.linear_model import LogisticRegression as PlainLogistic
 
 import sordino
 from benchmarks.machine import describe
+from sordino.accounting import gaussian_multiplier
 from sordino.testing import seeded_noise_not_private
 
 DELTA, TEST_ROWS, MOST_ENTRIES = 1e-5, 4000, 4_000_000
@@ -197,17 +198,6 @@ def draw_design(seed: int, largest: int = 100_000) -> Design:
 # -- the plain ways -------------------------------------------------------------------------------
 
 
-def gaussian_multiplier(epsilon: float, delta: float = DELTA) -> float:
-    """Return the smallest multiplier of one Gaussian release (Balle and Wang 2018), by bisection."""
-    low, high = -12.0, 12.0
-    for _ in range(100):
-        middle = (low + high) / 2
-        mu = math.exp(-middle)
-        found = ndtr(mu / 2 - epsilon / mu) - math.exp(epsilon) * ndtr(-mu / 2 - epsilon / mu)
-        low, high = (middle, high) if found > delta else (low, middle)
-    return math.exp(high)
-
-
 def clip_rows(X: np.ndarray, bound: float) -> np.ndarray:
     """Return the rows, those longer than the bound shortened to it."""
     return X * np.minimum(1.0, bound / np.maximum(np.sqrt((X**2).sum(axis=1)), 1e-300))[:, None]
@@ -215,14 +205,14 @@ def clip_rows(X: np.ndarray, bound: float) -> np.ndarray:
 
 def private_mean(design: Design, rng: np.random.Generator) -> np.ndarray:
     """Predict the noisy mean of the targets with the whole budget."""
-    noise = gaussian_multiplier(design.epsilon) * design.target_bound * rng.normal()
+    noise = gaussian_multiplier(design.epsilon, DELTA) * design.target_bound * rng.normal()
     return np.full(len(design.y_test), np.mean(design.y) + noise / len(design.y))
 
 
 def private_shares(design: Design, rng: np.random.Generator) -> np.ndarray:
     """Return the logarithms of noisy class shares, one row for each test row."""
     counts = np.bincount(design.y.astype(int), minlength=design.classes)
-    noisy = counts + gaussian_multiplier(design.epsilon) * rng.normal(size=design.classes)
+    noisy = counts + gaussian_multiplier(design.epsilon, DELTA) * rng.normal(size=design.classes)
     shares = np.maximum(noisy, 0.5)
     return np.tile(np.log(shares / shares.sum()), (len(design.y_test), 1))
 
@@ -230,7 +220,7 @@ def private_shares(design: Design, rng: np.random.Generator) -> np.ndarray:
 def sufficient_statistics(design: Design, rng: np.random.Generator) -> np.ndarray:
     """Predict by least squares on noisy centred moments; the means get a tenth of the budget."""
     n, d = design.X.shape
-    R, B, sigma = design.data_norm, design.target_bound, gaussian_multiplier(design.epsilon)
+    R, B, sigma = design.data_norm, design.target_bound, gaussian_multiplier(design.epsilon, DELTA)
     middle = np.append(design.X.mean(axis=0) / R, design.y.mean() / B)
     middle += math.sqrt(2) * sigma / math.sqrt(0.1) * rng.normal(size=d + 1) / n
     Z = np.column_stack([clip_rows(design.X / R - middle[:d], 1.0), np.clip(design.y / B - middle[d], -1, 1)])
