@@ -16,6 +16,8 @@ from sordino.solvers.pca.spectrum import Principal, filled
 # Deviations of both by which the variances of clipped and of whole rows may differ by chance, and from which
 # on those of clipped rows do not count.
 AGREE, APART = 1.5, 3.0
+# Noise of more than this part of the total variance leaves nothing to combine.
+LOUD = 0.1
 
 
 def measured(
@@ -36,6 +38,8 @@ def measured(
     ball = Ball(bound, found.mean, columns) if problem.center else Ball(problem.data_norm, None, columns)
     params, n = (found.axes.T, ball), problem.population
     plain, std = curator.release("spectrum", params), noise_std(curator, "spectrum", params) / n
+    if std > LOUD * found.total:  # it tells nothing
+        return found
     plain = plain * (1.0 - min(found.stray / max(float(plain.sum()), 1e-300), 1.0) * problem.center)
     distance = np.abs(plain - found.variances)
     apart = distance / np.maximum(np.hypot(found.doubt, std), 1e-300)
