@@ -438,9 +438,13 @@ CASES += [
     SolverCase(
         "auto-huber-replace",
         lambda problem: Auto(3, _NARROW, 0.3, None, True),
-        _problem("huber", "replace-one", intercept=0.8, target_bound=3.0),
+        _problem("huber", "replace-one", intercept=0.8, target_bound=3.0, epsilon=1e4, population=400),
         # The residual of a Huber loss is at most 1, of targets up to 3.
-        tight={**_LENGTH, **{("offset", relation): 0.33 for relation in Relation}},
+        tight={
+            **_SECOND,
+            ("second", Relation.ADD_REMOVE): 0.93,
+            **{(name, relation): 0.3 for relation in Relation for name in ("offset", "whole")},
+        },
         spends_all=False,
     ),
 ]

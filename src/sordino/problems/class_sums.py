@@ -12,8 +12,9 @@ from sordino.kernel import ClippedSum, Relation
 from sordino.kernel.arrays import Floats
 from sordino.kernel.contracts import Records
 
-# The grid of log odds on which the share of a class is guessed.
-_FARTHEST, _POINTS = 12.0, 961
+# The grid of log odds on which the share of a class is guessed, and the noise, in shares of equal classes, at
+# which half of what was seen is believed.
+_FARTHEST, _POINTS, _LOUD = 12.0, 961, 1.0
 
 
 @dataclass(frozen=True)
@@ -60,15 +61,16 @@ def log_shares(means: Floats, noise: float) -> Any:
     """Return the log odds of the constant model from released mean :class:`ClassSums`.
 
     ``noise`` is the standard deviation of each mean. A share is the mean of what is expected of it: Jeffreys'
-    law before, and normal noise. For two classes there is one number, for more one for each class, with the
-    mean zero.
+    law before, and normal noise. Where the noise is large, classes count as alike. For two classes there is
+    one number, for more one for each class, with the mean zero.
     Free: it reads released numbers only.
     """
+    heard = 1.0 / (1.0 + (noise * means.size / _LOUD) ** 4)
     if means.size == 2:
         share = _expected(0.5 + 0.5 * (means[1] - means[0]), noise * math.sqrt(0.5), 2)
-        return math.log(share / (1.0 - share))
+        return heard * math.log(share / (1.0 - share))
     logs = np.log([_expected(1.0 / means.size + m, noise, means.size) for m in means])
-    return logs - logs.mean()
+    return heard * (logs - logs.mean())
 
 
 def _expected(seen: float, noise: float, classes: int) -> float:

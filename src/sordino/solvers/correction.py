@@ -35,7 +35,7 @@ _CONSTANT, _FLAT = 0.5, 2.0**-40
 # How far the slope may be from that of the clipped question before any release, and the mean from the centre,
 # in units of the spread of the targets.
 _SLOPE, _SKEW = 0.5, 0.4
-# Counts are predicted by at least so much of their bound.
+# A mean of counts below zero, which is noise, becomes about so much of their bound, or less.
 _LEAST = 1e-4
 # A mean residual of so much of the spread of the targets says that a clip took from the slopes too.
 # Fewer records times epsilon than the second number do not tell it from noise.
@@ -247,7 +247,9 @@ def located(curator: Curator, problem: Problem) -> TargetUnit:
 def constant_margin(curator: Curator, problem: Problem, name: str) -> float:
     """Return the margin of the constant model: the mean of the targets, and its logarithm for counts."""
     mean = mean_target(curator, problem, name, curator.plan.releases[name].times)
-    return math.log(max(mean, _LEAST * problem.target_bound)) if problem.loss.targets == "counts" else mean
+    if problem.loss.targets != "counts":
+        return mean
+    return math.log(0.5 * (mean + math.hypot(mean, 2.0 * _LEAST * problem.target_bound)))  # above zero
 
 
 def mean_target(curator: Curator, problem: Problem, name: str, asks: int) -> float:
