@@ -220,7 +220,7 @@ def skewed_unit(
     Gradients in this unit are clipped alike on both sides. Where one side has more to lose, what is left is
     another model, and less noise is no gain.
 
-    **Privacy.** Post-processing of a release ``"residuals"`` at the constant model.
+    **Privacy.** Post-processing of the release ``"tails"`` at the constant model.
     """
     if "whole" not in curator.plan.releases:
         return targets
