@@ -78,6 +78,24 @@ def test_the_default_tends_to_the_plain_estimate_where_the_model_is_wrong(classe
     assert excess[-1] <= excess[0] + 1e-4
 
 
+@pytest.mark.parametrize(("share", "factor"), [(0.02, 20.0), (0.1, 10.0), (0.005, 40.0)])
+def test_few_long_rows_with_the_opposite_slope_count_as_they_do_in_the_plain_estimate(share, factor):
+    public = np.random.default_rng(7)
+    X = public.uniform(-1, 1, (60_000, 6))
+    far = public.random(len(X)) < share
+    y = public.random(len(X)) < expit(np.where(far, -X.sum(axis=1), X @ [2, -1, 1, 0, 0, 0.5]))
+    X[far] *= factor
+    plain = Plain(C=1e6, max_iter=2000).fit(X, y)
+    least, constant = log_loss(y, plain.predict_proba(X)), log_loss(y, np.full(y.size, y.mean()))
+    lost = []
+    for epsilon in (2.0, 4.0, 8.0, 16.0):
+        with seeded_noise_not_private(2):
+            model = LogisticRegression(epsilon, 1e-6, data_norm=2.45 * factor).fit(X, y)
+        lost.append((log_loss(y, model.predict_proba(X)) - least) / (constant - least))
+    assert max(lost) < 0.1  # up to .97 and 2.04 where a fixed share of the rows was clipped
+    assert lost[-1] < 0.01
+
+
 @pytest.mark.parametrize("model", [LogisticRegression, SparseLogisticRegression])
 @pytest.mark.parametrize(("n", "epsilon"), [(300, 1.0), (1000, 0.3), (1000, 1.0), (5000, 0.2), (5000, 1.0)])
 def test_rare_classes_are_no_worse_than_their_share(model, n, epsilon):

@@ -28,7 +28,7 @@ from sordino.solvers.correction import (
     skewed_unit,
 )
 from sordino.solvers.descent import Noise, NoisyDescent, masked, momentum_in, noise_limited_step
-from sordino.solvers.label_clips import class_share, opened_gradient, opened_rows
+from sordino.solvers.label_clips import class_share, opened_gradient
 from sordino.solvers.legs import Leg, coefficient_noise
 from sordino.solvers.length import (
     LENGTH_STEPS,
@@ -43,7 +43,6 @@ from sordino.solvers.screening import LAZY, listed_map, screened, screens_first,
 from sordino.solvers.sparse.ight import Ight
 from sordino.solvers.stages import AFTER_SCREEN, Stage, narrowing
 from sordino.solvers.units import (
-    TYPICAL,
     column_means,
     grid_cells,
     noise_std,
@@ -272,7 +271,8 @@ class Auto:
         mask = top_mask(felt, min(self.stages[name].count, free), problem.n_intercepts)
         kept: Bools = np.any(np.atleast_2d(mask), axis=0)
         affine = view.affine.restricted(kept[: view.affine.scale.size])
-        size, _ = row_size(curator, f"{name}-sizes", affine, problem.data_norm, self._clipped(problem))
+        spread = self._row_noise(curator, problem, name)
+        size, _ = row_size(curator, f"{name}-sizes", affine, problem.data_norm, spread)
         w, mask = np.where(mask, w, 0.0)[..., kept], mask[..., kept]
         w[..., : affine.scale.size] *= size
         opened = None if mask.all() else mask
@@ -320,11 +320,13 @@ class Auto:
         """Return whether nothing needs a clip: there is no noise, and the metric finds the minimum."""
         return math.isinf(problem.epsilon) and self._metric(problem)
 
-    def _clipped(self, problem: Problem) -> float:
-        """Return the share of the rows that are not longer than their unit."""
-        if self._plain(problem):
-            return 1.0
-        return opened_rows(problem) if self.opens else TYPICAL
+    def _row_noise(self, curator: Curator, problem: Problem, name: str) -> float:
+        """Return the noise of a mean gradient of rows of size 1, infinite where a fixed share is clipped."""
+        if not (self._plain(problem) or (self.opens and isinstance(problem.loss, LabelModel))):
+            return math.inf
+        release = curator.plan.releases[name]
+        count = self.stages[name].count if name in self.stages else problem.features * problem.outputs
+        return noise_std(curator, name) / problem.population * math.sqrt(count / release.times)
 
     def _last_count(self, problem: Problem) -> int:
         """Return how many coefficients are left in the end."""
@@ -354,7 +356,8 @@ class Auto:
             return listed_map(curator, problem, self._first_count, map_of), 1.0
         released = curator.release("moments") / n
         affine = map_of(released[:d], released[d:])
-        size, stretch = row_size(curator, "sizes", affine, radius, self._clipped(problem))
+        spread = self._row_noise(curator, problem, "gradient")
+        size, stretch = row_size(curator, "sizes", affine, radius, spread)
         return affine.resized(1.0 / size), stretch
 
 

@@ -11,13 +11,12 @@ from __future__ import annotations
 from sordino.problems.losses import LabelModel
 from sordino.problems.problem import Problem
 from sordino.solvers.metric import ROOM
-from sordino.solvers.units import TYPICAL
 
 # From so many records times epsilon on, the last question weighs its records less: by which power of this
 # number the clip grows, and how much at most (log odds of 38 are then asked about as they are).
 _ENOUGH, _OPENING, _WIDEST = 1000.0, 0.9, 64.0
-# From so many for each coefficient on, gradients are clipped less, and fewer rows.
-_GRADIENTS, _ROWS = 300.0, 3000.0
+# From so many for each coefficient on, gradients are clipped less.
+_GRADIENTS = 300.0
 # The share of the budget that asks how frequent the classes are, for so many records times epsilon; fewer
 # need more of it, up to the second share, and very few up to the last one.
 _CLASSES, _FEW_CLASSES, _FEWEST_CLASSES, _ENOUGH_CLASSES = 0.01, 0.05, 0.5, 4000.0
@@ -41,11 +40,6 @@ def opened_gradient(problem: Problem, clip: float, coefficients: int, longest: f
     """Return the clip of a gradient in so many coefficients, of rows that are at most so long."""
     opened = clip * _opening(problem, _GRADIENTS * coefficients)
     return max(clip, min(opened, problem.loss.lipschitz * longest))
-
-
-def opened_rows(problem: Problem) -> float:
-    """Return the share of the rows that are not longer than their unit."""
-    return 1.0 - (1.0 - TYPICAL) / _opening(problem, _ROWS * problem.features * problem.outputs)
 
 
 def class_share(problem: Problem) -> float:

@@ -14,9 +14,12 @@ from sordino.problems.affine import Affine
 from sordino.problems.class_sums import log_shares
 from sordino.problems.problem import Problem
 from sordino.problems.targets import CELLS, narrowed
+from sordino.solvers.evidence import chosen_width, one_sided
 
 # Rows larger than this share of the records are clipped.
 TYPICAL = 0.6
+# What a clip takes of long rows counts as a bias by so much of it.
+LONG = 0.1
 # Targets that mostly sit at their centre have the size of the others: this share of this quantile.
 LARGE, LARGE_SHARE = 0.9, 0.5
 # So many of the targets of one size are a peak: no octave has as many of a smooth law.
@@ -84,17 +87,26 @@ def target_unit(curator: Curator, problem: Problem, center: float = 0.0, near: f
 
 
 def row_size(
-    curator: Curator, name: str, affine: Affine, radius: float, share: float = TYPICAL
+    curator: Curator, name: str, affine: Affine, radius: float, spread: float = math.inf
 ) -> tuple[float, float]:
-    """Return the size that this share of the mapped rows has at most, by a released histogram.
+    """Return the size that most mapped rows have at most, by a released histogram, or a larger one.
 
-    Where no count stands out of its noise, it is the largest possible one. The second number says by how much
-    the squares of rows shrink that are clipped to that size.
+    ``spread`` is the noise that rows of size 1 mean for what is asked of them later: rows are clipped at a
+    larger size where the noise of that is less than what the clip takes of the longest rows.
+    Where no count stands out of its noise, the size is the largest possible one. The second number says by
+    how much the squares of rows shrink that are clipped to that size.
     """
     query: Any = curator.plan.releases[name].query
     most, noise, counts = affine.longest(radius), noise_std(curator, name), curator.release(name, affine)
-    size: float | None = query.quantile(counts, share, noise, most)
-    return (most, 1.0) if size is None else (size, query.stretch(counts, size, noise, most))
+    size: float | None = query.quantile(counts, TYPICAL if spread else 1.0, noise, most)
+    if size is None:
+        return most, 1.0
+    if 0.0 < spread < math.inf:
+        kept, sizes = query.standing(counts, noise, most)
+        shares = one_sided(kept / max(float(kept.sum()), 1.0), sizes)
+        size = max(size, chosen_width(np.sort(sizes), shares, 0.0, spread, (LONG, 0.0))[0])
+    size = min(size, most)
+    return size, query.stretch(counts, size, noise, most)
 
 
 def grid_cells(problem: Problem) -> int:
