@@ -346,3 +346,21 @@ def test_door_07_owners_beside_a_table_are_kept_by_searches_and_scores():
     for estimator in (sordino.LogisticRegression(schema=schema), clone(piped)):
         search = sordino.PrivateSearchCV(estimator, {}).fit(table, groups=table["id"])
         assert (search.privacy_.unit, search.privacy_.public[0]) == ("person", "number of persons: 150")
+
+
+def test_door_48_a_zoned_time_has_one_day_however_it_comes():
+    encoder = sordino.TableEncoder(sordino.Schema([Date("d", "2021-01-01", "2021-12-31", knots=1)]))
+    frame = pandas.DataFrame({"d": pandas.date_range("2021-06-01 23:30", periods=2, tz="America/New_York")})
+    encoder.fit(frame)
+    ways = [
+        frame,
+        frame.to_dict("records"),
+        frame.astype(object),
+        {"d": [time.isoformat() for time in frame.d]},
+        frame.assign(d=frame.d.dt.tz_convert("Asia/Tokyo")),
+    ]
+    days = [encoder.transform(way) for way in ways]
+    for found in days:
+        np.testing.assert_allclose(
+            (found.toarray() if hasattr(found, "toarray") else np.asarray(found))[:, 0] * 364, [152.0, 153.0]
+        )  # UTC; a column once gave its own zone's

@@ -136,7 +136,10 @@ def _is_gap(value: Any) -> bool:
 
 
 def days_of(name: str, series: Any) -> Floats:
-    """Return days since the year 1, as ``date.toordinal`` counts them; nan for what is no date."""
+    """Return days since the year 1, as ``date.toordinal`` counts them; nan for what is no date.
+
+    A time with a zone belongs to its day in UTC, whether a column, an object or a text holds it.
+    """
     pandas = require_pandas()
     kind = _kind(series)
     if kind in ("category", "O", "T"):
@@ -144,8 +147,7 @@ def days_of(name: str, series: Any) -> Floats:
     if kind in "biumc" or (kind == "f" and series.notna().any()):
         raise _unfit(name, "dates", "numbers, flags or durations")
     try:
-        if kind != "M":
-            series = pandas.to_datetime(series, errors="coerce", format="ISO8601", utc=True)
+        series = pandas.to_datetime(series, errors="coerce", format="ISO8601", utc=True)
         stamps = pandas.DatetimeIndex(series).tz_localize(None).to_numpy().astype("datetime64[D]")
     except (ValueError, TypeError, OverflowError, AttributeError):
         stamps = None
