@@ -126,3 +126,20 @@ def test_rows_far_from_zero_do_not_make_the_model_nothing():
         auc.append(roc_auc_score(y[1000:], model.decision_function(X[1000:])))
     assert auc[2] > 0.6  # all coefficients were zero
     assert all(later > earlier - 0.03 for earlier, later in pairwise(auc))
+
+
+def test_more_budget_never_makes_a_model_of_few_rows_and_many_columns_worse():
+    public = np.random.default_rng(5)
+    X = public.normal(size=(4000, 896)) + 3.0
+    s = (X - 3.0) @ public.normal(size=896)
+    y = (public.random(4000) < expit(3 * s / s.std())).astype(int)
+    norm, auc = float(np.median(np.linalg.norm(X, axis=1))), []
+    for epsilon in np.geomspace(0.25, 8.0, 11):
+        found = []
+        for seed in range(2):
+            with seeded_noise_not_private(seed):
+                model = LogisticRegression(epsilon, 1e-5, data_norm=norm).fit(X[:1000], y[:1000])
+            found.append(roc_auc_score(y[1000:], model.decision_function(X[1000:])))
+        auc.append(np.mean(found))
+    assert all(later > earlier - 0.01 for earlier, later in pairwise(auc))
+    assert auc[-1] > 0.68

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.special import softmax
 
 from sordino.kernel import Curator, Full, Plan, Release, SymmetricGaussian
 from sordino.kernel.arrays import Bools, Floats, Ints
@@ -268,6 +269,8 @@ class Auto:
         """Keep the largest coefficients; restricted rows are smaller, so measure them again."""
         free = w.size - problem.n_intercepts * problem.outputs  # fewer than wanted without noise
         felt = w if view.moments is None else w * view.moments.deviations
+        if problem.outputs > 1 and problem.intercept:  # log odds of a rare class move few predictions
+            felt = felt * np.sqrt((p := softmax(view.affine.intercept * w[:, -1:], axis=0)) * (1.0 - p))
         mask = top_mask(felt, min(self.stages[name].count, free), problem.n_intercepts)
         kept: Bools = np.any(np.atleast_2d(mask), axis=0)
         affine = view.affine.restricted(kept[: view.affine.scale.size])
