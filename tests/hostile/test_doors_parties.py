@@ -16,7 +16,7 @@ from sordino.errors import InvalidInputError, LedgerError, PartyError, PlanSpent
 from sordino.estimators import linear_base
 from sordino.kernel import Relation
 from sordino.ledger import BudgetPolicy, Ledger, Status
-from sordino.parties.mpc import links, mpyc_engine
+from sordino.parties.mpc import consortium, links, mpyc_engine
 from sordino.parties.mpc.approval import in_words
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.party import _Meter, load_local
@@ -316,3 +316,21 @@ def test_door_16_a_members_own_limits_are_numbers_of_their_range(tmp_path, wrong
     three.write_config(0, **wrong)
     with pytest.raises(InvalidInputError, match="policy"):
         PartyConfig.load(tmp_path / "north" / "party.toml")
+
+
+def test_door_14_a_run_is_waited_for_as_long_as_its_members_wait_for_each_other(monkeypatch):
+    """`consortium run` gave up after ten minutes, while members went on for the hour that they may take."""
+    plan = SimpleNamespace(
+        text={"members": [{"name": "anna"}]}, members=["anna"], coordinates=4, share="one", digest="d"
+    )
+    own = SimpleNamespace(credentials=None, limits=links.Limits(work=3000.0))
+    clock = [0.0]
+    monkeypatch.setattr(consortium.JointPlan, "load", lambda path: plan)
+    monkeypatch.setattr(consortium.PartyConfig, "load", lambda path: own)
+    monkeypatch.setattr(consortium, "seconds_of", lambda coordinates, share: 5.0)
+    monkeypatch.setattr(consortium, "ask", lambda *question: consortium.Answer("running"))
+    monkeypatch.setattr(consortium.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(consortium.time, "sleep", lambda seconds: clock.__setitem__(0, clock[0] + 100.0))
+    with pytest.raises(PartyError, match="did not end within 3000 s"):
+        list(consortium.run_everywhere("plan.json", "party.toml", None))
+    assert clock[0] > 3000.0

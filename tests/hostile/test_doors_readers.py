@@ -75,6 +75,16 @@ def test_door_02_components_of_a_libsvm_file_have_declared_columns(folder):
     assert sordino.load("p.sordino").components_.shape == (2, 6)
 
 
+def test_door_02_a_model_is_judged_on_as_many_columns_as_it_takes(folder):
+    """`evaluate --features 9` was taken without a word for a model of four columns."""
+    libsvm(folder / "a.svm")
+    typed("fit", "a.svm", *FIT, "--features", 4, "--classes", "0,1")
+    judged = ("evaluate", "m.sordino", "a.svm", "--public")
+    assert "takes 4 columns, not 9" in typed(*judged, "--features", 9, code=3)
+    typed(*judged, "--features", 4)
+    typed(*judged)
+
+
 # -------------------------------------------------------------- 11: files without a header
 
 

@@ -197,6 +197,8 @@ def _libsvm(file: DataFile, features: int | None) -> Matrix:
     from sklearn.datasets import load_svmlight_file
 
     features = declared_features(file) if features is None else features
+    if file.features not in (None, features):
+        raise file.refuse(f"the model takes {features} columns, not {file.features}: leave out --features.")
     content = io.BytesIO(file.open().read())
     # Indices count from 1, whatever is in the file: to guess it would let one record shift all columns.
     X, y = load_svmlight_file(content, n_features=features, zero_based=False)

@@ -54,11 +54,13 @@ def _member(base: Path, row: dict[str, Any]) -> dict[str, Any]:
 def run_everywhere(plan_path: Path, config: Path, seconds: float | None) -> Iterator[str]:
     """Propose a plan to all members and yield a line whenever one of them changes.
 
-    ``seconds`` to wait; by default ten minutes, or three times the work that the plan expects if it is more.
+    ``seconds`` to wait; by default as long as a member waits for one message (``work`` in ``[limits]``), or
+    three times the work that the plan expects if it is more.
     """
-    plan, credentials = JointPlan.load(plan_path), PartyConfig.load(config).credentials
+    plan, own = JointPlan.load(plan_path), PartyConfig.load(config)
+    credentials = own.credentials
     if seconds is None:
-        seconds = max(600.0, 3 * seconds_of(plan.coordinates, plan.share))
+        seconds = max(own.limits.work, 3 * seconds_of(plan.coordinates, plan.share))
     for member in plan.text["members"]:
         answer = ask(member, credentials, {"op": "run", "plan": plan.text})
         yield f"{shown(member['name'])[1:-1]}: {answer.words}"
