@@ -11,16 +11,29 @@ import numpy as np
 from sordino.kernel import Curator
 from sordino.kernel.arrays import Floats
 from sordino.problems.affine import Affine, AffineGradient
+from sordino.problems.mapped_gram import MappedCurvature
 from sordino.problems.problem import Problem
 from sordino.problems.residuals import GradientCounts
-from sordino.solvers.evidence import NOTHING, believed, chosen_width, one_sided, share_within, stiffened
+from sordino.solvers.counts import CONSTANT, Believed, Bowl, newton_on_counts
+from sordino.solvers.evidence import (
+    NOTHING,
+    SLOPE,
+    along_axes,
+    believed,
+    chosen_width,
+    one_sided,
+    share_within,
+    stiffened,
+)
 from sordino.solvers.length import Descended, Lengthened, constant_weights
-from sordino.solvers.metric import Moments, penalty_bend
+from sordino.solvers.metric import COLUMNS, Moments, penalty_bend
 from sordino.solvers.units import TargetUnit, noise_std, target_center, target_unit
 
 # Shares of the counts of gradients, for each time they are asked, and of the whole gradient.
 COUNTS, SCORE = 0.015, 0.10
 COUNTS_ASKS, SCORE_ASKS, OFFSET_ASKS = 2, 3, 3
+# The share of the curvature of counts; Newton steps on counts, and without noise.
+BENT, BENT_ASKS, NEWTON_ASKS, PLAIN_ASKS = 0.06, 3, 6, 40
 # The share of the mean residual: the least; more of it where records times epsilon are fewer than the first
 # number, down to nothing but the mean below the second; more of it, too, where they are many.
 _OFFSET, _FEW_OFFSET, _FEW = 0.03, 0.20, 100.0
@@ -30,11 +43,10 @@ ROOM = 300.0
 # A tail that a clip would take counts as a bias by so much of it: where both sides have it, and by how much
 # one side has more.
 _BOTH, _ONE = 0.15, 0.3
-# The constant entry of a row, in units of a typical row; the smallest rows that leave the constant alone.
-_CONSTANT, _FLAT = 0.5, 2.0**-40
-# How far the slope may be from that of the clipped question before any release, and the mean from the centre,
-# in units of the spread of the targets.
-_SLOPE, _SKEW = 0.5, 0.4
+# The smallest rows that leave the constant alone.
+_FLAT = 2.0**-40
+# How far the mean may be from the centre, in units of the spread of the targets.
+_SKEW = 0.4
 # A mean of counts below zero, which is noise, becomes about so much of their bound, or less.
 _LEAST = 1e-4
 # A mean residual of so much of the spread of the targets says that a clip took from the slopes too.
@@ -77,6 +89,11 @@ def correction_queries(
     if metric and scored(problem, coefficients):
         asked["tails"] = (GradientCounts(problem.loss), COUNTS_ASKS, COUNTS * COUNTS_ASKS)
         asked["whole"] = (query, SCORE_ASKS, SCORE)
+    if problem.loss.targets == "counts" and coefficients <= COLUMNS and scored(problem, coefficients):
+        plain = math.isinf(problem.epsilon)
+        asked["tails"] = (GradientCounts(problem.loss), COUNTS_ASKS, COUNTS * COUNTS_ASKS)
+        asked["whole"] = (query, PLAIN_ASKS if plain else NEWTON_ASKS, SCORE)
+        asked["bent"] = (MappedCurvature(problem.loss), PLAIN_ASKS if plain else BENT_ASKS, BENT)
     if problem.intercept:
         asked["offset"] = (query, OFFSET_ASKS, offset_share(problem))
     return asked
@@ -98,7 +115,7 @@ class Corrected:
 
 
 @dataclass(frozen=True, eq=False)
-class _Whole:
+class Whole:
     """Rows that no clip shortens: the map of a model, smaller by the longest row."""
 
     curator: Curator
@@ -134,15 +151,31 @@ class _Whole:
         A column that few, long rows have is bent far more than clipped rows show, and a Newton step that does
         not know it goes far beyond the minimum.
         """
-        affine = self.affine(1.0 / self.longest, _CONSTANT / self.longest)
+        affine = self.affine(1.0 / self.longest, CONSTANT / self.longest)
         own = self.longest**2 / self.problem.population
         sizes, axes = np.linalg.eigh(np.asarray(self.curator.release("second", affine)) * own - bulk)
         noise = noise_std(self.curator, "second") * own * math.sqrt(2.0 * len(bulk))
         return np.asarray((axes * np.where(sizes > noise, sizes, 0.0)) @ axes.T)
 
+    def bowl(self, w: Floats) -> Bowl:
+        """Return the released curvature of a loss of counts at these weights."""
+        affine, d = self.affine(1.0 / self.longest, CONSTANT / self.longest), self.own.scale.size
+        own, spread = self.longest**2 / self.problem.population, noise_std(self.curator, "bent")
+        spectral = own * spread * math.sqrt(2.0 * (d + 1))
+        shares, sizes = self.targets.far
+        cap = self.widest
+        if shares.any():  # counts are predicted that are about as large as those that are seen
+            cap = chosen_width(np.sort(sizes), one_sided(shares, sizes), 0.0, spectral, (1.0, 0.0))[0]
+        cap = min(cap, self.widest)
+        point = self.point(w, affine, 1.0 / self.longest, 1.0)
+        unit = cap / self.targets.size
+        matrix = np.asarray(self.curator.release("bent", (point, affine, cap))) * own * unit
+        matrix += penalty_bend(self.problem, self.own) / self.targets.size
+        return Bowl(matrix, spectral * unit, d)
+
     def counts(self, w: Floats) -> Floats:
         """Return the shares of records with gradients of each size, below and above zero."""
-        affine = self.affine(1.0 / self.longest, _CONSTANT / self.longest)
+        affine = self.affine(1.0 / self.longest, CONSTANT / self.longest)
         point = self.point(w, affine, 1.0 / self.longest, self.widest)
         counts = self.curator.release("tails", (point, affine, self.widest))
         return np.asarray(counts) / self.problem.population
@@ -168,7 +201,7 @@ class _Whole:
 
         The gradient of a record is clipped to ``width`` times the largest possible one.
         """
-        affine = self.affine(1.0 / self.longest, _CONSTANT / self.longest)
+        affine = self.affine(1.0 / self.longest, CONSTANT / self.longest)
         unit = width * self.widest
         point = self.point(w, affine, 1.0 / self.longest, unit)
         own = unit / self.targets.size * self.longest / self.problem.population
@@ -196,12 +229,16 @@ def corrected(
 
     **Privacy.** Post-processing of the releases ``"tails"``, ``"whole"`` and ``"offset"``.
     """
-    whole = _Whole(curator, problem, model.affine, model.targets)
+    whole = Whole(curator, problem, model.affine, model.targets)
     out = Corrected(found.w, found.slope_noise / max(found.slope, NOTHING))
     if "whole" in curator.plan.releases and moments is not None:
         spread = noise_std(curator, "whole") / math.sqrt(SCORE_ASKS) * math.sqrt(found.w.size)
         width = whole.width(found.w, spread, _BOTH)
         out = _stepped(whole, out, moments, width)
+    if "bent" in curator.plan.releases:
+        spread = noise_std(curator, "whole") / math.sqrt(NEWTON_ASKS) * math.sqrt(found.w.size)
+        step = newton_on_counts(whole, found.w, whole.width(found.w, spread, _BOTH))
+        out = _noise_after(out, step)
     if "offset" in curator.plan.releases:
         moved = _moved if problem.loss.targets == "numbers" else _multiplied
         w = moved(whole, out.w)
@@ -224,7 +261,7 @@ def skewed_unit(
     """
     if "whole" not in curator.plan.releases:
         return targets
-    whole, gradient = _Whole(curator, problem, affine, targets), curator.plan.releases[name]
+    whole, gradient = Whole(curator, problem, affine, targets), curator.plan.releases[name]
     clip: float = gradient.query.clip  # type: ignore[attr-defined]
     spread = noise_std(curator, name) / clip * math.sqrt((affine.scale.size + 1) / gradient.times)
     width = whole.width(constant_weights(problem, affine, targets), spread, 0.0)
@@ -270,7 +307,7 @@ def mean_target(curator: Curator, problem: Problem, name: str, asks: int) -> flo
     return min(max(mean, -problem.target_bound), problem.target_bound)
 
 
-def _moved(whole: _Whole, w: Floats) -> Floats:
+def _moved(whole: Whole, w: Floats) -> Floats:
     """Return the weights with the offset moved by the mean residual.
 
     It is asked at the width that is best by what was counted, and at the declared bounds, for tails that
@@ -298,7 +335,7 @@ def _moved(whole: _Whole, w: Floats) -> Floats:
     return out
 
 
-def _multiplied(whole: _Whole, w: Floats) -> Floats:
+def _multiplied(whole: Whole, w: Floats) -> Floats:
     """Return the weights of a model of counts with all predictions multiplied, so that their mean is right.
 
     The mean of the targets and the mean residual, both at the declared bound, say by what.
@@ -310,11 +347,11 @@ def _multiplied(whole: _Whole, w: Floats) -> Floats:
     out = w.copy()
     if mean > 0 and mean + off > 0:
         moved = math.log(mean / (mean + off))
-        out[-1] += believed(moved, (noise / mean) ** 2, _SLOPE**2) / whole.own.intercept
+        out[-1] += believed(moved, (noise / mean) ** 2, SLOPE**2) / whole.own.intercept
     return out
 
 
-def _stepped(whole: _Whole, before: Corrected, moments: Moments, width: float) -> Corrected:
+def _stepped(whole: Whole, before: Corrected, moments: Moments, width: float) -> Corrected:
     """Return the weights after a Newton step on the whole gradient, as far as it is no noise."""
     start, d = before.w, whole.own.scale.size
     bent = np.zeros((start.size, start.size)) + penalty_bend(whole.problem, whole.own)
@@ -341,33 +378,16 @@ def _stepped(whole: _Whole, before: Corrected, moments: Moments, width: float) -
         # What the gradient would have been where it was asked first.
         seen = seen + (answer - axes @ (bends * (axes.T @ moved)) - seen) / (ask + 1)
         noise = spread / math.sqrt(ask + 1)
-        step, kept, added, slope = _along_axes(axes.T @ seen, axes.T @ start[:d], bends, noise)
+        step, kept, added, slope = along_axes(axes.T @ seen, axes.T @ start[:d], bends, noise)
         w = start.copy()
         w[:d] -= axes @ step
-    columns = np.square(axes)  # they add up to less than 1 where some axes are hidden
-    slope_noise = math.hypot((1.0 - slope[0]) * before.slope, slope[0] * slope[1])
-    after = np.eye(start.size)
-    after[:d, :d] -= axes @ (kept[:, None] * axes.T)
-    return Corrected(w, slope_noise, False, after, np.sqrt(columns @ np.square(added)))
+    return _noise_after(before, Believed(w, axes, kept, added, slope))
 
 
-def _along_axes(
-    seen: Floats, w: Floats, bends: Floats, noise: float
-) -> tuple[Floats, Floats, Floats, tuple[float, float]]:
-    """Return the step along each axis, the share of what was seen that is believed, and the noise of it.
-
-    First the slope, one number whose spread is known; its share and its deviation come last. Then all axes
-    alike: there is nothing to correct, or the step adds the same variance to margins along each axis.
-    """
-    along = max(float(w @ (bends * w)), NOTHING)
-    error, whole = noise * math.sqrt(float(w @ w)) / along, float(w @ seen) / along
-    slope = believed(whole, error**2, _SLOPE**2)
-    left = seen - slope * bends * w
-    variances = np.append(0.0, np.geomspace(1e-8, 1e2, 81))[:, None]
-    law = np.maximum(noise**2 + bends * variances, NOTHING)
-    likely = -0.5 * (np.log(law) + np.square(left) / law).sum(axis=1)
-    likely[1:] -= math.log(len(variances) - 1)
-    weights = np.exp(likely - likely.max())
-    kept = (weights / weights.sum()) @ (bends * variances / law)
-    share = slope / whole if whole else 0.0
-    return slope * w + kept * left / bends, kept, kept * noise / bends, (share, error)
+def _noise_after(before: Corrected, step: Believed) -> Corrected:
+    """Return the weights after a step, with what became of the noise that they had."""
+    slope_noise = math.hypot((1.0 - step.slope[0]) * before.slope, step.slope[0] * step.slope[1])
+    after, d = np.eye(step.w.size), len(step.axes)
+    after[:d, :d] -= step.axes @ (step.kept[:, None] * step.axes.T)
+    columns = np.square(step.axes)  # they add up to less than 1 where some axes are hidden
+    return Corrected(step.w, slope_noise, False, after, np.sqrt(columns @ np.square(step.added)))

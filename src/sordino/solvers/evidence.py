@@ -11,6 +11,8 @@ from sordino.kernel.arrays import Floats
 # Tails end where so many deviations of noise hide them.
 _SURE = 3.0
 NOTHING = 1e-300
+# How far the slope may be from that of the clipped question before any release.
+SLOPE = 0.5
 
 
 def chosen_width(
@@ -61,3 +63,25 @@ def stiffened(bends: Floats, pulls: Floats, moved: Floats, noise: float) -> Floa
 def share_within(first: float, last: float, noise: float) -> float:
     """Return the share of a step at which its slope, known at both ends, is zero: 1 before that."""
     return min(1.0, -first / (last - first)) if last > noise and first < 0.0 else 1.0
+
+
+def along_axes(
+    seen: Floats, w: Floats, bends: Floats, noise: float
+) -> tuple[Floats, Floats, Floats, tuple[float, float]]:
+    """Return the step along each axis, the share of what was seen that is believed, and the noise of it.
+
+    First the slope, one number whose spread is known; its share and its deviation come last. Then all axes
+    alike: there is nothing to correct, or the step adds the same variance to margins along each axis.
+    """
+    along = max(float(w @ (bends * w)), NOTHING)
+    error, whole = noise * math.sqrt(float(w @ w)) / along, float(w @ seen) / along
+    slope = believed(whole, error**2, SLOPE**2)
+    left = seen - slope * bends * w
+    variances = np.append(0.0, np.geomspace(1e-8, 1e2, 81))[:, None]
+    law = np.maximum(noise**2 + bends * variances, NOTHING)
+    likely = -0.5 * (np.log(law) + np.square(left) / law).sum(axis=1)
+    likely[1:] -= math.log(len(variances) - 1)
+    weights = np.exp(likely - likely.max())
+    kept = (weights / weights.sum()) @ (bends * variances / law)
+    share = slope / whole if whole else 0.0
+    return slope * w + kept * left / bends, kept, kept * noise / bends, (share, error)
