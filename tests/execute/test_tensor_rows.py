@@ -16,7 +16,7 @@ from sordino.execute.tensor_store import store_of
 from sordino.kernel import Gaussian, NoiseSource, Release, clip, clip_doubles
 from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeCounts
 from sordino.problems.losses import LOSSES
-from sordino.problems.mapped_gram import MappedGram
+from sordino.problems.mapped_gram import MappedCurvature, MappedGram
 from sordino.problems.margins import MarginFit, OwnPart
 from sordino.problems.residuals import GradientCounts
 from sordino.testing import seeded_noise_not_private
@@ -125,6 +125,7 @@ def test_every_sum_is_that_of_rows_in_memory(kind):
         (AffineGradient(LOSSES["squared"], 0.3), (w, listed, None, 2.0)),
         (AffineGradient(LOSSES["squared"], 0.3), (w[[0, 3, -1]], replace(listed, rest=None), None, 2.0)),
         (MappedGram(), affine),
+        (MappedCurvature(LOSSES["poisson"]), (w, affine, 1.5)),
         (MarginFit(LOSSES["logistic"], 0.4, True), (w, 0.1, 0.8, 1.0, own)),
         (MarginFit(LOSSES["squared"], 0.4, False), (w, 0.1, 0.8, 2.0, replace(own, fair=False))),
     ]

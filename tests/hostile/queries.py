@@ -24,7 +24,7 @@ from sordino.problems.covariance import (
 )
 from sordino.problems.glm import GlmDifference, GlmGradient
 from sordino.problems.losses import LOSSES, Huber
-from sordino.problems.mapped_gram import MappedGram
+from sordino.problems.mapped_gram import MappedCurvature, MappedGram
 from sordino.problems.margins import MarginFit, OwnPart
 from sordino.problems.recursive import RecursiveGradient
 from sordino.problems.residuals import GradientCounts
@@ -105,6 +105,8 @@ AFFINES = [
     Case("second moments", MappedGram(), AFFINE, 1.3),
     Case("second moments without shift", MappedGram(), PLAIN, 1.3),
     Case("second moments without intercept", MappedGram(), BARE, 1.3),
+    Case("curvature of counts", MappedCurvature(LOSSES["poisson"]), (W, AFFINE, 2.5), 1.3, 0.9),
+    Case("curvature without intercept", MappedCurvature(LOSSES["poisson"]), (W[:D], BARE, 0.1), 1.3, 0.9),
     Case("affine, whole rows", AffineGradient(SQUARED, 0.7, whole=True), (W, AFFINE, None, 1.0), 1.3),
     Case(
         "fair affine, whole rows",

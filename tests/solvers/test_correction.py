@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.linear_model import PoissonRegressor
 
 from sordino import LinearRegression, SparseLinearRegression
 from sordino.errors import FitWarning
@@ -62,6 +63,36 @@ def test_counts_have_the_mean_of_the_targets():
     with seeded_noise_not_private(6):
         model = LinearRegression(1.0, 1e-6, loss="poisson", data_norm=7.0, target_bound=5.0).fit(X, y)
     assert model.predict(X).mean() == pytest.approx(y.mean(), rel=0.05)
+
+
+COUNTS = {
+    "mostly zeros": lambda g, s: g.poisson(9.0 * np.exp(0.5 * s)) * (g.random(s.size) < 0.1),
+    "gamma-poisson": lambda g, s: g.poisson(np.exp(0.5 * s + 0.5) * g.gamma(0.3, 1 / 0.3, s.size)),
+    "poisson": lambda g, s: g.poisson(np.exp(0.5 * s)),
+}
+
+
+def share_of_plain(X, y, epsilon):
+    """Return the slope of the fitted coefficients on those of the plain Poisson model."""
+    bounds = {"data_norm": 1.05 * np.linalg.norm(X, axis=1).max(), "target_bound": 1.2 * y.max()}
+    plain = PoissonRegressor(alpha=0.0, max_iter=1000).fit(X, y).coef_
+    with seeded_noise_not_private(6):
+        model = LinearRegression(epsilon, 1e-6, loss="poisson", **bounds).fit(X, y)
+    return model.coef_.ravel() @ plain / (plain @ plain)
+
+
+@pytest.mark.parametrize(
+    ("name", "epsilon", "near"),
+    [
+        ("poisson", 1.0, 0.1),
+        ("poisson", 4.0, 0.1),
+        ("gamma-poisson", 4.0, 0.15),
+        *[(name, np.inf, 0.001) for name in COUNTS],  # mostly zeros need more: .77 to 1.24 at epsilon 4
+    ],
+)
+def test_slopes_of_counts_become_those_of_the_plain_model(name, epsilon, near):
+    X, y = design(4, 40_000, 8, COUNTS[name])
+    assert share_of_plain(X, y.astype(float), epsilon) == pytest.approx(1.0, abs=near)
 
 
 @pytest.mark.parametrize("n", [60, 99, 101, 150])

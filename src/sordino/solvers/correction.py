@@ -43,6 +43,8 @@ ROOM = 300.0
 # A tail that a clip would take counts as a bias by so much of it: where both sides have it, and by how much
 # one side has more.
 _BOTH, _ONE = 0.15, 0.3
+# Counts that a clip takes are large where more are expected, and bias the slope more.
+_COUNTS_BIAS = (0.5, 0.25)
 # The smallest rows that leave the constant alone.
 _FLAT = 2.0**-40
 # How far the mean may be from the centre, in units of the spread of the targets.
@@ -162,14 +164,17 @@ class Whole:
         affine, d = self.affine(1.0 / self.longest, CONSTANT / self.longest), self.own.scale.size
         own, spread = self.longest**2 / self.problem.population, noise_std(self.curator, "bent")
         spectral = own * spread * math.sqrt(2.0 * (d + 1))
-        shares, sizes = self.targets.far
-        cap = self.widest
+        (shares, sizes), cap, mean = self.targets.far, self.widest, 0.0
         if shares.any():  # counts are predicted that are about as large as those that are seen
-            cap = chosen_width(np.sort(sizes), one_sided(shares, sizes), 0.0, spectral, (1.0, 0.0))[0]
-        cap = min(cap, self.widest)
-        point = self.point(w, affine, 1.0 / self.longest, 1.0)
-        unit = cap / self.targets.size
+            mean, law = float(shares @ sizes), one_sided(shares, sizes)
+            narrow = max(1.0, d / self.longest**2)  # an axis has a d-th of the squares, or those of long rows
+            cap = min(cap, chosen_width(np.sort(sizes), law, 0.0, spectral * narrow, (1.0, 0.0))[0])
+        point, unit = self.point(w, affine, 1.0 / self.longest, 1.0), cap / self.targets.size
         matrix = np.asarray(self.curator.release("bent", (point, affine, cap))) * own * unit
+        if affine.intercept:  # what the cap took is put back as if it lay where the rest does
+            least = max(float(matrix[-1, -1]), spectral * unit, NOTHING)
+            more = min(max(mean * CONSTANT**2 / (self.targets.size * least), 1.0), 10.0)
+            matrix, unit = matrix * more, unit * more
         matrix += penalty_bend(self.problem, self.own) / self.targets.size
         return Bowl(matrix, spectral * unit, d)
 
@@ -187,14 +192,15 @@ class Whole:
         found = self.own.pulled_back(self.problem.penalty_gradient(coefficients), self.problem.intercept)
         return found / self.targets.size
 
-    def width(self, w: Floats, spread: float, both: float) -> float:
+    def width(self, w: Floats, spread: float, biased: tuple[float, float]) -> float:
         """Return the clip of gradients at these weights that weighs bias against noise.
 
-        ``spread`` is the noise of a sum of clip 1. A tail that both sides have biases by ``both`` of it.
+        ``spread`` is the noise of a sum of clip 1; ``biased`` is the part of a tail that counts as bias: of
+        what one side has more, and of what both have.
         """
         query: Any = self.curator.plan.releases["tails"].query
         noise, n = noise_std(self.curator, "tails"), self.problem.population
-        return chosen_width(query.sizes, self.counts(w), noise / n, spread / n, (_ONE, both))[0]
+        return chosen_width(query.sizes, self.counts(w), noise / n, spread / n, biased)[0]
 
     def score(self, w: Floats, width: float) -> tuple[Floats, float]:
         """Return the released mean gradient in the model's own units, and the deviation of its noise.
@@ -233,11 +239,11 @@ def corrected(
     out = Corrected(found.w, found.slope_noise / max(found.slope, NOTHING))
     if "whole" in curator.plan.releases and moments is not None:
         spread = noise_std(curator, "whole") / math.sqrt(SCORE_ASKS) * math.sqrt(found.w.size)
-        width = whole.width(found.w, spread, _BOTH)
+        width = whole.width(found.w, spread, (_ONE, _BOTH))
         out = _stepped(whole, out, moments, width)
     if "bent" in curator.plan.releases:
         spread = noise_std(curator, "whole") / math.sqrt(NEWTON_ASKS) * math.sqrt(found.w.size)
-        step = newton_on_counts(whole, found.w, whole.width(found.w, spread, _BOTH))
+        step = newton_on_counts(whole, found.w, whole.width(found.w, spread, _COUNTS_BIAS))
         out = _noise_after(out, step)
     if "offset" in curator.plan.releases:
         moved = _moved if problem.loss.targets == "numbers" else _multiplied
@@ -264,7 +270,7 @@ def skewed_unit(
     whole, gradient = Whole(curator, problem, affine, targets), curator.plan.releases[name]
     clip: float = gradient.query.clip  # type: ignore[attr-defined]
     spread = noise_std(curator, name) / clip * math.sqrt((affine.scale.size + 1) / gradient.times)
-    width = whole.width(constant_weights(problem, affine, targets), spread, 0.0)
+    width = whole.width(constant_weights(problem, affine, targets), spread, (_ONE, 0.0))
     return replace(targets, size=max(targets.size, width * whole.widest * whole.longest / clip))
 
 
@@ -345,8 +351,8 @@ def _multiplied(whole: Whole, w: Floats) -> Floats:
     unit = whole.targets.size  # residuals come in it
     off, noise = unit * float(np.mean([ask[0] for ask in asks])), unit * asks[0][1] / math.sqrt(len(asks))
     out = w.copy()
-    if mean > 0 and mean + off > 0:
-        moved = math.log(mean / (mean + off))
+    if mean > 0:
+        moved = math.log(mean / max(mean + off, noise, NOTHING))
         out[-1] += believed(moved, (noise / mean) ** 2, SLOPE**2) / whole.own.intercept
     return out
 

@@ -50,11 +50,13 @@ class Bowl:
 
     @property
     def cross(self) -> Floats:
-        """How far the offset must move with each slope, so that the mean stays as it is."""
-        return np.asarray(self.matrix[: self.features, self.features :].sum(axis=1) / self.last)
+        """How far the offset must move with each slope for the same mean, shrunk as far as it is noise."""
+        found = self.matrix[: self.features, self.features :].sum(axis=1)
+        sure = max(0.0, 1.0 - 0.5 * self.unsure**2 / max(float(found @ found), NOTHING))
+        return np.asarray(sure * found / self.last)
 
     def believed(self, start: Floats, gradient: Floats, noise: float) -> Believed:
-        """Return the minimum by a gradient at the start, as far as it is no noise; the offset stays behind."""
+        """Return the minimum by a gradient at the start, as far as it is no noise; the offset stays."""
         d, cross = self.features, self.cross
         inner = self.matrix[:d, :d] - (np.outer(cross, cross) * self.last if cross.any() else 0.0)
         sizes, axes = np.linalg.eigh(inner)
@@ -67,6 +69,11 @@ class Bowl:
         w[:d] -= axes @ step
         return Believed(w, axes, kept, added, slope)
 
+    def height(self, gradient: Floats) -> float:
+        """Return how far above the minimum a point with this gradient is, twice."""
+        sizes, axes = np.linalg.eigh(self.matrix)
+        return float(np.square(axes.T @ gradient) @ (1.0 / np.maximum(sizes, max(self.unsure, NOTHING))))
+
     def shortened(self, moved: Floats, gradient: Floats, longest: float) -> Floats:
         """Return a move of the slopes with that of the offset, no longer than the curvature holds for.
 
@@ -76,6 +83,7 @@ class Bowl:
         d = self.features
         moved = moved * _damping(longest * np.abs(moved))
         moved[d:] = -gradient[d:] / self.last - self.cross @ moved[:d]
+        moved[d:] *= _damping(CONSTANT * np.abs(moved[d:]))
         total = np.trace(self.matrix) if math.isinf(self.last) else self.last / CONSTANT**2
         usual = max(float(moved @ self.matrix @ moved), 0.0) / max(float(total), NOTHING)
         return np.asarray(moved * _damping(np.array(_FARTHEST * math.sqrt(usual))))
@@ -98,12 +106,13 @@ def newton_on_counts(whole: Whole, start: Floats, width: float) -> Believed:
         units[-1] = whole.own.intercept / CONSTANT
     start = start * units
     w = asked = start
-    seen, variance = np.zeros_like(start), math.inf
+    seen, variance, asks = np.zeros_like(start), math.inf, []
     for ask in range(releases["whole"].times):
         if ask < releases["bent"].times:
             bowl = whole.bowl(w / units)
         answer, noise = whole.score(w / units, width)
         answer = answer + whole.penalty(w / units) / units
+        asks.append((w, answer))
         if ask == 0:
             seen, variance = answer, noise**2
         else:
@@ -114,4 +123,7 @@ def newton_on_counts(whole: Whole, start: Floats, width: float) -> Believed:
             seen, variance = expected + trust * (answer - expected), trust * noise**2
         found = bowl.believed(start, seen - bowl.matrix @ (w - start), math.sqrt(variance))
         asked, w = w, w + bowl.shortened(found.w - w, seen, whole.longest)
+    best, least = min(((point, bowl.height(g)) for point, g in asks), key=lambda one: one[1])
+    if least < 0.5 * bowl.height(answer):  # the last steps went astray
+        w = best
     return Believed(w / units, found.axes, found.kept, found.added, found.slope)
