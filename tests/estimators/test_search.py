@@ -107,7 +107,7 @@ def test_the_steps_of_a_pipeline_share_one_budget():
     assert found.score(X, y) > 0.85
     assert found.privacy_.status == "private"
     assert found.privacy_.epsilon <= 4.0
-    assert {"moments", "gradient", "score"} <= {release.name for release in found.privacy_.releases}
+    assert {"moments", "gradient", "scores"} <= {release.name for release in found.privacy_.releases}
     for _, step in found.best_estimator_.steps:  # no part of it claims less than the search
         assert step.privacy_ is found.privacy_
     assert is_classifier(found)
@@ -122,7 +122,7 @@ def test_a_step_gets_the_share_of_its_epsilon_in_the_squared_distances():
     model = sordino.LinearRegression(4.0, data_norm=1.0, target_bound=1.0)
     steps = make_pipeline(sordino.PrivateStandardScaler(data_norm=1.0, epsilon=3.0), model)
     trial = BestOf.made(Ask.checked(2.0, 1e-6, 100), Relation.ADD_REMOVE, "geometric", 5.0).trial
-    model = Candidates(steps).made({}, trial, None)
+    model = Candidates(steps).made([{}], trial, None)
     assert model.steps[0][1].epsilon == pytest.approx(trial.part(9 / 25))
     assert model.steps[1][1].epsilon == pytest.approx(trial.part(16 / 25))
     assert trial.part(1.0) == trial.epsilon

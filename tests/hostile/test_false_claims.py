@@ -130,7 +130,7 @@ def test_claim_09_a_search_says_what_it_assumes_and_hides_the_number_of_trials(c
     said, releases = " ".join(searches[0].privacy_.public), searches[0].privacy_.releases
     assert "class labels: those seen in y, assumed public" in said
     assert "data_norm = 0.7" in said
-    assert [release.name for release in releases[1:]][-1:] == ["score"]
+    assert [release.name for release in releases[1:]][-1:] == ["scores"]
     assert set(seen) == {(0, "")}
 
 

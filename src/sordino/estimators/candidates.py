@@ -76,14 +76,50 @@ class Candidates:
         if unpaid:
             raise UnsupportedError(f"A private search pays for all that its candidates read: {unpaid[0]}.")
 
-    def made(self, params: dict[str, Any], budget: Trial, labels: Any) -> Any:
-        """Return a fresh model with the budget of a trial, for the labels of all records."""
+    def families(self, grid: Sequence[dict[str, Any]], persons: bool) -> list[list[dict[str, Any]]]:
+        """Return the settings of the grid, those together that one fit can give a model for each of.
+
+        They are alike but for what the estimator says one run shares, which rests on public facts.
+        """
+        found: dict[Any, list[dict[str, Any]]] = {}
+        for number, params in enumerate(grid):
+            final = Candidates(self._set(params)).final
+            shared: tuple[str, ...] = () if persons else getattr(final, "shared_params", tuple)()
+            names = {f"{self._prefix}{name}" for name in shared}
+            rest = frozenset((name, id(value)) for name, value in params.items() if name not in names)
+            found.setdefault(rest if names else number, []).append(params)
+        return list(found.values())
+
+    def members(self, family: Sequence[dict[str, Any]], model: Any) -> list[Any]:
+        """Return the model of each setting of a family, from the one fit of all of them."""
+        if len(family) == 1:
+            return [model]
+        fit = Candidates(model).final
+        finals = [fit.member(Candidates(self._set(params)).final) for params in family]
+        if not isinstance(model, Pipeline):
+            return finals
+        return [Pipeline([*model.steps[:-1], (model.steps[-1][0], final)]) for final in finals]
+
+    @property
+    def _prefix(self) -> str:
+        return f"{self.estimator.steps[-1][0]}__" if isinstance(self.estimator, Pipeline) else ""
+
+    def _set(self, params: dict[str, Any]) -> Any:
         try:
-            model = clone(self.estimator).set_params(**params)
+            return clone(self.estimator).set_params(**params)
         except (TypeError, ValueError) as error:
             raise InvalidInputError(
                 f"Expected an estimator and a grid of its own parameters; scikit-learn says: {error}"
             ) from None
+
+    def made(self, family: Sequence[dict[str, Any]], budget: Trial, labels: Any) -> Any:
+        """Return a fresh model for all settings of a family, with the budget of a trial.
+
+        It is told the labels of all records.
+        """
+        model = self._set(family[0])
+        if len(family) > 1:
+            Candidates(model).final.widened([Candidates(self._set(params)).final for params in family])
         if any(getattr(part, "memory", None) is not None for part in (model, *model.get_params().values())):
             raise UnsupportedError(
                 "A pipeline with memory= keeps rows on disk, and gives a second trial the answers of the "
@@ -113,8 +149,7 @@ class Candidates:
                 f"{type(self.final).__name__} cannot protect persons. Choose another model, or leave groups "
                 "out if a record is all of a person."
             )
-        piped = isinstance(self.estimator, Pipeline)
-        return {f"{self.estimator.steps[-1][0]}__groups" if piped else "groups": owners}
+        return {f"{self._prefix}groups": owners}
 
     def tried(self, params: dict[str, Any], budget: Trial, X: Any, labels: Any) -> None:
         """Fit a pipeline on made-up rows: what is wrong with its later steps is found before the search pays.
@@ -128,7 +163,7 @@ class Candidates:
         public = public_generator(0)
         made_up = public.uniform(0.0, 1.0, (rows, X.shape[1]))
         targets = public.uniform(0.0, 1.0, rows) if known is None else known[np.arange(rows) % known.size]
-        model = self.made(params, budget, labels)
+        model = self.made([params], budget, labels)
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             warnings.simplefilter("default", UndeclaredBoundWarning)
@@ -137,8 +172,7 @@ class Candidates:
 
     def open_classes(self, params: dict[str, Any]) -> bool:
         """Tell whether nobody declared the classes of a candidate."""
-        model = clone(self.estimator).set_params(**params)
-        return self._open(Candidates(model).final.get_params(deep=False))
+        return self._open(Candidates(self._set(params)).final.get_params(deep=False))
 
     def report(self, model: Any) -> Any:
         """Return the guarantee of a fitted candidate."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -29,11 +31,12 @@ from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats
 from sordino.papers.linear import check_noise, published
 from sordino.private_estimator import PrivateEstimator, Scored
-from sordino.problems.losses import LOSSES, Huber, Loss, expected_number
+from sordino.problems.losses import LOSSES, Huber, Loss, expected_number, has_length
 from sordino.problems.problem import Problem
 from sordino.runs import Ask, run_privately
 from sordino.runs.finish import LinearFit, finish, number_targets
 from sordino.solvers import Options, capabilities_of, make_solver, solvers_with
+from sordino.solvers.around import Around
 from sordino.tables.tabular import Tabular, centred, declared_target, target_bound
 
 _SAMPLINGS = ("poisson", "fixed")
@@ -69,6 +72,8 @@ class LinearModel(Tabular, PrivateEstimator):
     coef_noise_: Floats | None
     data_norm_: float
     n_iter_: int
+    _around: Around | None = None
+    _has_members: bool = False
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -83,6 +88,42 @@ class LinearModel(Tabular, PrivateEstimator):
     def _sparsity(self, problem: Problem) -> int | None:
         """Return how many coefficients survive; None keeps all."""
         raise NotImplementedError  # pragma: no cover
+
+    def _loss(self) -> Loss:
+        """Return the loss, of two classes where it has labels."""
+        raise NotImplementedError  # pragma: no cover
+
+    def _ridge(self) -> float:
+        return float(self._penalties().get("ridge", 0.0))
+
+    def shared_params(self) -> tuple[str, ...]:
+        """Return the parameters of which one run gives a model for every value, by public facts."""
+        known = self.get_params(deep=False)
+        able = self.solver == "auto" and self.noise == "sound" and not self.secure_noise
+        able = able and known.get("penalty") != "nonconvex" and has_length(self._loss())
+        return tuple(name for name in ("alpha", "n_nonzero_coefs") if able and name in known)
+
+    def widened(self, members: Sequence[Self]) -> Self:
+        """Prepare for a fit that all members can be made of: the least ridge, the most coefficients."""
+        self.alpha, self._has_members = min(members, key=lambda one: one._ridge()).alpha, True
+        if "n_nonzero_coefs" in self.get_params(deep=False):
+            counts = [one.get_params(deep=False)["n_nonzero_coefs"] for one in members]
+            self.set_params(n_nonzero_coefs=None if None in counts else max(counts))
+        return self
+
+    def member(self, other: Self) -> Self:
+        """Return the model that the answers of this fit lead to with the shared parameters of another.
+
+        **Privacy.** Post-processing of what this fit has released.
+        """
+        params, out = other.get_params(deep=False), copy.copy(self)
+        out.set_params(**{name: params[name] for name in self.shared_params()})
+        count, ridge = params.get("n_nonzero_coefs"), other._ridge()
+        small = count is not None and count < np.count_nonzero(self.coef_)
+        if self._around is not None and (small or ridge != self._around.ridge):
+            found = self._around.minimum(self.coef_, self.intercept_, ridge, count)
+            out.coef_, out.intercept_, out.coef_noise_ = found[0], found[1][()], None
+        return out
 
     def _own_options(self) -> dict[str, Any]:
         """Return the options that only the chosen solver has."""
@@ -126,7 +167,7 @@ class LinearModel(Tabular, PrivateEstimator):
         )
         self.privacy_, self.n_iter_, self.data_norm_ = fitted.report, fitted.steps, bound
         found = finish(fitted.result, problem)
-        self.coef_noise_ = found.noise
+        self.coef_noise_, self._around = found.noise, found.around
         self._warn_if_bitten(fitted.result)
         self._warn_if_diverged(np.append(found.coef, found.intercept), "lower step_size")
         return found

@@ -22,7 +22,7 @@ from sordino.estimators.candidates import OWN, Candidates, paid_steps
 from sordino.estimators.search_scores import CLASSIFYING, REGRESSING, Scorer, as_numbers, rows_of
 from sordino.execute.grouped import number_owners
 from sordino.kernel import Relation, public_generator
-from sordino.kernel.arrays import Ints
+from sordino.kernel.arrays import Floats, Ints
 from sordino.private_estimator import PrivateEstimator
 from sordino.refusals import refusing
 from sordino.runs import Ask, BestOf, ChooseThenFit
@@ -132,34 +132,35 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         X, y, owners = self._records(candidates, X, y, groups, classifier)
         grid, score = self._grid(), self._scorer(candidates, classifier)
         n, unit = (len(y), "record") if owners is None else (int(owners.max()) + 1, "person")
+        families = self._families(candidates, grid, owners is not None)
         train, test = self._split(n, owners)
-        search = self._search(len(grid), n, unit, candidates.learned(grid))
+        search = self._search(families, n, unit, candidates.learned(grid))
         labels = y if classifier else None
         past, future = rows_of(X, train), rows_of(X, test)
         owned = candidates.fit_params(None if owners is None else owners[train])
         # Each candidate up to its first release, the drawn ones or not: what fails is not paid for, and what
         # warns (a bound that was not declared) is seen, for inside of a trial it is not.
         for params in grid:
-            model = candidates.made(params, search.trial, labels)
+            model = candidates.made([params], search.trial, labels)
             search.trial.rehearsed(partial(model.fit, past, y[train], **owned))
             candidates.tried(params, search.trial, X, labels)
 
-        def fitted(budget: Trial, number: int, rows: Any, targets: Any, owned: Any) -> Any:
-            model = candidates.made(grid[number], budget, labels)
-            return budget.fitted(lambda: model.fit(rows, targets, **owned), candidates.report)
+        def fitted(budget: Trial, number: int, rows: Any, targets: Any, owned: Any) -> list[Any]:
+            model = candidates.made(families[number], budget, labels)
+            model = budget.fitted(lambda: model.fit(rows, targets, **owned), candidates.report)
+            return candidates.members(families[number], model)
 
-        def trial(budget: Trial, number: int) -> tuple[float, Any]:
-            model = fitted(budget, number, past, y[train], owned)
-            scores = score.of(model, future, y[test], None if owners is None else owners[test])
-            return budget.score(scores), (number, model)
+        def trial(budget: Trial, number: int) -> tuple[Floats, list[Any]]:
+            models = fitted(budget, number, past, y[train], owned)
+            judges = None if owners is None else owners[test]
+            scores = [score.of(model, future, y[test], judges) for model in models]
+            return budget.score(np.stack(scores, axis=1)), models
 
-        if isinstance(search, BestOf):
-            found, (number, model) = search.run(lambda t: trial(t, search.draw(len(grid))), "PrivateSearchCV")
-        else:
-            whole = candidates.fit_params(owners)
-            anew = lambda t, best: (best[0], fitted(t, best[0], X, y, whole))  # noqa: E731
-            found, _, (number, model) = search.run(trial, anew, "PrivateSearchCV")
-        self.best_params_, self.best_estimator_ = grid[number], model
+        whole = candidates.fit_params(owners)
+        found, number, place, models = search.run(
+            trial, lambda budget, number: fitted(budget, number, X, y, whole), "PrivateSearchCV"
+        )
+        self.best_params_, self.best_estimator_ = families[number][place], models[place]
         ends = search.score_interval(found, self._validation_size(n))
         known = min(max(found, 0.0), 1.0)  # the mean of scores in [0, 1]: only noise leaves them
         self.best_score_, self.best_score_interval_ = score.natural(known), tuple(map(score.natural, ends))
@@ -172,31 +173,45 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
 
     def outlook(self, n: int, unit: str = "record") -> str:
         """Return what a search on n records or persons, the unit, has to offer: from public numbers."""
-        size = len(self._grid())
-        search, judges = self._search(size, n, unit), self._validation_size(n)
+        families = self._families(Candidates(self.estimator), self._grid(), unit != "record")
+        search, judges = self._search(families, n, unit), self._validation_size(n)
         seen = 2.0 * math.sqrt(2.0) * search.score_noise(judges)
         needed = n * float(self.epsilon) * seen / WORTH
         text = (
             f"Each of {search.tried:g} trials has epsilon {search.trial.epsilon:.3g} and {n - judges} "
             f"{unit}s; a fit without a search has {float(self.epsilon):g} and {n}. "
         )
-        if isinstance(search, ChooseThenFit) and search.candidates > 1:
+        if search.members > 1:
+            text += f"One fit stands for up to {search.members} candidates. "
+        if search.last is not None:
             text += f"The best is fitted anew on all {unit}s with epsilon {search.last.epsilon:.3g}. "
         return text + (
             f"Two scores are told apart if they differ by {seen:.2g} or more (of 1): below n x epsilon = "
             f"{needed:,.0f} the default is expected to be better than a choice that cannot see {WORTH:g}."
         )
 
-    def _search(
-        self, size: int, n: int, unit: str = "record", learned: tuple[Any, ...] = ()
-    ) -> BestOf | ChooseThenFit:
-        """Return the certified search over a grid of this size."""
+    def _families(
+        self, candidates: Candidates, grid: list[dict[str, Any]], persons: bool
+    ) -> list[list[dict[str, Any]]]:
+        """Return what is fitted: families of candidates, at most ``mean_trials`` if all are tried."""
         mean = check_positive("mean_trials", self.mean_trials, "It is the number of trials.")
+        found = candidates.families(grid, persons)
+        if self.distribution is not None or len(found) <= mean:
+            return found
+        public = public_generator(self.random_state)
+        order = public.permutation(len(found))
+        return [found[number] for number in order[: math.ceil(mean)]]
+
+    def _search(
+        self, families: Sequence[Sequence[Any]], n: int, unit: str, learned: tuple[Any, ...] = ()
+    ) -> BestOf | ChooseThenFit:
+        """Return the certified search over these families."""
         ask = Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id, learned=learned)
-        relation = Relation.parse(self.relation)
+        relation, members = Relation.parse(self.relation), max(len(family) for family in families)
         if self.distribution is None:
-            return ChooseThenFit.of(ask, relation, min(size, math.ceil(mean)), unit)
-        return BestOf.made(ask, relation, self.distribution, mean, unit)
+            return ChooseThenFit.of(ask, relation, len(families), members, unit)
+        law = self.distribution, float(self.mean_trials)
+        return BestOf.made(ask, relation, *law, len(families), members, unit)
 
     def _report(
         self, candidates: Candidates, search: BestOf | ChooseThenFit, n: int, classifier: bool
@@ -272,10 +287,6 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         taken = {k for c in grid for k in c if k.rpartition("__")[2] in OWN}
         if taken:
             raise InvalidInputError(f"Expected a grid without {sorted(taken)}: they belong to the search.")
-        if self.distribution is None:  # those that are tried are the first ones
-            public = public_generator(self.random_state)
-            order = public.permutation(len(grid))
-            return [grid[number] for number in order] if len(grid) > self.mean_trials else grid
         return grid
 
     def _candidates(self) -> list[dict[str, Any]]:

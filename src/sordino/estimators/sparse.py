@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from sordino.checks import check_count, remember
 from sordino.estimators.linear_base import ClassifierBase, LinearModel, RegressorBase
 from sordino.problems.problem import Problem
+from sordino.solvers.metric import has_metric
 
 
 class _Sparse(LinearModel):
@@ -28,7 +29,9 @@ class _Sparse(LinearModel):
 
     def _sparsity(self, problem: Problem) -> int | None:
         free = problem.features * problem.outputs
-        return check_count("n_nonzero_coefs", self.n_nonzero_coefs, 1, free, "None keeps every coefficient.")
+        count = check_count("n_nonzero_coefs", self.n_nonzero_coefs, 1, free, "None keeps every coefficient.")
+        # Second moments tell what the columns that fall stand for, so the support can be chosen at the end.
+        return None if self._has_members and has_metric(problem) else count
 
 
 class SparseLogisticRegression(_Sparse, ClassifierBase):

@@ -39,7 +39,6 @@ _ASKED = {
     "product": "the product of the covariance and some axes",
     "recursion": "how the direction changes from step to step",
     "scales": "a histogram of how large the values are",
-    "score": "how well a candidate does on the validation part",
     "scores": "how well the model does on these records",
     "search": "how long the next step should be",
     "second": "how the columns vary together",

@@ -12,6 +12,7 @@ from sordino.kernel.arrays import Floats
 from sordino.problems.covariance import PcaProblem
 from sordino.problems.losses import Loss
 from sordino.problems.problem import Problem
+from sordino.solvers.around import Around
 from sordino.solvers.base import NoisyCoefficients
 from sordino.solvers.pca import Principal
 
@@ -20,12 +21,14 @@ from sordino.solvers.pca import Principal
 class LinearFit:
     """A linear model in the user's units: a margin is ``x @ coef + intercept``, for each output.
 
-    ``noise`` is the public standard deviation of the noise in each coefficient, where the solver states it.
+    ``noise`` is the public standard deviation of the noise in each coefficient, where the solver states it,
+    and ``around`` what it has released of the loss around the model.
     """
 
     coef: Floats
     intercept: Floats
     noise: Floats | None = None
+    around: Around | None = None
 
 
 def finish(last: Any, problem: Problem) -> LinearFit:
@@ -33,12 +36,12 @@ def finish(last: Any, problem: Problem) -> LinearFit:
 
     The last weight belongs to the intercept column, which holds a constant: the intercept is their product.
     """
-    noise = None
+    noise = around = None
     if isinstance(last, NoisyCoefficients):
-        last, noise = last.value, last.noise
+        last, noise, around = last.value, last.noise, last.around
     w = last.to_dense() if isinstance(last, SparseVector) else np.asarray(last)
     intercept = w[..., -1] * problem.intercept if problem.intercept else np.zeros(w.shape[:-1])
-    return LinearFit(np.ascontiguousarray(w[..., : problem.features]), np.array(intercept), noise)
+    return LinearFit(np.ascontiguousarray(w[..., : problem.features]), np.array(intercept), noise, around)
 
 
 def label_targets(codes: Any, classes: int) -> Any:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from dp_accounting import dp_event as dp
@@ -22,37 +22,29 @@ from sordino.errors import (
     UnsupportedError,
 )
 from sordino.execute import LocalExecutor
-from sordino.kernel import ClippedSum, Curator, Full, Gaussian, Plan, Relation, Release
+from sordino.kernel import Curator, Relation
 from sordino.kernel.arrays import Floats
-from sordino.kernel.contracts import RecordSums
 from sordino.kernel.events import composed, gaussian_event, repeated
 from sordino.kernel.noise import NoiseSource, fresh_noise
+from sordino.problems.sample import Sample
 from sordino.runs.ask import Ask
 from sordino.runs.enclosure import Enclosure, Rehearsal, Rehearsed
 from sordino.runs.outer_search import search_notes
 from sordino.runs.report import PrivacyReport
+from sordino.solvers.row_means import RowMeans
 
 CHOICE = 0.3
 """The part of the squared distance that the choice among candidates gets; the last fit has the rest."""
 SHAPES = {"geometric": 1.0, "poisson": math.inf, "truncated-negative-binomial": 0.5}
 
 
-@dataclass(frozen=True)
-class ScoreSum(ClippedSum):
-    """The sum of scores in [0, 1], one per record (or person) of the validation part, each counted from 1/2.
+def score_means(members: int) -> RowMeans:
+    """Return the question about the mean scores of so many models: one row of scores in [0, 1] per record.
 
-    **Privacy.** Each of them adds a number in [-1/2, 1/2] whatever it holds; a score that is not a number
-    counts as 0. Leaving it out moves the sum by 1/2, replacing it by 1.
+    **Privacy.** A row is in the ball around 1/2 whose radius is half the root of ``members``, whatever a
+    record holds: leaving it out moves the sum by that radius, replacing it by twice as much.
     """
-
-    def contribution(self, params: Any) -> float:
-        """Return 1/2."""
-        return 0.5
-
-    def evaluate(self, records: RecordSums, params: Any) -> Floats:
-        """Return the sum."""
-        scores = np.nan_to_num(np.asarray(records.targets, dtype=float), nan=0.0)
-        return np.array([(np.clip(scores, 0.0, 1.0) - 0.5).sum()])
+    return RowMeans((0.5,) * members, math.sqrt(members) / 2.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,19 +95,25 @@ class Trial:
             if issubclass(warning.category, UndeclaredBoundWarning):
                 warnings.warn(warning.message, stacklevel=4)
 
-    def score(self, scores: Any) -> float:
-        """Release the mean of one score per record, or person, of the validation part."""
-        plan = Plan({"score": Release(ScoreSum(), Gaussian(), Full())}, self.relation, len(scores), self.unit)
-        executor = LocalExecutor(np.zeros((len(scores), 1)), scores)
-        curator = Curator(executor, plan.at(self.scale), self.noise)
-        return 0.5 + float(curator.release("score")[0])
+    def score(self, scores: Floats) -> Floats:
+        """Release the mean score of each model: a row per record, or person, of the validation part.
+
+        A score beyond [0, 1] counts as the nearer end, one that is not a number as 0.
+        """
+        rows = np.clip(np.nan_to_num(scores, nan=0.0), 0.0, 1.0)
+        judges, members = rows.shape
+        means, sample = score_means(members), Sample(judges, members, self.relation, self.unit)
+        plan = means.plan(sample).at(self.scale)
+        curator = Curator(LocalExecutor(rows, data_norm=None), plan, self.noise)
+        return next(means.run(curator, sample)).value
 
 
 @dataclass(frozen=True, eq=False)
 class Search:
     """What all certified searches share: the ask, the certificate, the noise.
 
-    ``scale`` is the noise multiplier of one Gaussian release, in units of which trials are paid.
+    ``scale`` is the noise multiplier of one Gaussian release, in units of which trials are paid; there are
+    ``fits`` to choose from, and each gives at most ``members`` candidates.
     """
 
     ask: Ask
@@ -123,8 +121,10 @@ class Search:
     scale: float
     certificate: Certificate
     event: dp.DpEvent
-    noise: NoiseSource = field(default_factory=fresh_noise, repr=False)
+    fits: int = 1
+    members: int = 1
     unit: str = "record"
+    noise: NoiseSource = field(default_factory=fresh_noise, repr=False)
     notes: tuple[str, ...] = field(default_factory=search_notes, repr=False)
 
     @property
@@ -132,9 +132,34 @@ class Search:
         """What each trial may spend."""
         return self._at(self.scale)
 
-    def draw(self, candidates: int) -> int:
-        """Return the number of the candidate of a trial."""
-        return int(self.noise.integers(candidates, 1)[0])
+    @property
+    def last(self) -> Trial | None:
+        """What a fit of the best anew may spend; None where nothing is fitted anew."""
+        return None
+
+    def run(
+        self,
+        trial: Callable[[Trial, int], tuple[Floats, Any]],
+        last: Callable[[Trial, int], Any],
+        description: str,
+    ) -> tuple[float, int, int, Any]:
+        """Book the search, try fits by their numbers, and repeat the best by ``last`` where that is planned.
+
+        A trial returns the scores of its members and what it fitted. Return the best score, the numbers of
+        its fit and of its member there, and what was fitted last for it.
+        """
+        budget = self.trial
+        with self.booked(description), warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")  # their number would tell the number of trials
+            tried = ((number, *trial(budget, number)) for number in self._drawn())
+            number, scores, fitted = max(tried, key=lambda one: float(one[1].max()))
+            if self.last is not None:
+                fitted = last(self.last, number)
+        return float(scores.max()), number, int(scores.argmax()), fitted
+
+    def _drawn(self) -> Sequence[int]:
+        """Return the numbers of the fits that are tried."""
+        raise NotImplementedError  # pragma: no cover
 
     def report(
         self, best: PrivacyReport, public: tuple[str, ...], instead_of: tuple[str, ...] = ()
@@ -145,9 +170,7 @@ class Search:
         """
         if best.seeded != (not self.noise.is_private) or best.unpaid or best.unproven or best.copied:
             raise UnsupportedError(f"A search promises what its trials do; the best is {best.status!r}.")
-        score = Plan({"score": Release(ScoreSum(), Gaussian(), Full())}, self.relation, 1).at(
-            self.trial.scale
-        )
+        scores = score_means(self.members).plan(Sample(1, self.members, self.relation)).at(self.trial.scale)
         return PrivacyReport(
             epsilon=self.certificate.epsilon,
             delta=self.certificate.delta,
@@ -155,7 +178,7 @@ class Search:
             unit=self.unit,
             accountant=self.certificate.accountant,
             event=self.event,
-            releases=(*best.releases, *PrivacyReport.described(score)),
+            releases=(*best.releases, *PrivacyReport.described(scores)),
             public=tuple(dict.fromkeys((*public, *(p for p in best.public if p not in instead_of)))),
             noise_source=self.noise.description,
             seeded=not self.noise.is_private,
@@ -171,12 +194,13 @@ class Search:
 
     @property
     def tried(self) -> float:
-        """How many candidates are tried, on average."""
+        """How many fits are tried, on average."""
         raise NotImplementedError  # pragma: no cover
 
     def score_noise(self, judges: int) -> float:
         """Return the standard deviation of the noise of a mean score of so many records."""
-        return self.trial.scale * ScoreSum().sensitivity(self.relation, None) / judges
+        radius = score_means(self.members).radius
+        return self.trial.scale * radius * self.relation.contributions / judges
 
     def score_interval(self, score: float, judges: int, confidence: float = 0.95) -> tuple[float, float]:
         """Return ends around the best score that hold its mean over the law of the records.
@@ -184,7 +208,8 @@ class Search:
         Noise and sampling error; a mean of scores in [0, 1] has a variance of at most ``s (1 - s) / n``. The
         best of several is the one that chance has favoured: each may miss with its part of the probability.
         """
-        z = float(special.ndtri(1.0 - (1.0 - confidence) / (2.0 * max(self.tried, 1.0))))
+        chosen_from = max(self.tried, 1.0) * self.members
+        z = float(special.ndtri(1.0 - (1.0 - confidence) / (2.0 * chosen_from)))
         noise, known = self.score_noise(judges), min(max(score, 0.0), 1.0)
         near = min(max(known + math.copysign(z * noise, 0.5 - known), 0.0), 1.0)  # the noise may hide spread
         widest = 0.25 if (known - 0.5) * (near - 0.5) <= 0 else max(known * (1 - known), near * (1 - near))
@@ -227,74 +252,59 @@ def _calibrated(
 
 @dataclass(frozen=True, eq=False)
 class ChooseThenFit(Search):
-    """A certified search in two rounds: try every candidate for little, fit the chosen one with the rest.
-
-    Parameters
-    ----------
-    candidates : how many are tried: a public number.
+    """A certified search in two rounds: try every fit for little, repeat the chosen one with the rest.
 
     **Privacy.** A record, or a person with all records, is in the training or in the validation part. So a
     trial, which fits on the one and scores on the other, is one Gaussian release of multiplier
-    ``scale sqrt(candidates / CHOICE)``, and all of them are one of ``scale / sqrt(CHOICE)``. The last fit, on
+    ``scale sqrt(fits / CHOICE)``, and all of them are one of ``scale / sqrt(CHOICE)``. The last fit, on
     all records, is one of ``scale / sqrt(1 - CHOICE)``. Gaussian releases add up their squared distances:
-    together one of multiplier ``scale``. A single candidate is not chosen: its trial is all there is.
+    together one of multiplier ``scale``. A single fit is not repeated: its trial is all there is, and the
+    scores of all its members, which only the validation part moves, have the whole of ``scale`` too.
     """
 
-    candidates: int = 1
-
     @classmethod
-    def of(cls, ask: Ask, relation: Relation, candidates: int, unit: str = "record") -> ChooseThenFit:
+    def of(cls, ask: Ask, relation: Relation, fits: int, members: int = 1, unit: str = "record") -> Self:
         """Calibrate the search and certify it now."""
 
         def event_at(scale: float) -> dp.DpEvent:
-            if candidates == 1:
+            if fits == 1:
                 return gaussian_event(scale, relation)
-            one = gaussian_event(scale * math.sqrt(candidates / CHOICE), relation)
+            one = gaussian_event(scale * math.sqrt(fits / CHOICE), relation)
             last = gaussian_event(scale / math.sqrt(1.0 - CHOICE), relation)
-            return composed([repeated(one, candidates), last])
+            return composed([repeated(one, fits), last])
 
         scale, certificate, event = _calibrated(ask, relation, event_at)
-        return cls(ask, relation, scale, certificate, event, unit=unit, candidates=candidates)
+        return cls(ask, relation, scale, certificate, event, fits, members, unit)
 
     @property
     def trial(self) -> Trial:
         """What each trial of the choice may spend."""
-        return self._at(self.scale * (1.0 if self.candidates == 1 else math.sqrt(self.candidates / CHOICE)))
+        return self._at(self.scale * (1.0 if self.fits == 1 else math.sqrt(self.fits / CHOICE)))
 
     @property
-    def last(self) -> Trial:
-        """What the fit of the chosen candidate may spend."""
-        return self._at(self.scale / math.sqrt(1.0 - CHOICE))
+    def last(self) -> Trial | None:
+        """What the repeated fit may spend; None where nothing is repeated."""
+        return None if self.fits == 1 else self._at(self.scale / math.sqrt(1.0 - CHOICE))
 
-    def run(
-        self,
-        trial: Callable[[Trial, int], tuple[float, Any]],
-        last: Callable[[Trial, Any], Any],
-        description: str,
-    ) -> tuple[float, Any, Any]:
-        """Book the search, try each candidate by its number, and fit the best with ``last``.
-
-        Return its score, what its trial returned, and what ``last`` did (of one candidate: its trial).
-        """
-        budget = self.trial
-        with self.booked(description), warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            found = [trial(budget, number) for number in range(self.candidates)]
-            score, best = max(found, key=lambda one: one[0])
-            return score, best, best if self.candidates == 1 else last(self.last, best)
+    def _drawn(self) -> Sequence[int]:
+        """Return each fit once."""
+        return range(self.fits)
 
     @property
     def tried(self) -> float:
-        """The number of candidates."""
-        return self.candidates
+        """The number of fits."""
+        return self.fits
 
     @property
     def said(self) -> str:
         """What the report says about how the best was found."""
-        if self.candidates == 1:
+        if self.last is None and self.members == 1:
             return "one candidate: nothing was chosen"
+        if self.last is None:
+            return f"chosen from {self.members} candidates, all made of one fit on the training part"
+        each = "" if self.members == 1 else f" of up to {self.members} made of one fit"
         return (
-            f"chosen from {self.candidates} candidates, each fitted with epsilon {self.trial.epsilon:.3g} on "
+            f"chosen from {self.fits} candidates{each}, each fitted with epsilon {self.trial.epsilon:.3g} on "
             f"the training part; the chosen one was fitted anew on all with epsilon {self.last.epsilon:.3g}"
         )
 
@@ -322,8 +332,15 @@ class BestOf(Search):
 
     @classmethod
     def made(
-        cls, ask: Ask, relation: Relation, distribution: str, mean_trials: float, unit: str = "record"
-    ) -> BestOf:
+        cls,
+        ask: Ask,
+        relation: Relation,
+        distribution: str,
+        mean_trials: float,
+        fits: int = 1,
+        members: int = 1,
+        unit: str = "record",
+    ) -> Self:
         """Calibrate the search and certify it now."""
         if distribution not in SHAPES:
             raise InvalidInputError(f"Expected distribution in {sorted(SHAPES)}, got {distribution!r}.")
@@ -333,8 +350,8 @@ class BestOf(Search):
             return dp.RepeatAndSelectDpEvent(trial, mean_trials, SHAPES[distribution])
 
         scale, certificate, event = _calibrated(ask, relation, event_at)
-        how = {"distribution": distribution, "mean_trials": mean_trials}
-        return cls(ask, relation, scale, certificate, event, unit=unit, **how)  # type: ignore[arg-type]
+        how: dict[str, Any] = {"distribution": distribution, "mean_trials": mean_trials}
+        return cls(ask, relation, scale, certificate, event, fits, members, unit, **how)
 
     @property
     def said(self) -> str:
@@ -349,22 +366,15 @@ class BestOf(Search):
         """The expected number of trials."""
         return self.mean_trials
 
-    def run(self, trial: Callable[[Trial], tuple[float, Any]], description: str) -> tuple[float, Any]:
-        """Book the search, then call ``trial`` a secret number of times and return the best result."""
-        with self.booked(description):
-            return self._best(trial)
-
-    def _best(self, trial: Callable[[Trial], tuple[float, Any]]) -> tuple[float, Any]:
+    def _drawn(self) -> Sequence[int]:
+        """Return a secret number of fits, each drawn from all of them."""
         count = self.noise.trials(float(self.mean_trials), SHAPES[self.distribution])
         if count == 0:
             raise SordinoError(
                 "The drawn number of trials is 0, so there is nothing to release; the budget is spent. "
                 "Use distribution='geometric', which always runs one, or a larger mean_trials."
             )
-        budget = self.trial
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")  # their number would tell the number of trials
-            return max((trial(budget) for _ in range(count)), key=lambda found: found[0])
+        return [int(number) for number in self.noise.integers(self.fits, count)]
 
 
 def _foreign() -> UnsupportedError:

@@ -18,6 +18,7 @@ from sordino.problems.losses import LabelModel, has_length
 from sordino.problems.mapped_gram import MappedGram
 from sordino.problems.problem import Problem
 from sordino.problems.targets import TargetCounts
+from sordino.solvers.around import Around
 from sordino.solvers.base import NoisyCoefficients, Options, Solver
 from sordino.solvers.capabilities import STEPS, Capabilities
 from sordino.solvers.correction import (
@@ -254,6 +255,7 @@ class Auto:
             spread(coefficients, affine.columns, problem.columns),
             spread(noise, affine.columns, problem.features),
             last.bitten,
+            Around.of(problem, affine, moments),
         )
 
     def _constant(self, curator: Curator, problem: Problem) -> NoisyCoefficients:

@@ -28,12 +28,14 @@ class Solver(Protocol):
 class NoisyCoefficients:
     """A result with the public standard deviation of the noise in each of its numbers.
 
-    ``bitten`` says that released numbers show a clip that bites, and that not all of it was put back.
+    ``bitten`` says that released numbers show a clip that bites, and that not all of it was put back;
+    ``around`` is what the run has released of the loss around the result.
     """
 
     value: Any
     noise: Any
     bitten: bool = False
+    around: Any = None
 
 
 @dataclass(frozen=True)
