@@ -40,7 +40,8 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
 
     Each candidate is fitted on the training part and scored, with noise, on the validation part, all for a
     third of the squared budget. The best is fitted anew on all records with what is left: more than 0.8 of
-    epsilon. :meth:`outlook` says before how much that is, and what the scores can tell.
+    epsilon. :meth:`outlook` says before how much that is, and what the scores can tell. Candidates of
+    ``auto`` that differ in ``alpha`` or ``n_nonzero_coefs`` only are made of one fit, which is not repeated.
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         epsilons of the steps of a pipeline say how they share the budget of a trial.
     param_grid : as in scikit-learn; ``epsilon`` and ``delta`` belong to the search, not to the grid.
     epsilon, delta : the guarantee of the whole search.
-    mean_trials : the largest number of candidates; of a larger grid, so many are drawn by a public order.
+    mean_trials : the largest number of fits; of a larger grid, so many are drawn by a public order.
         With a ``distribution``, the expected number of trials.
     distribution : None, or ``"geometric"``, ``"poisson"`` or ``"truncated-negative-binomial"``: release the
         best of a random, secret number of random candidates and nothing else (Papernot and Steinke 2022). A
