@@ -2,7 +2,7 @@
 
 Command: python -m benchmarks.search [--runs 5] [--only digits]
 Splits and made-up rows are seeded by the run, noise is fresh. (1, 1e-5)-DP in total, one record added or
-removed. `digits` and `few numbers` were in view when shares were chosen; the other sets judge. Needs the
+removed. All sets were in view when it was decided what one fit gives; none of them judges. Needs the
 table Computers (docs/datasets.md); where it is absent it is left out. Writes benchmarks/results/search.json.
 """
 
