@@ -4,7 +4,7 @@
     python tools/goldens.py check before.json      # after it: names what differs, and exits with 1
 
 Covered: the rows of the solver table, every estimator with every solver it takes, the statistics, the places
-where rows lie, persons, a search, a private score, network recipes and the commands.
+where rows lie, persons, parties and clients, a search, a private score, network recipes and the commands.
 The numbers depend on the processor and the versions of NumPy and Numba: write and check on one machine. Plans
 are hashed by their events, results by their bytes. Seeded noise: nothing here is private.
 """
@@ -203,6 +203,72 @@ def places() -> Iterator[Golden]:
         return make().fit(torch.as_tensor(X), torch.as_tensor(labels))
 
     yield "tensors", tensors
+    yield "rows in parts", lambda: _in_parts(secure=False)
+    yield "rows in parts secure", lambda: _in_parts(secure=True)
+
+
+def _in_parts(secure: bool) -> Any:
+    from tests.execute.in_parts import InProcess
+
+    from sordino.execute import LocalExecutor
+    from sordino.kernel import Relation
+    from sordino.problems.losses import LOSSES
+    from sordino.problems.problem import Problem
+    from sordino.runs import Ask, run_privately
+    from sordino.solvers import Options, make_solver
+
+    parts = [LocalExecutor(X, y, 1.0) for X, y in _three_parts()]
+    problem = Problem(LOSSES["logistic"], 300, 6, Relation.ADD_REMOVE, 2.0, 1e-5, secure_noise=secure)
+    solver = make_solver("sgd", problem, Options(max_iter=5, batch_size=40))
+    return run_privately(solver, problem, InProcess(parts), Ask(2.0, 1e-5)).result
+
+
+def _three_parts() -> list[tuple[np.ndarray, np.ndarray]]:
+    X, y = rows()
+    return [(X[part], np.sign(y[part])) for part in np.split(np.arange(300), [70, 190])]
+
+
+def parties() -> Iterator[Golden]:
+    """Yield three parties in one process, and clients as records."""
+    from sordino.execute import LocalExecutor
+    from sordino.execute.parties import Mode, NoiseShare, SimulatedParties
+    from sordino.kernel import Curator, NoiseSource, Relation
+    from sordino.parties.mpc.tasks import Public, make_task
+
+    public = Public(300, 1.0, 1e-5, Relation.ADD_REMOVE, "record")
+
+    def joint(mode: Mode, solver: str, options: dict[str, Any]) -> Any:
+        asked = {"kind": "gradient", "loss": "logistic", "features": 6, "solver": solver, "options": options}
+        task = make_task(asked, public)
+        members = [LocalExecutor(X, y, 1.0) for X, y in _three_parts()]
+        executor = SimulatedParties(members, NoiseShare(mode, 3, 1))
+        curator = Curator(executor, task.plan().at(0.5), NoiseSource.seeded_not_private(7))
+        *_, last = task.solver.run(curator, task.problem)
+        return str(curator.plan.event()), task.finish(last)
+
+    batches = {"max_iter": 5, "batch_size": 60}
+    for mode in Mode:
+        yield f"parties {mode.value}", lambda mode=mode: joint(mode, "ight", {"max_iter": 5})
+        yield f"batches of parties {mode.value}", lambda mode=mode: joint(mode, "srm", batches)
+    yield "clients", _clients
+
+
+def _clients() -> Any:
+    from tests.parties.flower_toys import NODES, D, made, recipe_of
+
+    from sordino.parties.flower import (
+        ClientLevelHardThresholding,
+        client_app,
+        client_level_server_app,
+        simulate,
+    )
+
+    recipe, found = recipe_of(), []
+    strategy = ClientLevelHardThresholding(recipe, len(NODES), 0.3, epsilon=2.0, delta=1e-3, share=0.5)
+    with tempfile.TemporaryDirectory() as folder:
+        client = client_app(made(recipe, Path(folder), float("inf"), protection="client"))
+        simulate(client_level_server_app(strategy, np.zeros(D), done=found.append), client, NODES)
+    return found[0].weights, found[0].privacy
 
 
 def statistics() -> Iterator[Golden]:
@@ -260,6 +326,7 @@ def networks() -> Iterator[Golden]:
     for engine in ("ghost", "lean", "vmap"):
         yield f"network {engine}", lambda engine=engine: train(engine=engine)
     yield "network tabular", lambda: train(recipe="tabular")
+    yield "network secure", lambda: train(secure_noise=True)
 
 
 def commands() -> Iterator[Golden]:
@@ -308,7 +375,7 @@ def commands() -> Iterator[Golden]:
 
 def all_goldens() -> Iterator[Golden]:
     """Yield every name with what it runs."""
-    for group in (solver_rows, estimators, places, statistics, networks, commands):
+    for group in (solver_rows, estimators, places, parties, statistics, networks, commands):
         yield from group()
 
 
