@@ -22,7 +22,8 @@ from benchmarks.clusters import opened
 from benchmarks.machine import describe
 from sordino.execute import dask_worker
 from sordino.execute.dask import spread
-from sordino.kernel import Full, Gaussian, NoiseSource, Release
+from sordino.kernel import Full, Gaussian, NoiseSource, Question, Release
+from sordino.kernel.curator import answer
 from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import Logistic
 
@@ -73,9 +74,10 @@ def run(cluster: Any, law: Callable[[np.random.Generator], float], lose_every: i
                 _lose(cluster, next(iter(executor._groups)))
             delays.waited.append(0.0)
             start = time.perf_counter()
-            answer = executor.answer(release, np.zeros(50), 1.0, number, noise)
+            question = Question(release, np.zeros(50), 1.0, number, executor.population)
+            found = answer(executor, question, noise)
             taken.append(time.perf_counter() - start)
-    return answer, np.array(taken), np.array(delays.waited[1:]), lost
+    return found, np.array(taken), np.array(delays.waited[1:]), lost
 
 
 def _lose(cluster: Any, address: str) -> None:

@@ -232,6 +232,9 @@ KINDS = frozenset(
 )
 
 
+SAMPLINGS = frozenset(["Sampling", "Full", "Poisson", "FixedSize", "Disjoint"])
+
+
 def mechanism_parts(source: str) -> list[Finding]:
     """Return (line, what) of each mechanism or sampling that a module defines or derives."""
     tree = ast.parse(source)
@@ -274,18 +277,29 @@ NOISES = frozenset(["normal", "laplace", "gumbel", "gamma", "rounded_gaussian"])
 
 
 def noise_uses(source: str) -> list[Finding]:
-    """Return (line, what) of each draw of noise, and of each mechanism used outside a method `answer`."""
-    tree = ast.parse(source)
-    kinds = ast.FunctionDef | ast.AsyncFunctionDef
-    answers = [n for n in ast.walk(tree) if isinstance(n, kinds) and n.name == "answer"]
-    allowed = {id(node) for answer in answers for node in ast.walk(answer)}
+    """Return (line, what) of each draw of noise, and of each use of a mechanism."""
     found = []
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             name, receiver = node.func.attr, ast.unparse(node.func.value).rpartition(".")[2]
             drawn = name in NOISES and receiver in {"noise", "_noise"}
-            if drawn or (name in PARTS and id(node) not in allowed):
+            if drawn or name in PARTS:
                 found.append((node.lineno, f"{receiver}.{name}()"))
+    return sorted(found)
+
+
+def noise_sources(source: str) -> list[Finding]:
+    """Return (line, what) of each way to a source of noise, to a mechanism or to a curator's answer."""
+    tree = ast.parse(source)
+    known = {"NoiseSource", "fresh_noise", "Curator", "Mechanism", "Additive"} | (KINDS - SAMPLINGS)
+    nodes = list(ast.walk(tree))
+    found = [(node.lineno, name) for node in nodes for name in _imported(node)]
+    found = [(line, name) for line, name in found if name.rpartition(".")[2] in known]
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and node.attr in known | {"noisy_total"}:
+            found.append((node.lineno, node.attr))
+        if isinstance(node, ast.arg) and node.arg.strip("_") == "noise":
+            found.append((node.lineno, "an argument noise"))
     return sorted(found)
 
 

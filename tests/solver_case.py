@@ -10,7 +10,7 @@ import numpy as np
 from scipy import sparse
 
 from sordino.execute import LocalExecutor
-from sordino.kernel import Curator, NoiseSource, Offer, Plan, Relation, Release, SparseVector
+from sordino.kernel import Curator, NoiseSource, NoisyExecutor, Offer, Plan, Relation, Release, SparseVector
 from sordino.solvers.base import NoisyCoefficients
 
 
@@ -39,10 +39,23 @@ class Spy:
     def offer(self) -> Offer:
         return self.inner.offer
 
-    def answer(self, release, params, sensitivity, position, noise):
+    def total(self, question, batch):
+        self.note(question)
+        return self.inner.total(question, batch)
+
+    def note(self, question):
+        release = question.release
         name = next(n for n, planned in self.plan.releases.items() if planned is release)
-        self.asked.append(Asked(name, release, scaled(params, 1.0), sensitivity, position))
-        return self.inner.answer(release, params, sensitivity, position, noise)
+        params = scaled(question.params, 1.0)
+        self.asked.append(Asked(name, release, params, question.sensitivity, question.position))
+
+
+class NoisySpy(Spy):
+    """The same over an executor that adds the noise itself."""
+
+    def noisy_total(self, question, batch, noise):
+        self.note(question)
+        return self.inner.noisy_total(question, batch, noise)
 
 
 @dataclass(frozen=True)
@@ -161,7 +174,8 @@ class SolverCase:
     def run(self, seed: int, scale: float = 1.3, noise: Any = None, executor: Any = None) -> Run:
         """Run the solver under a spy; ``scale=0`` is without noise."""
         plan = self.plan().at(scale)
-        spy = Spy(executor or self.execute_on(seed), plan)
+        inner = executor or self.execute_on(seed)
+        spy = (NoisySpy if isinstance(inner, NoisyExecutor) else Spy)(inner, plan)
         curator = Curator(spy, plan, noise or NoiseSource.seeded_not_private(seed))
         iterates = [as_array(w) for w in self.solver(self.problem).run(curator, self.problem)]
         return Run(plan, spy.asked, iterates, curator)

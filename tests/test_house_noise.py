@@ -4,7 +4,7 @@ import importlib
 from pathlib import Path
 
 import pytest
-from tests.house_rules import mechanism_parts, noise_uses
+from tests.house_rules import mechanism_parts, noise_sources, noise_uses
 
 from sordino import kernel
 
@@ -70,9 +70,52 @@ def test_an_innocent_use_is_not_taken_for_a_mechanism(innocent):
     assert mechanism_parts(innocent) == []
 
 
-def test_noise_is_added_by_the_kernel_the_executors_and_the_papers_only():
-    found = _findings(noise_uses, rooms={"kernel", "papers", "execute"})
-    assert not found, f"noise that no executor adds: {found}"
+# The two executors that are given a noise source, and what their rooms draw for models: masks and views.
+SOURCES = ("NoiseSource", "fresh_noise", "noise", "noisy_total")
+NOISY = ("execute/torch.py", "execute/torch_views.py", "execute/draws.py", "execute/parties/")
+
+
+def test_noise_is_added_by_the_kernel_the_papers_and_the_two_noisy_executors_only():
+    found = _findings(noise_uses, rooms={"kernel", "papers"})
+    found = [one for one in found if not one[0].startswith(NOISY)]
+    assert not found, f"noise that the kernel does not add: {found}"
+
+
+def test_no_executor_but_the_two_noisy_ones_has_access_to_a_noise_source():
+    found = _findings(noise_sources, rooms={path.name for path in PACKAGE.iterdir()} - {"execute"})
+    paths = [path for path in MODULES if "def total(self, question" in path.read_text("utf-8")]
+    assert len(paths) >= 8
+    others = [path for path in paths if path.parts[len(PACKAGE.parts)] not in {"execute", "kernel"}]
+    for path in others:  # a plan beside an executor may name mechanisms
+        sources = [f for f in noise_sources(path.read_text("utf-8")) if f[1].endswith(SOURCES)]
+        found += [(str(path.relative_to(PACKAGE)), *f) for f in sources]
+    found = [one for one in found if not one[0].startswith(NOISY)]
+    assert not found, f"an executor that could draw noise: {found}"
+
+
+def test_an_executor_is_noisy_only_where_the_kernel_says_so():
+    defining = [path for path in MODULES if "def noisy_total(" in path.read_text("utf-8")]
+    found = {str(path.relative_to(PACKAGE)) for path in defining}
+    assert found == {"kernel/curator.py", "execute/torch.py", "execute/parties/executor.py"}
+
+
+@pytest.mark.parametrize(
+    "offender",
+    [
+        "from sordino.kernel import NoiseSource",
+        "from sordino.kernel.noise import fresh_noise",
+        "from sordino import kernel\nsource = kernel.NoiseSource.from_os()",
+        "from sordino.kernel import Gaussian as Normal",
+        "class E:\n    def total(self, question, batch, noise): ...",
+        "class E:\n    def total(self, question, batch):\n        return self.inner.noisy_total(question)",
+    ],
+)
+def test_a_planted_way_to_a_noise_source_is_found(offender):
+    assert noise_sources(offender)
+
+
+def test_an_executor_may_say_which_batches_it_takes():
+    assert noise_sources("from sordino.kernel import Full, Poisson, Question\nkinds = (Full, Poisson)") == []
 
 
 @pytest.mark.parametrize(
@@ -81,15 +124,14 @@ def test_noise_is_added_by_the_kernel_the_executors_and_the_papers_only():
         "def local(w, noise):\n    return w + noise.normal(3)",
         "def local(self, w):\n    return w + self._noise.laplace(3)",
         "def local(w, noise):\n    return Gaussian(2.0).privatise(w, 1.0, noise)",
-        "class A:\n    def answer(self): ...\n    def other(self, m):\n        return m.privatise(1, 2, 3)",
+        "class E:\n    def total(self, m):\n        return m.privatise(1, 2, 3)",
     ],
 )
 def test_planted_noise_is_found(offender):
     assert noise_uses(offender)
 
 
-def test_an_executor_may_use_a_mechanism_and_anybody_public_randomness():
-    assert noise_uses("class E:\n    def answer(self, m):\n        return m.privatise(1, 2, 3)") == []
+def test_anybody_may_use_public_randomness():
     assert noise_uses("def design(public):\n    return public.normal(size=3)") == []
 
 

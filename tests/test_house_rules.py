@@ -259,6 +259,8 @@ def empty_house(tmp_path):
         (tmp_path / "sordino" / room).mkdir(parents=True)
         (tmp_path / "sordino" / room / "__init__.py").touch()
     (tmp_path / "sordino" / "__init__.py").touch()
+    for module in ["curator", "matrix", "mechanism", "noise", "objective", "selection", "stable"]:
+        (tmp_path / "sordino" / "kernel" / f"{module}.py").touch()
     return tmp_path
 
 
@@ -284,6 +286,8 @@ def empty_house(tmp_path):
         ("runs", "import sordino.estimators"),
         ("runs", "import sordino.papers"),
         ("execute", "import sordino.runs"),
+        ("execute", "from sordino.kernel import noise"),
+        ("execute", "from sordino.kernel.mechanism import Gaussian"),
         ("ledger", "import sordino.runs"),
         ("solvers", "import sordino.runs"),
         ("solvers", "import sordino.ledger"),

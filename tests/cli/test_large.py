@@ -47,8 +47,8 @@ def test_a_large_file_gives_the_model_of_one_that_fits_and_leaves_nothing_behind
     words = CASES[case]
     if case == "numbers":
         pandas.DataFrame(X, columns=list("abcd")).to_parquet("people.parquet")
-    asked, honest = [], DiskExecutor._total
-    monkeypatch.setattr(DiskExecutor, "_total", lambda *a: asked.append(1) or honest(*a))
+    asked, honest = [], DiskExecutor.total
+    monkeypatch.setattr(DiskExecutor, "total", lambda *a: asked.append(1) or honest(*a))
     whole, said = fitted(1 << 30, monkeypatch, *words)
     assert not asked
     assert "from disk" not in said

@@ -7,6 +7,7 @@ import pytest
 from benchmarks.clusters import opened
 from benchmarks.kills import Killer, Outcome, ProcessKiller, disturbed
 from dask import delayed
+from tests.asking import asked
 
 from sordino.errors import WorkerError
 from sordino.execute.dask import spread
@@ -49,11 +50,11 @@ def test_a_source_that_gives_other_rows_when_it_is_read_again_is_refused(honest)
         rows, y = spread([delayed(block, pure=False)() for _ in range(2)], np.ones(20))
         made = rows.executor(y, 1.0, 0.0, None)
         noise = NoiseSource.seeded_not_private(0)
-        first = made.answer(release, np.zeros(3), 1.0, 0, noise)
+        first = asked(made, release, np.zeros(3), 1.0, 0, noise)
         lost = next(w for w in there.cluster.workers.values() if w.address in made._groups)
         there.cluster.sync(lost.close, executor_wait=False, nanny=False, reason="killed by a test")
         if honest:
-            assert made.answer(release, np.zeros(3), 1.0, 1, noise).shape == first.shape
+            assert asked(made, release, np.zeros(3), 1.0, 1, noise).shape == first.shape
             return
         with pytest.raises(WorkerError, match="same rows each time"):
-            made.answer(release, np.zeros(3), 1.0, 1, noise)
+            asked(made, release, np.zeros(3), 1.0, 1, noise)

@@ -11,6 +11,7 @@ from dask import delayed
 from distributed import LocalCluster
 from distributed.comm.tcp import TCP
 from scipy import sparse
+from tests.asking import asked
 from tests.execute.in_parts import cut, small_data
 
 import sordino
@@ -66,10 +67,10 @@ def bytes_of_a_round(columns, sampling, sent, rounds=3):
     executor = rows.executor(y, 1.0, 0.0, None)
     release = Release(GlmGradient(LOSSES["squared"], 0.7), Gaussian(1.0), sampling, lazy=True)
     w, noise = SparseVector(np.array([5, 17]), np.ones(2), columns), NoiseSource.seeded_not_private(0)
-    executor.answer(release, w, 0.7, 0, noise)
+    asked(executor, release, w, 0.7, 0, noise)
     sent.clear()
     for position in range(1, rounds + 1):
-        executor.answer(release, w, 0.7, position, noise)
+        asked(executor, release, w, 0.7, position, noise)
     return sum(sent) / rounds
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from dask import delayed
 from distributed import LocalCluster
+from tests.asking import asked
 from tests.execute.in_parts import InProcess, as_csr, cut, small_data
 
 import sordino
@@ -49,7 +50,7 @@ def answers(executor, sampling, w=None):
     release = Release(GlmGradient(LOSSES["squared"], 0.7), Gaussian(1.3), sampling)
     w = np.linspace(0, 1, 9) if w is None else w
     noise = NoiseSource.seeded_not_private(5)
-    return [executor.answer(release, w, 0.7, i, noise) for i in range(3)]
+    return [asked(executor, release, w, 0.7, i, noise) for i in range(3)]
 
 
 @pytest.mark.parametrize("way", WAYS)

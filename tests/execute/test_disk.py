@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 from scipy import sparse
 from sklearn.datasets import dump_svmlight_file
+from tests.asking import asked
 from tests.execute.in_parts import as_csr, cut, small_data
 from tests.solver_case import local_executor
 from tests.solver_table import CASES
@@ -183,11 +184,11 @@ def test_files_that_are_written_to_while_they_are_fitted_are_refused(name, tmp_p
     executor = rows.executor(NUMBERS, 1.0, 0.0, None)
     release = Release(GlmGradient(LOSSES["squared"], 1.0), Gaussian(1.0), Full())
     noise = NoiseSource.seeded_not_private(0)
-    executor.answer(release, np.zeros(8), 1.0, 0, noise)
+    asked(executor, release, np.zeros(8), 1.0, 0, noise)
     with (tmp_path / "rows" / name).open("r+b") as file:  # the same size, other rows
         file.write(b"\0" * 8)
     with pytest.raises(InvalidInputError, match=f"{name} as it was when it was opened"):
-        executor.answer(release, np.zeros(8), 1.0, 1, noise)
+        asked(executor, release, np.zeros(8), 1.0, 1, noise)
 
 
 def test_a_folder_that_is_put_in_place_of_another_is_not_mixed_with_it(tmp_path):

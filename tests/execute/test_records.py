@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy import sparse
+from tests.asking import asked
 from tests.execute.kinds import (
     BOUND,
     INTERCEPT,
@@ -89,7 +90,7 @@ def test_the_users_matrix_is_left_alone(kind):
     before = given.toarray() if sparse.issparse(given) else given.copy()
     stored = given.nnz if sparse.issparse(given) else None
     executor = LocalExecutor(given, y, BOUND)
-    executor.answer(Release(QUERY, Gaussian(1.3)), np.zeros(D), 2.3, 0, source())
+    asked(executor, Release(QUERY, Gaussian(1.3)), np.zeros(D), 2.3, 0, source())
     after = given.toarray() if sparse.issparse(given) else given
     np.testing.assert_array_equal(before, after)
     assert stored == (given.nnz if sparse.issparse(given) else None)
@@ -130,9 +131,9 @@ def test_a_sparse_matrix_is_never_made_dense(kind, outputs, monkeypatch):
     for mechanism in (Gaussian(1.3), Gaussian(1.3, secure=True)):
         for sampling in (Full(), Poisson(0.4)):
             release = Release(GlmGradient(loss, 2.3), mechanism, sampling, 9, lazy=True)
-            executor.answer(release, np.zeros(shape), 2.3, 0, source())
+            asked(executor, release, np.zeros(shape), 2.3, 0, source())
             if outputs == 1:
-                executor.answer(release, SparseVector.zeros(D + 1, 1), 2.3, 0, source())
+                asked(executor, release, SparseVector.zeros(D + 1, 1), 2.3, 0, source())
 
 
 def test_a_wide_sparse_matrix_needs_no_dense_copy():
@@ -141,7 +142,7 @@ def test_a_wide_sparse_matrix_needs_no_dense_copy():
     executor = LocalExecutor(matrix, np.ones(10), BOUND)
     release = Release(QUERY, Gaussian(1.3), Poisson(0.5), 3, lazy=True)
     w = SparseVector.zeros(columns)
-    out = executor.answer(release, w, 2.3, 0, source())
+    out = asked(executor, release, w, 2.3, 0, source())
     assert out.hard_threshold(20).indices.size == 20
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import sparse
+from tests.asking import asked
 
 import sordino
 from sordino.errors import InvalidInputError, InvalidTypeError, UnsupportedError
@@ -199,7 +200,7 @@ def test_without_noise_an_answer_is_an_array_of_its_own():
     executor = TensorExecutor(store_of(tensor_of(X, "dense")), SIGNS, 0.7, 0.3)
     affine = Affine(np.zeros(7), np.ones(7), 0.25)
     release = Release(AffineGradient(LOSSES["logistic"], 0.3), Gaussian(0.0), mean=False)
-    answer = executor.answer(release, (np.zeros(8), affine, None, 1.0), 0.3, 0, NoiseSource.from_os())
+    answer = asked(executor, release, (np.zeros(8), affine, None, 1.0), 0.3, 0, NoiseSource.from_os())
     assert type(answer) is np.ndarray
     assert answer.shape == (8,)
 

@@ -345,11 +345,11 @@ def test_door_23_a_record_that_fails_in_a_step_contributes_zero(late, secure):
 
 
 def query_sum(executor, query, network, rows):
-    from sordino.kernel import Full, Gaussian, Release
+    from sordino.kernel import Full, Gaussian, Question, Release
 
     release = Release(query, Gaussian(1.0), Full(), 1)
     with torch.enable_grad():
-        return executor.summed(release, network.flat(), 0, (rows, None))
+        return executor.summed(Question(release, network.flat(), 1.0, 0, executor.population), rows)
 
 
 def test_door_23_a_broken_model_is_no_record_and_is_not_kept_quiet():

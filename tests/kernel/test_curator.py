@@ -116,7 +116,7 @@ def test_a_plan_for_another_population_is_not_opened(population):
 
 def test_a_crash_counts_as_spent():
     class Broken(Memory):
-        def answer(self, *arguments):
+        def total(self, *arguments):
             raise OSError
 
     curator = curator_of(executor=Broken(RECORDS))
@@ -219,11 +219,11 @@ def mean_moves(curator_kind, runs=400):
 class Realised(Memory):
     """An executor that scales a batch's sum so that the curator divides by the realised batch size."""
 
-    def answer(self, release, params, sensitivity, position, noise):
-        rows = release.sampling.draw(self.population, position, noise)
+    def total(self, question, batch):
+        rows = batch.rows(self.population)
         present = [r for r in self.matrix[rows] if np.isfinite(r).all()]
-        exact = release.query.evaluate(self.matrix[rows], params)
-        return exact * release.sampling.expected(self.population) / max(1, len(present))
+        expected = question.release.sampling.expected(self.population)
+        return question.summed(self.matrix[rows]) * expected / max(1, len(present))
 
 
 def test_a_mean_moves_at_most_its_sensitivity_over_the_expected_batch_size():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import sparse, stats
 from scipy.special import erf, erfc, ndtri
+from tests.asking import asked
 from tests.kernel.toys import source
 from tests.statistical.laws import LEVEL, assert_counts, assert_law, assert_same_law, assert_scale
 
@@ -206,12 +207,12 @@ def test_a_lazy_step_on_csr_data_has_the_law_of_the_dense_step(count, intercept)
 def test_the_executor_chooses_the_lazy_path_where_few_columns_are_touched():
     release = Release(LOGISTIC, Gaussian(1.0), Full(), 2, lazy=True)
     start = SparseVector.zeros(4001, kept=1)
-    answer = csr_executor(4000).answer(release, start, 0.6, 0, source())
+    answer = asked(csr_executor(4000), release, start, 0.6, 0, source())
     assert isinstance(answer, LazyVector)
     crowded = csr_executor(30, density=0.5)
-    assert isinstance(crowded.answer(release, SparseVector.zeros(31, kept=1), 0.6, 0, source()), np.ndarray)
+    assert isinstance(asked(crowded, release, SparseVector.zeros(31, kept=1), 0.6, 0, source()), np.ndarray)
     eager = Release(LOGISTIC, Gaussian(1.0), Full(), 2)
-    assert isinstance(csr_executor(4000).answer(eager, start, 0.6, 0, source()), np.ndarray)
+    assert isinstance(asked(csr_executor(4000), eager, start, 0.6, 0, source()), np.ndarray)
 
 
 # ------------------------------------------------ T5: many order statistics, drawn beyond a bound

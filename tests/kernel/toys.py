@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sordino.kernel import ClippedSum, NoiseSource, Norm, Offer, Release
+from sordino.kernel import ClippedSum, NoiseSource, Norm, Offer
 from sordino.kernel.contracts import GramSums, Parts, RecordSums
 
 
@@ -45,8 +45,7 @@ class Memory:
     def population(self):
         return len(self.matrix)
 
-    def answer(self, release: Release, params, sensitivity, position, noise):
-        self.log.append((release, params, sensitivity, position))
-        rows = release.sampling.draw(self.population, position, noise)
-        records = self.matrix if rows is None else self.matrix[rows]
-        return release.mechanism.privatise(release.query.evaluate(records, params), sensitivity, noise)
+    def total(self, question, batch):
+        self.log.append((question.release, question.params, question.sensitivity, question.position))
+        rows = batch.rows(self.population)
+        return question.summed(self.matrix if rows is None else self.matrix[rows])

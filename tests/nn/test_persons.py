@@ -259,13 +259,13 @@ def trainer(**options):
 
 @pytest.mark.parametrize("optimizer", ["sgd", "srm"])
 def test_persons_are_drawn_booked_and_reported(optimizer, tmp_path, monkeypatch):
-    asked, real = [], TorchExecutor.answer
+    asked, real = [], TorchExecutor.noisy_total
 
-    def answer(self, release, params, sensitivity, position, noise):
-        asked.append((release.sampling, sensitivity))
-        return real(self, release, params, sensitivity, position, noise)
+    def noisy_total(self, question, batch, noise):
+        asked.append((question.release.sampling, question.sensitivity))
+        return real(self, question, batch, noise)
 
-    monkeypatch.setattr(TorchExecutor, "answer", answer)
+    monkeypatch.setattr(TorchExecutor, "noisy_total", noisy_total)
     ledger = Ledger.open(tmp_path / "ledger.db")
     ledger.create("toy", BudgetPolicy(epsilon=20.0, delta=1e-2, unit="person"))
     made = trainer(optimizer=optimizer, clip_norm=0.7, ledger=ledger, dataset_id="toy")

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.asking import asked
 from tests.nn.helpers import blobs, perceptron
 from torch import nn
 
@@ -158,8 +159,8 @@ def test_with_seeded_noise_masks_follow_torchs_seed():
     release = Release(TorchGradient(GhostEngine(network), 1.0), Gaussian(multiplier=0.0), mean=False)
     executor = TorchExecutor((x, y), CPU, 40)
 
-    def asked():
+    def seen():
         torch.manual_seed(3)
-        return executor.answer(release, network.flat(), 1.0, 0, NoiseSource.seeded_not_private(0))
+        return asked(executor, release, network.flat(), 1.0, 0, NoiseSource.seeded_not_private(0))
 
-    assert torch.equal(asked(), asked())
+    assert torch.equal(seen(), seen())

@@ -45,19 +45,19 @@ class Crash(Exception):
 @pytest.fixture
 def crash_at(monkeypatch):
     """Let the n-th question from now on crash after its noise was drawn; count the questions."""
-    real, asked = TorchExecutor.answer, []
+    real, asked = TorchExecutor.noisy_total, []
 
     def at(number):
         asked.clear()
 
-        def answer(self, *args):
+        def noisy_total(self, *args):
             value = real(self, *args)
             asked.append(value)
             if len(asked) == number:
                 raise Crash
             return value
 
-        monkeypatch.setattr(TorchExecutor, "answer", answer)
+        monkeypatch.setattr(TorchExecutor, "noisy_total", noisy_total)
         return asked
 
     return at
@@ -117,11 +117,11 @@ def test_a_position_outside_the_plan_is_refused(used):
 def test_the_journal_is_written_before_the_data_is_asked(tmp_path, monkeypatch):
     seen = []
 
-    def answer(self, release, params, sensitivity, position, noise):
-        seen.append((position, (tmp_path / "run.journal").read_text().splitlines()[-1]))
-        return torch.ones_like(params)
+    def noisy_total(self, question, batch, noise):
+        seen.append((question.position, (tmp_path / "run.journal").read_text().splitlines()[-1]))
+        return torch.ones_like(question.params)
 
-    monkeypatch.setattr(TorchExecutor, "answer", answer)
+    monkeypatch.setattr(TorchExecutor, "noisy_total", noisy_total)
     trainer(tmp_path / "run", steps=3).fit(*blobs())
     assert seen == [(0, "gradient 1"), (1, "gradient 2"), (2, "gradient 3")]
 
@@ -146,14 +146,14 @@ KILLED = """
     from tests.nn.helpers import blobs, perceptron
     from sordino.execute.torch import TorchExecutor
     from tests.nn.test_resume import trainer
-    real, asked = TorchExecutor.answer, []
-    def answer(self, *args):
+    real, asked = TorchExecutor.noisy_total, []
+    def noisy_total(self, *args):
         value = real(self, *args)
         asked.append(1)
         if len(asked) == 10:
             os.kill(os.getpid(), signal.SIGKILL)
         return value
-    TorchExecutor.answer = answer
+    TorchExecutor.noisy_total = noisy_total
     trainer(sys.argv[1], ledger=sys.argv[2], dataset_id="toy").fit(*blobs())
 """
 

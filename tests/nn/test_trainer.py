@@ -29,13 +29,13 @@ def trainer(model=None, **settings):
 @pytest.fixture
 def spy(monkeypatch):
     """Every question that reaches the data."""
-    asked, real = [], TorchExecutor.answer
+    asked, real = [], TorchExecutor.noisy_total
 
-    def answer(self, release, params, sensitivity, position, noise):
-        asked.append((release, sensitivity, position))
-        return real(self, release, params, sensitivity, position, noise)
+    def noisy_total(self, question, batch, noise):
+        asked.append((question.release, question.sensitivity, question.position))
+        return real(self, question, batch, noise)
 
-    monkeypatch.setattr(TorchExecutor, "answer", answer)
+    monkeypatch.setattr(TorchExecutor, "noisy_total", noisy_total)
     return asked
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.asking import asked
 
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute import LocalExecutor
@@ -157,7 +158,7 @@ def test_sensitivity_zero_opens_zeros_without_noise():
     x, y = _data()
     executor = SimulatedParties(_parties(x, y, 3), NoiseShare(Mode.INSIDE, 3, 1))
     release = Release(GlmGradient(LOSSES["logistic"], 0.7), Gaussian(1.0))
-    assert not executor.answer(release, np.zeros(6), 0.0, 0, NoiseSource.seeded_not_private(1)).any()
+    assert not asked(executor, release, np.zeros(6), 0.0, 0, NoiseSource.seeded_not_private(1)).any()
 
 
 def test_the_number_of_parties_must_be_the_one_of_the_noise():

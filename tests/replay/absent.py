@@ -77,14 +77,14 @@ class _Stream(StreamExecutor):
     def population(self) -> int:
         return self._inner.population
 
-    def answer(self, *asked: Any) -> Any:
+    def total(self, *asked: Any) -> Any:
         inner = self._inner
         if inner._number != self._seen and inner._chunk is not None:
             self._seen, chunk = inner._number, inner._chunk
             if self._past <= self._row < self._past + chunk.population:
                 inner._chunk = _rows(chunk, self._row - self._past)
             self._past += chunk.population
-        return inner.answer(*asked)
+        return inner.total(*asked)
 
 
 ABSENT: dict[type, Callable[[Any, Any], Any]] = {

@@ -23,7 +23,7 @@ from tests.replay.readings import Reading, kept, read
 
 import sordino.papers  # noqa: F401 - its mechanisms are known before the tape looks for all of them
 from sordino.errors import SordinoError
-from sordino.kernel import Curator, Plan
+from sordino.kernel import Curator, Plan, curator
 from sordino.kernel.mechanism import Additive
 from sordino.kernel.noise import NoiseSource, seeded_noise_not_private
 from sordino.kernel.sampling import Disjoint, FixedSize, Full, Poisson
@@ -114,6 +114,7 @@ class Tape:
             stack.callback(_running.clear)
             _running.append(self)
             stack.enter_context(_replaced(Curator, "__init__", _curator))
+            stack.enter_context(_replaced(curator, "answer", _answer))
             for mechanism in _subclasses(Additive):
                 for name in ("privatise", "privatise_on_lattice"):
                     if name in vars(mechanism):
@@ -161,16 +162,17 @@ class Listener:
     def offer(self) -> Any:
         return self._inner.offer
 
-    def answer(self, release: Any, params: Any, sensitivity: float, position: int, noise: Any) -> Any:
-        tape = self._tape
+    def heard(self, asked: Any, noise: Any, original: Callable[..., Any]) -> Any:
+        """Write a question down, ask it, and write down what its asker hears."""
+        tape, release, sensitivity = self._tape, asked.release, asked.sensitivity
         name = next((n for n, planned in self._plan.releases.items() if planned is release), "?")
         if name not in self._known:
             self._known[name] = facts_of((release, self._plan.relation, self._plan.population))
-        asked = (*self._known[name], ("position", position), ("sensitivity", sensitivity))
-        found = facts_of(params)
-        tape.questions.append(Question(name, self._kind, asked, found, release.query.norm, sensitivity))
+        facts = (*self._known[name], ("position", asked.position), ("sensitivity", sensitivity))
+        found = facts_of(asked.params)
+        tape.questions.append(Question(name, self._kind, facts, found, release.query.norm, sensitivity))
         tape.batch = self._left_out
-        answer = self._inner.answer(release, params, sensitivity, position, noise)
+        answer = original(self._inner, asked, noise)
         if tape.batch is not None:
             raise HarnessError(f"{self._kind} has no way to leave a unit out; give it one in absent.py")
         tape.questions[-1].answer = () if hasattr(answer, "hard_threshold") else facts_of(answer)
@@ -178,7 +180,7 @@ class Listener:
 
 
 @contextlib.contextmanager
-def _replaced(owner: type, name: str, make: Callable[[Any, str], Any]) -> Iterator[None]:
+def _replaced(owner: Any, name: str, make: Callable[[Any, str], Any]) -> Iterator[None]:
     original = vars(owner)[name]
     setattr(owner, name, make(original, name))
     try:
@@ -192,6 +194,10 @@ def _curator(original: Any, name: str) -> Any:
         original(self, Listener(_running[0], executor, plan), plan, *args, **kwargs)
 
     return opened
+
+
+def _answer(original: Any, name: str) -> Any:
+    return lambda listener, question, noise: listener.heard(question, noise, original)
 
 
 def _mechanism(original: Any, name: str) -> Any:

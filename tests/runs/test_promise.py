@@ -201,7 +201,7 @@ def test_an_executor_that_does_not_offer_what_the_plan_needs_is_refused_before_b
         population = 60
         offer = Offer("nothing", (), samplings=(Poisson,))
 
-        def answer(self, *arguments):
+        def total(self, *arguments):
             raise AssertionError("asked")
 
     promise = Promise.made(ask_of(ledger=ledger, dataset_id="ward"), plan_of())

@@ -71,10 +71,10 @@ class PlainExecutor:
     def offer(self):
         return DENSE
 
-    def answer(self, release, params, sensitivity, position, noise):
-        rows = release.sampling.draw(self.population, position, noise)
+    def total(self, question, batch):
+        rows, params = batch.rows(self.population), question.params
         points = [np.atleast_2d(_dense(p)) for p in (params if isinstance(params, tuple) else (params,))]
-        bound = release.query.contribution(params)
+        bound = question.query.contribution(params)
         total = np.zeros_like(points[0])
         for i in range(self.population) if rows is None else rows:
             gradient = self._gradient(i, points[0])

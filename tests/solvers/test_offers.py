@@ -67,12 +67,12 @@ class Fed(StreamExecutor):
         super().__init__(case.problem.population)
         self._whole = _local(case, np.asarray)
 
-    def answer(self, release, params, sensitivity, position, noise):
-        if position > self._number:
-            rows = release.sampling.draw(self.population, position, noise)
+    def total(self, question, batch):
+        if question.position > self._number:
+            rows = batch.rows(self.population)
             whole = self._whole
             self.feed(replace(whole, matrix=whole.matrix[rows], targets=whole.targets[rows]))
-        return super().answer(release, params, sensitivity, position, noise)
+        return super().total(question, batch)
 
 
 EXECUTORS = {

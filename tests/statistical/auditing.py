@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse, stats
+from tests.asking import asked
 from tests.property.neighbours import answers, stored, worst_pair
 from tests.solver_case import Asked, SolverCase, as_array, scaled
 
@@ -115,5 +116,5 @@ class Attack:
         return lower_bound(*[(s - self.origin) @ self.away for s in sums], self.delta)
 
     def _statistic(self, executor: Any, release: Release, sensitivity: float, noise: NoiseSource) -> float:
-        answer = executor.answer(release, self.params, sensitivity, 0, noise)
+        answer = asked(executor, release, self.params, sensitivity, 0, noise)
         return float((as_array(answer) - self.origin) @ self.away)

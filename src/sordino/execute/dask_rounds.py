@@ -16,9 +16,8 @@ from sordino.errors import WorkerError
 from sordino.execute import dask_worker as worker
 from sordino.execute.dask_worker import Failed, Job, Kept, Reply, Round
 from sordino.execute.parts import PartedExecutor
-from sordino.execute.question import Question
 from sordino.execute.tree import Nodes
-from sordino.kernel import SparseVector
+from sordino.kernel import Question, SparseVector
 from sordino.kernel.shares import Share
 
 _REMEDY = "Bring the rows into one place (X.compute()), or choose a solver that asks for sums."

@@ -22,9 +22,8 @@ from sordino.execute.csr import as_rows, sound
 from sordino.execute.grouped import is_missing
 from sordino.execute.local import LocalExecutor
 from sordino.execute.parts import part_sum
-from sordino.execute.question import Question
 from sordino.execute.tree import Nodes, folded
-from sordino.kernel import SparseVector
+from sordino.kernel import Question, SparseVector
 from sordino.kernel.arrays import Floats
 from sordino.kernel.shares import Share
 

@@ -101,5 +101,5 @@ class Arriving:
     def __getitem__(self, where: Any) -> Any:
         return np.asarray(self)[where]
 
-    def __add__(self, noise: Any) -> Any:
-        return np.asarray(self) + noise
+    def __add__(self, other: Any) -> Any:
+        return np.asarray(self) + other

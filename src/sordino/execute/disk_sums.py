@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from sordino.execute.disk_kept import Kept, asked_columns
-from sordino.execute.local import LocalExecutor
-from sordino.execute.parts import SummedExecutor
-from sordino.execute.question import Question
+from sordino.execute.local import CSR, DENSE, LocalExecutor
+from sordino.execute.parts import in_parts
 from sordino.execute.records import LocalRecords
 from sordino.execute.tree import Nodes, folded, total
-from sordino.kernel import NoiseSource
+from sordino.kernel import Batch, Question
 from sordino.kernel.arrays import Floats, Ints
-from sordino.kernel.sampling import Sampling
 
 if TYPE_CHECKING:
     from sordino.execute.disk import DiskMatrix
@@ -33,7 +31,7 @@ SHARE = 3 * _THREADS  # a block of each thread, and what a pass over a block mak
 _REMEDY = "Read the rows into memory, or choose a solver that asks for sums."
 
 
-class DiskExecutor(SummedExecutor):
+class DiskExecutor:
     """Answers releases from rows on a disk: all of them block by block, or the rows of a batch.
 
     **Privacy.** As in memory: rows are clipped as they are read, a record that is not finite contributes
@@ -44,15 +42,16 @@ class DiskExecutor(SummedExecutor):
     def __init__(
         self, rows: DiskMatrix, targets: Any, data_norm: float | None, intercept: float, weights: Any
     ) -> None:
-        super().__init__(rows.shape[0], rows.sparse, "rows on a disk", _REMEDY)
+        self.population = rows.shape[0]
+        self.offer = in_parts(CSR if rows.sparse else DENSE, "rows on a disk", _REMEDY)
         self._rows, self._targets, self._weights = rows, targets, weights
         self._norm, self._intercept = data_norm, intercept
         self._kept = Kept(rows.memory - SHARE * rows.block_bytes)
         self._free: deque[Buffers] = deque()  # of threads that are done with theirs: no more than there are
 
-    def _total(self, question: Question, sampling: Sampling, position: int, noise: NoiseSource) -> Any:
+    def total(self, question: Question, batch: Batch) -> Any:
         """Add up the drawn rows, as many at a time as fit."""
-        chosen = cut(sampling.draw(self.population, position, noise), self.population, self._rows.block_rows)
+        chosen = cut(batch.rows(self.population), self.population, self._rows.block_rows)
         nodes: Nodes = {}
         for number, part in enumerate(self._sums(question, chosen)):
             nodes = folded({**nodes, (0, number): part}, len(chosen))
@@ -93,7 +92,7 @@ class DiskExecutor(SummedExecutor):
         columns = asked_columns(question.params) if isinstance(rows, slice) and not question.lazy else None
         try:
             if columns is None or not isinstance(rows, slice):
-                return self._part(rows, buffers).summed(question, None)
+                return self._part(rows, buffers).total(question, Batch())
             whole = partial(self._whole, rows, buffers)
             return question.summed(self._kept.records(rows.start, columns, whole))
         finally:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from sordino.kernel import NoiseSource
+from sordino.kernel.noise import NoiseSource
 
 _MOST, _FEW = 20_000, 64  # objects that are looked at, and entries of one container
 _FOREIGN = ("builtins", "collections", "functools", "numpy", "random", "scipy", "sordino", "torch", "typing")

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute.local import LocalExecutor
-from sordino.kernel import NoiseSource, Offer, Release, clip, contracts
+from sordino.kernel import Batch, Offer, Question, clip, contracts
 from sordino.kernel.arrays import Floats, Ints
 from sordino.refusals import refuse_masked
 
@@ -87,13 +87,9 @@ class GroupedExecutor:
         """The number of persons, declared public."""
         return self._owners.persons
 
-    def answer(
-        self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
-    ) -> Any:
-        """Evaluate the query on the rows of the drawn persons and add the noise."""
-        persons = release.sampling.draw(self.population, position, noise)
-        value = release.query.evaluate(self.records(persons), params)
-        return release.mechanism.privatise(value, sensitivity, noise)
+    def total(self, question: Question, batch: Batch) -> Any:
+        """Return the exact sum over the persons of a batch."""
+        return question.summed(self.records(batch.rows(self.population)))
 
     def records(self, persons: Ints | None) -> GroupedRecords:
         """Return the rows of some persons; for queries only."""

@@ -11,10 +11,9 @@ from scipy import sparse
 from sordino.errors import InvalidInputError
 from sordino.execute.csr import as_rows
 from sordino.execute.csr_records import CsrRecords
-from sordino.execute.question import Question
 from sordino.execute.records import DenseRecords, LocalRecords
 from sordino.execute.touched import LazyRecords
-from sordino.kernel import NoiseSource, Offer, Release, clip, contracts
+from sordino.kernel import Batch, Offer, Question, clip, contracts
 from sordino.kernel.arrays import Floats, Ints
 
 _DATA_NORM = "Pass a public bound on the row norms (rows are clipped to it); computing it from X would leak."
@@ -74,17 +73,9 @@ class LocalExecutor:
         """What queries can ask of these rows."""
         return CSR if sparse.issparse(self.matrix) else DENSE
 
-    def answer(
-        self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
-    ) -> Any:
-        """Evaluate the query on the drawn rows and add the noise."""
-        question = Question.of(release, params, sensitivity, self.population)
-        total = self.summed(question, release.sampling.draw(self.population, position, noise))
-        return question.noised(total, release, sensitivity, noise)
-
-    def summed(self, question: Question, rows: Ints | None) -> Any:
-        """Return the exact sum over some rows; for whoever adds the noise."""
-        return question.summed(self.records(rows, lazy=question.lazy))
+    def total(self, question: Question, batch: Batch) -> Any:
+        """Return the exact sum over the rows of a batch; for whoever adds the noise."""
+        return question.summed(self.records(batch.rows(self.population), lazy=question.lazy))
 
     @overload
     def records(self, rows: Ints | None) -> LocalRecords: ...

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from sordino.errors import PlanError
 from sordino.execute.local import CSR, LocalExecutor
-from sordino.kernel import Disjoint, NoiseSource, Offer, Release
+from sordino.kernel import Batch, Disjoint, Offer, Question
 
 
 class StreamExecutor:
@@ -35,11 +35,9 @@ class StreamExecutor:
         """Put the next chunk in place of the last one."""
         self._number, self._chunk = self._number + 1, chunk
 
-    def answer(
-        self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
-    ) -> Any:
-        """Evaluate the query on the chunk whose turn it is and add the noise."""
+    def total(self, question: Question, batch: Batch) -> Any:
+        """Return the exact answer on the chunk whose turn it is, which is the batch."""
+        position = question.position
         if self._chunk is None or position != self._number:
             raise PlanError(f"Release number {position} belongs to another chunk than {self._number}.")
-        value = release.query.evaluate(self._chunk.records(None), params)
-        return release.mechanism.privatise(value, sensitivity, noise)
+        return question.summed(self._chunk.records(None))

@@ -14,11 +14,10 @@ from sordino.errors import InvalidInputError, InvalidTypeError
 from sordino.execute.device import Arriving, DeviceVector
 from sordino.execute.gram import spread_of
 from sordino.execute.held import Held
-from sordino.execute.question import Question
 from sordino.execute.records import LocalRecords
 from sordino.execute.tensor_store import Store, store_of
 from sordino.execute.tensor_views import DeviceView
-from sordino.kernel import NoiseSource, Offer, Release, SparseVector, clip, clip_doubles, contracts
+from sordino.kernel import Batch, Offer, Question, SparseVector, clip, clip_doubles, contracts
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.contracts import Point, PublicBall, PublicMap
 from sordino.kernel.pull import Pull, pulled
@@ -64,7 +63,7 @@ class TensorExecutor:
     """Rows on a device; parameters as of :class:`~sordino.execute.local.LocalExecutor`.
 
     **Privacy.** The passes are those of arrays, in the same precision. A row longer than 2^400 contributes
-    zero. Noise is drawn in this process and added there: only sums leave the device.
+    zero. Noise is drawn and added in this process: only sums leave the device.
     """
 
     offer: ClassVar[Offer] = Offer(
@@ -114,15 +113,12 @@ class TensorExecutor:
         """The number of records, declared public."""
         return self.store.shape[0]
 
-    def answer(
-        self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
-    ) -> Any:
-        """Evaluate the query on the drawn rows and add the noise."""
-        question = Question.of(release, params, sensitivity, self.population)
-        rows = release.sampling.draw(self.population, position, noise)
-        records = self._all if rows is None else self._all.taken(rows)
-        answer = question.noised(question.summed(records), release, sensitivity, noise)
-        return np.array(answer) if isinstance(answer, Arriving) else answer  # without noise, the sum itself
+    def total(self, question: Question, batch: Batch) -> Any:
+        """Return the exact sum over the rows of a batch, which may still be on its way."""
+        rows = batch.rows(self.population)
+        found = question.summed(self._all if rows is None else self._all.taken(rows))
+        bare = not (question.release.mechanism.multiplier and question.sensitivity)  # no noise will be added
+        return np.array(found) if bare and isinstance(found, Arriving) else found
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,10 +17,11 @@ from sordino.errors import InvalidInputError, PlanError
 from sordino.execute.chacha import normals
 from sordino.execute.draws import drawn_apart, held_generators, hidden_draws
 from sordino.execute.processes import Processes
-from sordino.execute.question import Question
-from sordino.kernel import NoiseSource, Offer, Release
+from sordino.kernel import Batch, Offer, Question
 from sordino.kernel.arrays import Ints, Rows
 from sordino.kernel.contracts import TensorChunks
+from sordino.kernel.noise import NoiseSource
+from sordino.kernel.question import exact_sum
 
 _POOL = 1 << 21
 ON_DEVICE = "Gaussian noise expanded on the device by ChaCha20, with keys from that generator"
@@ -77,37 +78,31 @@ class TorchExecutor:
         """The number of records, whoever owns them."""
         return self._count
 
-    def answer(
-        self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
-    ) -> Tensor:
-        """Evaluate the query on the drawn rows and add the noise."""
-        mechanism: Any = release.mechanism
-        rows = release.sampling.draw(self.population, position, noise)
-        question = Question.of(release, params, sensitivity, self.population)
+    def noisy_total(self, question: Question, batch: Batch, noise: NoiseSource) -> Tensor:
+        """Return the sum over the rows of a batch, with noise that is brought to the device or made there."""
         with self.hidden(noise.is_private), torch.enable_grad():  # whatever the caller has around it
-            value = self.summed(release, params, position, (rows, question.spacing))
+            value = self.summed(question, batch.rows(self.population))
         if question.spacing is None:
-            return mechanism.privatise(value, sensitivity, self._tensors(noise))
-        released = question.noised(value.cpu().numpy(), release, sensitivity, noise)
-        return torch.from_numpy(released).to(self.device, torch.float32)
+            tensors: Any = TensorNoise(noise, self.device, self._pool if self.device_noise else None)
+            return question.noised(value, tensors)
+        return torch.from_numpy(question.noised(value.cpu().numpy(), noise)).to(self.device, torch.float32)
 
-    def summed(
-        self, release: Release, params: Any, position: int, drawn: tuple[Rows, float | None]
-    ) -> Tensor:
-        """Return the sum over some rows, on a lattice if it has a spacing; for what adds the noise only.
+    def summed(self, question: Question, drawn: Rows) -> Tensor:
+        """Return the exact sum over some rows; for what adds the noise only.
 
-        It is computed here, or by several processes, the first of which says what is ``drawn``.
+        It is computed here, or by several processes, the first of which says rows and lattice.
         """
 
         def evaluate(some: Rows, spacing: float | None) -> Tensor:
-            asked = Question(release.query, params, False, spacing)
             rows = np.arange(self.population) if some is None else some
-            return _bearable(lambda part: asked.summed(self.records(part)), rows)
+            return _bearable(
+                lambda part: exact_sum(question.query, self.records(part), question.params, spacing), rows
+            )
 
         if self.processes is None:
-            return evaluate(*drawn)
-        words = f"{type(release.query).__name__} {position}"
-        return self.processes.summed(words, params, drawn, self.population, evaluate)
+            return evaluate(drawn, question.spacing)
+        words, said = f"{type(question.query).__name__} {question.position}", (drawn, question.spacing)
+        return self.processes.summed(words, question.params, said, self.population, evaluate)
 
     def hidden(self, private: bool = True) -> AbstractContextManager[None]:
         """Return a block in which others draw what nobody knows; with seeded noise, as they would."""
@@ -152,9 +147,6 @@ class TorchExecutor:
                 "on single records: what it did to a whole batch could mix them. Pad to a public length."
             )
         return torch.cat([x for x, _ in pairs]), torch.cat([y for _, y in pairs])
-
-    def _tensors(self, noise: NoiseSource) -> TensorNoise:
-        return TensorNoise(noise, self.device, self._pool if self.device_noise else None)
 
 
 def _bearable(total: Callable[[Any], Tensor], rows: Ints) -> Tensor:

@@ -13,9 +13,8 @@ from torch.func import vmap
 from sordino.errors import InvalidInputError, PlanError
 from sordino.execute.grouped import Owners
 from sordino.execute.torch_persons import PersonExecutor
-from sordino.kernel import NoiseSource
 from sordino.kernel.arrays import Rows
-from sordino.kernel.noise import fresh_noise
+from sordino.kernel.noise import NoiseSource, fresh_noise
 
 _FINE = 1 << 24  # the numbers that views are made from are multiples of 1 / _FINE
 

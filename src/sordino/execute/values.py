@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sordino.errors import InvalidInputError
-from sordino.kernel import Full, NoiseSource, Offer, Release, contracts
+from sordino.kernel import Batch, Full, Offer, Question, contracts
 from sordino.kernel.arrays import Floats, Ints
 
 
@@ -48,11 +48,9 @@ class ValueExecutor:
                 out[text] = out.get(text, 0) + count
         return out
 
-    def answer(
-        self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
-    ) -> Any:
-        """Evaluate the query on all records and add the noise."""
-        return release.mechanism.privatise(release.query.evaluate(self, params), sensitivity, noise)
+    def total(self, question: Question, batch: Batch) -> Any:
+        """Return the exact answer on all records."""
+        return question.summed(self)
 
 
 def _tally(codes: Ints, size: int) -> list[tuple[int, int]]:

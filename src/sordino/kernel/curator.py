@@ -1,4 +1,4 @@
-"""The curator, which answers the releases of one plan, and the protocol of executors."""
+"""The curator, which answers the releases of one plan, and the protocols of executors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 from weakref import WeakSet
 
 import numpy as np
@@ -16,14 +16,16 @@ from sordino.kernel.contracts import Answer
 from sordino.kernel.noise import NoiseSource
 from sordino.kernel.offer import Offer, check_offer
 from sordino.kernel.quarantine import check_asked
+from sordino.kernel.question import Question
 from sordino.kernel.release import Plan, Release
+from sordino.kernel.shares import Batch, Listed
 
 _opened: WeakSet[Plan] = WeakSet()
 _lock = threading.Lock()
 
 
-class Executor(Protocol):
-    """Where the data lives: it evaluates a query and adds the noise before anybody sees the answer."""
+class Place(Protocol):
+    """Where the data lives."""
 
     @property
     def population(self) -> int:
@@ -33,10 +35,36 @@ class Executor(Protocol):
     def offer(self) -> Offer:
         """What it can do for a query."""
 
-    def answer(
-        self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
-    ) -> Answer:
-        """Return the privatised answer of release number ``position``."""
+
+class Executor(Place, Protocol):
+    """Adds up what a query asks of its records; it sees neither noise nor a source of it."""
+
+    def total(self, question: Question, batch: Batch) -> Answer:
+        """Return the exact sum over the records of a batch; nobody but the curator asks for it."""
+
+
+@runtime_checkable
+class NoisyExecutor(Place, Protocol):
+    """An executor that is given the noise source, because its exact sum may not or cannot reach the curator.
+
+    There are two: tensors, whose noise is made on their device (:mod:`sordino.execute.torch`), and parties,
+    whose noise is made inside a secure computation (:mod:`sordino.execute.parties`).
+    """
+
+    def noisy_total(self, question: Question, batch: Batch, noise: NoiseSource) -> Answer:
+        """Return the sum over the records of a batch with the noise of the release."""
+
+
+def answer(executor: Executor | NoisyExecutor, question: Question, noise: NoiseSource) -> Answer:
+    """Draw the batch, have it added up and add the noise: the one place where data and noise meet."""
+    sampling, parts = question.release.sampling, executor.offer.parts
+    if parts:
+        batch = Batch(tuple(sampling.shares(parts, question.position, noise)))
+    else:
+        batch = Batch((Listed(sampling.draw(executor.population, question.position, noise)),))
+    if isinstance(executor, NoisyExecutor):
+        return executor.noisy_total(question, batch, noise)
+    return question.noised(executor.total(question, batch), noise)
 
 
 class Curator:
@@ -58,7 +86,7 @@ class Curator:
 
     def __init__(
         self,
-        executor: Executor,
+        executor: Executor | NoisyExecutor,
         plan: Plan,
         noise: NoiseSource,
         used: Mapping[str, int] | None = None,
@@ -102,11 +130,10 @@ class Curator:
         """Ask one planned question and return its noisy answer."""
         release, position = self._count(name)
         sensitivity = release.sensitivity(self._plan.relation, params)
+        question = Question(release, params, sensitivity, position, self._plan.population)
         with np.errstate(all="ignore"):  # what a caller has set: an error would tell of a record
-            answer = self._executor.answer(release, params, sensitivity, position, self._noise)
-        if not release.mean:
-            return answer
-        return answer / release.sampling.expected(self._plan.population)
+            found = answer(self._executor, question, self._noise)
+        return found / release.sampling.expected(self._plan.population) if release.mean else found
 
     def _count(self, name: str) -> tuple[Release, int]:
         if os.getpid() != self._process:

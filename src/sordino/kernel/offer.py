@@ -24,6 +24,7 @@ class Offer:
     samplings : the kinds of batches it can draw; none means all.
     sums_only : it adds up the answers of several holders: only sums with independent Gaussian noise.
     in_parts : its records lie in several places: only sums over records, and public functions of these.
+    parts : the numbers of records of the places that find their own rows of a batch; none for one place.
     remedy : what a user can do instead.
     """
 
@@ -33,6 +34,7 @@ class Offer:
     samplings: tuple[type, ...] = ()
     sums_only: bool = False
     in_parts: bool = False
+    parts: tuple[int, ...] = ()
     remedy: str = ""
 
     def unmet(self, release: Release) -> str | None:

@@ -17,7 +17,7 @@ from sordino.kernel.arrays import Rows
 from sordino.kernel.events import fixed_size_event, poisson_event, repeated
 from sordino.kernel.noise import NoiseSource
 from sordino.kernel.relation import Relation
-from sordino.kernel.shares import Between, Chosen, Drawn, Everything, Share
+from sordino.kernel.shares import Between, Chosen, Drawn, Listed, Share
 
 
 class Sampling(Protocol):
@@ -49,7 +49,7 @@ class Full:
 
     def shares(self, sizes: Sequence[int], position: int, noise: NoiseSource) -> list[Share]:
         """Return everything of every part."""
-        return [Everything() for _ in sizes]
+        return [Listed() for _ in sizes]
 
     def amplify(self, event: dp.DpEvent, times: int, relation: Relation, population: int) -> dp.DpEvent:
         """Return plain composition."""
@@ -77,7 +77,7 @@ class Poisson:
     def shares(self, sizes: Sequence[int], position: int, noise: NoiseSource) -> list[Share]:
         """Return one independent Poisson draw per part, each with a key of its own."""
         if self.rate == 1.0:
-            return [Everything() for _ in sizes]
+            return [Listed() for _ in sizes]
         return [Drawn(self.rate, noise.subkey()) for _ in sizes]
 
     def amplify(self, event: dp.DpEvent, times: int, relation: Relation, population: int) -> dp.DpEvent:

@@ -1,4 +1,4 @@
-"""How one part of the records finds its rows of a batch, wherever it lies and however often it is asked."""
+"""A batch: how each part of the records finds its rows, wherever it lies and however often it is asked."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ class Share(Protocol):
 
 
 @dataclass(frozen=True)
-class Everything:
-    """All rows of the part."""
+class Listed:
+    """The rows of a list, which is as secret as the batch is; None lists all of them."""
+
+    positions: Rows = field(repr=False, default=None)
 
     def rows(self, count: int) -> Rows:
-        """Return None."""
-        return None
+        """Return the list."""
+        return self.positions
 
 
 @dataclass(frozen=True)
@@ -61,3 +63,15 @@ class Chosen:
     def rows(self, count: int) -> Rows:
         """Return the rows that this key draws."""
         return NoiseSource.of_subkey(self.key).distinct_rows(count, self.size)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The records that one release looks at, drawn by the curator: a share for each place where they lie."""
+
+    shares: tuple[Share, ...] = field(repr=False, default=(Listed(),))
+
+    def rows(self, count: int) -> Rows:
+        """Return the rows of records that all lie in one place, ``count`` of them; None for all."""
+        (only,) = self.shares
+        return only.rows(count)

@@ -14,7 +14,7 @@ from sordino.errors import SordinoError, WorkerError
 from sordino.execute.processes import Processes, fingerprint
 from sordino.execute.torch import TorchExecutor
 from sordino.execute.torch_persons import PersonExecutor
-from sordino.kernel import Plan
+from sordino.kernel import Plan, Question
 from sordino.nn.checkpoint import words
 from sordino.nn.session import Session, Training
 from sordino.nn.solvers import Releases, TrainingState
@@ -58,7 +58,9 @@ class Following:
         processes = self._executor.processes
         assert processes is not None
         with self._executor.hidden():
-            self._executor.summed(self.plan.releases[name], params, self._used[name], (None, None))
+            # Rows and lattice are those that the first process says: no sensitivity is needed here.
+            asked = Question(self.plan.releases[name], params, 0.0, self._used[name], self.plan.population)
+            self._executor.summed(asked, None)
         self._used[name] += 1
         point = params if isinstance(params, Tensor) else params[0]
         return processes.shared(torch.empty_like(point))

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from sordino.kernel import Curator, Executor, PaperNoise, Plan
+from sordino.kernel import Curator, Executor, NoisyExecutor, PaperNoise, Plan
 from sordino.runs.ask import Ask
 from sordino.runs.progress import track
 from sordino.runs.promise import Promise
@@ -37,7 +37,7 @@ class Fitted:
 def run_privately(
     solver: Plannable,
     problem: Any,
-    executor: Executor,
+    executor: Executor | NoisyExecutor,
     ask: Ask,
     *,
     public: tuple[str, ...] = (),

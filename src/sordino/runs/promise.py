@@ -14,7 +14,7 @@ from typing import Self
 
 from sordino.accounting import Certificate, calibrate, canonical, certify
 from sordino.errors import CalibrationError, NotPrivateWarning, PlanError, PlanSpentError
-from sordino.kernel import Curator, Executor, PaperNoise, Plan, check_offer
+from sordino.kernel import Curator, Executor, NoisyExecutor, PaperNoise, Plan, check_offer
 from sordino.kernel.noise import NoiseSource, fresh_noise
 from sordino.ledger import Reservation
 from sordino.runs.ask import Ask
@@ -122,7 +122,7 @@ class Promise:
         return Run(self, booked)
 
     @contextmanager
-    def run(self, executor: Executor, description: str) -> Iterator[Curator]:
+    def run(self, executor: Executor | NoisyExecutor, description: str) -> Iterator[Curator]:
         """Check the executor against the plan, reserve, open the curator, settle at the end of the block."""
         check_offer(self.plan, executor.offer)
         with self.reserved(description) as run:
@@ -162,7 +162,7 @@ class Run:
 
     def curate(
         self,
-        executor: Executor,
+        executor: Executor | NoisyExecutor,
         journal: Callable[[str, int], None] | None = None,
         used: Mapping[str, int] | None = None,
     ) -> Curator:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from sordino.errors import PlanError, PlanSpentError
-from sordino.kernel import Curator, Executor, Plan
+from sordino.kernel import Curator, Executor, NoisyExecutor, Plan
 from sordino.runs.ask import Ask
 from sordino.runs.journal import SavedRun, require_in_place, resumed
 from sordino.runs.promise import Promise, Run
@@ -47,7 +47,7 @@ class Turn:
     attempt: int
     _run: Run
 
-    def curate(self, executor: Executor, per_round: int) -> Curator:
+    def curate(self, executor: Executor | NoisyExecutor, per_round: int) -> Curator:
         """Open the curator at this round's place; each release is asked ``per_round`` times a round."""
         plan = self._run.promise.plan
         used = dict.fromkeys(plan.releases, self.attempt * per_round)

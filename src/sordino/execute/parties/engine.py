@@ -15,8 +15,8 @@ from sordino.errors import InvalidInputError
 from sordino.execute.parties.lattice import Lattice
 from sordino.execute.parties.law import CoarseLaw, lattice_ripple
 from sordino.execute.parties.proof import SOUNDNESS
-from sordino.kernel import NoiseSource
 from sordino.kernel.arrays import Ints
+from sordino.kernel.noise import NoiseSource
 
 
 class Mode(str, Enum):

@@ -12,7 +12,9 @@ from sordino.errors import InvalidInputError
 from sordino.execute.local import CSR, DENSE, LocalExecutor
 from sordino.execute.parties.engine import Engine, Mode, NoiseShare, centred
 from sordino.execute.parties.lattice import Lattice, Quantised, quantise
-from sordino.kernel import Full, NoiseSource, Offer, OnLattice, Poisson, Release
+from sordino.kernel import Batch, Full, Offer, OnLattice, Poisson, Question, Release
+from sordino.kernel.arrays import Rows
+from sordino.kernel.noise import NoiseSource
 
 OFFER = Offer(
     "parties",
@@ -57,17 +59,15 @@ class PartiesExecutor:
     @property
     def offer(self) -> Offer:
         """What can be asked of all parties together."""
-        return SPARSE_OFFER if self.local.offer is CSR else OFFER
+        return _offer_of([self.local])
 
-    def answer(
-        self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
-    ) -> Any:
+    def noisy_total(self, question: Question, batch: Batch, noise: NoiseSource) -> Any:
         """Contribute to one release and return its opened answer."""
-        found = local_answer(self.local, release, params, sensitivity, position, self.population, noise)
-        if found is None:
-            return _nothing(self.local, release, params)
+        if question.sensitivity == 0:
+            return _nothing(self.local, question)
+        found = _quantised(self.local, question, batch.rows(self.local.population))
         if self.agree is not None:
-            self.agree(found.lattice, release, params, position)
+            self.agree(found.lattice, question.release, question.params, question.position)
         values, draw = self.share.draw(found.values, found.lattice, self.party, noise)
         total = self.engine.sum(values, draw)
         if self.opened is not None:
@@ -88,7 +88,7 @@ class SimulatedParties:
     share : who makes the noise: ``share.parties`` of the members compute, the others only send shares
         of their integers to those.
     pooled : all records together: integers of a query with an exact path add up to the same sum wherever the
-        records are, so that one pass over these saves a thousand small ones.
+        records are, so that one pass over these saves a thousand small ones where a batch is everybody.
     """
 
     members: Sequence[LocalExecutor] = field(repr=False)
@@ -109,18 +109,18 @@ class SimulatedParties:
     @property
     def offer(self) -> Offer:
         """What can be asked of all parties together."""
-        return SPARSE_OFFER if any(member.offer is CSR for member in self.members) else OFFER
+        return _offer_of(self.members)
 
-    def answer(
-        self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
-    ) -> Any:
+    def noisy_total(self, question: Question, batch: Batch, noise: NoiseSource) -> Any:
         """Add up what the parties would contribute."""
-        asked = (release, params, sensitivity, position, self.population, noise)
-        pooled = () if self.pooled is None or not isinstance(release.query, OnLattice) else (self.pooled,)
-        parts_of = [local_answer(member, *asked) for member in pooled or self.members]
-        found = [part for part in parts_of if part is not None]
-        if not found:
-            return _nothing(self.members[0], release, params)
+        if question.sensitivity == 0:
+            return _nothing(self.members[0], question)
+        pairs = zip(self.members, batch.shares, strict=True)
+        asked: list[tuple[LocalExecutor, Rows]] = [(m, share.rows(m.population)) for m, share in pairs]
+        everything = isinstance(question.query, OnLattice) and all(rows is None for _, rows in asked)
+        if self.pooled is not None and everything:
+            asked = [(self.pooled, None)]
+        found = [_quantised(member, question, rows) for member, rows in asked]
         lattice, shape = found[0].lattice, found[0].values.shape
         modulus = 2 ** lattice.field_bits(self.share.parties) - 1
         nothing = np.zeros(shape, dtype=np.int64)
@@ -139,21 +139,19 @@ class SimulatedParties:
         return (signs * magnitude).astype(object) * self.share.step(lattice)
 
 
-def local_answer(
-    local: LocalExecutor,
-    release: Release,
-    params: Any,
-    sensitivity: float,
-    position: int,
-    population: int,
-    noise: NoiseSource,
-) -> Quantised | None:
-    """Return one party's integers, or None where nothing can move (sensitivity 0)."""
-    if sensitivity == 0:
-        return None
-    rows = release.sampling.draw(local.population, position, noise)
-    return quantise(release, local.records(rows), params, sensitivity, population)
+def _offer_of(members: Sequence[LocalExecutor]) -> Offer:
+    """Return what can be asked of members who draw each their own rows of a batch."""
+    known = SPARSE_OFFER if any(member.offer is CSR for member in members) else OFFER
+    return replace(known, parts=tuple(member.population for member in members))
 
 
-def _nothing(local: LocalExecutor, release: Release, params: Any) -> Any:
-    return np.zeros_like(np.asarray(release.query.evaluate(local.records(None), params), dtype=float))
+def _quantised(local: LocalExecutor, question: Question, rows: Rows) -> Quantised:
+    """Return one party's integers."""
+    release, params, sensitivity = question.release, question.params, question.sensitivity
+    return quantise(release, local.records(rows), params, sensitivity, question.population)
+
+
+def _nothing(local: LocalExecutor, question: Question) -> Any:
+    """Return the answer where nothing can move (sensitivity 0)."""
+    found = question.query.evaluate(local.records(None), question.params)
+    return np.zeros_like(np.asarray(found, dtype=float))

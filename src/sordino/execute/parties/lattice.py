@@ -9,8 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sordino.errors import UnsupportedError
-from sordino.kernel import ClippedSum, Gaussian, OnLattice, Query, Relation, Release, SymmetricGaussian
+from sordino.kernel import ClippedSum, OnLattice, Query, Relation, Release
 from sordino.kernel.arrays import Floats, Ints
+from sordino.kernel.matrix import SymmetricGaussian
+from sordino.kernel.mechanism import Gaussian
 
 # Mersenne primes: the smallest one that holds every sum is the field of a release.
 FIELDS = (61, 89, 107, 127)

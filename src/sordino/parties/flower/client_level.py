@@ -16,7 +16,7 @@ from flwr.app import ConfigRecord, Context, Message, MessageType, RecordDict
 from flwr.serverapp import Grid, ServerApp
 
 from sordino.errors import InvalidInputError
-from sordino.kernel import ClippedSum, Curator, Full, Gaussian, NoiseSource, Offer, Plan, Poisson, Release
+from sordino.kernel import Batch, ClippedSum, Curator, Full, Gaussian, Offer, Plan, Poisson, Question, Release
 from sordino.kernel.arrays import Floats
 from sordino.kernel.clip import to_bound
 from sordino.kernel.contracts import ClientUpdates
@@ -80,14 +80,11 @@ class FederationExecutor:
         """The public number of clients."""
         return len(self.nodes)
 
-    def answer(
-        self, release: Release, params: Any, sensitivity: float, position: int, noise: NoiseSource
-    ) -> Floats:
-        """Ask the drawn clients, sum their clipped updates and add the noise."""
-        rows = release.sampling.draw(self.population, position, noise)
+    def total(self, question: Question, batch: Batch) -> Floats:
+        """Ask the drawn clients and return the exact sum of their clipped updates."""
+        rows = batch.rows(self.population)
         chosen = self.nodes if rows is None else [self.nodes[i] for i in rows]
-        value = release.query.evaluate(self._weights(chosen, params, position), params)
-        return np.asarray(release.mechanism.privatise(value, sensitivity, noise))
+        return np.asarray(question.summed(self._weights(chosen, question.params, question.position)))
 
     def _weights(self, nodes: Sequence[int], params: Weights, position: int) -> list[Weights]:
         said = ConfigRecord({"recipe": self.recipe.digest, "protection": CLIENT_LEVEL})
