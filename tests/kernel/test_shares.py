@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sordino.kernel import Disjoint, FixedSize, Full, NoiseSource, Poisson
+from sordino.kernel import Batch, Disjoint, FixedSize, Full, NoiseSource, Poisson
 
 SIZES = (7, 0, 20, 13)
 SAMPLINGS = [Full(), Poisson(0.3), Poisson(1.0), FixedSize(11), Disjoint(3)]
@@ -73,3 +73,11 @@ def test_nothing_secret_of_a_share_is_shown():
         for share in sampling.shares(SIZES, 0, NoiseSource.seeded_not_private(3)):
             assert str(share.key) not in repr(share)
             assert "size" not in repr(share)
+
+
+def test_a_batch_of_several_parts_is_never_taken_for_all_rows_of_one_place():
+    assert Batch().rows(7) is None
+    for sampling in SAMPLINGS:
+        batch = Batch(tuple(sampling.shares(SIZES, 1, NoiseSource.seeded_not_private(3))))
+        with pytest.raises(ValueError, match="unpack"):
+            batch.rows(40)
