@@ -17,12 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from benchmarks.machine import describe
 from sordino import SparseLinearRegression, SparseLogisticRegression
-from sordino.datasets import (
-    load,
-    log1p_unit,
-    make_sparse_linear_model,
-    unit_rows,
-)
+from sordino.datasets import load, log1p_unit, make_sparse_linear_model, unit_rows
 
 
 def digits(seed):

@@ -19,8 +19,8 @@ from benchmarks.accuracy import fixed
 from benchmarks.bars import Bar, medians, numbers
 from benchmarks.solver_bars import RESULT, WHOLE
 from sordino.datasets import load, make_knowledge_transfer
-from sordino.reproduce.images import images
-from sordino.reproduce.tao import excess_risks
+from sordino.literature.reproduce.heavy import excess_risks
+from sordino.literature.reproduce.networks import images
 from sordino.testing import seeded_noise_not_private
 
 UNITS = (1e-3, 1.0, 1e3)

@@ -16,7 +16,7 @@ import sordino
 from benchmarks.bars import Bar, medians, numbers
 from benchmarks.behaviour import RESULT
 from sordino.datasets import load, unit_rows
-from sordino.reproduce.tao import excess_risks, slope
+from sordino.literature.reproduce.heavy import excess_risks, slope
 from sordino.testing import seeded_noise_not_private
 
 LEAST = 0.93

@@ -14,8 +14,7 @@ from dp_accounting.mechanism_calibration import ExplicitBracketInterval, calibra
 from benchmarks.machine import describe
 from sordino.accounting import accountants, certify, solve_scale
 from sordino.accounting.renyi import leaf_curve
-from sordino.kernel.events import gaussian_event, poisson_event, repeated, zcdp_event
-from sordino.kernel.relation import Relation
+from sordino.kernel.events import Relation, gaussian_event, poisson_event, repeated, zcdp_event
 
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 

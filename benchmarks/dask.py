@@ -26,8 +26,8 @@ from benchmarks.machine import describe
 from sordino.execute import LocalExecutor
 from sordino.execute.dask import spread
 from sordino.kernel import Curator, Full, Gaussian, NoiseSource, Plan, Relation, Release
-from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import Logistic
+from sordino.problems.queries import GlmGradient
 
 COORDINATES, ROUNDS = 50_000, 60
 # Rows, entries a row, rounds, whether workers keep memory.

@@ -21,6 +21,7 @@ from torch import nn
 
 from benchmarks.machine import describe
 from sordino.datasets import load
+from sordino.literature.reproduce.networks import NONZERO, sparse_start
 from sordino.nn import TorchModel
 from sordino.parties.flower import (
     FederatedClient,
@@ -31,7 +32,6 @@ from sordino.parties.flower import (
     server_app,
     simulate,
 )
-from sordino.reproduce.federated import NONZERO, sparse_start
 
 CLIENTS, LOCAL_STEPS, DELTA = 10, 10, 1e-5
 LOSS = nn.functional.cross_entropy

@@ -26,7 +26,7 @@ from sordino.kernel import Relation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.runs import Ask, run_privately
-from sordino.solvers.sparse.ight import Ight
+from sordino.solvers.sparse import Ight
 
 BASE = {"n": 10_000, "d": 10_000, "nnz": 50, "k": 500}
 DOUBLINGS, STEPS = 3, 50

@@ -15,7 +15,7 @@ import sordino
 from benchmarks.machine import describe
 from sordino.datasets import Lognormal, Pareto, StudentT, load
 from sordino.errors import DataNotFoundError
-from sordino.reproduce.tao import excess_risks, mean_errors, slope
+from sordino.literature.reproduce.heavy import excess_risks, mean_errors, slope
 from sordino.testing import seeded_noise_not_private
 
 SIZES = (1000, 2154, 4641, 10_000, 21_544, 46_415, 100_000)

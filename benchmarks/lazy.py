@@ -17,9 +17,9 @@ from scipy import sparse
 from benchmarks.machine import describe
 from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, Gaussian, NoiseSource, Plan, Poisson, Relation, Release
-from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import Logistic
-from sordino.solvers.vectors import hard_threshold, starting_point
+from sordino.problems.queries import GlmGradient
+from sordino.solvers.steps import hard_threshold, starting_point
 
 BATCH, NONZEROS, KEEP, ROWS, TURNS = 256, 75, 1000, 200_000, 7
 

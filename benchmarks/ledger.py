@@ -13,8 +13,7 @@ import time
 from pathlib import Path
 
 from benchmarks.machine import describe
-from sordino.kernel.events import gaussian_event
-from sordino.kernel.relation import Relation
+from sordino.kernel.events import Relation, gaussian_event
 from sordino.ledger import BudgetPolicy, Ledger
 
 TARGET = 200.0

@@ -118,9 +118,8 @@ def candidates(make, x, y, device, chunk: int, loss):
     """Yield (name, how to make the step) for each way; made lazily, so that one failure is one row."""
     from sordino.execute.torch import NoisePool
     from sordino.kernel import NoiseSource
-    from sordino.nn.compiled import CompiledEngine
+    from sordino.nn.compiled import CompiledEngine, LeanEngine
     from sordino.nn.engines import GhostEngine, VmapEngine
-    from sordino.nn.lean import LeanEngine
     from sordino.nn.network import Network
 
     def plain(compiled):

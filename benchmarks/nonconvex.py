@@ -26,10 +26,9 @@ from sordino.accounting import calibrate
 from sordino.datasets import load
 from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, NoiseSource, Relation
-from sordino.problems.losses import LOSSES
-from sordino.problems.penalties import Nonconvex
+from sordino.literature.reproduce.linear import EPSILONS, NORMS, PUBLISHED
+from sordino.problems.losses import LOSSES, Nonconvex
 from sordino.problems.problem import Problem
-from sordino.reproduce.nonconvex import EPSILONS, NORMS, PUBLISHED
 from sordino.solvers import Options, make_solver
 
 DELTA, PENALTY, PILOTS, POINTS = 1e-5, Nonconvex(1e-3), 2, 16

@@ -22,15 +22,15 @@ from benchmarks.machine import describe
 from sordino.accounting import calibrate
 from sordino.execute import LocalExecutor
 from sordino.execute.parties import Mode, NoiseShare, SimulatedParties
-from sordino.execute.parties.lattice import Lattice
+from sordino.execute.parties.engine import Lattice
 from sordino.kernel import Curator, NoiseSource, Relation
-from sordino.papers.local import LocalObjective, PrintedTilt
-from sordino.parties import baselines
+from sordino.literature import local as baselines
+from sordino.literature.local import LocalObjective, PrintedTilt
+from sordino.literature.reproduce.parties import World
 from sordino.parties.mpc.links import Credentials, Limits, Member, fingerprint_of
 from sordino.parties.mpc.mpyc_engine import MpycEngine
-from sordino.parties.mpc.output import OutputPerturbation
-from sordino.reproduce.parties import World
-from sordino.solvers.sparse.ight import Ight
+from sordino.parties.mpc.tasks import OutputPerturbation
+from sordino.solvers.sparse import Ight
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "three_hospitals" / "prepare.py"
 NAMES = ("north", "south", "west")

@@ -15,7 +15,7 @@ from sklearn.preprocessing import normalize
 from benchmarks.growth import cpu
 from sordino import PCA
 from sordino.datasets import load
-from sordino.reproduce.shang import svm_accuracy
+from sordino.literature.reproduce.pca import svm_accuracy
 from sordino.testing import seeded_noise_not_private
 
 SOLVERS = ("auto", "power", "spca", "vrpca")
@@ -84,8 +84,8 @@ def printed(repeats: int) -> Iterator[dict[str, Any]]:
 
 def certified(model: PCA, rows: np.ndarray) -> float:
     """Return what the printed noise certifies; nothing is run."""
-    from sordino.estimators.pca.checks import checked_options
-    from sordino.papers.pca import published
+    from sordino.estimators.pca import checked_options
+    from sordino.literature.pca import published
     from sordino.runs import Promise
 
     budget = model._budget(len(rows))

@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 import sordino
 from sordino.estimators import evaluation
-from sordino.solvers.row_means import NoisyMeans
+from sordino.solvers.heavy.location import NoisyMeans
 
 OUT = Path(__file__).parent / "results" / "score_intervals.json"
 SETTINGS = ((300, 1.0), (3000, 0.3))

@@ -25,10 +25,8 @@ from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, Full, NoiseSource, Poisson, Relation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
-from sordino.solvers.momentum import Momentum
-from sordino.solvers.sparse.ight import Ight
-from sordino.solvers.sparse.scsg_ht import ScsgHt
-from sordino.solvers.sparse.sgd_ht import SgdHt
+from sordino.solvers.sparse import Ight, ScsgHt, SgdHt
+from sordino.solvers.steps import Momentum
 
 EPSILON, DELTA, SEEDS = 2.0, 1e-5, 2
 PASSES = (1, 3, 10, 30)
@@ -130,7 +128,7 @@ def draw(curves: dict[str, dict[str, list[float]]], path: str) -> None:
     """Write the curves as a picture."""
     from matplotlib.figure import Figure
 
-    from sordino.report.style import log_axis
+    from sordino.report.plots import log_axis
 
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     for axis, (name, lines) in zip(figure.subplots(1, len(curves)), curves.items()):

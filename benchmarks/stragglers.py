@@ -24,8 +24,8 @@ from sordino.execute import dask_worker
 from sordino.execute.dask import spread
 from sordino.kernel import Full, Gaussian, NoiseSource, Question, Release
 from sordino.kernel.curator import answer
-from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import Logistic
+from sordino.problems.queries import GlmGradient
 
 WORKERS, ROUNDS, USUAL, READING = 8, 100, 0.01, 0.05
 

@@ -142,7 +142,7 @@ def _call(node: ast.Call, names: dict[str, str]) -> list[Finding]:
 
 
 # A norm of data is taken in kernel/clip and nowhere else. Norms of released or public vectors go through
-# kernel/lengths.py, so that any other norm is an offence.
+# kernel/arrays.py, so that any other norm is an offence.
 NORMS = frozenset(
     """
     numpy.linalg.norm numpy.linalg.vector_norm numpy.hypot scipy.linalg.norm scipy.sparse.linalg.norm
@@ -199,8 +199,7 @@ def _is_square(node: ast.AST | None) -> bool:
 # What the kernel may import from outside, and where: the rest of it runs on NumPy alone.
 KERNEL_PACKAGES = {"numpy", "scipy", "numba"}
 KERNEL_EXCEPTIONS = {
-    "noise.py": {"randomgen"},
-    "rounding.py": {"mpmath"},  # exact rounding of the rare draws that doubles cannot decide
+    "noise.py": {"randomgen", "mpmath"},  # exact rounding of the rare draws that doubles cannot decide
     "events.py": {"attr", "attrs"},  # dp-accounting's events are attrs classes; ours has to be one
 }
 
@@ -257,7 +256,7 @@ def _bases(node: ast.AST) -> list[ast.expr]:
 
 def _is_kind(base: ast.expr, names: dict[str, str]) -> bool:
     full = _dotted(base, names) or ""
-    return full.startswith("sordino.papers.") or (
+    return full.startswith("sordino.literature.") or (
         full.startswith("sordino.kernel") and full.rpartition(".")[2] in KINDS
     )
 
@@ -327,10 +326,3 @@ def promises(source: str) -> list[Finding]:
         if full in PROMISES or edited:
             found.append((node.lineno, f"{full}()"))
     return sorted(found)
-
-
-def long_functions(source: str, most: int) -> list[Finding]:
-    """Return (line, name) of each function of more than `most` lines."""
-    kinds = ast.FunctionDef | ast.AsyncFunctionDef
-    functions = [n for n in ast.walk(ast.parse(source)) if isinstance(n, kinds)]
-    return [(n.lineno, n.name) for n in functions if n.end_lineno - n.lineno + 1 > most]

@@ -33,44 +33,20 @@ import numpy as np
 from tests.solver_case import SolverCase, csr32_data, csr_data
 
 from sordino.execute import LocalExecutor
-from sordino.kernel import (
-    Disjoint,
-    FixedSize,
-    Full,
-    Poisson,
-    Relation,
-)
+from sordino.kernel import Disjoint, FixedSize, Full, Poisson, Relation
 from sordino.problems.covariance import PcaProblem
-from sordino.problems.losses import LOSSES
-from sordino.problems.penalties import Nonconvex
+from sordino.problems.losses import LOSSES, Nonconvex
 from sordino.problems.problem import Problem
 from sordino.problems.robust import Truncation
-from sordino.solvers.auto import Auto
-from sordino.solvers.dense.adam import Adam
-from sordino.solvers.dense.agd import Agd
-from sordino.solvers.dense.gd import Gd
-from sordino.solvers.dense.rrp_sgd import RrpSgd
-from sordino.solvers.dense.sgd import Sgd
-from sordino.solvers.dense.srm import Srm
+from sordino.solvers.auto import Auto, Stage
+from sordino.solvers.baselines import Coordinate, FrankWolfe, Peeled, TwoStage
+from sordino.solvers.dense import Adam, Agd, Gd, RrpSgd, Sgd, Srm
 from sordino.solvers.heavy import HeavyTailedSparse, ProjectedGradient, Scaling
-from sordino.solvers.momentum import Momentum
-from sordino.solvers.pca.gauss import Gauss
-from sordino.solvers.pca.oja import Oja
-from sordino.solvers.pca.power import Power
-from sordino.solvers.pca.screen import Screen
-from sordino.solvers.pca.spca import Spca
-from sordino.solvers.pca.sulq import ModSulq
-from sordino.solvers.pca.vrpca import Vrpca
-from sordino.solvers.sparse.coordinate import Coordinate
-from sordino.solvers.sparse.frank_wolfe import FrankWolfe
-from sordino.solvers.sparse.ight import Ight
-from sordino.solvers.sparse.peeled import Peeled
-from sordino.solvers.sparse.scsg_ht import ScsgHt
-from sordino.solvers.sparse.sgd_ht import SgdHt
-from sordino.solvers.sparse.svrg_ht import SvrgHt
-from sordino.solvers.sparse.transfer import Transfer
-from sordino.solvers.sparse.two_stage import TwoStage
-from sordino.solvers.stages import Stage
+from sordino.solvers.pca.direct import Gauss, ModSulq, Screen
+from sordino.solvers.pca.iterative import Oja, Power, Spca, Vrpca
+from sordino.solvers.sparse import Ight, ScsgHt, SgdHt, SvrgHt
+from sordino.solvers.steps import Momentum
+from sordino.solvers.transfer import Transfer
 
 
 def _problem(loss: str, relation: str = "add-remove", **facts: Any) -> Problem:

@@ -23,14 +23,14 @@ from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.estimators import linear_base
 from sordino.execute import LocalExecutor
 from sordino.kernel import ClippedSum, Full, Gaussian, Plan, Relation, Release, clip, public_generator
-from sordino.kernel.contracts import Records
+from sordino.kernel.query import Records
 from sordino.private_estimator import PrivateEstimator
-from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
+from sordino.problems.queries import GlmGradient
 from sordino.runs import Ask, run_privately
 from sordino.solvers import SOLVERS, Entry, Options, make_solver
-from sordino.solvers.capabilities import STEPS, Capabilities
+from sordino.solvers.base import STEPS, Capabilities
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text("utf-8")

@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 import sordino
-from sordino import bounds
+from sordino import checks as bounds
 from sordino.errors import UndeclaredBoundWarning
 
 PUBLIC = np.random.default_rng(0)

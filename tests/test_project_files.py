@@ -23,7 +23,7 @@ MODULES = {  # where a package is imported by another name than it is installed 
     "dp_accounting": "dp-accounting",
     "jinja2": "Jinja2",
     "sklearn": "scikit-learn",
-    "triton": "torch",  # builds for CUDA bring it; sordino.execute.chacha does without on others
+    "triton": "torch",  # builds for CUDA bring it; sordino.execute.draws does without on others
     "yaml": "PyYAML",
 }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sordino.reproduce import verdicts
+from sordino.literature.reproduce import verdicts
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [

@@ -1,11 +1,9 @@
-"""What no linter off the shelf finds: size, copies, names nobody uses, code in comments.
+"""What no linter off the shelf finds: copies, names nobody uses, code in comments.
 
     python tools/lint_house.py [root]
 
 Rules, each a function from the files of the house to findings:
 
-- ``long-function``    a function of more than 60 lines in src/ or tools/, its docstring counted
-- ``long-file``        a file of more than 400 lines
 - ``copy``             six lines and more of code that stand in src/ twice
 - ``unused``           a public function or class of src/ that nothing names, not even a test or a page
 - ``code-in-comment``  a comment that is code
@@ -30,8 +28,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-MOST_LINES_OF_A_FUNCTION = 60
-MOST_LINES_OF_A_FILE = 400
 LINES_OF_A_COPY = 6
 ROOMS = ("src", "tests", "tools", "benchmarks")
 PLACES_THAT_NAME = ("src", "tests", "docs", "benchmarks", "examples", "tools")
@@ -73,31 +69,6 @@ def read_sources(root: Path) -> list[Source]:
     """Return the Python files of the rooms, in order."""
     paths = [path for room in ROOMS for path in sorted((root / room).rglob("*.py"))]
     return [Source(path.relative_to(root).as_posix(), path.read_text("utf-8")) for path in paths]
-
-
-def long_functions(sources: list[Source]) -> Iterator[Finding]:
-    """Find functions that do not fit on a page."""
-    for source in sources:
-        if source.room not in ("src", "tools"):
-            continue
-        for node in source.nodes:
-            if isinstance(node, Functions) and node.end_lineno is not None:
-                n = node.end_lineno - node.lineno + 1
-                if n > MOST_LINES_OF_A_FUNCTION:
-                    what = f"{node.name} has {n} lines, at most {MOST_LINES_OF_A_FUNCTION}"
-                    yield Finding(
-                        source.path, node.lineno, "long-function", f"{source.path}:{node.name}", what
-                    )
-
-
-def long_files(sources: list[Source]) -> Iterator[Finding]:
-    """Find files that hold more than one thing."""
-    for source in sources:
-        n = len(source.text.splitlines())
-        if n > MOST_LINES_OF_A_FILE:
-            yield Finding(
-                source.path, 1, "long-file", source.path, f"{n} lines, at most {MOST_LINES_OF_A_FILE}"
-            )
 
 
 # ------------------------------------------------------------------------------------------- copies
@@ -229,7 +200,7 @@ def _comment_lines(text: str) -> set[int]:
 def findings(root: Path) -> list[Finding]:
     """Return everything that breaks a rule, allowed or not."""
     sources = read_sources(root)
-    found = [*long_functions(sources), *long_files(sources), *copies(sources)]
+    found = [*copies(sources)]
     found += [*unused(sources, words(root)), *code_in_comments(sources)]
     return sorted(found)
 

@@ -31,7 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from mutations import Mutant, mutants
 from nursery import Nursery, changeable, time_limit, wait_for
 
-ROOMS = ("src/sordino/kernel", "src/sordino/accounting", "src/sordino/papers/formulas.py")
+ROOMS = ("src/sordino/kernel", "src/sordino/accounting", "src/sordino/literature/formulas.py")
 HEAVY = ("numpy", "scipy.stats", "scipy.sparse", "numba", "dp_accounting", "sklearn", "hypothesis")
 ENTRY = ("file", "where", "code", "change")
 IGNORED = shutil.ignore_patterns("__pycache__", ".git", ".venv")

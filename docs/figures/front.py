@@ -18,7 +18,7 @@ from sklearn.model_selection import train_test_split
 
 from sordino import SparseLogisticRegression
 from sordino.datasets import load, log1p_unit, unit_rows
-from sordino.report.style import dressed, log_axis
+from sordino.report.plots import dressed, log_axis
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 IMAGES = Path(__file__).resolve().parents[1] / "images"

@@ -20,7 +20,7 @@ matplotlib.rcParams.update({"svg.hashsalt": "sordino", "svg.fonttype": "none", "
 import numpy as np  # noqa: E402
 from benchmarks.heavy import ORDERS, SIZES, excess_risks, mean_errors, slope  # noqa: E402
 
-from sordino.report.style import log_axis, new_axes  # noqa: E402
+from sordino.report.plots import log_axis, new_axes  # noqa: E402
 from sordino.testing import seeded_noise_not_private  # noqa: E402
 
 ROWS = (3000, 10_000, 30_000, 100_000, 300_000)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from sordino.report.style import dressed, log_axis
+from sordino.report.plots import dressed, log_axis
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parents[1] / "benchmarks" / "results" / "nonconvex.json"

@@ -13,8 +13,7 @@ from sklearn.datasets import load_digits
 from sklearn.preprocessing import normalize
 
 from sordino import PCA
-from sordino.report.pca_plots import scree_plot
-from sordino.report.style import dressed, log_axis
+from sordino.report.plots import dressed, log_axis, scree_plot
 from sordino.testing import seeded_noise_not_private
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)

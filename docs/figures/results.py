@@ -80,7 +80,7 @@ def behaviour() -> Iterator[Line]:
 
 def published() -> Iterator[Line]:
     """Verdicts of the published tables."""
-    from sordino.reproduce import TABLES, verdicts
+    from sordino.literature.reproduce import TABLES, verdicts
 
     for name in sorted(TABLES):
         path = KEPT / "reproduced" / f"{name}.json"

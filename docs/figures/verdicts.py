@@ -20,10 +20,9 @@ from sordino.accounting import certify
 from sordino.errors import NotPrivateWarning
 from sordino.kernel import Relation
 from sordino.kernel.events import composed, laplace_event, poisson_event, pure_event, repeated
-from sordino.papers import formulas
-from sordino.papers.local import objective_noise
-from sordino.papers.pca import published
-from sordino.papers.wishart import distinguishing_probability
+from sordino.literature import formulas
+from sordino.literature.local import objective_noise
+from sordino.literature.pca import distinguishing_probability, published
 from sordino.problems.covariance import PcaProblem
 from sordino.runs import Ask, Promise
 from sordino.solvers.pca import READS, PcaOptions

@@ -21,7 +21,7 @@ import pandas as pd
 import sordino
 from sordino.kernel import public_generator
 from sordino.report import write_report
-from sordino.report.coefficients import plot_coefficients
+from sordino.report.plots import plot_coefficients
 from sordino.tables import Category, Flag, Number, Target
 
 public = public_generator(7)

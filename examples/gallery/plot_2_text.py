@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 
 import sordino
 from sordino.kernel import public_generator
-from sordino.report.style import log_axis, new_axes
+from sordino.report.plots import log_axis, new_axes
 
 public = public_generator(3)
 good, bad = [f"good{i}" for i in range(40)], [f"bad{i}" for i in range(40)]

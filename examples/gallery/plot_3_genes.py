@@ -14,7 +14,7 @@ import numpy as np
 
 import sordino
 from sordino.datasets import make_sparse_linear_model
-from sordino.report.coefficients import plot_coefficients
+from sordino.report.plots import plot_coefficients
 
 data = make_sparse_linear_model(4000, 2000, 10, random_state=1)
 X, y, truth = data.data, data.target, data.coef

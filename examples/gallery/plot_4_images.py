@@ -15,8 +15,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import normalize
 
 import sordino
-from sordino.report.curves import calibration_plot
-from sordino.report.pca_plots import scree_plot
+from sordino.report.plots import calibration_plot, scree_plot
 
 X, y = load_digits(return_X_y=True)
 X = normalize(X)

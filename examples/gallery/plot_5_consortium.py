@@ -19,7 +19,7 @@ from sordino.execute.parties import Mode, NoiseShare, SimulatedParties
 from sordino.kernel import Relation, public_generator
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
-from sordino.report.style import new_axes
+from sordino.report.plots import new_axes
 from sordino.runs import Ask, run_privately
 from sordino.solvers import Options, make_solver
 

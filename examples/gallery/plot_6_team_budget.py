@@ -20,8 +20,8 @@ import sordino
 from sordino.errors import BudgetExceededError
 from sordino.kernel import public_generator
 from sordino.report import write_ledger_report
-from sordino.report.booking import History
-from sordino.report.style import new_axes
+from sordino.report.page import History
+from sordino.report.plots import new_axes
 
 folder = Path(tempfile.mkdtemp())
 ledger = sordino.Ledger.open(folder / "team.sqlite")

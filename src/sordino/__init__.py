@@ -6,7 +6,7 @@ import time
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # what type checkers see; a test compares it with the table below
+if TYPE_CHECKING:
     from sordino.estimators.evaluation import private_score as private_score
     from sordino.estimators.group_statistics import count as count
     from sordino.estimators.group_statistics import crosstab as crosstab
@@ -17,8 +17,8 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the table b
     from sordino.estimators.linear import LinearClassifier as LinearClassifier
     from sordino.estimators.linear import LinearRegression as LinearRegression
     from sordino.estimators.linear import LogisticRegression as LogisticRegression
-    from sordino.estimators.location import MedianOfMeans as MedianOfMeans
-    from sordino.estimators.location import TruncatedMean as TruncatedMean
+    from sordino.estimators.linear import SparseLinearRegression as SparseLinearRegression
+    from sordino.estimators.linear import SparseLogisticRegression as SparseLogisticRegression
     from sordino.estimators.pca import PCA as PCA
     from sordino.estimators.pipeline import pipeline_privacy as pipeline_privacy
     from sordino.estimators.preprocessing import PrivateColumnWeights as PrivateColumnWeights
@@ -26,8 +26,8 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the table b
     from sordino.estimators.preprocessing import RowClipper as RowClipper
     from sordino.estimators.scattering import ScatteringTransformer as ScatteringTransformer
     from sordino.estimators.search import PrivateSearchCV as PrivateSearchCV
-    from sordino.estimators.sparse import SparseLinearRegression as SparseLinearRegression
-    from sordino.estimators.sparse import SparseLogisticRegression as SparseLogisticRegression
+    from sordino.estimators.statistics import MedianOfMeans as MedianOfMeans
+    from sordino.estimators.statistics import TruncatedMean as TruncatedMean
     from sordino.estimators.statistics import covariance as covariance
     from sordino.estimators.statistics import mean as mean
     from sordino.estimators.statistics import quantiles as quantiles
@@ -39,7 +39,7 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the table b
     from sordino.ledger import BudgetPolicy as BudgetPolicy
     from sordino.ledger import Ledger as Ledger
     from sordino.runs import PrivacyReport as PrivacyReport
-    from sordino.runs.progress import progress as progress
+    from sordino.runs.fit import progress as progress
     from sordino.saving import load as load
     from sordino.saving import save as save
     from sordino.saving import to_onnx as to_onnx
@@ -55,13 +55,13 @@ _EXPORTS = {
     "LogisticRegression": "sordino.estimators.linear",
     "LinearRegression": "sordino.estimators.linear",
     "LinearClassifier": "sordino.estimators.linear",
-    "SparseLogisticRegression": "sordino.estimators.sparse",
-    "SparseLinearRegression": "sordino.estimators.sparse",
+    "SparseLogisticRegression": "sordino.estimators.linear",
+    "SparseLinearRegression": "sordino.estimators.linear",
     # data without bounds
     "HeavyTailedClassifier": "sordino.estimators.heavy",
     "HeavyTailedRegressor": "sordino.estimators.heavy",
-    "TruncatedMean": "sordino.estimators.location",
-    "MedianOfMeans": "sordino.estimators.location",
+    "TruncatedMean": "sordino.estimators.statistics",
+    "MedianOfMeans": "sordino.estimators.statistics",
     # components
     "PCA": "sordino.estimators.pca",
     # statistics
@@ -89,7 +89,7 @@ _EXPORTS = {
     "load": "sordino.saving",
     "to_onnx": "sordino.saving",
     # long work
-    "progress": "sordino.runs.progress",
+    "progress": "sordino.runs.fit",
     # where the rows lie
     "on_cluster": "sordino.execute.cluster",
     "on_disk": "sordino.execute.disk",

@@ -4,8 +4,7 @@ import math
 
 from dp_accounting import dp_event as dp
 
-from sordino.kernel.events import PureDpEvent
-from sordino.kernel.relation import Relation
+from sordino.kernel.events import PureDpEvent, Relation
 
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 

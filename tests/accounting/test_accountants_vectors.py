@@ -27,7 +27,7 @@ from sordino.accounting import (
     solve_scale,
     zcdp_rho,
 )
-from sordino.papers import formulas as paper
+from sordino.literature import formulas as paper
 
 N, A9A, MNIST = 20242, 32561, 50000
 

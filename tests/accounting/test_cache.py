@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from sordino.accounting import cache
-from sordino.accounting.cache import cache_key, keep, load, recall, store
+from sordino.accounting import calibration as cache
+from sordino.accounting.calibration import cache_key, keep, load, recall, store
 from sordino.kernel.machine_code import cache_folder
 
 KEY = "0" * 64

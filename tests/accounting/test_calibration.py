@@ -19,7 +19,8 @@ from tests.accounting.helpers import (
     zcdp,
 )
 
-from sordino.accounting import cache, calibration, certify, solve_scale, split_relatives
+from sordino.accounting import calibration, certify, solve_scale, split_relatives
+from sordino.accounting import calibration as cache
 from sordino.accounting.calibration import calibrate
 from sordino.errors import CalibrationError, InvalidInputError
 from sordino.kernel import (

@@ -5,7 +5,7 @@ from dp_accounting import dp_event as dp
 
 from sordino.accounting import certify, solve_scale
 from sordino.errors import SordinoError
-from sordino.kernel.relation import Relation
+from sordino.kernel.events import Relation
 from sordino.ledger import BudgetPolicy, Ledger
 
 ADD = Relation.ADD_REMOVE

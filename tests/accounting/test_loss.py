@@ -9,16 +9,6 @@ from dp_accounting.pld import privacy_loss_distribution as dp_pld
 from scipy import optimize, stats
 from tests.accounting.test_pairs import PAIRS, hockey_stick
 
-from sordino.accounting.loss import (
-    ROUNDING,
-    TAIL,
-    GridLoss,
-    _log_moment,
-    _variance,
-    _window,
-    compose,
-    discretise,
-)
 from sordino.accounting.pairs import (
     added,
     gaussian_pair,
@@ -28,6 +18,16 @@ from sordino.accounting.pairs import (
     replaced,
     response_pair,
     reverse,
+)
+from sordino.accounting.pld import (
+    ROUNDING,
+    TAIL,
+    GridLoss,
+    _log_moment,
+    _variance,
+    _window,
+    compose,
+    discretise,
 )
 
 BINS = 2**20

@@ -10,8 +10,8 @@ from sordino.accounting.leaves import flatten, without_rare
 from sordino.errors import InvalidInputError, PlanError, UnsupportedError
 from sordino.kernel import Plan, Relation, Release, StableCounts
 from sordino.kernel.events import RareDpEvent, check_event, composed, rare_event
-from sordino.ledger.charge import charge_of, pure_epsilon
-from sordino.problems.values import FrequentValues
+from sordino.ledger.account import charge_of, pure_epsilon
+from sordino.problems.scales import FrequentValues
 
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 GAUSSIAN = dp.GaussianDpEvent(4.0)

@@ -25,14 +25,7 @@ from tests.accounting.helpers import (
 from sordino.accounting.conversions import zcdp_epsilon
 from sordino.accounting.leaves import flatten
 from sordino.accounting.pld import pld_epsilon
-from sordino.accounting.renyi import (
-    ORDERS,
-    laplace_curve,
-    leaf_curve,
-    rdp_curve,
-    rdp_epsilon,
-    response_curve,
-)
+from sordino.accounting.renyi import ORDERS, laplace_curve, leaf_curve, rdp_curve, rdp_epsilon, response_curve
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel.events import PureDpEvent
 

@@ -8,7 +8,7 @@ import pytest
 from dp_accounting import dp_event as dp
 from dp_accounting import rdp
 
-from sordino.accounting.repeat import _gamma, repeat_and_select
+from sordino.accounting.renyi import _gamma, repeat_and_select
 from sordino.errors import InvalidInputError
 
 ORDERS = np.array([1.5, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])

@@ -12,9 +12,8 @@ from tests.accounting.helpers import ADD, REPLACE, together
 
 from sordino.accounting import calibrate, certify, certify_by, rdp_curve
 from sordino.accounting.leaves import Leaf, flatten
-from sordino.accounting.loss import compose, discretise
-from sordino.accounting.pairs import added, gaussian_pair, removed
-from sordino.accounting.tilt import BEND, tilt_log_moments, tilt_pairs
+from sordino.accounting.pairs import BEND, added, gaussian_pair, removed, tilt_log_moments, tilt_pairs
+from sordino.accounting.pld import compose, discretise
 from sordino.errors import CalibrationError, InvalidInputError, UnsupportedError
 from sordino.kernel import Full, Plan, Release, TiltedObjective
 from sordino.kernel.events import TiltDpEvent, tilt_event

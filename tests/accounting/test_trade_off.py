@@ -12,8 +12,7 @@ from scipy import stats
 import sordino
 from sordino.accounting import certify, gaussian_mu
 from sordino.accounting.trade_off import NO_BOUND, gaussian_trade_off, trade_off, worst_trade_off
-from sordino.kernel.events import RareDpEvent
-from sordino.kernel.relation import Relation
+from sordino.kernel.events import RareDpEvent, Relation
 from sordino.runs.price import Price
 
 ADD, REPLACE = Relation.ADD_REMOVE, Relation.REPLACE_ONE

@@ -7,10 +7,10 @@ from sklearn.datasets import dump_svmlight_file
 from tests.cli.helpers import table, typed
 
 import sordino
-from sordino.cli import large
+from sordino.cli import rows as large
 from sordino.execute.disk import DiskExecutor
 from sordino.kernel.noise import seeded_noise_not_private
-from sordino.tables.data_file import DataFile
+from sordino.tables.files import DataFile
 
 FIT = ("--set", "data_norm=3", "--set", "max_iter=4", "--epsilon", 2, "--force", "--output", "m.sordino")
 X, Y = table(400)

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from sordino.datasets import make_sparse_classification, open_sparse_classification
-from sordino.datasets.sparse_design import strata
+from sordino.datasets.synthetic import strata
 from sordino.errors import DataNotFoundError, InvalidInputError
 
 

@@ -9,8 +9,8 @@ from sordino import HeavyTailedRegressor
 from sordino.kernel import Relation, public_generator
 from sordino.problems.losses import Squared
 from sordino.problems.problem import Problem
+from sordino.solvers.heavy.learners import _flat
 from sordino.solvers.heavy.location import ROUGH, STEPS, resolution
-from sordino.solvers.heavy.scaling import _flat
 from sordino.testing import seeded_noise_not_private
 
 

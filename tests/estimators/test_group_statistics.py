@@ -7,7 +7,7 @@ import pytest
 
 import sordino
 from sordino.errors import BudgetExceededError, InvalidInputError
-from sordino.estimators.group_results import PrivateTable
+from sordino.estimators.group_statistics import PrivateTable
 from sordino.testing import seeded_noise_not_private
 
 INF = float("inf")

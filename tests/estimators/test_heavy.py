@@ -18,7 +18,7 @@ from sordino import (
     TruncatedMean,
 )
 from sordino.errors import BudgetExceededError, InvalidInputError
-from sordino.solvers.heavy.constraints import L1Ball, L2Ball
+from sordino.solvers.heavy.learners import L1Ball, L2Ball
 from sordino.testing import seeded_noise_not_private
 
 LEARNERS = [

@@ -16,7 +16,7 @@ from tests.estimators.test_sparse import NOISE_DIFFERS, NOT_PRIVATE, classes_apa
 
 from sordino import HeavyTailedRegressor, LinearRegression, LogisticRegression, SparseLinearRegression
 from sordino.errors import DivergenceWarning, InvalidInputError, NotPrivateWarning, UnsupportedError
-from sordino.problems.penalties import Nonconvex, Ridge
+from sordino.problems.losses import Nonconvex, Ridge
 from sordino.solvers import capabilities_of, solvers_with
 from sordino.testing import seeded_noise_not_private
 

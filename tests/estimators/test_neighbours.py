@@ -28,7 +28,7 @@ from sklearn.random_projection import GaussianRandomProjection
 
 import sordino
 from sordino.errors import InvalidInputError, PrivacyWarning
-from sordino.estimators.neighbours import READS, reason
+from sordino.estimators.pipeline import READS, reason
 
 
 def data():

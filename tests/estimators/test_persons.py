@@ -12,9 +12,8 @@ from sordino import SparseLinearRegression, SparseLogisticRegression
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute import GroupedExecutor, LocalExecutor
 from sordino.kernel import GumbelTopK, Plan, Relation, Release, check_offer
-from sordino.problems.glm import GlmDifference, GlmGradient
 from sordino.problems.losses import Logistic, Multinomial
-from sordino.problems.scores import VertexScores
+from sordino.problems.queries import GlmDifference, GlmGradient, VertexScores
 from sordino.testing import seeded_noise_not_private
 
 

@@ -7,8 +7,8 @@ from scipy import sparse
 from sordino import LinearRegression, LogisticRegression, SparseLinearRegression, SparseLogisticRegression
 from sordino.errors import InvalidInputError
 from sordino.execute import LocalExecutor
-from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import Logistic
+from sordino.problems.queries import GlmGradient
 from sordino.testing import seeded_noise_not_private
 
 ESTIMATORS = [SparseLogisticRegression, SparseLinearRegression, LogisticRegression, LinearRegression]

@@ -8,7 +8,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import sordino
-from sordino import bounds
+from sordino import checks as bounds
 from sordino.errors import InvalidInputError, UndeclaredBoundWarning, UnsupportedError
 from sordino.tables import Number, Target
 
@@ -115,7 +115,7 @@ def test_the_steps_of_a_pipeline_share_one_budget():
 
 
 def test_a_step_gets_the_share_of_its_epsilon_in_the_squared_distances():
-    from sordino.estimators.candidates import Candidates
+    from sordino.estimators.search import Candidates
     from sordino.kernel import Relation
     from sordino.runs import Ask, BestOf
 

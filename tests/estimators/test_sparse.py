@@ -268,7 +268,7 @@ def test_a_fit_is_booked_before_and_settled_after(tmp_path):
 
 
 def test_a_failing_fit_stays_spent(tmp_path, monkeypatch):
-    from sordino.solvers.sparse.ight import Ight
+    from sordino.solvers.sparse import Ight
 
     def broken(self, curator, problem):
         curator.release("gradient", np.zeros(problem.shape))

@@ -5,8 +5,8 @@ import pytest
 from scipy import sparse
 
 from sordino.execute import LocalExecutor
-from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import LOSSES
+from sordino.problems.queries import GlmGradient
 
 N, D, INTERCEPT, BOUND = 30, 12, 0.7, 1.7
 QUERY = GlmGradient(LOSSES["squared"], 2.3)

@@ -16,8 +16,8 @@ from sordino.execute.dask import DaskExecutor, spread
 from sordino.kernel import Curator, Gaussian, NoiseSource, Plan, Poisson, Relation, Release, SparseVector
 from sordino.kernel.noise import seeded_noise_not_private
 from sordino.ledger import Ledger
-from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import LOSSES
+from sordino.problems.queries import GlmGradient
 from sordino.tables import Category, Number, Person, Target
 
 pytestmark = pytest.mark.usefixtures("cluster")

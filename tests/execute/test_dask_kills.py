@@ -13,8 +13,8 @@ from sordino.errors import WorkerError
 from sordino.execute.dask import spread
 from sordino.kernel import Full, Gaussian, NoiseSource, Release
 from sordino.ledger import Ledger
-from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import LOSSES
+from sordino.problems.queries import GlmGradient
 
 
 @pytest.mark.long

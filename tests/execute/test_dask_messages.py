@@ -15,12 +15,13 @@ from tests.asking import asked
 from tests.execute.in_parts import cut, small_data
 
 import sordino
-from sordino.execute import dask_rounds, dask_worker
+from sordino.execute import dask as dask_rounds
+from sordino.execute import dask_worker
 from sordino.execute.dask import spread
 from sordino.kernel import Full, Gaussian, NoiseSource, Poisson, Release, SparseVector
 from sordino.ledger import Ledger
-from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import LOSSES
+from sordino.problems.queries import GlmGradient
 
 ROWS, ENTRIES = 300, 20
 EDGES = [110, 200]

@@ -11,12 +11,13 @@ from tests.execute.in_parts import InProcess, as_csr, cut, small_data
 
 import sordino
 from sordino.errors import PlanError, WorkerError
-from sordino.execute import LocalExecutor, dask_rounds, dask_worker
+from sordino.execute import LocalExecutor, dask_worker
+from sordino.execute import dask as dask_rounds
 from sordino.execute.dask import spread
 from sordino.execute.dask_worker import Failed, Job, Kept, Reply, Round
 from sordino.kernel import Full, Gaussian, NoiseSource, Poisson, Release
-from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import LOSSES
+from sordino.problems.queries import GlmGradient
 
 X, NUMBERS, _ = small_data(400)
 EDGES = list(range(30, 400, 35))

@@ -15,8 +15,8 @@ from tests.solver_table import CASES
 import sordino
 from sordino.errors import DataNotFoundError, InvalidInputError, UnsupportedError
 from sordino.kernel import Full, Gaussian, GumbelTopK, LaplacePeeling, NoiseSource, Release, check_offer
-from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import LOSSES
+from sordino.problems.queries import GlmGradient
 
 X, NUMBERS, LABELS = small_data()
 SELECTIONS = (GumbelTopK, LaplacePeeling)

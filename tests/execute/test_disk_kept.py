@@ -11,8 +11,8 @@ from tests.execute.in_parts import as_csr, small_data
 import sordino
 from sordino.errors import InvalidInputError
 from sordino.execute import disk
+from sordino.execute.disk import Kept, Narrow, asked_columns
 from sordino.execute.disk_files import Opened
-from sordino.execute.disk_kept import Kept, Narrow, asked_columns
 from sordino.execute.local import LocalExecutor
 from sordino.kernel.noise import seeded_noise_not_private
 from sordino.problems.affine import Affine

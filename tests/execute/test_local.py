@@ -10,8 +10,8 @@ from tests.kernel.toys import Total, source
 from sordino.errors import UnsupportedError
 from sordino.execute import LocalExecutor
 from sordino.kernel import FixedSize, Full, Gaussian, Laplace, Norm, Poisson, Release, SparseVector
-from sordino.problems.glm import GlmDifference, GlmGradient
 from sordino.problems.losses import LOSSES
+from sordino.problems.queries import GlmDifference, GlmGradient
 
 # --------------------------------------------------------------------------------------- an answer
 

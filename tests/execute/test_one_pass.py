@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from sordino.execute import LocalExecutor, affine_view
-from sordino.execute.affine_view import AffineView
+from sordino.execute import LocalExecutor
+from sordino.execute import views as affine_view
+from sordino.execute.views import AffineView
 from sordino.kernel import SparseVector
-from sordino.problems.affine import Affine, AffineGradient
-from sordino.problems.losses import LOSSES, Huber, compiled
-from sordino.problems.mapped_gram import MappedGram
+from sordino.problems.affine import Affine, AffineGradient, MappedGram
+from sordino.problems.losses import LOSSES, Huber, compiled_form
 from sordino.problems.margins import MarginFit, OwnPart
 
 RNG = np.random.default_rng(4)
@@ -84,10 +84,10 @@ def test_a_loss_of_ones_own_is_never_taken_for_a_compiled_one():
     class Mine(type(LOGISTIC)):
         pass
 
-    assert compiled(Mine()) is None
-    assert compiled(Huber(0.4)) == (1, 0.4)
-    assert compiled(LOSSES["squared"]) == (1, math.inf)
-    assert compiled(LOSSES["poisson"]) is None
+    assert compiled_form(Mine()) is None
+    assert compiled_form(Huber(0.4)) == (1, 0.4)
+    assert compiled_form(LOSSES["squared"]) == (1, math.inf)
+    assert compiled_form(LOSSES["poisson"]) is None
 
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["plain", "weighed"])

@@ -5,7 +5,7 @@ import pytest
 from scipy import sparse
 
 from sordino.execute import LocalExecutor
-from sordino.execute.touched import LazyRecords
+from sordino.execute.records import LazyRecords
 
 KINDS = pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix, lambda x: x.astype(np.float32)])
 

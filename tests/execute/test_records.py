@@ -21,14 +21,12 @@ from tests.kernel.toys import source
 
 from sordino.errors import InvalidInputError
 from sordino.execute import LocalExecutor, csr
-from sordino.execute.affine_view import AffineView
-from sordino.execute.csr_records import CsrRecords
-from sordino.execute.records import DenseRecords
-from sordino.execute.touched import LazyRecords
+from sordino.execute.records import CsrRecords, DenseRecords, LazyRecords
+from sordino.execute.views import AffineView
 from sordino.kernel import Full, Gaussian, Poisson, Release, SparseVector
 from sordino.problems.affine import Affine
-from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import LOSSES
+from sordino.problems.queries import GlmGradient
 
 
 def clipped_rows(intercept=INTERCEPT):

@@ -18,7 +18,8 @@ from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import sordino
-from sordino.accounting import cache, solve_scale
+from sordino.accounting import calibration as cache
+from sordino.accounting import solve_scale
 from sordino.kernel import Norm, Relation
 from sordino.kernel.mechanism import Additive
 from sordino.testing import seeded_noise_not_private
@@ -209,10 +210,10 @@ def plan_of_strangers(folder):
     """Return three members, the run of one whom the two others' new certificates invite, and the refusal."""
     from tests.parties.helpers import Consortium, write_credentials
 
-    from sordino.parties.codes import PlanRefusedError
     from sordino.parties.mpc.config import PartyConfig
     from sordino.parties.mpc.party import PartyRun
     from sordino.parties.mpc.plan import JointPlan
+    from sordino.parties.words import PlanRefusedError
 
     three = Consortium(folder, connect=0.5)
     for name in ("south", "west"):  # the same authority signs, the certificates are others
@@ -226,7 +227,7 @@ def daemon_of_south(folder):
     from tests.parties.helpers import Consortium
 
     from sordino.parties.mpc.config import PartyConfig
-    from sordino.parties.mpc.daemon import Daemon
+    from sordino.parties.mpc.party import Daemon
 
     three, path = Consortium(folder), folder / "south" / "party.toml"
     question = {"op": "run", "plan": json.loads(three.plan_path.read_text())}

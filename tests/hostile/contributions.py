@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from sordino.execute import GroupedExecutor, LocalExecutor
-from sordino.execute.touched import LazyRecords
+from sordino.execute.records import LazyRecords
 from sordino.kernel import Norm, Relation, SparseVector
 
 D = 4
@@ -96,8 +96,7 @@ def tensor_records(case: Case, matrix: Any, targets: np.ndarray, kind: str) -> A
     """Return the records as tensors on the processor: the passes of a device."""
     import torch
 
-    from sordino.execute.tensor_rows import TensorExecutor
-    from sordino.execute.tensor_store import store_of
+    from sordino.execute.tensors import TensorExecutor, store_of
 
     parts = (matrix.indptr, matrix.indices, matrix.data)
     tensor = torch.sparse_csr_tensor(*map(torch.from_numpy, parts), size=matrix.shape)

@@ -9,10 +9,14 @@ from hypothesis import strategies as st
 from tests.hostile.contributions import MATRICES, Case, D, numbers
 
 from sordino.kernel import Norm
-from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeCounts
-from sordino.problems.bounded import BoundedMoments
-from sordino.problems.cells import CellMoments, CellTrees
-from sordino.problems.class_sums import ClassSums
+from sordino.problems.affine import (
+    Affine,
+    AffineGradient,
+    ColumnMoments,
+    MappedCurvature,
+    MappedGram,
+    SizeCounts,
+)
 from sordino.problems.covariance import (
     AxisSquares,
     Ball,
@@ -22,14 +26,24 @@ from sordino.problems.covariance import (
     RowMoments,
     SquaredColumns,
 )
-from sordino.problems.glm import GlmDifference, GlmGradient
 from sordino.problems.losses import LOSSES, Huber
-from sordino.problems.mapped_gram import MappedCurvature, MappedGram
 from sordino.problems.margins import MarginFit, OwnPart
-from sordino.problems.recursive import RecursiveGradient
-from sordino.problems.residuals import GradientCounts
-from sordino.problems.robust import GradientPoint, RobustGradient, RobustSum, Truncation
+from sordino.problems.queries import (
+    ClassSums,
+    CoordinateScores,
+    GlmDifference,
+    GlmGradient,
+    GradientCounts,
+    MovedScores,
+    RecursiveGradient,
+    RestrictedGradient,
+    TargetCounts,
+    VertexScores,
+)
+from sordino.problems.robust import BoundedMoments, GradientPoint, RobustGradient, RobustSum, Truncation
 from sordino.problems.scales import (
+    CellMoments,
+    CellTrees,
     ColumnScales,
     CountsBelow,
     FeatureScales,
@@ -39,9 +53,7 @@ from sordino.problems.scales import (
     RankTree,
     TargetsBelow,
 )
-from sordino.problems.scores import CoordinateScores, MovedScores, RestrictedGradient, VertexScores
-from sordino.problems.targets import TargetCounts
-from sordino.solvers.heavy.sparse import GradientStep, Step
+from sordino.solvers.heavy.learners import GradientStep, Step
 
 SQUARED = LOSSES["squared"]
 W = np.array([0.4, -1.3, 0.0, 2.0, 0.7])

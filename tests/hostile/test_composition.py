@@ -22,7 +22,7 @@ from sordino.errors import SordinoError
 from sordino.kernel import Curator, Relation
 from sordino.problems.robust import RobustSum
 from sordino.runs import RoundBook
-from sordino.runs.enclosure import enclosing
+from sordino.runs.promise import enclosing
 
 DELTA = 1e-5
 EPSILONS = st.sampled_from([0.1, 0.3, 1.0, 4.0])

@@ -102,7 +102,7 @@ def test_door_04_asking_for_a_score_is_no_oracle():
 
 
 def test_door_04_made_up_rows_hold_nothing_of_the_data():
-    from sordino.estimators.by_row import made_up
+    from sordino.estimators.pipeline import made_up
 
     X = numbers(50)
     assert np.array_equal(made_up(X), made_up(1e6 + X))
@@ -110,7 +110,7 @@ def test_door_04_made_up_rows_hold_nothing_of_the_data():
 
 
 def test_door_04_models_of_tables_and_texts_that_mix_rows_are_still_seen():
-    from sordino.estimators.by_row import made_up, mixes_rows
+    from sordino.estimators.pipeline import made_up, mixes_rows
 
     schema = Schema([Number("x", -1, 1), Target("y", "number", low=-1, high=1)])
     table = made_up(None, schema)
@@ -184,7 +184,7 @@ def test_door_03_a_pipeline_says_its_guarantee(tmp_path):
     from sklearn.pipeline import make_pipeline
     from tests.cli.helpers import typed, typed_json
 
-    from sordino.runs.meaning import at_most
+    from sordino.runs.price import at_most
 
     X = numbers()
     pipeline = make_pipeline(

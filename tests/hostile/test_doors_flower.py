@@ -8,10 +8,10 @@ from tests.parties.flower_toys import NODES, D, recipe_of
 from sordino.errors import InvalidInputError
 from sordino.kernel import Relation
 from sordino.ledger import BudgetPolicy, Ledger
-from sordino.parties.codes import Code
 from sordino.parties.flower import FederatedClient, InProcessGrid, LinearModel, client_app
 from sordino.parties.flower.client import record_of
 from sordino.parties.flower.simulation import server_identity
+from sordino.parties.words import Code
 from sordino.runs import Price
 
 

@@ -61,12 +61,12 @@ def test_door_08_a_clip_that_changes_acts_at_once(copy):
     )  # no compiled function can see it
     assert run_in(copy, PULL) == ["0.5", "0.25", "1"]  # so the machine code is found again
     change(
-        copy / "kernel/clip/factors.py",
+        copy / "kernel/clip/arrays.py",
         "return scalar if size <= most else",
         "return 0.5 * scalar if size <= most else",
     )
     assert run_in(copy, PULL) == ["0.5", "0.125", "0"]  # inlined from another file, without cleaning
-    change(copy / "kernel/clip/rounding.py", "return bound * (1.0", "return bound * (0.5")
+    change(copy / "kernel/clip/doubles.py", "return bound * (1.0", "return bound * (0.5")
     assert run_in(copy, PULL)[0] == "0.25"
 
 

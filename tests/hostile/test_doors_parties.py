@@ -17,10 +17,9 @@ from sordino.estimators import linear_base
 from sordino.kernel import Relation
 from sordino.ledger import BudgetPolicy, Ledger, Status
 from sordino.parties.mpc import consortium, links, mpyc_engine
-from sordino.parties.mpc.approval import in_words
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.party import _Meter, load_local
-from sordino.parties.mpc.plan import JointPlan
+from sordino.parties.mpc.plan import JointPlan, in_words
 from sordino.parties.mpc.tasks import Public, make_task
 from sordino.runs import Ask, Fitted, PrivacyReport, Promise
 from sordino.solvers.base import NoisyCoefficients

@@ -21,8 +21,7 @@ from sordino import errors
 from sordino.kernel import public_generator
 from sordino.report import write_ledger_report
 from sordino.runs.journal import Journal
-from sordino.tables.data_file import DataFile
-from sordino.tables.files import read_matrix, read_names
+from sordino.tables.files import DataFile, read_matrix, read_names
 
 FIT = ("--model", "logistic", "--set", "data_norm=3", "--epsilon", 2, "--output", "m.sordino", "--force")
 

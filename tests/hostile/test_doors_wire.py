@@ -17,15 +17,14 @@ from tests.parties.helpers import NAMES, Consortium, free_ports, write_credentia
 from sordino.errors import InvalidInputError, PartyError
 from sordino.kernel import Relation
 from sordino.ledger import Ledger
-from sordino.parties.codes import Code, PlanRefusedError
-from sordino.parties.mpc import daemon as party_daemon
 from sordino.parties.mpc import links, mpyc_engine
-from sordino.parties.mpc.approval import in_words
+from sordino.parties.mpc import party as party_daemon
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.consortium import Answer, ask
 from sordino.parties.mpc.links import Link, Member, Mesh
-from sordino.parties.mpc.plan import JointPlan, make_plan
+from sordino.parties.mpc.plan import JointPlan, in_words, make_plan
 from sordino.parties.mpc.tasks import Public, make_task
+from sordino.parties.words import Code, PlanRefusedError
 from sordino.runs import Ask, Promise
 
 BUDGET = {"epsilon": 0.8, "delta": 1e-6, "relation": "add-remove", "unit": "record"}

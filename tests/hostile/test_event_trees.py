@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from sordino.accounting import certify
 from sordino.accounting.codec import canonical, decode
 from sordino.errors import SordinoError
-from sordino.kernel.events import PureDpEvent, RareDpEvent, TiltDpEvent
-from sordino.kernel.relation import Relation
+from sordino.kernel.events import PureDpEvent, RareDpEvent, Relation, TiltDpEvent
 
 ROOM = 1 + 1e-6  # accountants compute in floats; a wrong bound is wrong by more
 

@@ -12,8 +12,8 @@ from tests.hostile.contributions import BOTH, MATRICES, held, hostile_rows
 from tests.hostile.queries import AFFINES, GLM, GRAMS, ROBUST
 
 from sordino.execute import LocalExecutor
-from sordino.execute.parties import lattice
-from sordino.execute.parties.lattice import quantise
+from sordino.execute.parties import engine as lattice
+from sordino.execute.parties.engine import quantise
 from sordino.kernel import Gaussian, OnLattice, Relation, Release
 from sordino.problems.covariance import GramProduct
 

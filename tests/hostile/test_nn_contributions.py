@@ -7,7 +7,7 @@ from tests.hostile.claims_nn import added, most_of_opposite_positions
 from tests.hostile.nn_records import LAYERS, engine_of, network_of, records, total
 from torch import nn
 
-from sordino.kernel import clip_tensors
+from sordino.kernel.clip import tensors as clip_tensors
 from sordino.nn.engines import VmapEngine
 
 CASES = [("ghost", name) for name in LAYERS]

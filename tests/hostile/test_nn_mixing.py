@@ -6,10 +6,11 @@ from tests.hostile.claims_nn import Memory, Tokens, collated
 from torch import nn
 
 from sordino.errors import InvalidInputError, SlowEngineWarning, UnsupportedError
-from sordino.nn import Trainer, made_up
+from sordino.nn import Trainer
+from sordino.nn import network as made_up
 from sordino.nn.engine_choice import make_engine
+from sordino.nn.entrance import check_stateless
 from sordino.nn.network import Network
-from sordino.nn.state import check_stateless
 
 MIXERS = {
     "batch norm": lambda h: (h - h.mean(dim=0)) / (h.var(dim=0, unbiased=False) + 1e-5).sqrt(),

@@ -9,9 +9,10 @@ from tests.hostile.queries import CASES, SQUARED, W
 
 from sordino.execute import csr
 from sordino.kernel import clip, pull
-from sordino.kernel.clip import factors, norms
-from sordino.problems import glm
-from sordino.problems.glm import GlmGradient
+from sordino.kernel.clip import arrays as factors
+from sordino.kernel.clip import arrays as norms
+from sordino.problems import queries as glm
+from sordino.problems.queries import GlmGradient
 
 EXAMPLES = 100  # those of the default profile
 

@@ -11,7 +11,7 @@ from scipy import sparse
 
 from sordino.errors import InvalidInputError
 from sordino.kernel import clip
-from sordino.kernel.lengths import public_distance, public_norm
+from sordino.kernel.arrays import public_distance, public_norm
 
 wide = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sordino.kernel import clip_tensors
-from sordino.kernel.clip_tensors import (
+from sordino.kernel.clip import tensors as clip_tensors
+from sordino.kernel.clip.tensors import (
     Contributions,
     clipped_rows,
     norms,
@@ -16,7 +16,7 @@ from sordino.kernel.clip_tensors import (
     shortfall,
     weighted_rows,
 )
-from sordino.nn.precision import product_inputs, without_autocast
+from sordino.nn.network import product_inputs, without_autocast
 
 torch.set_num_threads(1)
 CPU = torch.device("cpu")

@@ -10,8 +10,7 @@ from tests.kernel.toys import source
 
 from sordino.errors import InvalidInputError, PlanSpentError
 from sordino.kernel import LazyVector, SparseVector
-from sordino.kernel.lazy import candidates, merge_largest, top_abs_normals
-from sordino.kernel.touch import TouchMap
+from sordino.kernel.lazy import TouchMap, candidates, merge_largest, top_abs_normals
 
 KNOWN = SparseVector(np.array([7, 2, 5]), np.array([3.0, -4.0, 0.5]), 9)
 

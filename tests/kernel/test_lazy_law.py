@@ -9,13 +9,13 @@ from tests.kernel.toys import source
 from tests.statistical.laws import LEVEL, assert_counts, assert_law, assert_same_law, assert_scale
 
 from sordino.execute import LocalExecutor
-from sordino.execute.touched import LazyRecords
+from sordino.execute.records import LazyRecords
 from sordino.kernel import Full, Gaussian, LazyVector, Release, SparseVector
 from sordino.kernel import lazy as lazy_module
 from sordino.kernel.lazy import _abs_normal_quantile, _falling, beyond, top_abs_normals, top_gumbels
-from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import LOSSES
-from sordino.solvers.vectors import hard_threshold
+from sordino.problems.queries import GlmGradient
+from sordino.solvers.steps import hard_threshold
 
 pytestmark = pytest.mark.statistical
 

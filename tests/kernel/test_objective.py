@@ -13,7 +13,7 @@ from sordino.accounting import certify
 from sordino.errors import InvalidInputError, PlanError
 from sordino.kernel import NoiseSource, Relation, TiltedObjective
 from sordino.kernel.events import TiltDpEvent
-from sordino.kernel.objective import OUTPUT_MULTIPLE
+from sordino.kernel.mechanism import OUTPUT_MULTIPLE
 
 
 @dataclass

@@ -21,7 +21,7 @@ from sordino.kernel import (
     Release,
     check_offer,
 )
-from sordino.kernel.contracts import GramSums, Parts, RecordSums, RowBlocks, UnitSums, missing
+from sordino.kernel.query import GramSums, Parts, RecordSums, RowBlocks, UnitSums, missing
 
 TOYS = Offer("toys", (RecordSums,), remedy="Play with something else.")
 

@@ -11,8 +11,7 @@ from tests.kernel.toys import Memory, Total, source
 from sordino.errors import PlanError
 from sordino.kernel import Curator, Full, Gaussian, Norm, Plan, Poisson, Printed, Release
 from sordino.kernel.mechanism import Additive
-from sordino.papers.vrpca import OneRecordOverSnapshot, SnapshotAndDifference
-from sordino.papers.wishart import WishartNotPrivate
+from sordino.literature.pca import OneRecordOverSnapshot, SnapshotAndDifference, WishartNotPrivate
 from sordino.problems.covariance import GramMatrix
 
 RECORDS = np.eye(4)[[0, 0, 1, 2, 3]] * 0.7

@@ -8,8 +8,9 @@ import pytest
 from scipy.special import ndtri
 from tests.statistical.laws import assert_counts
 
-from sordino.kernel import NoiseSource, rounding
-from sordino.kernel.rounding import round_magnitudes
+from sordino.kernel import NoiseSource
+from sordino.kernel import noise as rounding
+from sordino.kernel.noise import round_magnitudes
 
 
 def no_more_bits():

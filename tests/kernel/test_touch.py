@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sordino.kernel.touch import TouchMap
+from sordino.kernel.lazy import TouchMap
 
 columns = st.lists(st.one_of(st.integers(0, 40), st.integers(0, 2**62)), max_size=60)
 

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sordino.kernel import ClippedSum, NoiseSource, Norm, Offer
-from sordino.kernel.contracts import GramSums, Parts, RecordSums
+from sordino.kernel.query import GramSums, Parts, RecordSums
 
 
 def source(seed=21):

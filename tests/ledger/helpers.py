@@ -1,7 +1,6 @@
 """What the ledger's tests share, importable by the processes they start."""
 
-from sordino.kernel.events import gaussian_event
-from sordino.kernel.relation import Relation
+from sordino.kernel.events import Relation, gaussian_event
 
 AR = Relation.ADD_REMOVE
 STATED = {"relation": "add-remove", "unit": "record"}

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from sordino.errors import LedgerCorruptError
-from sordino.kernel.events import gaussian_event
-from sordino.kernel.relation import Relation
+from sordino.kernel.events import Relation, gaussian_event
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.ledger.records import seal
 

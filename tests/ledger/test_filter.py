@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from sordino.accounting.conversions import gaussian_epsilon, gaussian_multiplier
 from sordino.errors import BudgetExceededError, InvalidInputError, PolicyMismatchError
-from sordino.kernel.events import gaussian_event, laplace_event, pure_event, zcdp_event
-from sordino.kernel.relation import Relation
+from sordino.kernel.events import Relation, gaussian_event, laplace_event, pure_event, zcdp_event
 from sordino.ledger import Account, BudgetPolicy, Charge, FilterMode, RenyiFilter
-from sordino.ledger.charge import charge_of, check_certificate, pure_epsilon
-from sordino.ledger.filter import gaussian_order, price
+from sordino.ledger.account import charge_of, check_certificate, pure_epsilon
+from sordino.ledger.policy import gaussian_order, price
 
 AR, RO = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 

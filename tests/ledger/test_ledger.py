@@ -27,7 +27,7 @@ from sordino.errors import (
 )
 from sordino.kernel.events import pure_event
 from sordino.ledger import BudgetPolicy, FilterMode, Ledger, Status
-from sordino.ledger.export import save
+from sordino.ledger.store import save
 
 
 def nested(depth):

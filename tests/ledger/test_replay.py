@@ -13,9 +13,9 @@ from sordino.accounting.accountants import rdp_curve
 from sordino.errors import BudgetExceededError, InvalidInputError, LedgerCorruptError
 from sordino.kernel.events import gaussian_event, laplace_event, pure_event, tilt_event, zcdp_event
 from sordino.ledger import Account, BudgetPolicy, Ledger
-from sordino.ledger.charge import charge_of
-from sordino.ledger.export import from_json, to_json
-from sordino.ledger.verify import replayed
+from sordino.ledger.account import charge_of
+from sordino.ledger.ledger import replayed
+from sordino.ledger.store import from_json, to_json
 
 leaves = st.one_of(
     st.builds(gaussian_event, st.floats(3.0, 300.0), st.just(AR)),

@@ -9,8 +9,8 @@ import torch
 from scipy import stats
 
 from sordino.errors import PlanError
-from sordino.execute import chacha
-from sordino.execute.chacha import chacha20_words, normals
+from sordino.execute import draws as chacha
+from sordino.execute.draws import chacha20_words, normals
 from sordino.execute.torch import NoisePool, TensorNoise
 from sordino.kernel import NoiseSource
 

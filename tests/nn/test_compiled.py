@@ -6,10 +6,10 @@ from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from sordino.errors import SlowEngineWarning
-from sordino.nn import Trainer, compiled, rewrites
-from sordino.nn.compiled import CompiledEngine, block_sizes, compiled_engine
+from sordino.nn import Trainer, compiled
+from sordino.nn import compiled as rewrites
+from sordino.nn.compiled import CompiledEngine, LeanEngine, block_sizes, compiled_engine
 from sordino.nn.engines import GhostEngine, VmapEngine
-from sordino.nn.lean import LeanEngine
 from sordino.nn.network import Network
 
 torch.set_num_threads(1)

@@ -5,11 +5,10 @@ import torch
 from torch import nn
 
 from sordino.errors import SlowEngineWarning, UnsupportedError
-from sordino.kernel import clip_tensors
+from sordino.kernel.clip import tensors as clip_tensors
 from sordino.nn import Trainer, engine_choice, engines, graph
 from sordino.nn.engine_choice import engine_notes, make_engine
-from sordino.nn.network import Network
-from sordino.nn.precision import forward_inputs
+from sordino.nn.network import Network, forward_inputs
 
 LOSS = nn.CrossEntropyLoss()
 TF32, BFLOAT16 = 2.0**-11, 2.0**-8

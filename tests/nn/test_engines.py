@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from sordino.kernel.clip_tensors import row_factors
+from sordino.kernel.clip.tensors import row_factors
 from sordino.nn import engines
 from sordino.nn.engines import GhostEngine, VmapEngine
 from sordino.nn.network import Network

@@ -9,7 +9,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from tests.nn.helpers import blobs
 from torch import nn
 
-from sordino import bounds
+from sordino import checks as bounds
 from sordino.errors import DivergenceWarning, InvalidInputError, UndeclaredBoundWarning
 from sordino.nn import NeuralClassifier, NeuralRegressor, Trainer
 from sordino.testing import seeded_noise_not_private

@@ -12,19 +12,24 @@ from tests.nn.test_persons import GROUPS, images, texts
 from torch import nn
 
 from sordino.errors import InvalidInputError, SlowEngineWarning, UnsupportedError
-from sordino.execute.grouped import Owners
-from sordino.execute.torch import TorchExecutor
-from sordino.execute.torch_persons import PersonExecutor
+from sordino.execute.persons import Owners
+from sordino.execute.torch import PersonExecutor, TorchExecutor
 from sordino.kernel import Curator, Gaussian, NoiseSource, Plan, Relation, Release
-from sordino.kernel.clip_tensors import exact_rows, lattice_sum
+from sordino.kernel.clip.tensors import exact_rows, lattice_sum
 from sordino.nn import NeuralClassifier, Trainer, make_private
-from sordino.nn import exact as exact_module
+from sordino.nn import queries as exact_module
 from sordino.nn.engine_choice import make_engine
 from sordino.nn.engines import VmapEngine
-from sordino.nn.exact import exact_block, rows_are_alone
 from sordino.nn.network import Network
-from sordino.nn.persons import PersonDifference, PersonGradient
-from sordino.nn.queries import Block, TorchDifference, TorchGradient
+from sordino.nn.queries import (
+    Block,
+    PersonDifference,
+    PersonGradient,
+    TorchDifference,
+    TorchGradient,
+    exact_block,
+    rows_are_alone,
+)
 
 CPU = torch.device("cpu")
 LOSS = nn.CrossEntropyLoss()

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from sordino.kernel.clip_tensors import norms, shortfall
-from sordino.nn import windows
+from sordino.kernel.clip.tensors import norms, shortfall
+from sordino.nn import operations as windows
 from sordino.nn.compiled import CompiledEngine
 from sordino.nn.engine_choice import make_engine
 from sordino.nn.engines import GhostEngine, VmapEngine

@@ -8,10 +8,11 @@ from tests.nn.test_operations import MODELS, apart, made, trainable
 from torch import nn
 
 from sordino.errors import InvalidInputError
-from sordino.nn import Trainer, engine_choice, engines, ghosts, lean
+from sordino.nn import Trainer, engine_choice, engines, ghosts
+from sordino.nn import compiled as lean
+from sordino.nn.compiled import LeanEngine
 from sordino.nn.engine_choice import make_engine
 from sordino.nn.engines import GhostEngine
-from sordino.nn.lean import LeanEngine
 from sordino.nn.network import Network, quiet_dropout
 
 torch.set_num_threads(1)

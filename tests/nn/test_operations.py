@@ -8,11 +8,12 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from sordino.kernel import clip_tensors
-from sordino.nn import engines, ghosts, graph, lean, products
-from sordino.nn.compiled import CompiledEngine
+from sordino.kernel.clip import tensors as clip_tensors
+from sordino.nn import compiled as lean
+from sordino.nn import engines, ghosts, graph
+from sordino.nn import operations as products
+from sordino.nn.compiled import CompiledEngine, LeanEngine
 from sordino.nn.engines import GhostEngine
-from sordino.nn.lean import LeanEngine
 from sordino.nn.network import Network, quiet_dropout
 
 torch.set_num_threads(1)

@@ -10,19 +10,17 @@ from tests.nn.helpers import accuracy, blobs, perceptron
 from torch import nn
 
 from sordino.errors import InvalidInputError, PlanError, PolicyMismatchError
-from sordino.execute.grouped import Owners
-from sordino.execute.torch import TorchExecutor
-from sordino.execute.torch_persons import PersonExecutor, _rounded_up
+from sordino.execute.persons import Owners
+from sordino.execute.torch import PersonExecutor, TorchExecutor, _rounded_up
 from sordino.kernel import Curator, Gaussian, NoiseSource, Plan, Poisson, Relation, Release
 from sordino.ledger import BudgetPolicy, Ledger
-from sordino.nn import NeuralClassifier, NeuralRegressor, Trainer, ghosts, lean, make_private
-from sordino.nn.compiled import CompiledEngine
+from sordino.nn import NeuralClassifier, NeuralRegressor, Trainer, ghosts, make_private
+from sordino.nn import compiled as lean
+from sordino.nn.compiled import CompiledEngine, LeanEngine
 from sordino.nn.engine_choice import make_engine
 from sordino.nn.engines import GhostEngine, VmapEngine
-from sordino.nn.lean import LeanEngine
 from sordino.nn.network import Network, quiet_dropout
-from sordino.nn.persons import PersonDifference, PersonGradient, finite_persons
-from sordino.nn.queries import TorchGradient
+from sordino.nn.queries import PersonDifference, PersonGradient, TorchGradient, finite_persons
 
 CPU = torch.device("cpu")
 LOSS = nn.CrossEntropyLoss()

@@ -7,7 +7,7 @@ from torch import nn
 
 from sordino.errors import InvalidInputError
 from sordino.nn import ImageNetwork, Scattering, Trainer
-from sordino.nn.recipes import RECIPES, Facts, Settings, noise_rate
+from sordino.nn.solvers import RECIPES, Facts, Settings, noise_rate
 
 LOSS = nn.CrossEntropyLoss()
 

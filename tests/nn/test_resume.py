@@ -19,8 +19,8 @@ from sordino.execute.torch import TensorNoise, TorchExecutor
 from sordino.kernel import Curator, Gaussian, NoiseSource, Plan, Relation, Release
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.nn import Trainer
-from sordino.nn.checkpoint import Checkpoint
 from sordino.nn.queries import TorchGradient
+from sordino.nn.session import Checkpoint
 from sordino.runs import Journal
 
 LOSS = nn.CrossEntropyLoss()

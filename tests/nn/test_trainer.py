@@ -15,7 +15,7 @@ from sordino.ledger import BudgetPolicy, Ledger
 from sordino.nn import HardThreshold, Trainer, make_private, replace_batch_norm
 from sordino.nn.engine_choice import make_engine
 from sordino.nn.network import Network
-from sordino.nn.recipes import OPTIMIZERS
+from sordino.nn.solvers import OPTIMIZERS
 from sordino.testing import seeded_noise_not_private
 
 LOSS = nn.CrossEntropyLoss()

@@ -8,10 +8,10 @@ from torch import nn
 
 from sordino.errors import InvalidInputError
 from sordino.nn import Trainer, make_private
+from sordino.nn.data import Fields
 from sordino.nn.engine_choice import make_engine
-from sordino.nn.fields import Fields
-from sordino.nn.moved import check_moved
 from sordino.nn.network import Network, quiet_dropout
+from sordino.nn.trainer import check_moved
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'transformers'")
 torch.set_num_threads(1)

@@ -7,7 +7,7 @@ from tests.nn.helpers import blobs, perceptron
 from torch import nn
 
 from sordino.errors import InvalidInputError, InvalidTypeError, PlanError
-from sordino.execute.torch_views import Views
+from sordino.execute.torch import Views
 from sordino.kernel import NoiseSource
 from sordino.nn import Scattering, Shifts, Trainer
 from sordino.nn.data import source_of
@@ -61,7 +61,7 @@ def test_the_mean_gradient_of_the_views_is_what_is_clipped():
     from sordino.nn.augment import MeanOfViews
     from sordino.nn.engines import GhostEngine
     from sordino.nn.network import Network
-    from sordino.nn.persons import PersonGradient
+    from sordino.nn.queries import PersonGradient
 
     executor = replace(source, views=views).executor(torch.device("cpu"), 64, False)
     seen = []

@@ -11,7 +11,7 @@ from torch import nn
 from sordino.errors import DivergenceWarning, InvalidInputError
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.nn import Trainer, warm_up
-from sordino.nn.moved import warn_if_diverged
+from sordino.nn.trainer import warn_if_diverged
 from sordino.testing import seeded_noise_not_private
 
 # A short training under noise may end worse than it began; the tests of the warning ask for it themselves.

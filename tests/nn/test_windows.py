@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from sordino.nn import ghosts, products, windows
-from sordino.nn.compiled import CompiledEngine
+from sordino.nn import ghosts
+from sordino.nn import operations as products
+from sordino.nn import operations as windows
+from sordino.nn.compiled import CompiledEngine, LeanEngine
 from sordino.nn.engines import GhostEngine, VmapEngine
 from sordino.nn.ghosts import Rows
-from sordino.nn.lean import LeanEngine
 from sordino.nn.network import Network
 
 torch.set_num_threads(1)

@@ -6,7 +6,7 @@ import pytest
 from tests.accounting.helpers import ADD, REPLACE, log
 
 from sordino.errors import InvalidInputError
-from sordino.papers import formulas
+from sordino.literature import formulas
 
 N, A9A, MNIST = 20242, 32561, 50000
 

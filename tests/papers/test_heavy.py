@@ -13,7 +13,7 @@ from sordino.accounting import certify
 from sordino.errors import InvalidInputError, NotPrivateWarning
 from sordino.kernel import Relation
 from sordino.kernel.events import composed, laplace_event, pure_event, repeated
-from sordino.papers import formulas
+from sordino.literature import formulas
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_t(3, size=(2000, 4))

@@ -7,8 +7,7 @@ from tests.solvers.plain import made_problem
 from sordino import SparseLinearRegression, SparseLogisticRegression
 from sordino.accounting import gaussian_multiplier
 from sordino.errors import InvalidInputError, NotPrivateWarning
-from sordino.papers.linear import published
-from sordino.papers.transfer import response_noise
+from sordino.literature.linear import published, response_noise
 from sordino.runs import Ask
 from sordino.solvers import Options, make_solver
 

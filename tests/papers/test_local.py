@@ -9,7 +9,7 @@ from sordino.accounting import certify
 from sordino.errors import InvalidInputError
 from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, NoiseSource, Relation
-from sordino.papers import local
+from sordino.literature import local
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 

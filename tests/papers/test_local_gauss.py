@@ -10,7 +10,7 @@ from sordino import PCA
 from sordino.accounting import gaussian_epsilon
 from sordino.errors import InvalidInputError, NotPrivateWarning
 from sordino.kernel import NoiseSource
-from sordino.papers.local_gauss import SumOfLocalNoise
+from sordino.literature.pca import SumOfLocalNoise
 
 ROWS = np.random.default_rng(0).normal(size=(4000, 4)) * [0.6, 0.1, 0.1, 0.1]
 

@@ -10,9 +10,8 @@ from sordino import PCA
 from sordino.accounting import certify
 from sordino.errors import InvalidInputError, NotPrivateWarning, UnsupportedError
 from sordino.kernel import Full, Relation, Release
-from sordino.papers import formulas
-from sordino.papers.pca import published
-from sordino.papers.power import EntryLevelProduct
+from sordino.literature import formulas
+from sordino.literature.pca import EntryLevelProduct, published
 from sordino.problems.covariance import GramProduct, PcaProblem
 from sordino.runs import Ask, Promise
 from sordino.solvers.pca import PcaOptions, make_pca_solver

@@ -10,8 +10,7 @@ from scipy import sparse, stats
 from sordino import PCA
 from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, NoiseSource, Relation
-from sordino.papers.pca import published
-from sordino.papers.vrpca import OneRecordOverSnapshot, PrintedVrpca, SnapshotAndDifference
+from sordino.literature.pca import OneRecordOverSnapshot, PrintedVrpca, SnapshotAndDifference, published
 from sordino.problems.covariance import Ball, PcaProblem
 from sordino.solvers.pca import PcaOptions, make_pca_solver
 

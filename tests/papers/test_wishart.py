@@ -8,7 +8,7 @@ from scipy import stats
 
 from sordino.accounting import certify
 from sordino.kernel import NoiseSource, Relation
-from sordino.papers.wishart import WishartNotPrivate, distinguishing_probability
+from sordino.literature.pca import WishartNotPrivate, distinguishing_probability
 
 
 @pytest.mark.parametrize(("epsilon", "expected"), [(0.1, 0.0327839), (1.0, 0.2834687)])

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sordino.parties.flower import FederatedClient, FederatedRecipe, LinearModel
-from sordino.solvers.vectors import hard_threshold
+from sordino.solvers.steps import hard_threshold
 
 D, K = 12, 4
 SIZES = (60, 90, 150)

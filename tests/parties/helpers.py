@@ -17,10 +17,9 @@ from cryptography.x509.oid import NameOID
 from sordino.cli import main
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.parties.mpc import party  # noqa: F401 - imported once, before the members are forked
-from sordino.parties.mpc.approval import Approvals
 from sordino.parties.mpc.consortium import plan_from
 from sordino.parties.mpc.links import fingerprint_of
-from sordino.parties.mpc.plan import JointPlan
+from sordino.parties.mpc.plan import Approvals, JointPlan
 from sordino.parties.mpc.transcript import compare, read_transcript
 
 NAMES = ("north", "south", "west")

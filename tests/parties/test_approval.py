@@ -5,7 +5,7 @@ import sys
 
 from tests.parties.helpers import Consortium
 
-from sordino.parties.mpc import daemon as party_daemon
+from sordino.parties.mpc import party as party_daemon
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.plan import JointPlan
 

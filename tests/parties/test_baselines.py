@@ -5,8 +5,8 @@ import pytest
 
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
-from sordino.parties import baselines
-from sordino.parties.mpc.output import OutputPerturbation
+from sordino.literature import local as baselines
+from sordino.parties.mpc.tasks import OutputPerturbation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.testing import seeded_noise_not_private

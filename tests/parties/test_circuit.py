@@ -10,10 +10,8 @@ import pytest
 from tests.parties.arithmetic import Clear, Exhaustive, all_choices
 
 from sordino.errors import PartyError
-from sordino.execute.parties.circuit import coarse_noise, joint_signs, noised_sum, one_hot
-from sordino.execute.parties.engine import Draw
-from sordino.execute.parties.law import CoarseLaw
-from sordino.execute.parties.proof import SOUNDNESS, Wires, field_elements
+from sordino.execute.parties.engine import Draw, coarse_noise, joint_signs, noised_sum, one_hot
+from sordino.execute.parties.law import SOUNDNESS, CoarseLaw, Wires, field_elements
 
 LAWS = [CoarseLaw(), CoarseLaw(variance=3, fine=2, digits=3, largest=9), CoarseLaw.against(3)]
 

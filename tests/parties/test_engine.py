@@ -14,16 +14,15 @@ from tests.parties.helpers import NAMES, Consortium, authority, free_ports, writ
 
 from sordino.errors import InvalidInputError, PartyError
 from sordino.execute.parties import Mode, NoiseShare
-from sordino.execute.parties.lattice import Lattice
+from sordino.execute.parties.engine import Lattice
 from sordino.kernel import NoiseSource
-from sordino.parties.codes import Code
-from sordino.parties.mpc import daemon as party_daemon
-from sordino.parties.mpc.approval import Approvals
+from sordino.parties.mpc import party as party_daemon
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.consortium import Answer, ask
 from sordino.parties.mpc.links import Credentials, Limits, Member
 from sordino.parties.mpc.mpyc_engine import MpycEngine, check_threshold
-from sordino.parties.mpc.plan import JointPlan
+from sordino.parties.mpc.plan import Approvals, JointPlan
+from sordino.parties.words import Code
 
 LATTICE = Lattice(1.0, 2.0**28.4, 2**50)
 

@@ -11,8 +11,8 @@ from tests.asking import asked
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute import LocalExecutor
 from sordino.execute.parties import Mode, NoiseShare, SimulatedParties
+from sordino.execute.parties.engine import Lattice, quantise
 from sordino.execute.parties.executor import OFFER
-from sordino.execute.parties.lattice import Lattice, quantise
 from sordino.kernel import (
     Curator,
     Disjoint,
@@ -24,12 +24,11 @@ from sordino.kernel import (
     Release,
     check_offer,
 )
-from sordino.parties.mpc.output import WeightedMinimiser
-from sordino.parties.mpc.tasks import Public, make_task
+from sordino.parties.mpc.tasks import Public, WeightedMinimiser, make_task
 from sordino.problems.covariance import GramProduct
-from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import LOSSES
 from sordino.problems.minimiser import CertifiedMinimiser
+from sordino.problems.queries import GlmGradient
 
 PUBLIC = Public(240, 1.0, 1e-5, Relation.ADD_REMOVE, "record")
 

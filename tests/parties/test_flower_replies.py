@@ -8,7 +8,7 @@ import pytest
 from flwr.app import Array, ArrayRecord
 
 from sordino.errors import PlanError
-from sordino.parties.flower.replies import fits, one_each, stated_privacy, stated_size, updates_of, weights_of
+from sordino.parties.flower.client import fits, one_each, stated_privacy, stated_size, updates_of, weights_of
 
 SHAPE = (3,)
 

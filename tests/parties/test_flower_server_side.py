@@ -28,10 +28,9 @@ from sordino.parties.flower import (
     simulate,
 )
 from sordino.parties.flower import simulation as flower_simulation
-from sordino.parties.flower.client import record_of
+from sordino.parties.flower.client import record_of, stated_size
 from sordino.parties.flower.client_level import UpdateSum
-from sordino.parties.flower.replies import stated_size
-from sordino.solvers.vectors import hard_threshold
+from sordino.solvers.steps import hard_threshold
 from sordino.testing import seeded_noise_not_private
 
 INF = float("inf")

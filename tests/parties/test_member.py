@@ -11,13 +11,12 @@ from tests.parties.test_partners import _plan
 
 from sordino.cli import main
 from sordino.errors import InvalidInputError, SordinoError
-from sordino.parties.codes import PlanRefusedError
 from sordino.parties.mpc import plan as mpc_plan
 from sordino.parties.mpc import tasks as mpc_tasks
-from sordino.parties.mpc.approval import Approvals, in_words
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.party import PartyRun
-from sordino.parties.mpc.plan import JointPlan
+from sordino.parties.mpc.plan import Approvals, JointPlan, in_words
+from sordino.parties.words import PlanRefusedError
 
 
 def _take_part(three, i, path, approve):

@@ -10,9 +10,9 @@ from sordino.accounting import certify
 from sordino.accounting.codec import encode
 from sordino.errors import CalibrationError, InvalidInputError, SordinoError
 from sordino.kernel import Relation
-from sordino.parties.codes import PlanRefusedError
+from sordino.parties.mpc.config import Policy, check_plan
 from sordino.parties.mpc.plan import JointPlan, make_plan, noise_slack
-from sordino.parties.mpc.policy import Policy, check_plan
+from sordino.parties.words import PlanRefusedError
 
 POLICY = Policy(max_epsilon=1.0, max_delta=1e-5)
 TASK = {"kind": "gradient", "loss": "logistic", "features": 5, "options": {"max_iter": 4}}

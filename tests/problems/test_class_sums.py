@@ -7,7 +7,7 @@ import pytest
 
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
-from sordino.problems.class_sums import ClassSums, log_shares
+from sordino.problems.queries import ClassSums, log_shares
 
 
 def sums(query, targets, weights=None):

@@ -9,14 +9,7 @@ from scipy import sparse
 from sordino.errors import InvalidInputError
 from sordino.execute import LocalExecutor
 from sordino.kernel import Full, Gaussian, Poisson, Relation, Release
-from sordino.problems.covariance import (
-    Ball,
-    GramMatrix,
-    GramProduct,
-    GramTriangle,
-    RowMoments,
-    operator_norm,
-)
+from sordino.problems.covariance import Ball, GramMatrix, GramProduct, GramTriangle, RowMoments, operator_norm
 from sordino.solvers.pca.spectrum import polar
 
 R = 1.7

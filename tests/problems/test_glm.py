@@ -11,8 +11,8 @@ from sordino.errors import InvalidInputError
 from sordino.execute import LocalExecutor
 from sordino.kernel import Norm, Query, Relation, SparseVector
 from sordino.kernel.clip import clip_scalars
-from sordino.problems.glm import GlmDifference, GlmGradient, distance
 from sordino.problems.losses import LOSSES
+from sordino.problems.queries import GlmDifference, GlmGradient, distance
 
 AR, RO = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 hostile = st.one_of(

@@ -8,9 +8,9 @@ import pytest
 
 from sordino.execute import LocalExecutor
 from sordino.kernel import Full, Gaussian, Relation, Release
-from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import LOSSES, Huber
 from sordino.problems.problem import Problem
+from sordino.problems.queries import GlmGradient
 
 PROBLEM = Problem(LOSSES["logistic"], 40, 6, Relation.REPLACE_ONE, 1.0, 1e-5, data_norm=1.5)
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 from tests.solver_case import Asked, SolverCase, as_array, scaled
 
-from sordino.execute.csr_records import CsrRecords
-from sordino.execute.touched import LazyRecords
+from sordino.execute.records import CsrRecords, LazyRecords
 from sordino.kernel import Norm, Relation, Release
 from sordino.problems.covariance import Ball
 

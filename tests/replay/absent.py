@@ -13,8 +13,7 @@ import numpy as np
 from scipy import sparse
 
 from sordino.execute import GroupedExecutor, LocalExecutor
-from sordino.execute.stream import StreamExecutor
-from sordino.execute.values import ValueExecutor
+from sordino.execute.local import StreamExecutor, ValueExecutor
 
 
 @dataclass(frozen=True, eq=False)

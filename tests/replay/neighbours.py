@@ -116,7 +116,7 @@ def _dask(X: np.ndarray, folder: Path) -> Any:
 def _tensors(X: np.ndarray, folder: Path) -> Any:
     import torch
 
-    from sordino.execute.tensor_rows import TensorRows
+    from sordino.execute.tensors import TensorRows
 
     return TensorRows(torch.from_numpy(np.array(X)))
 

@@ -12,7 +12,7 @@ from tests.replay.subjects import BUDGET, LEVELS, LONG, PLAIN, Subject
 
 from sordino import nn
 from sordino.kernel import Relation
-from sordino.nn.recipes import OPTIMIZERS
+from sordino.nn.solvers import OPTIMIZERS
 
 # Sums of two dozen gradients in single precision: 24 * 2^-24, and as much for the norm of the difference.
 SINGLE = 4e-6

@@ -21,7 +21,7 @@ from tests.replay.absent import Absent, without
 from tests.replay.facts import Facts, facts_of
 from tests.replay.readings import Reading, kept, read
 
-import sordino.papers  # noqa: F401 - its mechanisms are known before the tape looks for all of them
+import sordino.literature  # noqa: F401 - its mechanisms are known before the tape looks for all of them
 from sordino.errors import SordinoError
 from sordino.kernel import Curator, Plan, curator
 from sordino.kernel.mechanism import Additive

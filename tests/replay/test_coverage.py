@@ -13,7 +13,7 @@ import sordino
 from sordino import nn
 from sordino.estimators.evaluation import METRICS
 from sordino.kernel import Relation
-from sordino.nn.recipes import OPTIMIZERS
+from sordino.nn.solvers import OPTIMIZERS
 from sordino.solvers import SOLVERS
 from sordino.solvers.pca import PCA_SOLVERS
 

@@ -10,10 +10,10 @@ from tests.replay.cases import Case, told
 from tests.replay.subjects import BUDGET, LINEAR, Subject, linear_rows
 
 import sordino
-from sordino.execute.grouped import Owners
-from sordino.problems.glm import GlmGradient
+from sordino.execute.persons import Owners
+from sordino.problems.queries import GlmGradient
 from sordino.solvers import SOLVERS, Entry
-from sordino.solvers.dense.gd import Gd
+from sordino.solvers.dense import Gd
 
 
 def kinds(subject: Subject, relation: str, place: str, folder) -> set[str]:

@@ -5,7 +5,7 @@ import pytest
 
 from sordino import SparseLogisticRegression
 from sordino.errors import InvalidInputError
-from sordino.report.coefficients import plot_coefficients
+from sordino.report.plots import plot_coefficients
 from sordino.testing import seeded_noise_not_private
 
 

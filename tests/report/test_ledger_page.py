@@ -8,11 +8,10 @@ from click.testing import CliRunner
 
 import sordino
 from sordino.cli import main
-from sordino.kernel.events import gaussian_event
-from sordino.kernel.relation import Relation
-from sordino.ledger import owner
+from sordino.kernel.events import Relation, gaussian_event
+from sordino.ledger import address as owner
 from sordino.report import ledger_html
-from sordino.report.booking import History
+from sordino.report.page import History
 
 
 def book(ledger, dataset_id, times=1, description="a mean"):

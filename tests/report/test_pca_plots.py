@@ -3,7 +3,7 @@
 import numpy as np
 
 from sordino import PCA
-from sordino.report.pca_plots import scree_plot
+from sordino.report.plots import scree_plot
 
 
 def test_the_scree_plot_shows_the_released_values_with_their_noise():

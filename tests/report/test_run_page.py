@@ -15,11 +15,10 @@ import sordino
 from sordino.errors import InvalidInputError
 from sordino.kernel import public_generator
 from sordino.report import report_html, write_report
-from sordino.report.run_page import compared
-from sordino.report.words import _ASKED
-from sordino.runs import Price, meaning
-from sordino.runs.meaning import at_most
-from sordino.runs.price import priced_in
+from sordino.report.run_page import _ASKED, compared
+from sordino.runs import Price
+from sordino.runs import price as meaning
+from sordino.runs.price import at_most, priced_in
 
 SENTINEL = 7.318274659
 
@@ -56,7 +55,7 @@ def test_the_page_answers_what_a_board_asks(booked):
 
 
 def test_the_budget_before_and_after_is_replayed_from_the_ledger(booked):
-    from sordino.report.booking import booking_of
+    from sordino.report.page import booking_of
 
     found = booking_of(booked.privacy_, booked.ledger, "ward 7")
     assert 0 < found.before.fraction < found.after.fraction < found.now.fraction
@@ -179,7 +178,7 @@ def test_the_run_stands_beside_one_four_and_eight():
 
 
 def test_bounds_that_were_learned_are_not_said_to_be_declared_by_somebody():
-    from sordino.report.words import _declared_by
+    from sordino.report.run_page import _declared_by
 
     learned = (
         "the schema was learned from records: x",

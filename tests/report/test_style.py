@@ -8,10 +8,15 @@ from matplotlib import pyplot
 from matplotlib.image import imread
 
 import sordino
-from sordino.report.coefficients import plot_coefficients
-from sordino.report.curves import calibration_plot
-from sordino.report.pca_plots import scree_plot
-from sordino.report.style import log_axis, log_ticks, new_axes, plain_number
+from sordino.report.plots import (
+    calibration_plot,
+    log_axis,
+    log_ticks,
+    new_axes,
+    plain_number,
+    plot_coefficients,
+    scree_plot,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -11,12 +11,15 @@ import pytest
 from sordino.errors import MissingExtraError
 from sordino.execute.parties import Mode
 from sordino.kernel import Relation
-from sordino.papers.local import gradient_noise, published_gradient_noise
+from sordino.literature.local import gradient_noise, published_gradient_noise
+from sordino.literature.reproduce import heavy as tao
+from sordino.literature.reproduce import linear as nonconvex
+from sordino.literature.reproduce import parties, table_named
+from sordino.literature.reproduce import parties as aggregation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
-from sordino.reproduce import aggregation, nonconvex, parties, table_named, tao
 from sordino.runs import Ask, Promise
-from sordino.solvers.sparse.ight import Ight
+from sordino.solvers.sparse import Ight
 
 
 @pytest.mark.filterwarnings("ignore::sordino.errors.NotPrivateWarning")

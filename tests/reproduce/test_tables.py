@@ -18,12 +18,11 @@ from tests.reproduce.test_verdicts import row, table
 
 from sordino.cli import main
 from sordino.errors import InvalidInputError, NotPrivateWarning
-from sordino.reproduce import TABLES, linear, nonconvex, runner, table_named
-from sordino.reproduce.linear import Method, Task, rows_of
-from sordino.reproduce.pages import markdown
-from sordino.reproduce.sparse_tables import SPARSE_TABLES
-from sordino.reproduce.store import Store
-from sordino.reproduce.tables import MODES, Cell, Runs, Table, cell_of
+from sordino.literature.reproduce import TABLES, linear, runner, table_named
+from sordino.literature.reproduce import linear as nonconvex
+from sordino.literature.reproduce.linear import Method, Task, rows_of
+from sordino.literature.reproduce.sparse import SPARSE_TABLES
+from sordino.literature.reproduce.tables import MODES, Cell, Runs, Store, Table, cell_of, markdown
 
 
 def test_every_row_of_every_table_has_a_run_or_a_reason_in_every_mode():
@@ -221,7 +220,7 @@ def test_the_command_lists_tables_and_asks_for_one(tmp_path: Path):
 def test_a_table_without_its_data_is_named_and_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("SORDINO_DATA", str(tmp_path / "nowhere"))
     monkeypatch.setenv("SORDINO_OFFLINE", "1")
-    from sordino.reproduce import sparse_data
+    from sordino.literature.reproduce import sparse as sparse_data
 
     sparse_data.rcv1.cache_clear()
     monkeypatch.setattr(sparse_data, "load", _absent)

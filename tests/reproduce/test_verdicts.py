@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from sordino.reproduce.tables import MODES, Cell, Row, Table, cell_of, verdict
+from sordino.literature.reproduce.tables import MODES, Cell, Row, Table, cell_of, verdict
 
 
 def row(published: float | None = 0.3, method: str = "ours", plain: float | None = None) -> Row:

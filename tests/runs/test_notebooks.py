@@ -9,8 +9,8 @@ import pytest
 
 import sordino
 from sordino.kernel import public_generator
-from sordino.runs import progress
-from sordino.runs.meaning import at_most
+from sordino.runs import fit as progress
+from sordino.runs.price import at_most
 
 X = public_generator(2).normal(size=(200, 3))
 Y = X[:, 0] > 0

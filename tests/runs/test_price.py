@@ -15,8 +15,7 @@ from sordino import PCA, LogisticRegression, PrivateSearchCV, Schema, TableEncod
 from sordino.errors import InvalidInputError
 from sordino.kernel import public_generator
 from sordino.runs import Ask, Price, PrivacyReport, Promise, composed
-from sordino.runs.meaning import at_most
-from sordino.runs.price import each_once, priced_in
+from sordino.runs.price import at_most, each_once, priced_in
 from sordino.tables import Number, Target
 
 PRICE = Price(0.20001, 1e-6, ADD, "record", "first")

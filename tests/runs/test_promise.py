@@ -19,7 +19,7 @@ from sordino.errors import (
     UnsupportedError,
 )
 from sordino.kernel import PaperNoise, Plan, Poisson
-from sordino.kernel.offer import Offer
+from sordino.kernel.plan import Offer
 from sordino.runs import Promise
 from sordino.runs import promise as module
 from sordino.runs.promise import at_multipliers

@@ -13,19 +13,9 @@ from tests.accounting.helpers import ADD, REPLACE
 from sordino import PCA
 from sordino.accounting import calibrate, certify
 from sordino.errors import InvalidInputError, PlanError
-from sordino.kernel import (
-    ClippedSum,
-    Full,
-    Gaussian,
-    GumbelTopK,
-    NoiseSource,
-    Norm,
-    Plan,
-    Poisson,
-    Release,
-)
+from sordino.kernel import ClippedSum, Full, Gaussian, GumbelTopK, NoiseSource, Norm, Plan, Poisson, Release
 from sordino.runs import PaperClaim, PrivacyReport
-from sordino.runs.meaning import at_most
+from sordino.runs.price import at_most
 
 
 class Sum(ClippedSum):

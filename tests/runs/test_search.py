@@ -23,7 +23,7 @@ from sordino.estimators import search as estimator_module
 from sordino.kernel import Full, Gaussian, Relation, Release
 from sordino.runs import BestOf, ChooseThenFit, Enclosure, Promise
 from sordino.runs import search as search_module
-from sordino.runs.enclosure import enclosing
+from sordino.runs.promise import enclosing
 from sordino.runs.search import SHAPES, Trial
 from sordino.testing import seeded_noise_not_private
 

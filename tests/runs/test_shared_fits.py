@@ -11,14 +11,14 @@ from tests.runs.helpers import ADD, REPLACE
 import sordino
 from sordino.accounting import certify
 from sordino.errors import InvalidInputError
-from sordino.estimators.candidates import Candidates
+from sordino.estimators.search import Candidates
 from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
 from sordino.problems.affine import Affine
-from sordino.problems.sample import Sample
+from sordino.problems.robust import Sample
 from sordino.runs.search import score_means
 from sordino.solvers.around import Around
-from sordino.solvers.metric import Moments
+from sordino.solvers.descent import Moments
 from sordino.testing import seeded_noise_not_private
 
 LABELS = sordino.SparseLogisticRegression(data_norm=2.0, classes=[0, 1])

@@ -17,8 +17,8 @@ import sordino
 from sordino.errors import InvalidInputError, ModelFileError, UnsupportedError
 from sordino.kernel import public_generator
 from sordino.saving import about, files
-from sordino.saving.tree import ESTIMATORS
-from sordino.solvers.heavy.constraints import L2Ball
+from sordino.saving.files import ESTIMATORS
+from sordino.solvers.heavy.learners import L2Ball
 
 X = public_generator(3).normal(size=(300, 4))
 Y = np.where(X[:, 0] > 0, "yes", "no")

@@ -10,8 +10,7 @@ from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.solvers import Options
 from sordino.solvers.base import among, count, positive
-from sordino.solvers.sparse.ight import Ight
-from sordino.solvers.sparse.sgd_ht import EPOCHS, SgdHt
+from sordino.solvers.sparse import EPOCHS, Ight, SgdHt
 
 PROBLEM = Problem(LOSSES["logistic"], 20_000, 6, Relation.ADD_REMOVE, 1.0, 1e-5, data_norm=2.0, ridge=0.5)
 

@@ -10,8 +10,8 @@ from sordino.execute import LocalExecutor
 from sordino.kernel import Relation
 from sordino.problems.affine import Affine
 from sordino.problems.losses import LOSSES
-from sordino.problems.residuals import GradientCounts
-from sordino.solvers.evidence import believed, chosen_width, share_within, stiffened
+from sordino.problems.queries import GradientCounts
+from sordino.solvers.descent import believed, chosen_width, share_within, stiffened
 from sordino.testing import seeded_noise_not_private
 
 

@@ -13,15 +13,11 @@ from sordino.accounting import calibrate, certify
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, Full, NoiseSource, Poisson, Relation
-from sordino.problems.losses import LOSSES
-from sordino.problems.penalties import Nonconvex
+from sordino.problems.losses import LOSSES, Nonconvex
 from sordino.problems.problem import Problem
-from sordino.problems.recursive import RecursiveGradient
+from sordino.problems.queries import RecursiveGradient
 from sordino.solvers import Options, make_solver
-from sordino.solvers.dense.gd import Gd
-from sordino.solvers.dense.rrp_sgd import RrpSgd
-from sordino.solvers.dense.sgd import Sgd
-from sordino.solvers.dense.srm import Srm
+from sordino.solvers.dense import Gd, RrpSgd, Sgd, Srm
 
 A9A = Problem(LOSSES["logistic"], 32561, 123, Relation.ADD_REMOVE, 0.2, 1e-5)
 LOGISTIC = LOSSES["logistic"]

@@ -9,10 +9,9 @@ from tests.solvers.plain import gradient, made_data, made_problem
 from sordino.errors import UnsupportedError
 from sordino.execute import GroupedExecutor, LocalExecutor
 from sordino.kernel import Curator, GumbelTopK, NoiseSource, Plan, Relation, Release, check_offer
-from sordino.problems.line_search import StepSizeScores
-from sordino.problems.losses import LOSSES
-from sordino.problems.penalties import Nonconvex
-from sordino.solvers.dense.agd import Agd
+from sordino.problems.losses import LOSSES, Nonconvex
+from sordino.problems.queries import StepSizeScores
+from sordino.solvers.dense import Agd
 
 LOGISTIC = LOSSES["logistic"]
 

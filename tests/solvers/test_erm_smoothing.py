@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tests.solvers.test_erm import circulant
 
-from sordino.problems.penalties import Nonconvex, Ridge
-from sordino.solvers.dense.column_smoothing import smoothed
+from sordino.problems.losses import Nonconvex, Ridge
+from sordino.solvers.dense import smoothed
 
 vectors = arrays(float, st.integers(1, 40), elements=st.floats(-1e3, 1e3))
 strengths = st.floats(0, 50)

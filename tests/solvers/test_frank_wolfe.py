@@ -10,7 +10,7 @@ from sordino.accounting import calibrate
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel import Relation
 from sordino.solvers import Options, make_solver
-from sordino.solvers.sparse.frank_wolfe import FrankWolfe
+from sordino.solvers.baselines import FrankWolfe
 
 
 def plain(problem, x, y, steps, radius):

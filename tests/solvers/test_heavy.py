@@ -7,26 +7,18 @@ import pytest
 from dp_accounting import dp_event as dp
 from scipy.optimize import minimize
 
-from sordino.accounting import (
-    calibrate,
-    certify,
-    gaussian_epsilon,
-    gaussian_multiplier,
-    zcdp_rho,
-)
+from sordino.accounting import calibrate, certify, gaussian_epsilon, gaussian_multiplier, zcdp_rho
 from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, Gaussian, GumbelTopK, NoiseSource, Plan, Relation, Release
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
-from sordino.problems.robust import GradientPoint, RobustSum, Truncation
-from sordino.problems.sample import Sample
+from sordino.problems.robust import GradientPoint, RobustSum, Sample, Truncation
 from sordino.problems.scales import EDGES, counts_of
 from sordino.solvers import SOLVERS, Options, make_solver
 from sordino.solvers.heavy import HeavyTailedSparse, ProjectedGradient, RobustMean, Scaling
-from sordino.solvers.heavy.location import location_release
-from sordino.solvers.heavy.sparse import Step
-from sordino.solvers.heavy.threshold import Tail, known_bias, moment_threshold
-from sordino.solvers.heavy.trees import consistent
+from sordino.solvers.heavy.learners import Step
+from sordino.solvers.heavy.location import consistent, location_release
+from sordino.solvers.heavy.mean import Tail, known_bias, moment_threshold
 
 AR, RO = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 DELTA = 1e-5

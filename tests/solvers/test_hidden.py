@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from sordino.problems.scales import EDGES, counts_of
-from sordino.solvers.heavy.bands import half_width, reaches
-from sordino.solvers.heavy.hidden import DOUBT, Seen, hidden_limit, two_sides
+from sordino.solvers.heavy.location import half_width, reaches
+from sordino.solvers.heavy.mean import DOUBT, Seen, hidden_limit, two_sides
 
 N = 20_000
 

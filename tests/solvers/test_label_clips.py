@@ -12,9 +12,8 @@ from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.solvers import Options
 from sordino.solvers.auto import CLIP, Auto
-from sordino.solvers.label_clips import class_share, opened_gradient, opened_length
-from sordino.solvers.length import length_share
-from sordino.solvers.units import column_means
+from sordino.solvers.descent import column_means
+from sordino.solvers.length import class_share, length_share, opened_gradient, opened_length
 from sordino.testing import seeded_noise_not_private
 
 LABELS = Problem(LOSSES["logistic"], 1000, 5, Relation.ADD_REMOVE, 1.0, 1e-6, intercept=0.25)

@@ -9,8 +9,7 @@ from sordino.kernel import Relation
 from sordino.problems.affine import Affine
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
-from sordino.solvers.descent import STEADY, Noise, NoisyDescent
-from sordino.solvers.metric import Moments, has_metric, penalty_bend
+from sordino.solvers.descent import STEADY, Moments, Noise, NoisyDescent, has_metric, penalty_bend
 
 
 def moments(seed=0, rows=500, d=4, constant=0.25, noise=0.0):

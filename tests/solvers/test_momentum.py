@@ -8,9 +8,8 @@ from tests.solvers.plain import gradient, made_data, made_problem, run, top
 from sordino.errors import InvalidInputError
 from sordino.kernel import Full
 from sordino.solvers import Options, make_solver
-from sordino.solvers.momentum import Momentum
-from sordino.solvers.sparse.ight import Ight
-from sordino.solvers.sparse.sgd_ht import SgdHt
+from sordino.solvers.sparse import Ight, SgdHt
+from sordino.solvers.steps import Momentum
 
 
 def plain(kind, beta, problem, x, y, steps, step, sparsity):

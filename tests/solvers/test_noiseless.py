@@ -12,8 +12,8 @@ from tests.solver_table import CASES, IDS
 
 from sordino.execute.local import DENSE
 from sordino.kernel import GumbelTopK, LaplacePeeling
-from sordino.problems.glm import GlmDifference, GlmGradient
 from sordino.problems.problem import Problem
+from sordino.problems.queries import GlmDifference, GlmGradient
 
 SELECTIONS = (GumbelTopK, LaplacePeeling)
 every_case = pytest.mark.parametrize("case", CASES, ids=IDS)

@@ -11,10 +11,10 @@ from tests.solver_table import CASES
 
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute import GroupedExecutor, LocalExecutor
-from sordino.execute.grouped import GroupedRecords
+from sordino.execute.local import StreamExecutor
 from sordino.execute.parties import Mode, NoiseShare, SimulatedParties
-from sordino.execute.stream import StreamExecutor
-from sordino.execute.torch_persons import PersonRecords
+from sordino.execute.persons import GroupedRecords
+from sordino.execute.torch import PersonRecords
 from sordino.kernel import (
     Curator,
     Disjoint,
@@ -26,18 +26,18 @@ from sordino.kernel import (
     Relation,
     Release,
     check_offer,
-    contracts,
 )
+from sordino.kernel import query as contracts
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.problems.covariance import GramMatrix
-from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
+from sordino.problems.queries import GlmGradient
 from sordino.problems.scales import FeatureScales, GradientScales, TargetsBelow
 from sordino.runs import Ask, run_privately
 from sordino.solvers import SOLVERS, Options, make_solver
-from sordino.solvers.pca.stream import StreamGauss
-from sordino.solvers.sparse.frank_wolfe import FrankWolfe
+from sordino.solvers.baselines import FrankWolfe
+from sordino.solvers.pca.direct import StreamGauss
 
 every_case = pytest.mark.parametrize("case", CASES, ids=[case.id for case in CASES])
 

@@ -10,25 +10,22 @@ from scipy.sparse.linalg import svds
 from sordino.accounting import certify, gaussian_multiplier
 from sordino.errors import InvalidInputError, PlanError
 from sordino.execute import LocalExecutor
-from sordino.execute.stream import StreamExecutor
+from sordino.execute.local import StreamExecutor
 from sordino.kernel import Curator, Full, NoiseSource, Plan, Poisson, Relation, Release
 from sordino.problems.covariance import GramMatrix, PcaProblem
 from sordino.solvers.pca import PCA_SOLVERS, READS, PcaOptions, automatic, make_pca_solver
-from sordino.solvers.pca.gauss import Gauss
-from sordino.solvers.pca.locate import locate, location_from
-from sordino.solvers.pca.power import Power
-from sordino.solvers.pca.ritz import Products
-from sordino.solvers.pca.spca import Spca
+from sordino.solvers.pca.direct import Gauss, Pooled, StreamGauss
+from sordino.solvers.pca.iterative import Power, Products, Spca, Vrpca
 from sordino.solvers.pca.spectrum import (
     Principal,
     captured_variance,
     choose_count,
     decompose,
+    locate,
+    location_from,
     polar,
     strength,
 )
-from sordino.solvers.pca.stream import Pooled, StreamGauss
-from sordino.solvers.pca.vrpca import Vrpca
 
 SOUND = list(PCA_SOLVERS)
 

@@ -14,8 +14,8 @@ from sordino.kernel import Curator, LazyVector, Relation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.solvers import Options, make_solver
-from sordino.solvers.screening import MANY, screened
-from sordino.solvers.units import TargetUnit
+from sordino.solvers.auto import SCREEN_FROM, screened
+from sordino.solvers.descent import TargetUnit
 
 N, D, TOUCHED, RUNS = 60, 300, 50, 700
 PROBLEM = Problem(LOSSES["logistic"], N, D, Relation.ADD_REMOVE, 1.0, 1e-5, intercept=0.25)
@@ -116,7 +116,7 @@ def test_dense_rows_are_cut_too():
 def test_the_cut_is_planned_by_public_numbers():
     assert solver().screens
     assert not make_solver("auto", PROBLEM, Options(n_nonzero_coefs=1, max_iter=7)).screens
-    assert not make_solver("auto", PROBLEM, Options(n_nonzero_coefs=D // (24 * MANY) + 1)).screens
+    assert not make_solver("auto", PROBLEM, Options(n_nonzero_coefs=D // (24 * SCREEN_FROM) + 1)).screens
     assert solver().plan(PROBLEM).releases["gradient"].times == 1
 
 

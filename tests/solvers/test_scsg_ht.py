@@ -9,8 +9,7 @@ from sordino.accounting import calibrate, certify
 from sordino.errors import InvalidInputError
 from sordino.kernel import Full, Poisson, Relation
 from sordino.solvers import Options, make_solver
-from sordino.solvers.sparse.scsg_ht import ScsgHt
-from sordino.solvers.sparse.svrg_ht import SvrgHt
+from sordino.solvers.sparse import ScsgHt, SvrgHt
 
 
 def configured(name, problem, **extra):

@@ -12,9 +12,7 @@ from sordino.errors import InvalidInputError
 from sordino.execute import LocalExecutor
 from sordino.kernel import Disjoint
 from sordino.solvers import Options, make_solver
-from sordino.solvers.sparse.coordinate import Coordinate
-from sordino.solvers.sparse.peeled import Peeled
-from sordino.solvers.sparse.two_stage import TwoStage
+from sordino.solvers.baselines import Coordinate, Peeled, TwoStage
 
 KINDS = pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
 

@@ -7,7 +7,7 @@ from tests.solvers.plain import made_data, made_problem, run, top
 
 from sordino.errors import InvalidInputError
 from sordino.solvers import Options, make_solver
-from sordino.solvers.sparse.transfer import Transfer, operator_bound, with_intercept
+from sordino.solvers.transfer import Transfer, operator_bound, with_intercept
 
 
 def published_teacher(x, y, sparsity=1, strength=0.1, steps=2000):

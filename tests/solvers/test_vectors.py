@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.kernel.toys import source
 
 from sordino.kernel import LazyVector, SparseVector
-from sordino.solvers.vectors import as_sparse, dense, hard_threshold, starting_point, vector_sum
+from sordino.solvers.steps import as_sparse, dense, hard_threshold, starting_point, vector_sum
 
 numbers = st.lists(st.floats(-9, 9), min_size=1, max_size=20)
 

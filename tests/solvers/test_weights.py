@@ -8,8 +8,8 @@ from tests.solvers.plain import made_data, made_problem
 from sordino import SparseLogisticRegression
 from sordino.execute import LocalExecutor
 from sordino.problems.minimiser import CertifiedMinimiser, TiltedMinimiser
-from sordino.problems.scores import VertexScores
-from sordino.solvers.sparse.two_stage import BlockVotes, TwoStage
+from sordino.problems.queries import VertexScores
+from sordino.solvers.baselines import BlockVotes, TwoStage
 
 KINDS = pytest.mark.parametrize("kind", [np.asarray, sparse.csr_matrix])
 SOLVERS = ("ight", "svrg-ht", "transfer", "frank-wolfe", "two-stage", "peeled", "coordinate")

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 import sordino
-from sordino.solvers.heavy import groups
+from sordino.solvers.heavy import ranks as groups
 from sordino.testing import seeded_noise_not_private
 
 pytestmark = pytest.mark.statistical

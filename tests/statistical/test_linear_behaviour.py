@@ -8,12 +8,7 @@ from scipy.optimize import minimize
 from sklearn.linear_model import LinearRegression as PlainLinear
 from sklearn.metrics import log_loss
 
-from sordino import (
-    LinearRegression,
-    LogisticRegression,
-    SparseLinearRegression,
-    SparseLogisticRegression,
-)
+from sordino import LinearRegression, LogisticRegression, SparseLinearRegression, SparseLogisticRegression
 from sordino.testing import seeded_noise_not_private
 
 

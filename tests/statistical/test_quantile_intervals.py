@@ -5,9 +5,8 @@ import pytest
 from scipy import stats
 
 import sordino
-from sordino.solvers.heavy import intervals
-from sordino.solvers.heavy.intervals import border_variances
-from sordino.solvers.heavy.trees import counts_below
+from sordino.solvers.heavy import location as intervals
+from sordino.solvers.heavy.location import border_variances, counts_below
 from sordino.testing import seeded_noise_not_private
 
 pytestmark = pytest.mark.statistical

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from sordino.errors import DataFileError, InvalidInputError
-from sordino.tables.data_file import DataFile
-from sordino.tables.files import AS_IS, NUMBER, TEXT, read_frame, read_matrix, read_names
+from sordino.tables.files import AS_IS, NUMBER, TEXT, DataFile, read_frame, read_matrix, read_names
 
 pa = pytest.importorskip("pyarrow")
 feather = pytest.importorskip("pyarrow.feather")

@@ -11,12 +11,12 @@ from dp_accounting import dp_event as dp
 
 from sordino import BudgetPolicy, Ledger, LogisticRegression, Schema
 from sordino.errors import BudgetExceededError, InvalidInputError, SchemaError
-from sordino.execute.values import ValueExecutor
+from sordino.execute.local import ValueExecutor
 from sordino.kernel import Relation, public_generator
-from sordino.problems.values import FrequentValues, NumberTree, ValueKinds
+from sordino.problems.scales import FrequentValues, NumberTree, ValueKinds
 from sordino.tables import Blank, Category, Date, Ignored, Number, Person, Target, learn_schema
-from sordino.tables.frames import framed
 from sordino.tables.learning import Wanted
+from sordino.tables.values import framed
 
 BLANK = Schema([Number("age"), Category("town"), Date("day"), Ignored("id"), Target("ill")])
 

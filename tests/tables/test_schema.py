@@ -14,7 +14,7 @@ from sordino.errors import InvalidInputError, SchemaError
 from sordino.kernel import Relation
 from sordino.runs import Price
 from sordino.tables import Category, Date, Flag, Ignored, Number, Ordinal, Person, Schema, Target, Text
-from sordino.tables.frames import check_names
+from sordino.tables.values import check_names
 
 PRICE = Price(0.2, 1e-6, Relation.ADD_REMOVE, "record", "a receipt")
 

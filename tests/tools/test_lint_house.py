@@ -33,33 +33,6 @@ def _rules(root):
     return [(finding.rule, finding.path, finding.line) for finding in findings(root)]
 
 
-# ------------------------------------------------------------------------------------------- size
-
-
-def test_a_function_of_61_lines_is_found_and_one_of_60_is_not(house):
-    house("src/room.py", _function("used", [f"x{i} = {i}" for i in range(59)]))
-    root = house("src/hall.py", "\n" + _function("also_used", [f"x{i} = {i * i}" for i in range(60)]))
-    assert _rules(root) == [("long-function", "src/hall.py", 2)]
-
-
-def test_a_docstring_counts(house):
-    lines = ['"""Say much.', *["more"] * 58, '"""', "x = 1"]
-    assert _rules(house("src/room.py", _function("used", lines))) == [("long-function", "src/room.py", 1)]
-
-
-def test_a_long_method_is_found(house):
-    body = "".join(f"        x{i} = {i}\n" for i in range(60))
-    root = house("src/room.py", f"class used:\n    async def f(self):\n{body}")
-    assert _rules(root) == [("long-function", "src/room.py", 2)]
-
-
-@pytest.mark.parametrize("room", ["src", "tests", "tools", "benchmarks"])
-def test_a_file_of_401_lines_is_found_and_one_of_400_is_not(house, room):
-    house(f"{room}/short.py", "x = 1\n" * 400)
-    root = house(f"{room}/long.py", "\n" * 401)
-    assert [rule for rule in _rules(root) if rule[0] == "long-file"] == [("long-file", f"{room}/long.py", 1)]
-
-
 # ------------------------------------------------------------------------------------------ copies
 
 

@@ -13,7 +13,7 @@ from sordino.accounting.conversions import check_delta, gaussian_epsilon
 from sordino.accounting.leaves import Leaf, flatten, gaussian_mu, is_non_private, without_rare
 from sordino.accounting.pld import pld_epsilon, supports
 from sordino.accounting.renyi import rdp_curve, rdp_epsilon, total_curve
-from sordino.kernel.relation import Relation
+from sordino.kernel.events import Relation
 
 __all__ = ["Certificate", "certify", "certify_by", "rdp_curve"]
 
@@ -62,7 +62,7 @@ def certify(event: dp.DpEvent, delta: float, relation: Relation, *, grid: float 
     Examples
     --------
     >>> from dp_accounting import dp_event as dp
-    >>> from sordino.kernel.relation import Relation
+    >>> from sordino.kernel.events import Relation
     >>> round(certify(dp.GaussianDpEvent(1.0), 1e-5, Relation.ADD_REMOVE).epsilon, 3)
     4.377
 

@@ -2,25 +2,102 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
 import math
+import os
+import tempfile
 from bisect import insort
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
 
 from dp_accounting import dp_event as dp
 from scipy import optimize
 
-from sordino.accounting import cache
 from sordino.accounting.accountants import certify
 from sordino.accounting.codec import encode
 from sordino.accounting.conversions import check_delta, check_epsilon, gaussian_multiplier
 from sordino.accounting.conversions import gaussian_mu as mu_of_budget
 from sordino.accounting.leaves import Leaf, flatten, gaussian_mu, is_non_private
 from sordino.errors import CalibrationError, InvalidInputError
-from sordino.kernel.events import PureDpEvent, RareDpEvent
-from sordino.kernel.relation import Relation
-from sordino.kernel.release import Plan, Release
+from sordino.kernel.events import PureDpEvent, RareDpEvent, Relation
+from sordino.kernel.machine_code import cache_folder
+from sordino.kernel.plan import Plan, Release
 from sordino.kernel.sampling import Disjoint, FixedSize, Poisson
+
+# ------------------------------------------------------- Calibrations remembered in the process and on disk
+# Losing the cache costs a second, never correctness, and what it says is never believed: ``solve_scale``
+# certifies a remembered scale before it is used.
+
+FORMAT = 4
+"""Raised whenever an accountant changes, so that old results are not found any more."""
+
+
+MOST = 256
+"""How many solutions a process remembers."""
+
+_MEMORY: dict[str, float] = {}
+
+
+def cache_key(*parts: object) -> str:
+    """Return the hash of a problem together with what solves it."""
+    text = json.dumps([FORMAT, _accounting_version(), *parts], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def recall(key: str) -> float | None:
+    """Return the scale this process found before; fits that repeat need no file."""
+    return _MEMORY.get(key)
+
+
+def keep(key: str, scale: float) -> None:
+    """Remember a scale as long as the process lives; the oldest one goes when there are many."""
+    _MEMORY[key] = scale
+    if len(_MEMORY) > MOST:
+        _MEMORY.pop(next(iter(_MEMORY)), None)
+
+
+def load(key: str) -> float | None:
+    """Return the scale on disk; None if it is absent or odd in any way."""
+    try:
+        data = json.loads(_path(key).read_text())
+        scale = data["scale"]
+    except (OSError, ValueError, TypeError, KeyError, RuntimeError):  # RecursionError is a RuntimeError
+        return None
+    if data.get("key") != key or type(scale) is not float or not 0 < scale < math.inf:
+        return None
+    return scale
+
+
+def store(key: str, scale: float) -> None:
+    """Remember a scale on disk; a folder that cannot be written is no reason to fail."""
+    text = json.dumps({"key": key, "scale": scale})
+    with contextlib.suppress(OSError, RuntimeError):
+        path = _path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+        try:
+            with os.fdopen(handle, "w") as file:
+                file.write(text)
+            os.replace(name, path)  # readers see the old file or the new one, never half of one
+        except OSError:
+            os.unlink(name)
+
+
+def _path(key: str) -> Path:
+    return cache_folder() / "calibration" / f"{key}.json"
+
+
+@lru_cache(maxsize=1)
+def _accounting_version() -> str:
+    return metadata.version("dp-accounting")
+
+
+# ----------- Noise for a wanted epsilon: one scale for all releases of a plan, as small as is proven enough
 
 EventAt = Callable[[float], dp.DpEvent]
 
@@ -79,16 +156,16 @@ def solve_scale(event_at: EventAt, epsilon: float, delta: float, relation: Relat
         )
     # Two scales fix how each event depends on the scale, so that no other plan has the same key.
     shape = [encode(event_at(scale)) for scale in (1.0, 2.0)]
-    key = cache.cache_key(shape, epsilon, delta, relation.value)
-    for remembered in (cache.recall, cache.load):
+    key = cache_key(shape, epsilon, delta, relation.value)
+    for remembered in (recall, load):
         found = remembered(key)
         # A file may say anything: what is remembered is certified now, for this event.
         if found is not None and _reaches(event_at(found), epsilon, delta, relation):
             break
     else:
         found = _Search(event_at, epsilon, delta, relation).run()
-        cache.store(key, found)
-    cache.keep(key, found)
+        store(key, found)
+    keep(key, found)
     return found
 
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from dp_accounting import dp_event as dp
 
 from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.kernel.events import PureDpEvent, RareDpEvent, TiltDpEvent
-from sordino.kernel.relation import Relation
+from sordino.kernel.events import PureDpEvent, RareDpEvent, Relation, TiltDpEvent
 
 TINY, HUGE = 1e-100, 1e30
 """Noise below the first is none, its square would not be a float; noise above the second counts as that."""

@@ -15,9 +15,8 @@ from sordino.accounting.accountants import EXACT, PLD, certify
 from sordino.accounting.conversions import SMALLEST_MU
 from sordino.accounting.leaves import Leaf, flatten, gaussian_mu, is_non_private, without_rare
 from sordino.accounting.pld import grid_losses
-from sordino.accounting.renyi import ORDERS, total_curve
-from sordino.accounting.repeat import renyi_delta
-from sordino.kernel.relation import Relation
+from sordino.accounting.renyi import ORDERS, renyi_delta, total_curve
+from sordino.kernel.events import Relation
 
 _MARGIN = 1e-14  # rounding of two probabilities and of their difference
 _LARGEST = 700.0  # the exponential of a larger number is no float
@@ -100,7 +99,7 @@ def trade_off(event: dp.DpEvent, delta: float, relation: Relation) -> TradeOff:
     Examples
     --------
     >>> from dp_accounting import dp_event as dp
-    >>> from sordino.kernel.relation import Relation
+    >>> from sordino.kernel.events import Relation
     >>> round(trade_off(dp.GaussianDpEvent(4.0), 1e-6, Relation.ADD_REMOVE).advantage, 4)
     0.0995
 

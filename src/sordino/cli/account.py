@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from sordino.cli import options, show
+from sordino.cli.shared import JSON, all_of, bound, document, show_table, told_schema
 
-TRAINING = options.all_of(
+TRAINING = all_of(
     click.option("--rows", type=click.IntRange(1), required=True, help="How many records there are."),
     click.option("--batch-size", type=click.IntRange(1), help="Expected records in a batch; else all."),
     click.option("--epochs", type=float, help="How often each record is seen on average."),
@@ -27,7 +27,7 @@ def account() -> None:
 @account.command()
 @click.option("--noise", type=float, required=True, help="Noise multiplier: deviation / clipping norm.")
 @TRAINING
-@options.JSON
+@JSON
 def epsilon(noise: float, as_json: bool, **facts: Any) -> None:
     """Say what training by noisy mini-batches (DP-SGD) costs."""
     training = _training(facts)
@@ -38,7 +38,7 @@ def epsilon(noise: float, as_json: bool, **facts: Any) -> None:
 @account.command()
 @click.option("--epsilon", type=float, required=True, help="The privacy loss that may be spent.")
 @TRAINING
-@options.JSON
+@JSON
 def noise(epsilon: float, as_json: bool, **facts: Any) -> None:
     """Say how much noise training by mini-batches (DP-SGD) needs for an epsilon."""
     training = _training(facts)
@@ -49,7 +49,7 @@ def noise(epsilon: float, as_json: bool, **facts: Any) -> None:
 @account.command()
 @click.argument("models", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--delta", type=float, help="Of all together; else the largest of theirs.")
-@options.JSON
+@JSON
 def models(models: tuple[Path, ...], delta: float | None, as_json: bool) -> None:
     """Certify the plans in the model files MODELS again, and say what they cost together.
 
@@ -58,7 +58,7 @@ def models(models: tuple[Path, ...], delta: float | None, as_json: bool) -> None
     """
     from sordino.errors import InvalidInputError
     from sordino.runs import PrivacyReport, composed
-    from sordino.runs.meaning import at_most
+    from sordino.runs.price import at_most
     from sordino.saving import about
 
     texts = [(str(path), about(path)["report"]) for path in models]
@@ -72,14 +72,14 @@ def models(models: tuple[Path, ...], delta: float | None, as_json: bool) -> None
             {"model": name, "epsilon": part.epsilon, "delta": part.delta, "status": part.status}
             for name, part in parts
         ]
-        show.document({"models": each, "together": together.to_dict()})
+        document({"models": each, "together": together.to_dict()})
         return
     shown = [*parts, ("together", together)]
     rows = [
         (name, at_most(report.epsilon), at_most(report.delta, 3), report.status) for name, report in shown
     ]
-    show.table(("model", "epsilon", "delta", "status"), rows)
-    show.told_schema(together)
+    show_table(("model", "epsilon", "delta", "status"), rows)
+    told_schema(together)
 
 
 def _training(facts: dict[str, Any]) -> Any:
@@ -94,7 +94,7 @@ def _training(facts: dict[str, Any]) -> Any:
 
 def _tell(training: Any, multiplier: float, found: Any, as_json: bool) -> None:
     if as_json:
-        show.document(
+        document(
             {
                 "epsilon": found.epsilon,
                 "delta": found.delta,
@@ -108,7 +108,7 @@ def _tell(training: Any, multiplier: float, found: Any, as_json: bool) -> None:
         )
         return
     click.echo(
-        f"{show.bound(found)} ({found.relation.value}, "
+        f"{bound(found)} ({found.relation.value}, "
         f"{found.accountant}): {training.steps} steps of {training.batch_size:g} of {training.rows} "
         f"records, noise multiplier {multiplier:.4g}"
     )

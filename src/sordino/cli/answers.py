@@ -10,21 +10,42 @@ from typing import Any
 
 import click
 
-from sordino.cli import config, options, show
 from sordino.cli.look import file_digest
+from sordino.cli.shared import (
+    DATA,
+    FORCE,
+    JSON,
+    LEDGER,
+    MODEL,
+    OUTPUT,
+    TARGET,
+    TERMS,
+    UNBOOKED,
+    check_booking,
+    config_option,
+    data_file,
+    document,
+    guarantee,
+    pair,
+    plain,
+    require_writable,
+    show_table,
+    text,
+    told_schema,
+)
 from sordino.errors import InvalidInputError
 
 METRICS = ("accuracy", "balanced_accuracy", "log_loss", "auc", "calibration", "mse", "r2")
 
 
 @click.command()
-@options.MODEL
-@options.DATA
+@MODEL
+@DATA
 @click.option("--proba", is_flag=True, help="Add the probability of each class.")
-@click.option("--output", type=options.OUTPUT, help="A CSV file; else print.")
-@options.FORCE
-@options.JSON
-@config.config_option
+@click.option("--output", type=OUTPUT, help="A CSV file; else print.")
+@FORCE
+@JSON
+@config_option
 def predict(
     model: Path, data: str, proba: bool, output: Path | None, force: bool, as_json: bool, **how: Any
 ) -> None:
@@ -38,16 +59,16 @@ def predict(
     from sordino.saving.files import replace_file, report_of
 
     if output is not None:
-        show.require_writable(output, force)
+        require_writable(output, force)
     fitted = sordino.load(model)
     if not hasattr(fitted, "predict"):
         raise InvalidInputError(f"{type(fitted).__name__} predicts nothing. Use a classifier or regressor.")
     report = report_of(fitted)
     if report is not None and report.status != "unverified copy":  # what it predicts tells about its records
         click.echo(f"Note: the model is {report.status}.", err=True)
-    columns = _columns(fitted, to_predict(options.data_file(data, how), fitted), proba)
+    columns = _columns(fitted, to_predict(data_file(data, how), fitted), proba)
     if as_json and output is None:
-        show.document({"predictions": columns})
+        document({"predictions": columns})
         return
     text = _csv(columns)
     if output is None:
@@ -56,7 +77,7 @@ def predict(
     replace_file(output, text.encode(), own=True)
     rows = len(columns["prediction"])
     if as_json:
-        show.document({"rows": rows, "output": output})
+        document({"rows": rows, "output": output})
     else:
         click.echo(f"{rows} predictions written to {output}")
 
@@ -82,21 +103,21 @@ def _csv(columns: dict[str, list[Any]]) -> str:
 
 
 @click.command()
-@options.MODEL
-@options.DATA
-@options.TARGET
+@MODEL
+@DATA
+@TARGET
 @click.option("--metric", type=click.Choice(METRICS), help="Else accuracy of classes, r2 of numbers.")
 @click.option(
     "--bounds", metavar="LOW,HIGH", help="Of the targets, for mse and r2 with noise; else the model's own."
 )
 @click.option("--public", is_flag=True, help="The rows are public: an exact score, which costs nothing.")
 @click.option("--epsilon", type=float, help="What the score may cost; the rows are sensitive.")
-@options.TERMS
-@options.LEDGER
-@click.option("--output", type=options.OUTPUT, help="A JSON file for `sordino report --scores`.")
-@options.FORCE
-@options.JSON
-@config.config_option
+@TERMS
+@LEDGER
+@click.option("--output", type=OUTPUT, help="A JSON file for `sordino report --scores`.")
+@FORCE
+@JSON
+@config_option
 def evaluate(
     model: Path,
     data: str,
@@ -125,12 +146,12 @@ def evaluate(
         raise click.UsageError("Say either --epsilon (sensitive rows, paid) or --public (exact).")
     if public and dataset is not None:
         raise click.UsageError("Public rows are not booked. Leave --dataset out.")
-    booked = (None, None) if public else options.check_booking(ledger, dataset)
+    booked = (None, None) if public else check_booking(ledger, dataset)
     if output is not None:
-        show.require_writable(output, force)
-    limits = options.pair("--bounds", bounds)
+        require_writable(output, force)
+    limits = pair("--bounds", bounds)
     fitted = sordino.load(model)
-    rows = to_judge(options.data_file(data, how), fitted, target)
+    rows = to_judge(data_file(data, how), fitted, target)
     scored = {"model": file_digest(model)}
     if epsilon is None:
         _tell({**scored, **_plain_score(fitted, rows, metric)}, output, as_json)
@@ -141,7 +162,7 @@ def evaluate(
         groups=rows.groups, relation=relation, ledger=booked[0], dataset_id=booked[1],
     )  # fmt: skip
     if booked[0] is None:
-        click.echo(options.UNBOOKED, err=True)
+        click.echo(UNBOOKED, err=True)
     _tell({**scored, **_private(score, metric or _usual(fitted))}, output, as_json)
 
 
@@ -218,21 +239,21 @@ def _tell(found: dict[str, Any], output: Path | None, as_json: bool) -> None:
     if output is not None:
         from sordino.saving.files import replace_file
 
-        replace_file(output, f"{show.text(_with_report(found, report))}\n".encode())
+        replace_file(output, f"{text(_with_report(found, report))}\n".encode())
     if as_json:
-        show.document(_with_report(found, report))
+        document(_with_report(found, report))
         return
     if "curve" in found:
-        columns = {name: show.plain(value) for name, value in found["curve"].items()}
+        columns = {name: plain(value) for name, value in found["curve"].items()}
         lists = {name: value for name, value in columns.items() if isinstance(value, list)}
         rows = [[_number(entry) for entry in row] for row in zip(*lists.values(), strict=True)]
-        show.table(tuple(lists), rows)
+        show_table(tuple(lists), rows)
     else:
         interval = "{:.4g} to {:.4g}".format(*found["interval"]) if "interval" in found else ""
         click.echo(f"{found['metric']}: {found['value']:.4g}{interval and f', 95 % interval {interval}'}")
-    click.echo("Exact, for public rows only." if report is None else f"{show.guarantee(report)}.")
+    click.echo("Exact, for public rows only." if report is None else f"{guarantee(report)}.")
     if report is not None:
-        show.told_schema(report)
+        told_schema(report)
 
 
 def _number(entry: Any) -> str:

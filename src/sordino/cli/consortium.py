@@ -7,8 +7,7 @@ from pathlib import Path
 
 import click
 
-from sordino.cli.options import JSON
-from sordino.cli.show import bound, document, result
+from sordino.cli.shared import JSON, bound, document, result
 from sordino.errors import SordinoError
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -25,9 +24,9 @@ def consortium() -> None:
 @JSON
 def plan(config: Path, output: Path, as_json: bool) -> None:
     """Calibrate the noise of a task and write the plan that all members will check."""
-    from sordino.parties.mpc.approval import in_time
     from sordino.parties.mpc.consortium import plan_from
-    from sordino.parties.mpc.rehearsal import seconds_of
+    from sordino.parties.mpc.plan import in_time
+    from sordino.parties.mpc.tasks import seconds_of
 
     try:
         made = plan_from(config)

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from sordino.cli import show
+from sordino.cli.shared import document
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)
 SEED = 20
@@ -46,7 +46,7 @@ def run(report: str, as_json: bool = False) -> None:
             results[task.name] = (task, scores, privacy)
     path = _page(results).write(report)
     if as_json:
-        show.document({"output": path, "tasks": [_row(*row) for row in results.values()]})
+        document({"output": path, "tasks": [_row(*row) for row in results.values()]})
         return
     console.print(_table(results))
     console.print(f"Report written to {path}")
@@ -155,7 +155,7 @@ def _page(results: dict[str, tuple[Task, list[float], Any]]) -> Any:
     from matplotlib.figure import Figure
 
     from sordino.report import Page
-    from sordino.report.style import dressed, log_axis
+    from sordino.report.plots import dressed, log_axis
 
     page = Page("Sordino demonstration", "The same models with and without differential privacy.")
     columns = ["task", "measure", *(f"epsilon {e:g}" for e in EPSILONS), "no privacy"]

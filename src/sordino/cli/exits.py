@@ -16,7 +16,7 @@ from typing import Any, cast
 import click
 
 from sordino import errors
-from sordino.cli.places import guard
+from sordino.cli.shared import guard
 
 OK = 0
 FAILED = 1
@@ -91,7 +91,7 @@ def patient() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    from sordino.runs.progress import patience
+    from sordino.runs.fit import patience
 
     before = signal.signal(signal.SIGINT, lambda number, frame: patience.ask())
     try:

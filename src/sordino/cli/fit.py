@@ -5,20 +5,82 @@ from __future__ import annotations
 import datetime
 import inspect
 import tempfile
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import click
 
-from sordino.cli import config, models, options, show
-from sordino.cli.large import memory_for_rows
 from sordino.cli.look import write_page
+from sordino.cli.rows import memory_for_rows
+from sordino.cli.shared import (
+    BUDGET,
+    DATA,
+    FORCE,
+    JSON,
+    LEDGER,
+    OUTPUT,
+    REPORT,
+    SCHEMA,
+    TARGET,
+    UNBOOKED,
+    check_booking,
+    config_option,
+    data_file,
+    digest,
+    document,
+    guarantee,
+    known_parameters,
+    parameters,
+    plain,
+    read_settings,
+    require_model_place,
+    told_schema,
+    value_of,
+)
 from sordino.errors import InvalidInputError, ModelFileError
+
+# -------------------------------------------- The models that `sordino fit` and `sordino tune` know by name
+
+MODELS = {
+    "logistic": "sordino.estimators.linear.LogisticRegression",
+    "linear": "sordino.estimators.linear.LinearRegression",
+    "classifier": "sordino.estimators.linear.LinearClassifier",
+    "sparse-logistic": "sordino.estimators.linear.SparseLogisticRegression",
+    "sparse-linear": "sordino.estimators.linear.SparseLinearRegression",
+    "heavy-classifier": "sordino.estimators.heavy.HeavyTailedClassifier",
+    "heavy-regressor": "sordino.estimators.heavy.HeavyTailedRegressor",
+    "network": "sordino.nn.estimators.NeuralClassifier",
+    "network-regressor": "sordino.nn.estimators.NeuralRegressor",
+}
+"""The word on the command line, and the class."""
+
+
+def model_class(name: str, schema: Any) -> Any:
+    """Return the class of a model; "auto" goes by the target of the schema."""
+    if name == "auto":
+        if schema is None or schema.target is None:
+            raise InvalidInputError(
+                f"Expected --model without a schema that declares a target: one of {', '.join(MODELS)}."
+            )
+        name = "linear" if schema.target.kind == "number" else "logistic"
+    module, _, attribute = MODELS[name].rpartition(".")
+    return getattr(import_module(module), attribute)
+
+
+def takes_labels(kind: Any) -> bool:
+    """Tell whether a model predicts classes."""
+    from sklearn.base import ClassifierMixin
+
+    return issubclass(kind, ClassifierMixin)
+
+
+# -------------------------- `sordino fit` and `sordino tune`: from a data file to a model file, on a budget
 
 MODEL_NAME = click.option(
     "--model",
     "name",
-    type=click.Choice(("auto", *models.MODELS)),
+    type=click.Choice(("auto", *MODELS)),
     default="auto",
     show_default=True,
     help="auto: logistic for a target of classes, linear for one of numbers, by the schema.",
@@ -26,12 +88,12 @@ MODEL_NAME = click.option(
 
 
 @click.command()
-@options.DATA
-@options.SCHEMA
-@options.TARGET
+@DATA
+@SCHEMA
+@TARGET
 @MODEL_NAME
-@options.BUDGET
-@options.LEDGER
+@BUDGET
+@LEDGER
 @click.option(
     "--classes", help="The class labels as the file spells them, with commas between; else those seen."
 )
@@ -42,20 +104,20 @@ MODEL_NAME = click.option(
     metavar="MB",
     help="For rows; libsvm and Parquet files that need more stay on disk. Else half of the machine's.",
 )
-@click.option("--output", type=options.OUTPUT, required=True, help="Where the model goes.")
-@options.REPORT
-@options.FORCE
-@options.JSON
-@config.config_option
+@click.option("--output", type=OUTPUT, required=True, help="Where the model goes.")
+@REPORT
+@FORCE
+@JSON
+@config_option
 def fit(data: str, output: Path, report: Path | None, force: bool, as_json: bool, **chosen: Any) -> None:
     """Fit a private model to DATA (a file, or - for standard input) and save it.
 
     The budget is reserved before the first release and stays spent, whatever happens then.
     """
-    settings, started = config.settings(click.get_current_context()), now()
-    show.require_model_place(output, force, report)
+    settings, started = read_settings(click.get_current_context()), now()
+    require_model_place(output, force, report)
     memory = memory_for_rows(chosen.pop("memory"))
-    rows, model = _prepared(options.data_file(data, chosen), chosen, memory)
+    rows, model = _prepared(data_file(data, chosen), chosen, memory)
     if rows.groups is None:
         model.fit(rows.X, rows.y)
     else:
@@ -68,12 +130,10 @@ def fit(data: str, output: Path, report: Path | None, force: bool, as_json: bool
 
 
 @click.command()
-@options.DATA
-@options.SCHEMA
-@options.TARGET
-@click.option(
-    "--model", "name", type=click.Choice(("auto", *models.MODELS)), default="auto", show_default=True
-)
+@DATA
+@SCHEMA
+@TARGET
+@click.option("--model", "name", type=click.Choice(("auto", *MODELS)), default="auto", show_default=True)
 @click.option(
     "--grid",
     multiple=True,
@@ -81,8 +141,8 @@ def fit(data: str, output: Path, report: Path | None, force: bool, as_json: bool
     metavar="NAME=VALUES",
     help="Values to choose from: max_iter=[10, 30].",
 )
-@options.BUDGET
-@options.LEDGER
+@BUDGET
+@LEDGER
 @click.option(
     "--classes", help="The class labels as the file spells them, with commas between; else those seen."
 )
@@ -90,11 +150,11 @@ def fit(data: str, output: Path, report: Path | None, force: bool, as_json: bool
 @click.option("--trials", type=float, default=10.0, show_default=True, help="The most candidates to try.")
 @click.option("--validation", type=float, default=0.2, show_default=True, help="Share of records that judge.")
 @click.option("--scoring", help="accuracy, neg_log_loss, neg_mean_squared_error or neg_mean_absolute_error.")
-@click.option("--output", type=options.OUTPUT, required=True, help="Where the model goes.")
-@options.REPORT
-@options.FORCE
-@options.JSON
-@config.config_option
+@click.option("--output", type=OUTPUT, required=True, help="Where the model goes.")
+@REPORT
+@FORCE
+@JSON
+@config_option
 def tune(
     data: str,
     output: Path,
@@ -110,13 +170,13 @@ def tune(
     """Choose parameters privately: try them for little, fit the best with the rest, all for one price."""
     from sordino import PrivateSearchCV
 
-    settings, started = config.settings(click.get_current_context()), now()
-    show.require_model_place(output, force, report)
+    settings, started = read_settings(click.get_current_context()), now()
+    require_model_place(output, force, report)
     budget: dict[str, Any] = {name: chosen[name] for name in ("epsilon", "delta", "relation")}
-    booked = options.check_booking(chosen.pop("ledger"), chosen.pop("dataset"))
-    rows, model = _prepared(options.data_file(data, chosen), {**chosen, "ledger": None, "dataset": None})
-    params = {key: _listed(value) for key, value in options.parameters(grid, "--grid").items()}
-    options.known_parameters(type(model), params)
+    booked = check_booking(chosen.pop("ledger"), chosen.pop("dataset"))
+    rows, model = _prepared(data_file(data, chosen), {**chosen, "ledger": None, "dataset": None})
+    params = {key: _listed(value) for key, value in parameters(grid, "--grid").items()}
+    known_parameters(type(model), params)
     how: dict[str, Any] = {
         "mean_trials": trials,
         "validation": validation,
@@ -129,7 +189,7 @@ def tune(
     search.fit(rows.X, rows.y, groups=rows.groups)
     best = search.best_estimator_
     run = run_facts("tune", settings, started, data, len(rows))
-    run["chosen"] = show.plain(search.best_params_)
+    run["chosen"] = plain(search.best_params_)
     run["noisy score"] = float(search.best_score_)
     run["score at 95 %"] = [float(end) for end in search.best_score_interval_]
     run = finish(best, output, as_json, run)
@@ -140,11 +200,11 @@ def tune(
 def _prepared(file: Any, chosen: dict[str, Any], memory: int | None = None) -> tuple[Any, Any]:
     """Return the rows and a model; what is wrong with its parameters is said before data is read."""
     from sordino.cli.rows import known_schema, to_fit
-    from sordino.saving.tree import packed
+    from sordino.saving.files import packed
 
     schema = known_schema(chosen["schema"])
-    kind = models.model_class(chosen["name"], schema)
-    ledger, dataset = options.check_booking(chosen["ledger"], chosen["dataset"])
+    kind = model_class(chosen["name"], schema)
+    ledger, dataset = check_booking(chosen["ledger"], chosen["dataset"])
     params = {
         "epsilon": chosen["epsilon"],
         "delta": chosen["delta"],
@@ -152,26 +212,26 @@ def _prepared(file: Any, chosen: dict[str, Any], memory: int | None = None) -> t
         "ledger": ledger,
         "dataset_id": dataset,
         "verbose": 1,
-        **options.parameters(chosen["given"], "--set"),
+        **parameters(chosen["given"], "--set"),
     }
     if schema is not None:
         params["schema"] = schema
     if chosen["classes"] is not None:
         params["classes"] = _classes(chosen["classes"], file, schema, chosen["target"])
-    options.known_parameters(kind, params)
+    known_parameters(kind, params)
     model = kind(**params)
     packed(model)  # a parameter that cannot be saved is refused here, not after the fit
-    return to_fit(file, schema, chosen["target"], models.takes_labels(kind), memory), model
+    return to_fit(file, schema, chosen["target"], takes_labels(kind), memory), model
 
 
 def _classes(text: str, file: Any, schema: Any, target: str | None) -> list[Any]:
     """Return the declared labels as the file holds them: numbers, flags in any of their words, or texts."""
-    from sordino.tables.draft import stored_flags
+    from sordino.tables.schema import stored_flags
     from sordino.tables.values import flag_of
 
     labels = [label.strip() for label in text.split(",")]
     if schema is None and file.kind in ("npz", "libsvm"):
-        return [options.value_of(label) for label in labels]
+        return [value_of(label) for label in labels]
     words = schema is None and target is not None and {flag_of(label) for label in labels} == {0, 1}
     if words and stored_flags(file, target or ""):
         return ["true" if flag_of(label) == 1 else "false" for label in labels]
@@ -188,7 +248,7 @@ def _require_groups(model: Any) -> None:
 
 def _listed(value: Any) -> list[Any]:
     if isinstance(value, str) and "," in value:
-        return [options.value_of(part.strip()) for part in value.split(",")]
+        return [value_of(part.strip()) for part in value.split(",")]
     return value if isinstance(value, list) else [value]
 
 
@@ -199,13 +259,13 @@ def now() -> str:
 
 def run_facts(command: str, settings: dict[str, Any], started: str, data: str, rows: int) -> dict[str, Any]:
     """Return what a report says about who did what when, with which settings."""
-    from sordino.ledger.owner import person
+    from sordino.ledger.address import person
     from sordino.report.provenance import code_digest
 
     return {
         "command": command,
-        "settings": show.plain(settings),
-        "digest": config.digest(settings),
+        "settings": plain(settings),
+        "digest": digest(settings),
         "data": "standard input" if data == "-" else Path(data).name,
         "rows": rows,
         "dataset": settings.get("dataset"),
@@ -233,19 +293,62 @@ def finish(model: Any, output: Path, as_json: bool, run: dict[str, Any]) -> dict
         run = {key: value for key, value in run.items() if key != "rows"}
     output = _saved(model, output, run)
     if as_json:
-        show.document(
-            {"model": type(model).__name__, "output": output, "run": run, "privacy": report.to_dict()}
-        )
+        document({"model": type(model).__name__, "output": output, "run": run, "privacy": report.to_dict()})
         return run
     on = f" on {run['rows']} records" if "rows" in run else ""
-    click.echo(f"{type(model).__name__}{on}: {show.guarantee(report)}.")
+    click.echo(f"{type(model).__name__}{on}: {guarantee(report)}.")
     click.echo(report.guarantee)
-    show.told_schema(report)
+    told_schema(report)
     if "chosen" in run:
         low, high = run["score at 95 %"]
         click.echo(f"chosen: {run['chosen']}")
         click.echo(f"noisy score: {run['noisy score']:.4g}, 95 % interval {low:.4g} to {high:.4g}")
     if run["dataset"] is None:
-        click.echo(options.UNBOOKED, err=True)
+        click.echo(UNBOOKED, err=True)
     click.echo(f"Saved to {output}")
     return run
+
+
+# ----------------------------------------------- `sordino pca`: private principal components of a data file
+
+
+@click.command()
+@DATA
+@SCHEMA
+@click.option("--components", type=click.IntRange(1), default=2, show_default=True, help="How many axes.")
+@click.option("--data-norm", type=float, help="Rows are clipped to this norm; a schema has one of its own.")
+@BUDGET
+@LEDGER
+@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Any parameter of PCA.")
+@click.option("--output", type=OUTPUT, required=True, help="Where the model goes.")
+@REPORT
+@FORCE
+@JSON
+@config_option
+def pca(
+    data: str,
+    components: int,
+    data_norm: float | None,
+    output: Path,
+    report: Path | None,
+    force: bool,
+    as_json: bool,
+    **chosen: Any,
+) -> None:
+    """Find the axes along which the rows of DATA vary most, privately, and save them."""
+    from sordino import PCA
+    from sordino.cli.rows import known_schema, to_project
+
+    settings, started = read_settings(click.get_current_context()), now()
+    require_model_place(output, force, report)
+    schema = known_schema(chosen["schema"])
+    ledger, dataset = check_booking(chosen["ledger"], chosen["dataset"])
+    params = {name: chosen[name] for name in ("epsilon", "delta", "relation")}
+    params |= {"ledger": ledger, "dataset_id": dataset, "data_norm": data_norm, "verbose": 1}
+    params |= parameters(chosen["given"], "--set")
+    known_parameters(PCA, params)
+    rows = to_project(data_file(data, chosen), schema)
+    model = PCA(components, **params, schema=schema).fit(rows)
+    run = finish(model, output, as_json, run_facts("pca", settings, started, data, rows.shape[0]))
+    if report is not None:
+        write_page(model, report, run, ledger=ledger)

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from sordino.cli.exits import refused
-from sordino.cli.options import JSON
-from sordino.cli.show import bound
-from sordino.cli.show import document as show_json
-from sordino.cli.show import result as show_result
+from sordino.cli.shared import JSON, bound
+from sordino.cli.shared import document as show_json
+from sordino.cli.shared import result as show_result
 from sordino.errors import SordinoError
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def create(
     ledger: str, dataset: str, epsilon: float, delta: float, relation: str, unit: str, as_json: bool
 ) -> None:
     """Give DATASET its budget, once and for all."""
-    from sordino.kernel.relation import Relation
+    from sordino.kernel.events import Relation
     from sordino.ledger import BudgetPolicy
 
     with _errors_in_words():
@@ -133,7 +132,7 @@ def export(ledger: str, dataset: str | None, output: Path | None, as_json: bool)
     if output is None:
         click.echo(document)
     else:
-        from sordino.ledger.export import save
+        from sordino.ledger.store import save
 
         save(document, output)
         show_result(as_json, {"output": output}, f"Written to {output}")
@@ -224,7 +223,7 @@ def _nonadaptive(book: Ledger, dataset: str) -> str:
 
 
 def _entry(entry: Entry) -> tuple[str, ...]:
-    from sordino.runs.meaning import at_most
+    from sordino.runs.price import at_most
 
     when = entry.reserved_at[:19].replace("T", " ")
     status = f"{entry.status.value} ({entry.reason})" if entry.reason else entry.status.value

@@ -10,14 +10,27 @@ from typing import Any
 
 import click
 
-from sordino.cli import config, options, show
+from sordino.cli.shared import (
+    FORCE,
+    JSON,
+    LEDGER,
+    MODEL,
+    OUTPUT,
+    config_option,
+    document,
+    guarantee,
+    require_budget,
+    require_writable,
+    show_table,
+    told_schema,
+)
 from sordino.errors import InvalidInputError
 
 
 @click.command()
-@options.MODEL
+@MODEL
 @click.option("--top", default=20, show_default=True, help="How many coefficients.")
-@options.JSON
+@JSON
 def inspect(model: Path, top: int, as_json: bool) -> None:
     """Show the guarantee of MODEL and its coefficients with the noise in them."""
     import sordino
@@ -29,13 +42,13 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
     if as_json:
         run = facts.get("about", {}).get("run")
         out = {"model": facts["model"], "version": facts["version"], "run": run, "privacy": facts["report"]}
-        show.document({**out, "coefficients": rows})
+        document({**out, "coefficients": rows})
         return
     click.echo(f"{type(fitted).__name__}, saved by Sordino {facts['version']}")
     if report is not None:
-        click.echo(f"{show.guarantee(report)}\n{report.guarantee}")
-        show.told_schema(report)
-        show.table(("release", "times", "mechanism", "noise multiplier", "sensitivity"), _releases(report))
+        click.echo(f"{guarantee(report)}\n{report.guarantee}")
+        told_schema(report)
+        show_table(("release", "times", "mechanism", "noise multiplier", "sensitivity"), _releases(report))
         click.echo("\n  ".join(["Assumed public:", *report.public]))
         said = [("Note", report.notes), ("Paid nothing", report.unpaid), ("Not proven", report.unproven)]
         for title, line in ((title, line) for title, lines in said for line in lines):
@@ -43,21 +56,21 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
     if rows:
         known = any(entry["two sigma"] is not None for entry in rows)
         titles = ("", "value", "noise, two sigma", "") if known else ("", "value")
-        show.table(titles, [_row(entry)[: len(titles)] for entry in rows[:top]])
+        show_table(titles, [_row(entry)[: len(titles)] for entry in rows[:top]])
         if len(rows) > top:
             click.echo(f"{len(rows) - top} smaller ones are not shown (--top).")
 
 
 @click.command()
-@options.MODEL
-@click.option("--output", type=options.OUTPUT, required=True, help="The page.")
-@options.LEDGER
+@MODEL
+@click.option("--output", type=OUTPUT, required=True, help="The page.")
+@LEDGER
 @click.option("--scores", type=click.Path(path_type=Path), multiple=True, help="From evaluate --output.")
 @click.option("--author", help="Who ran it; else whoever fitted the model.")
 @click.option("--title", help="Of the page.")
-@options.FORCE
-@options.JSON
-@config.config_option
+@FORCE
+@JSON
+@config_option
 def report(
     model: Path,
     output: Path,
@@ -76,13 +89,13 @@ def report(
     import sordino
     from sordino.saving import about
 
-    show.require_writable(output, force)
+    require_writable(output, force)
     fitted, facts = sordino.load(model), about(model)
     run = {**facts["about"].get("run", {}), "version": facts["version"]}
     booked = run.get("dataset", dataset)
     run |= {key: value for key, value in (("dataset", dataset), ("person", author)) if value is not None}
     if ledger is not None and run.get("dataset") is not None:
-        options.require_budget(ledger, run["dataset"])
+        require_budget(ledger, run["dataset"])
     if dataset is not None and booked != dataset:
         raise InvalidInputError(
             f"By its file the run was booked on {booked or 'no data set'!r}, not on {dataset!r}. "
@@ -91,7 +104,7 @@ def report(
     found = _scores(scores, file_digest(model))
     write_page(fitted, output, run, ledger=ledger, title=title, scores=found)
     if as_json:
-        show.document({"output": output, "privacy": facts["report"]})
+        document({"output": output, "privacy": facts["report"]})
     else:
         click.echo(f"Report written to {output}")
 
@@ -174,8 +187,8 @@ def _score(path: Path, digest: str) -> tuple[str, Any]:
 
 def _value(found: dict[str, Any]) -> Any:
     """Return a score as it was before it was written: private, exact, or a calibration curve."""
-    from sordino.estimators.metric_curves import CalibrationCurve
-    from sordino.estimators.results import PrivateFloat
+    from sordino.estimators.metrics import CalibrationCurve
+    from sordino.estimators.statistics import PrivateFloat
     from sordino.runs import PrivacyReport
 
     if found["privacy"] is None:

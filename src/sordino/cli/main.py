@@ -7,17 +7,14 @@ import click
 from sordino.cli.account import account
 from sordino.cli.answers import evaluate, predict
 from sordino.cli.consortium import consortium
-from sordino.cli.datasets import datasets
 from sordino.cli.exits import Program
-from sordino.cli.fit import fit, tune
+from sordino.cli.fit import fit, pca, tune
 from sordino.cli.ledger import ledger
 from sordino.cli.look import inspect, report
-from sordino.cli.options import JSON
 from sordino.cli.party import party
-from sordino.cli.pca import pca
-from sordino.cli.reproduce import reproduce
+from sordino.cli.published import datasets, reproduce
 from sordino.cli.schema import schema
-from sordino.cli.show import result
+from sordino.cli.shared import JSON, result
 from sordino.cli.stats import stats
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sordino.cli.options import JSON
-from sordino.cli.show import bound, result
+from sordino.cli.shared import JSON, bound, result
 from sordino.errors import SordinoError
 
 if TYPE_CHECKING:
@@ -77,7 +76,7 @@ def run(config: Path, plan: Path, approve: bool, as_json: bool) -> None:
 def serve(config: Path) -> None:
     """Wait for plans of the proposers in this member's settings; run those that were approved."""
     from sordino.parties.mpc.config import PartyConfig
-    from sordino.parties.mpc.daemon import serve as wait
+    from sordino.parties.mpc.party import serve as wait
 
     try:
         wait(PartyConfig.load(config), config)
@@ -94,10 +93,9 @@ def _read(config: Path, plan: Path) -> tuple[PartyConfig, JointPlan]:
 
 def _approve(settings: PartyConfig, plan: JointPlan, ask: bool, aside: bool = False) -> None:
     """Show a plan in words, on standard error if ``aside``, and note that this member allows it."""
-    from sordino.parties.mpc.approval import Approvals, in_words
-    from sordino.parties.mpc.partners import check_partners
+    from sordino.parties.mpc.config import check_partners, check_plan
     from sordino.parties.mpc.party import load_local, spent_slack
-    from sordino.parties.mpc.policy import check_plan
+    from sordino.parties.mpc.plan import Approvals, in_words
 
     check_partners(plan, settings.partners)
     check_plan(plan, settings.policy, spent_slack(settings.state))

@@ -7,7 +7,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sordino.cli import options, show
+from sordino.cli.shared import (
+    BUDGET,
+    DATA,
+    FILE,
+    FORCE,
+    JSON,
+    LEDGER,
+    OUTPUT,
+    UNBOOKED,
+    check_booking,
+    data_file,
+    document,
+    guarantee,
+    require_writable,
+    result,
+    show_table,
+)
 from sordino.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -26,7 +42,7 @@ def _kind(option: str, kind: str, words: str) -> Any:
 
 
 @schema.command()
-@options.DATA
+@DATA
 @_kind("number", "number", "A column of numbers; may be given often.")
 @_kind("category", "category", "A column of categories.")
 @_kind("flag", "flag", "A column of yes and no.")
@@ -36,9 +52,9 @@ def _kind(option: str, kind: str, words: str) -> Any:
 @click.option("--person", metavar="COLUMN", help="The column that says whose record it is.")
 @_kind("ignore", "ignored", "A column to leave out.")
 @click.option("--rest", default="", help="The kind of all other columns; blank by default.")
-@click.option("--output", type=options.OUTPUT, help="A TOML file; else print.")
-@options.FORCE
-@options.JSON
+@click.option("--output", type=OUTPUT, help="A TOML file; else print.")
+@FORCE
+@JSON
 def draft(
     data: str,
     target: str | None,
@@ -57,29 +73,29 @@ def draft(
     from sordino.tables import draft_schema
 
     if output is not None:
-        show.require_writable(output, force)
-    file = options.data_file(data, how)
+        require_writable(output, force)
+    file = data_file(data, how)
     kinds = {column: kind for kind, columns in how.items() for column in columns}
     kinds |= {name: kind for name, kind in ((target, "target"), (person, "person")) if name is not None}
     text = draft_schema(file, kinds=kinds, rest=rest)
     if output is None:
-        show.result(as_json, {"schema": text}, text.rstrip("\n"))
+        result(as_json, {"schema": text}, text.rstrip("\n"))
         return
     replace_file(output, text.encode())
     words = f"{output} drafted; no record was read. Fill in the blanks, then: sordino schema check {output}"
-    show.result(as_json, {"output": output}, words)
+    result(as_json, {"output": output}, words)
 
 
 @schema.command(name="show")
 @PLACE
-@options.JSON
+@JSON
 def show_schema(schema: Path, as_json: bool) -> None:
     """Show what SCHEMA declares."""
     from sordino import Schema
 
     found = Schema.read(schema)
     if as_json:
-        show.document(_summary(found))
+        document(_summary(found))
         return
     _print(found)
 
@@ -87,8 +103,8 @@ def show_schema(schema: Path, as_json: bool) -> None:
 @schema.command()
 @PLACE
 @click.argument("data", required=False)
-@options.FILE
-@options.JSON
+@FILE
+@JSON
 def check(schema: Path, data: str | None, as_json: bool, **how: Any) -> None:
     """Check SCHEMA for blanks and mistakes, and the names of the columns of DATA against it.
 
@@ -97,15 +113,15 @@ def check(schema: Path, data: str | None, as_json: bool, **how: Any) -> None:
     """
     from sordino import Schema
     from sordino.tables.files import read_names
-    from sordino.tables.frames import check_names
+    from sordino.tables.values import check_names
 
     found = Schema.read(schema)
-    file = None if data is None else options.data_file(data, how)
+    file = None if data is None else data_file(data, how)
     if file is not None and file.header:
         needed = tuple(column.name for column in found.features)
         check_names(tuple(read_names(file)), needed, frozenset(column.name for column in found.columns))
     if as_json:
-        show.document(_summary(found))
+        document(_summary(found))
     if found.unknown:
         blank = ", ".join(f"{column.name} ({column.unknown})" for column in found.unknown)
         raise SchemaError(f"Not declared yet: {blank}. Fill in, or pay for it: sordino schema learn.")
@@ -115,12 +131,12 @@ def check(schema: Path, data: str | None, as_json: bool, **how: Any) -> None:
 
 @schema.command()
 @PLACE
-@options.DATA
-@options.BUDGET
-@options.LEDGER
-@click.option("--output", type=options.OUTPUT, required=True, help="Where the completed schema is written.")
-@options.FORCE
-@options.JSON
+@DATA
+@BUDGET
+@LEDGER
+@click.option("--output", type=OUTPUT, required=True, help="Where the completed schema is written.")
+@FORCE
+@JSON
 def learn(
     schema: Path,
     data: str,
@@ -144,25 +160,25 @@ def learn(
     from sordino.saving.files import replace_file
     from sordino.tables import learn_schema
 
-    show.require_writable(output, force)
-    booked = options.check_booking(ledger, dataset)
+    require_writable(output, force)
+    booked = check_booking(ledger, dataset)
     blank = Schema.read(schema)
-    records = table(options.data_file(data, how), blank, target=blank.target is not None)
+    records = table(data_file(data, how), blank, target=blank.target is not None)
     found, report = learn_schema(
         blank, records, epsilon, delta, relation=relation, ledger=booked[0], dataset_id=booked[1]
     )
     replace_file(output, found.to_toml().encode())
     if as_json:
-        show.document({**_summary(found), "privacy": report.to_dict(), "output": output})
+        document({**_summary(found), "privacy": report.to_dict(), "output": output})
         return
     _print(found)
-    click.echo(f"{output}: {show.guarantee(report)}. It counts once, on top of what is fitted.")
+    click.echo(f"{output}: {guarantee(report)}. It counts once, on top of what is fitted.")
     if booked[0] is None:
-        click.echo(options.UNBOOKED, err=True)
+        click.echo(UNBOOKED, err=True)
 
 
 def _summary(found: Schema) -> dict[str, Any]:
-    from sordino.tables.words import described
+    from sordino.tables.schema import described
 
     columns = [
         {"name": column.name, "kind": column.word, "declares": described(column), "blank": column.unknown}
@@ -177,10 +193,10 @@ def _summary(found: Schema) -> dict[str, Any]:
 
 
 def _print(found: Schema) -> None:
-    from sordino.tables.words import described
+    from sordino.tables.schema import described
 
     rows = [(c.name, c.word, described(c), getattr(c, "source", "")) for c in found.columns]
-    show.table(("column", "kind", "declares", "source"), rows)
+    show_table(("column", "kind", "declares", "source"), rows)
     if found.learned:
         paid = "; ".join(f"{price} ({price.status})" for price in found.learned)
         click.echo(f"Learned from records: {paid}.")

@@ -7,7 +7,24 @@ from typing import Any
 
 import click
 
-from sordino.cli import config, options, show
+from sordino.cli.shared import (
+    BUDGET,
+    DATA,
+    JSON,
+    LEDGER,
+    SCHEMA,
+    UNBOOKED,
+    check_booking,
+    config_option,
+    data_file,
+    document,
+    guarantee,
+    numbers,
+    pair,
+    show_table,
+    told_schema,
+    values,
+)
 from sordino.errors import InvalidInputError
 
 STATISTICS = ("count", "histogram", "sum", "mean", "quantile")
@@ -16,18 +33,18 @@ _ALL = {"record": "all records", "person": "first record of each person"}
 
 @click.command()
 @click.argument("statistic", type=click.Choice(STATISTICS))
-@options.DATA
-@options.SCHEMA
+@DATA
+@SCHEMA
 @click.option("--column", help="The column of numbers; of count, one whose levels are counted.")
 @click.option("--by", multiple=True, help="A column whose declared levels are the groups.")
 @click.option("--levels", multiple=True, metavar="COLUMN=[LEVELS]", help="Where no schema declares them.")
 @click.option("--edges", help="Of the bars of a histogram: 0,18,65,100.")
 @click.option("--bounds", help="Of the numbers, which are clipped to them: 0,100. Else those of the schema.")
 @click.option("--q", multiple=True, help="Probabilities of quantiles: .5,.9; else .25, .5 and .75.")
-@options.BUDGET
-@options.LEDGER
-@options.JSON
-@config.config_option
+@BUDGET
+@LEDGER
+@JSON
+@config_option
 def stats(statistic: str, data: str, as_json: bool, **chosen: Any) -> None:
     """Release a STATISTIC (count, histogram, sum, mean, quantile) of DATA, with intervals, for a price.
 
@@ -36,13 +53,13 @@ def stats(statistic: str, data: str, as_json: bool, **chosen: Any) -> None:
     """
     from sordino.cli.rows import read_schema
 
-    file, schema = options.data_file(data, chosen), read_schema(chosen.pop("schema"))
-    ledger, dataset = options.check_booking(chosen.pop("ledger"), chosen.pop("dataset"))
+    file, schema = data_file(data, chosen), read_schema(chosen.pop("schema"))
+    ledger, dataset = check_booking(chosen.pop("ledger"), chosen.pop("dataset"))
     wanted = _Wanted.checked(statistic, schema, chosen)
     budget = {name: chosen[name] for name in ("epsilon", "delta", "relation")}
     table = wanted.asked(wanted.read(file), {**budget, "ledger": ledger, "dataset_id": dataset})
     if ledger is None:
-        click.echo(options.UNBOOKED, err=True)
+        click.echo(UNBOOKED, err=True)
     _tell(table, as_json)
 
 
@@ -62,30 +79,29 @@ class _Wanted:
     def checked(cls, statistic: str, schema: Any, chosen: Mapping[str, Any]) -> _Wanted:
         """Complete what was typed from the schema; refuse what nobody declared, before data is read."""
         out, column = cls(statistic, schema), chosen["column"]
-        typed = options.values(chosen["levels"], "--levels")
+        typed = values(chosen["levels"], "--levels")
         keys = list(chosen["by"])
         if statistic in ("count", "histogram"):
             keys += [] if column is None else [column]
         elif column is None:
             raise click.UsageError(f"A {statistic} needs --column, a column of numbers.")
         else:
-            bounds = options.pair("--bounds", chosen["bounds"])
+            bounds = pair("--bounds", chosen["bounds"])
             out.column, out.bounds = column, bounds or _bounds(schema, column)
         for key in keys:
             if statistic == "histogram" and key == column:
-                out.edges[key] = options.numbers("--edges", chosen["edges"])
+                out.edges[key] = numbers("--edges", chosen["edges"])
             else:
                 out.levels[key] = _spelt(key, typed[key]) if typed.get(key) else _levels(schema, key)
         if statistic == "histogram" and not out.edges:
             raise click.UsageError("A histogram needs --column and --edges.")
-        typed_q = (q for text in chosen["q"] for q in options.numbers("--q", str(text)))
+        typed_q = (q for text in chosen["q"] for q in numbers("--q", str(text)))
         out.q = list(typed_q) or [0.25, 0.5, 0.75]
         return out
 
     def read(self, file: Any) -> Any:
         """Return the columns that are needed, as a frame."""
-        from sordino.tables.delimited import MARKERS
-        from sordino.tables.files import AS_IS, NUMBER, TEXT, read_frame, read_names
+        from sordino.tables.files import AS_IS, MARKERS, NUMBER, TEXT, read_frame, read_names
         from sordino.tables.values import numbers_of
 
         kinds = dict.fromkeys(self.levels, TEXT) | dict.fromkeys(self.edges, NUMBER)
@@ -107,7 +123,7 @@ class _Wanted:
         import numpy as np
 
         import sordino
-        from sordino.tables.frames import framed
+        from sordino.tables.values import framed
 
         keys, levels = {name: frame[name] for name in (*self.levels, *self.edges)}, dict(self.levels)
         values = None
@@ -130,7 +146,7 @@ class _Wanted:
     def _values(self, series: Any) -> tuple[Any, Any]:
         import numpy as np
 
-        from sordino.estimators.statistics_input import checked_bounds
+        from sordino.estimators.statistics import checked_bounds
 
         low, high = checked_bounds(self.bounds) or (0.0, 0.0)
         numbers = series.to_numpy(dtype=float)
@@ -151,7 +167,7 @@ def _column(schema: Any, name: str, rule: str) -> Any:
 
 def _spelt(name: str, levels: Any) -> list[str]:
     """Return typed levels as texts, as which files are read; how a file spells true, nobody can know."""
-    from sordino.tables.rules import check_levels
+    from sordino.tables.columns import check_levels
 
     if any(isinstance(level, bool) for level in (levels if isinstance(levels, list) else ())):
         raise click.UsageError(f'--levels {name}: write flags as the file spells them: ["true", "false"].')
@@ -178,7 +194,7 @@ def _bounds(schema: Any, name: str) -> Any:
 def _tell(table: Any, as_json: bool) -> None:
     records = table.records()
     if as_json:
-        show.document(
+        document(
             {
                 "statistic": table.statistic,
                 "confidence": table.confidence,
@@ -193,6 +209,6 @@ def _tell(table: Any, as_json: bool) -> None:
          f"{record['low']:.6g} to {record['high']:.6g}")
         for record in records
     ]  # fmt: skip
-    show.table(titles, rows)
-    click.echo(f"{show.guarantee(table.privacy)}.")
-    show.told_schema(table.privacy)
+    show_table(titles, rows)
+    click.echo(f"{guarantee(table.privacy)}.")
+    told_schema(table.privacy)

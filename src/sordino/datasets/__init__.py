@@ -4,7 +4,9 @@
 source. Makers draw all their randomness from a public seed.
 """
 
-from sordino.datasets.heavy import (
+from sordino.datasets.files import REGISTRY, DataFile, Dataset
+from sordino.datasets.loading import centred_unit, load, log1p_unit, unit_rows
+from sordino.datasets.synthetic import (
     HeavyTail,
     Lognormal,
     Pareto,
@@ -12,15 +14,11 @@ from sordino.datasets.heavy import (
     StudentT,
     make_heavy_tailed,
     make_heavy_tailed_regression,
-)
-from sordino.datasets.loading import load
-from sordino.datasets.registry import REGISTRY, DataFile, Dataset
-from sordino.datasets.rows import centred_unit, log1p_unit, unit_rows
-from sordino.datasets.sparse_design import make_sparse_classification, open_sparse_classification
-from sordino.datasets.synthetic import (
     make_knowledge_transfer,
+    make_sparse_classification,
     make_sparse_linear_model,
     make_spiked_covariance,
+    open_sparse_classification,
 )
 
 __all__ = [

@@ -15,20 +15,27 @@ from sklearn.pipeline import Pipeline
 from sordino.checks import among, check_count, check_flag, check_positive
 from sordino.elsewhere import packed, unpacked
 from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.estimators.by_row import made_up, mixes_rows
-from sordino.estimators.metric_curves import AreaUnderCurve, Calibration, CalibrationCurve
-from sordino.estimators.metrics import Accuracy, BalancedAccuracy, Judged, Metric, Smooth
-from sordino.estimators.pipeline import learned_for
-from sordino.estimators.results import PrivateFloat
+from sordino.estimators.metrics import (
+    Accuracy,
+    AreaUnderCurve,
+    BalancedAccuracy,
+    Calibration,
+    CalibrationCurve,
+    Judged,
+    Metric,
+    Smooth,
+)
+from sordino.estimators.pipeline import learned_for, made_up, mixes_rows
+from sordino.estimators.statistics import PrivateFloat
 from sordino.execute import executor_of, held_columns, in_dask
-from sordino.execute.grouped import mean_of_owners
+from sordino.execute.persons import mean_of_owners
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats, Ints
-from sordino.problems.sample import Sample
+from sordino.problems.robust import Sample
 from sordino.refusals import refusing
 from sordino.runs import Ask, Price, run_privately
 from sordino.runs.price import each_once
-from sordino.solvers.row_means import RowMeans
+from sordino.solvers.heavy.location import RowMeans
 from sordino.tables import Schema
 
 METRICS = ("accuracy", "balanced_accuracy", "log_loss", "auc", "calibration", "mse", "r2")

@@ -2,17 +2,208 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
-from sordino.checks import among, check_data, check_positive, remember
+from sordino.checks import (
+    among,
+    check_count,
+    check_data,
+    check_flag,
+    check_noise,
+    check_not_negative,
+    check_positive,
+    literature,
+    remember,
+)
 from sordino.elsewhere import where_rows_lie
-from sordino.estimators.classifier import MarginClassifier
-from sordino.estimators.heavy_base import HeavyTailedModel
-from sordino.private_estimator import Scored
+from sordino.errors import InvalidInputError
+from sordino.estimators.linear_base import MarginClassifier
+from sordino.estimators.statistics import joint_clip_of, moment_bound_of, moment_order_of
+from sordino.execute import executor_of, is_sparse
+from sordino.kernel import Relation
+from sordino.kernel.arrays import Floats
+from sordino.private_estimator import PrivateEstimator, Scored
 from sordino.problems.losses import LOSSES, Huber, Loss
+from sordino.problems.problem import Problem
+from sordino.problems.robust import Truncation
+from sordino.runs import Ask, run_privately
+from sordino.runs.finish import LinearFit, finish
+from sordino.solvers.heavy import HeavyTailedSparse, ProjectedGradient, Scaling
+from sordino.tables.tabular import Tabular
+
+# ----------------------------------------------------------------------- What the heavy-tailed models share
+
+_ALLOWED = {
+    "solver": ("strongly-convex", "convex"),
+    "gradient": ("norm", "truncated", "median-of-means"),
+    "selection": ("gumbel", "peeling"),
+    "truncation": ("clip", "zero"),
+}
+_DEFAULT_STEPS, _SPARSE_STEPS, _SPLIT_STEPS, _FREE_STEPS = 50, 10, 10, 500
+
+
+class HeavyTailedModel(Tabular, PrivateEstimator):
+    """What the two models share: no bound on the data, only a moment."""
+
+    solver: str
+    split: bool
+    gradient: str
+    truncation: str
+    joint_clip: float | None
+    moment_order: float
+    moment_bound: float | str
+    threshold: float | None
+    n_nonzero_coefs: int | None
+    selection: str
+    constraint: Any
+    scale_columns: bool | str
+    fit_intercept: bool
+    alpha: float
+    max_iter: int | None
+    step_size: float | None
+    noise: str
+    random_state: Any
+    verbose: int
+    coef_: Floats
+    intercept_: Any
+    n_iter_: int
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.non_deterministic = True
+        return tags
+
+    def _fit(
+        self, X: Any, targets: np.ndarray, loss: Loss, outputs: int, public: tuple[str, ...]
+    ) -> LinearFit:
+        problem = self._problem(X, loss, outputs)
+        n = problem.population
+        budget = Ask.checked(
+            self.epsilon, self.delta, n, self.ledger, self.dataset_id, learned=self._schema_prices()
+        )
+        solver: Any = self._solver(problem, not is_sparse(X))
+        paper = None
+        if check_noise(self.noise):
+            solver, paper = literature("heavy", "published_learner")(self.noise, solver, problem, budget)
+        fitted = run_privately(
+            solver,
+            problem,
+            executor_of(X, targets, data_norm=None, intercept=problem.intercept),
+            budget,
+            paper=paper,
+            public=(*_sizes(problem), *public, *self._schema_facts()),
+            verbose=self.verbose,
+            description=type(self).__name__,
+        )
+        self.privacy_, self.n_iter_ = fitted.report, fitted.steps
+        found = finish(fitted.result, problem)
+        self._warn_if_diverged(np.append(found.coef, found.intercept), "lower step_size")
+        return found
+
+    def _problem(self, X: Any, loss: Loss, outputs: int) -> Problem:
+        n, d = X.shape
+        checked = Ask.checked(self.epsilon, self.delta, n)
+        return Problem(
+            loss,
+            n,
+            d,
+            Relation.parse(self.relation),
+            checked.epsilon,
+            checked.delta,
+            outputs=outputs,
+            intercept=1.0 if check_flag("fit_intercept", self.fit_intercept) else 0.0,
+            ridge=check_not_negative("alpha", self.alpha, "It is a public constant."),
+        )
+
+    def _solver(self, problem: Problem, dense: bool) -> ProjectedGradient | HeavyTailedSparse:
+        for name, allowed in _ALLOWED.items():
+            among(name, getattr(self, name), allowed)
+        free = problem.features * problem.outputs
+        count = check_count("n_nonzero_coefs", self.n_nonzero_coefs, 1, free, "None keeps all.")
+        check_flag("split", self.split)
+        if self.constraint is not None and not callable(getattr(self.constraint, "project", None)):
+            raise InvalidInputError(
+                f"Expected constraint to be a set of sordino.solvers.constraints, got "
+                f"{type(self.constraint).__name__}."
+            )
+        default = self._default_steps(problem, count is not None)
+        asked = check_count("max_iter", self.max_iter, 1, None, "Each one is a paid release.")
+        steps = min(default, problem.population) if asked is None else asked
+        if count is not None:
+            zero, split = self.truncation == "zero", bool(self.split)
+            solver = HeavyTailedSparse(
+                count, steps, self._scaling(problem, dense), split, self.selection, zero
+            )
+            return replace(solver, joint=self.joint_clip)
+        return self._dense(problem, steps, dense)
+
+    def _default_steps(self, problem: Problem, selects: bool) -> int:
+        """Return the number of steps; without noise they cost nothing, and collinear columns need many."""
+        if self.split:
+            return _SPLIT_STEPS
+        if math.isinf(problem.epsilon):
+            return _FREE_STEPS
+        return _SPARSE_STEPS if selects else _DEFAULT_STEPS
+
+    def _dense(self, problem: Problem, steps: int, dense: bool) -> ProjectedGradient:
+        by = "norm" if self.gradient == "norm" else "coordinate"
+        truncation = Truncation(by, self.truncation == "zero", joint_clip_of(self.joint_clip))
+        blocks = 1
+        if self.gradient == "median-of-means":
+            size = problem.columns * problem.outputs
+            wanted = math.ceil(4.0 * math.log(2.0 * size / 0.05)) | 1
+            blocks = max(1, min(wanted, problem.population // (steps if self.split else 1)))
+        split = bool(self.split)
+        average = "all" if self.solver == "convex" else "last" if split else "tail"
+        scaling = self._scaling(problem, dense)
+        return ProjectedGradient(steps, scaling, average, split, truncation, blocks, self.constraint)
+
+    def _scaling(self, problem: Problem, dense: bool) -> Scaling:
+        columns = self._scales_columns(problem)
+        free = problem.n_intercepts > 0 and self.step_size is None
+        return Scaling(
+            center=columns and dense and free,
+            target=free and problem.loss.name in ("squared", "huber"),
+            order=moment_order_of(self.moment_order),
+            bound=moment_bound_of(self.moment_bound),
+            fixed=self._public("threshold"),
+            step=self._public("step_size"),
+            columns=columns,
+        )
+
+    def _scales_columns(self, problem: Problem) -> bool:
+        """Learn column scales where the histograms of all columns stand well out of their noise."""
+        if not isinstance(self.scale_columns, str):
+            return check_flag("scale_columns", self.scale_columns)
+        among("scale_columns", self.scale_columns, ("auto",))
+        given = self.constraint is not None or self.step_size is not None
+        reach = problem.population * min(problem.epsilon, 10.0) / 1000.0
+        return not given and problem.features <= 3.0 * reach**2
+
+    def _public(self, name: str) -> float | None:
+        value = getattr(self, name)
+        if value is None:
+            return None
+        return check_positive(name, value, "Pass a public number; from the data it would leak.")
+
+    def _decision(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        X = check_data(self, self._rows(X), reset=False)
+        return np.nan_to_num(np.asarray(X @ np.atleast_2d(self.coef_).T) + self.intercept_)
+
+
+def _sizes(problem: Problem) -> tuple[str, str]:
+    return f"number of records: {problem.population}", f"number of features: {problem.features}"
+
+
+# ---------------------------------------------------------------------- Linear models for heavy-tailed data
 
 
 class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
@@ -39,7 +230,7 @@ class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
     threshold : a public threshold instead of a chosen one.
     n_nonzero_coefs : how many coefficients survive; None keeps all and needs no selection.
     selection : "gumbel" or "peeling" (paper), for sparse models.
-    constraint : a set of :mod:`sordino.solvers.heavy.constraints` for the coefficients.
+    constraint : a set of :mod:`sordino.solvers.heavy.learners` for the coefficients.
     scale_columns : divide columns by scales learned from noisy histograms, and centre dense ones at rough
         medians if there is an intercept; "auto" does so where there are enough records for the number of
         columns, and neither a constraint nor a step size is given.

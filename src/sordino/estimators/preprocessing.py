@@ -11,8 +11,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.bounds import bound_fact, declared_bound
-from sordino.checks import check_data, check_flag, check_positive
+from sordino.checks import bound_fact, check_data, check_flag, check_positive, declared_bound
 from sordino.elsewhere import where_rows_lie
 from sordino.execute import executor_of, is_sparse
 from sordino.kernel import Curator, Full, Gaussian, Plan, Relation, Release

@@ -4,31 +4,20 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from scipy import sparse
 
-from sordino.checks import among, check_count, check_flag, check_positive
-from sordino.errors import InvalidInputError, UndeclaredBoundWarning, UnsupportedError
-from sordino.estimators.results import PrivateArray, PrivateFloat
-from sordino.estimators.statistics_input import (
-    checked_bounds,
-    checked_numbers,
-    checked_probabilities,
-    checked_share,
-    joint_clip_of,
-    moment_bound_of,
-    moment_order_of,
-    prices_of,
-    said_bounds,
-)
-from sordino.execute import executor_of
+from sordino.checks import among, check_count, check_data, check_flag, check_noise, check_positive, literature
+from sordino.errors import InvalidInputError, InvalidTypeError, UndeclaredBoundWarning, UnsupportedError
+from sordino.execute import executor_of, held_numbers
 from sordino.kernel import PaperNoise, Relation, public_generator
-from sordino.papers.heavy import published_mean
-from sordino.papers.linear import check_noise
-from sordino.problems.robust import Truncation
-from sordino.problems.sample import Sample
-from sordino.runs import Ask, run_privately
+from sordino.private_estimator import PrivateEstimator
+from sordino.problems.robust import Sample, Truncation
+from sordino.refusals import refusing
+from sordino.runs import Ask, Price, PrivacyReport, run_privately
+from sordino.runs.price import each_once
 from sordino.solvers.heavy import (
     BoundedCovariance,
     BoundedMean,
@@ -40,6 +29,171 @@ from sordino.solvers.heavy import (
 )
 from sordino.solvers.heavy.location import UNLIMITED
 from sordino.solvers.heavy.ranks import RankQuantiles
+from sordino.tables.columns import Column
+
+# --------------------------------------------------------------------- Numbers that remember what they cost
+
+
+class PrivateFloat(float):
+    """A released number: a float with ``privacy`` (the report), ``interval`` and ``threshold``."""
+
+    privacy: PrivacyReport
+    interval: tuple[float, float]
+    threshold: float | None
+
+    def __new__(
+        cls,
+        value: float,
+        privacy: PrivacyReport,
+        interval: tuple[float, float],
+        threshold: float | None = None,
+    ) -> PrivateFloat:
+        """Attach what is known about the number."""
+        out = super().__new__(cls, value)
+        out.privacy, out.interval, out.threshold = privacy, interval, threshold
+        return out
+
+    def __getnewargs__(self) -> tuple[Any, ...]:
+        return float(self), self.privacy, self.interval, self.threshold
+
+
+class PrivateArray(np.ndarray):
+    """Released numbers: an array with ``privacy``, ``interval`` (two arrays) and ``threshold``.
+
+    What is computed from it is a plain array of released numbers without these attributes (they are None).
+    """
+
+    privacy: PrivacyReport | None
+    interval: tuple[np.ndarray, np.ndarray] | None
+    threshold: np.ndarray | None
+
+    def __new__(
+        cls,
+        value: np.ndarray,
+        privacy: PrivacyReport,
+        interval: tuple[np.ndarray, np.ndarray],
+        threshold: np.ndarray | None = None,
+    ) -> PrivateArray:
+        """Attach what is known about the numbers."""
+        out = np.array(value, dtype=float).view(cls)
+        out.privacy, out.interval, out.threshold = privacy, interval, threshold
+        return out
+
+    def __array_finalize__(self, source: Any) -> None:
+        self.privacy = self.interval = self.threshold = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        parts = (np.asarray(self), self.privacy, self.interval, self.threshold)
+        return PrivateArray, parts
+
+
+# ---------- What statistics are asked with: numbers, probabilities, bounds and moments, checked at the door
+
+
+def checked_numbers(x: Any, least: int = 1) -> tuple[np.ndarray, bool]:
+    """Return the rows as doubles, and whether they were plain numbers."""
+    elsewhere = held_numbers(x)
+    if elsewhere is not None:
+        return _enough(*elsewhere, least)
+    data = refusing(lambda: _doubles(x), x)
+    if data.ndim not in (1, 2) or data.shape[0] < least or data.size == 0:
+        raise InvalidInputError(
+            f"Expected {least} or more numbers or rows of numbers, got shape {data.shape}."
+        )
+    if not np.isfinite(data).all():
+        raise InvalidInputError(
+            "Expected finite numbers, got NaN or inf. Drop or replace them by a public rule."
+        )
+    return (data[:, None], True) if data.ndim == 1 else (data, False)
+
+
+def _enough(data: Any, flat: bool, least: int) -> tuple[Any, bool]:
+    if len(data) < least:
+        raise InvalidInputError(f"Expected {least} or more records, got {len(data)}.")
+    return data, flat
+
+
+def _doubles(x: Any) -> np.ndarray:
+    """Return real numbers as doubles; the caller refuses what raises."""
+    raw = np.asarray(x)
+    if raw.dtype.kind == "c":
+        raise ValueError("complex data")
+    if raw.dtype.kind in "SUMmV":
+        raise TypeError("could not convert")
+    with np.errstate(all="ignore"):
+        return raw.astype(float)
+
+
+def moment_order_of(value: Any) -> float:
+    """Return v, checked."""
+    number = check_positive("moment_order", value, "It is v: a moment of order 1 + v exists.")
+    if number > 1:
+        raise InvalidInputError(
+            f"Expected moment_order in (0, 1], got {number:g}. Use 1 where the variance is finite."
+        )
+    return number
+
+
+def moment_bound_of(value: Any) -> float | None:
+    """Return u, checked; None for "auto"."""
+    if isinstance(value, str):
+        among("moment_bound", value, ("auto",))
+        return None
+    return check_positive("moment_bound", value, "Pass 'auto' to learn the scale privately.")
+
+
+def joint_clip_of(value: Any) -> float | None:
+    """Return the joint clip, checked; None clips coordinates only."""
+    return None if value is None else check_positive("joint_clip", value, "It is in units of the threshold.")
+
+
+def checked_share(name: str, value: Any) -> float:
+    """Return a probability strictly between 0 and 1."""
+    number = check_positive(name, value, "Pass a probability.")
+    if not number < 1:
+        raise InvalidInputError(f"Expected {name} in (0, 1), got {number:g}.")
+    return number
+
+
+def checked_probabilities(q: Any) -> np.ndarray:
+    """Return the probabilities of quantiles, one or several."""
+    try:
+        wanted = np.atleast_1d(np.asarray(q, dtype=float))
+    except (TypeError, ValueError, OverflowError):
+        wanted = np.empty(0)
+    if wanted.ndim != 1 or wanted.size == 0 or not ((wanted >= 0) & (wanted <= 1)).all():
+        raise InvalidInputError("Expected q in [0, 1], one number or a list, got others.")
+    return wanted
+
+
+def checked_bounds(bounds: Any) -> tuple[float, float] | None:
+    """Return public limits low < high, of a column of a schema too; None for none."""
+    if bounds is None:
+        return None
+    if isinstance(bounds, Column):
+        bounds = (getattr(bounds, "low", None), getattr(bounds, "high", None))
+    try:
+        low, high = (float(b) for b in bounds)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInputError("Expected bounds as two numbers low < high, got something else.") from None
+    if not -np.inf < low < high < np.inf:
+        raise InvalidInputError(f"Expected finite bounds low < high, got {low:g} and {high:g}.")
+    if not high / 2.0 - low / 2.0 > 0.0:  # it is a unit that numbers are divided by
+        raise InvalidInputError(f"Expected bounds farther apart than {low:g} and {high:g}. Change the unit.")
+    return low, high
+
+
+def prices_of(*declared: Any) -> tuple[Price, ...]:
+    """Return what was paid for the columns of a schema that stand among bounds or levels."""
+    return each_once(p for item in declared if isinstance(item, Column) for p in item.learned)
+
+
+def said_bounds(limits: tuple[float, float]) -> str:
+    """Return the line of a report for public limits of numbers."""
+    return f"bounds = [{limits[0]:g}, {limits[1]:g}] (numbers are clipped to them)"
+
+
+# ------------------------------- Private means, variances, covariances and quantiles of data without bounds
 
 ESTIMATORS = ("truncated", "median-of-means")
 
@@ -241,7 +395,7 @@ def _as_asked(
 ) -> tuple[RobustMean | BoundedMean, PaperNoise | None]:
     """Return the solver, with the plain mean beside it where bounds are declared, or its published form."""
     if check_noise(noise):
-        return published_mean(solver, sample, budget)
+        return literature("heavy", "published_mean")(solver, sample, budget)
     return (BoundedMean(solver, budget.ledger is None) if solver.takes_plain else solver), None
 
 
@@ -328,3 +482,96 @@ def _blocks(estimator: str, shape: tuple[int, ...], xi: float) -> int:
         return 1
     wanted = math.ceil(4.0 * math.log(2.0 * shape[1] / xi))
     return min(wanted, shape[0] - 1) | 1 if shape[0] > 1 else 1
+
+
+# ---------------------------------------------------------- Robust private means as scikit-learn estimators
+
+
+class TruncatedMean(PrivateEstimator):
+    r"""The mean of truncated rows with Gaussian noise (Algorithm 1 of the paper, DPODME, for any dimension).
+
+    Parameters
+    ----------
+    epsilon, delta, moment_order, moment_bound, truncation, joint_clip : as in :func:`sordino.mean`.
+    threshold, center, failure_probability, confidence, relation, ledger, dataset_id : as there.
+
+    Attributes
+    ----------
+    location_ : the private mean of each column.
+    interval_ : the lower and the upper ends.
+    threshold_ : where each column was truncated.
+    privacy_ : the :class:`sordino.PrivacyReport` of the fit.
+
+    **Privacy.** ``location_``, ``interval_`` and ``threshold_`` are (epsilon, delta)-DP for one row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sordino import TruncatedMean
+    >>> TruncatedMean(epsilon=1.0).fit(np.sinh(np.linspace(-6, 6, 3000))[:, None]).location_.shape
+    (1,)
+    """
+
+    _estimator: ClassVar[str] = "truncated"
+
+    location_: np.ndarray
+    interval_: tuple[np.ndarray, np.ndarray]
+    threshold_: np.ndarray
+
+    def __init__(
+        self,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        *,
+        moment_order: float | None = None,
+        moment_bound: float | str = "auto",
+        truncation: str = "clip",
+        joint_clip: float | None = None,
+        threshold: float | None = None,
+        center: Any = "auto",
+        failure_probability: float = 0.05,
+        confidence: float = 0.95,
+        relation: str = "add-remove",
+        ledger: Any = None,
+        dataset_id: str | None = None,
+    ) -> None:
+        self.epsilon = epsilon
+        self.delta = delta
+        self.moment_order = moment_order
+        self.moment_bound = moment_bound
+        self.truncation = truncation
+        self.joint_clip = joint_clip
+        self.threshold = threshold
+        self.center = center
+        self.failure_probability = failure_probability
+        self.confidence = confidence
+        self.relation = relation
+        self.ledger = ledger
+        self.dataset_id = dataset_id
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        return tags
+
+    def fit(self, X: Any, y: Any = None) -> TruncatedMean:
+        """Estimate the mean; the budget is spent here. ``y`` is ignored."""
+        X = check_data(self, X)
+        if sparse.issparse(X):
+            raise InvalidTypeError("Expected a dense matrix, got a sparse one. Convert it with X.toarray().")
+        found: Any = mean(X, estimator=self._estimator, **self.get_params(deep=False))
+        self.location_ = np.asarray(found)
+        self.interval_, self.threshold_, self.privacy_ = found.interval, found.threshold, found.privacy
+        return self
+
+
+class MedianOfMeans(TruncatedMean):
+    r"""The coordinate-wise median of truncated block means with noise (Algorithm 3, DPHDME).
+
+    ``4 ln(2 d / xi)`` blocks, so that many times the noise of :class:`TruncatedMean`.
+    Parameters and attributes are the same.
+
+    **Privacy.** ``location_``, ``interval_`` and ``threshold_`` are (epsilon, delta)-DP for one row.
+    """
+
+    _estimator: ClassVar[str] = "median-of-means"

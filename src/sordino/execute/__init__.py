@@ -1,6 +1,5 @@
 """Executors, which hold the data: in memory, by person, in chunks, as tensors, on clusters, by party."""
 
-from sordino.execute.grouped import GroupedExecutor
 from sordino.execute.held import (
     Held,
     HeldColumn,
@@ -15,6 +14,7 @@ from sordino.execute.held import (
     untensored,
 )
 from sordino.execute.local import LocalExecutor
+from sordino.execute.persons import GroupedExecutor
 
 __all__ = [
     "GroupedExecutor",

@@ -1,4 +1,4 @@
-"""ChaCha20 as one kernel of a GPU; :mod:`sordino.execute.chacha` compares it with its own words first."""
+"""ChaCha20 as one kernel of a GPU; :mod:`sordino.execute.draws` compares it with its own words first."""
 
 from __future__ import annotations
 

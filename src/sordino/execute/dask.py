@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from time import monotonic
@@ -14,21 +14,239 @@ from weakref import WeakSet
 import dask
 import dask.array
 import numpy as np
+from dask import delayed
 from dask.delayed import Delayed
 from distributed import Future
 
 from sordino.errors import InvalidInputError, PlanError, UnsupportedError, WorkerError
 from sordino.execute import dask_worker as worker
 from sordino.execute.cluster import current_client
-from sordino.execute.dask_rounds import DaskExecutor, lost, unread
-from sordino.execute.dask_worker import Facts, Failed, Steps
+from sordino.execute.dask_worker import Facts, Failed, Job, Kept, Reply, Round, Steps
 from sordino.execute.held import Held, HeldColumn
+from sordino.execute.parts import Nodes, PartedExecutor
+from sordino.kernel import Question, SparseVector
+from sordino.kernel.sampling import Share
+
+# -------------- Rounds over the workers of a Dask cluster: one message to each worker and one back, no task
+
+_REMEDY = "Bring the rows into one place (X.compute()), or choose a solver that asks for sums."
+_LARGE = 1 << 22  # bytes, over all workers, from which on workers pass messages on to each other
+# Seconds: how often silent workers are counted, how long a first word may take, how often a cluster is told
+# that it is in use: rounds are no tasks, and some clusters close when they see none.
+_BEAT, _FIRST, _SIGN = 2.0, 5.0, 60.0
+_TRIES = 12  # how often lost parts are looked for in one round
+_numbers = itertools.count()
+_last_words = set[Any]()  # to workers that are to stop; a loop by itself may forget what it is to send
+
+
+class DaskExecutor(PartedExecutor):
+    """Answers releases with one message to each worker, which adds up all parts that lie there.
+
+    Parameters
+    ----------
+    cluster : the client, with tasks that can be waited for.
+    parts : futures of the parts, which Dask reads again when they are lost.
+    found : the number of records of each part, and its mark.
+
+    **Privacy.** Workers and scheduler are trusted: they see records, keys of batches and exact sums.
+    """
+
+    def __init__(self, cluster: Any, parts: Sequence[Any], found: Sequence[tuple[int, int]], sparse: bool):
+        self._cluster, self._parts = cluster, list(parts)
+        self._marks = [mark for _, mark in found]
+        super().__init__([size for size, _ in found], sparse, "rows on the workers of a cluster", _REMEDY)
+        self._kept: list[tuple[Any, Kept]] = []
+        self._bytes, self._signed = 0, monotonic()
+        self._groups = self._located()
+        self._direct = all(self._cluster.client.sync(self._reached, home) for home in self._groups)
+
+    def _located(self) -> dict[str, list[int]]:
+        """Return which parts lie on which worker."""
+        known = self._cluster.client.who_has(self._parts)
+        groups: dict[str, list[int]] = {}
+        for i, (part, home) in enumerate(zip(self._parts, self._cluster.homes, strict=True)):
+            groups.setdefault(next(iter(known.get(part.key, ())), home), []).append(i)
+        return groups
+
+    async def _reached(self, home: str) -> bool:
+        """Tell whether this process can speak with a worker; else the scheduler passes messages on."""
+        try:
+            await asyncio.wait_for(self._cluster.client.rpc(home).identity(), _FIRST)
+        except OSError:
+            return False
+        return True
+
+    def _branches(self, question: Question, shares: Sequence[Share]) -> list[Nodes]:
+        found: list[Nodes] = []
+        left = set(range(len(self.sizes)))
+        self._sign()
+        for attempt in range(_TRIES):
+            asked = replace(question, params=self._sent(question.params, again=attempt > 0))
+            reply = self._asked(asked, shares, left)
+            found.append(reply.nodes)
+            if not reply.missing:
+                self._bytes = max((_nbytes(node) for node in reply.nodes.values()), default=0)
+                return found
+            left = set(reply.missing)
+            self._look_again()
+        raise WorkerError(
+            f"The cluster lost workers {_TRIES} times in one round. What was booked stays spent; see why its "
+            "workers die (memory, machines that are taken away)."
+        )
+
+    def _asked(self, question: Question, shares: Sequence[Share], left: set[int]) -> Reply:
+        """Ask for the sums of some parts; nothing goes on when this fails."""
+        client, token = self._cluster.client, f"{self._cluster.client.id}-{next(_numbers)}"
+        asked = Round(token, question, len(self.sizes))
+        try:
+            reply = client.sync(self._round, asked, self._jobs(shares, left))
+        except BaseException as error:
+            with suppress(Exception):
+                client.sync(self._stop, token)
+            if not isinstance(error, Exception):
+                raise
+            reply = error
+        if isinstance(reply, Exception):  # outside of the handler: the foreign error would be its context
+            raise lost(reply)
+        if isinstance(reply, Failed):
+            raise reply.error()
+        return reply
+
+    def _jobs(self, shares: Sequence[Share], left: set[int]) -> list[Job]:
+        jobs = []
+        for home, numbers in self._groups.items():
+            mine = [i for i in numbers if i in left]
+            if mine:
+                keys = tuple(self._parts[i].key for i in mine)
+                marks = tuple(self._marks[i] for i in mine)
+                jobs.append(Job(home, keys, tuple(mine), tuple(shares[i] for i in mine), marks))
+        return jobs
+
+    async def _round(self, asked: Round, jobs: list[Job]) -> Any:
+        """Ask all workers, each by itself or, with much to send, two who ask the others."""
+        size = max(self._bytes, _nbytes(asked.question.params))
+        heavy = self._direct and size * len(jobs) > _LARGE
+        branches = [half for half in worker.halves(jobs) if half] if heavy else [[job] for job in jobs]
+        asks = {asyncio.ensure_future(self._ask(branch, asked)): branch for branch in branches}
+        beat = _BEAT / 16
+        try:
+            while not all(ask.done() for ask in asks):
+                await asyncio.wait(asks, timeout=beat)
+                await self._give_up_on_lost(asks)
+                beat = min(2 * beat, _BEAT)
+            replies = [_answer(ask, branch) for ask, branch in asks.items()]
+        finally:
+            for ask in asks:
+                ask.cancel()
+        return worker.joined(replies, asked.count)
+
+    async def _ask(self, jobs: Sequence[Job], asked: Round) -> Any:
+        if self._direct:
+            return await worker.forwarded(self._cluster.client.rpc, jobs, asked)
+        words = {"op": "run", **worker.message(worker.branches_on, list(jobs), asked)}
+        try:
+            return worker.unpacked(await self._cluster.client.scheduler.proxy(worker=jobs[0].home, msg=words))
+        except OSError:
+            return Reply({}, _all_of(jobs))
+
+    async def _give_up_on_lost(self, asks: Mapping[Any, Sequence[Job]]) -> None:
+        """Stop waiting for workers that the scheduler has given up."""
+        if all(ask.done() for ask in asks):
+            return
+        known = set((await self._cluster.client.scheduler.identity(n_workers=-1))["workers"])
+        for ask, branch in asks.items():
+            if not ask.done() and not {job.home for job in branch} <= known:
+                ask.cancel()
+                with suppress(asyncio.CancelledError):
+                    await ask
+
+    async def _stop(self, token: str) -> None:
+        """Tell all workers, and wait a moment; what a busy process has not sent by then, it sends later."""
+        word = asyncio.ensure_future(self._stopped(token))
+        _last_words.add(word)
+        word.add_done_callback(_last_words.discard)
+        await asyncio.wait([word], timeout=_BEAT)
+
+    async def _stopped(self, token: str) -> None:
+        words = worker.message(worker.stop, token)
+        asks = (self._cluster.client.rpc(home).run(**words) for home in self._groups)
+        await asyncio.gather(*asks, return_exceptions=True)
+
+    def _look_again(self) -> None:
+        """Wait until lost parts have been read again from their source, and see where they lie now."""
+        self._cluster.results(self._cluster.each(worker.size_of, self._parts))
+        self._groups = self._located()
+
+    def _sign(self) -> None:
+        if monotonic() - self._signed > _SIGN:
+            self._signed = monotonic()
+            self._cluster.submit("", worker.size_of, None)
+
+    def _sent(self, params: Any, again: bool) -> Any:
+        """Return parameters as they are sent: what stays the same for a run goes once to each worker."""
+        if type(params) is tuple:
+            return tuple(self._sent_one(value, again) for value in params)
+        return self._sent_one(params, again)
+
+    def _sent_one(self, value: Any, again: bool) -> Any:
+        if isinstance(value, SparseVector):
+            return SparseVector(value.indices, value.values, value.size)
+        if not _is_constant(value):
+            return value
+        for known, kept in self._kept:
+            if known is value:
+                return replace(kept, value=value) if again else kept
+        kept = Kept(f"{self._cluster.client.id}-{next(_numbers)}")
+        self._kept = [(value, kept), *self._kept[:3]]
+        return replace(kept, value=value)
+
+
+def lost(error: Exception) -> WorkerError:
+    """Return what to raise for an error of the cluster, whose own words may quote a record."""
+    return WorkerError(
+        f"The cluster lost some records or their workers ({type(error).__name__}), and could not read them "
+        "again from their source. What was booked stays spent; keep the source (delayed blocks, files) "
+        "within reach of all workers, so that what a worker held can be read again."
+    )
+
+
+def unread(error: Exception) -> WorkerError:
+    """Return what to raise when rows cannot be read for the first time, before a budget is booked."""
+    return WorkerError(
+        f"The source of some rows failed on a worker, or the worker was lost ({type(error).__name__}). What "
+        "it said is not shown: it may quote records. Nothing was booked; compute a block alone to see why."
+    )
+
+
+def _answer(ask: Any, branch: Sequence[Job]) -> Any:
+    return Reply({}, _all_of(branch)) if ask.cancelled() else ask.result()
+
+
+def _all_of(jobs: Sequence[Job]) -> tuple[int, ...]:
+    return tuple(number for job in jobs for number in job.numbers)
+
+
+def _is_constant(value: Any) -> bool:
+    """Tell whether an object is large and stays what it is: an array may be changed in place."""
+    settings = getattr(value, "__dataclass_params__", None)
+    frozen = settings is not None and settings.frozen
+    return frozen and _nbytes(value) > 4096
+
+
+def _nbytes(value: Any) -> int:
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, tuple):
+        return sum(_nbytes(part) for part in value)
+    return sum(_nbytes(part) for part in getattr(value, "__dict__", {}).values())
+
+
+# ----------------------------------------------------------------- Records on the workers of a Dask cluster
 
 # Seconds: how often workers are counted, how long nobody may be there, and how long none of those to whom
 # parts were given: Dask does not give those parts to workers that come later.
-_BEAT, _PATIENCE, _MOMENT = 2.0, 60.0, 5.0
+_TASK_BEAT, _PATIENCE, _MOMENT = 2.0, 60.0, 5.0
 _READS = 4  # how often reading is begun
-_numbers = itertools.count()
 _discreet: WeakSet[Any] = WeakSet()  # clients whose workers keep what failed tasks say out of their logs
 _PROBLEMS = {
     "shape": "Expected blocks with one row per record and one value of y per row, got another shape.",
@@ -185,7 +403,7 @@ class Placed:
         """Gather, and look now and then whether anybody is there to answer."""
         task = asyncio.ensure_future(self.client.gather(futures, asynchronous=True))
         seen = monotonic()
-        while not (await asyncio.wait({task}, timeout=_BEAT))[0]:
+        while not (await asyncio.wait({task}, timeout=_TASK_BEAT))[0]:
             known = set((await self.client.scheduler.identity(n_workers=-1))["workers"])
             seen = monotonic() if (known & set(self.homes) if self.pinned else known) else seen
             patience = _MOMENT if self.pinned and known else _PATIENCE
@@ -334,3 +552,67 @@ def blocks_of(X: Any) -> list[Any]:
 def _names(X: Any) -> list[str] | None:
     names = list(getattr(X, "columns", []))
     return names if names and all(isinstance(name, str) for name in names) else None
+
+
+# --------- Functions of rows in Dask, applied where they lie: predictions, and rows made of several columns
+
+
+def rows_of_columns(columns: Sequence[Any], make: Callable[[tuple[Any, ...]], Any]) -> Spread:
+    """Return the rows that a function makes of neighbouring blocks of several collections.
+
+    Parameters
+    ----------
+    columns : collections with as many records each, in the same order.
+    make : is given one block of each and returns as many rows; it is sent to the workers.
+
+    **Privacy.** A block that is given twice in one collection is refused: its records would count twice.
+    """
+    first = next((c for c in columns if _chunks(c) is not None), None)
+    blocks = [blocks_of(_rechunked(column, first)) for column in columns]
+    for each in blocks:
+        refuse_repeated(each)
+    if len({len(each) for each in blocks}) != 1:
+        raise InvalidInputError(
+            f"Expected as many blocks of every column, got {sorted({len(each) for each in blocks})}. "
+            "Bring them to the same partitions first."
+        )
+    return spread([delayed(parts, pure=False) for parts in zip(*blocks, strict=True)], rows_of=make)[0]
+
+
+def applied(X: Any, function: Callable[[Any], Any]) -> Any:
+    """Return what a function makes of each block of rows: a dask array, whose blocks lie on the workers.
+
+    Sparse results come back as a list of futures. The function is run now: an error is told here, in our
+    words, and not in the log of a worker beside the records.
+    """
+    cluster, blocks = Placed.on(current_client(), X), blocks_of(X)
+    found = cluster.stored(worker.applied_to, blocks, function)
+    facts: list[Facts] = cluster.results(cluster.each(worker.shape_of, found))
+    cluster.freed(found, blocks)
+    full = [(one, fact) for one, fact in zip(found, facts, strict=True) if fact.rows]
+    if not full:
+        raise InvalidInputError("Expected at least one row, got none.")
+    if any(fact.sparse for _, fact in full):
+        return [one for one, _ in full]
+    kind = np.result_type(*{np.dtype(fact.kind) for _, fact in full})
+    return dask.array.concatenate([_array(one, fact, kind) for one, fact in full])
+
+
+def _array(future: Any, fact: Facts, kind: Any) -> Any:
+    shape = (fact.rows,) if fact.columns == 0 else (fact.rows, fact.columns)
+    return dask.array.from_delayed(future, shape, kind)
+
+
+def _chunks(column: Any) -> Any:
+    """Return the known lengths of an array's blocks; None where they are not known."""
+    known = isinstance(column, dask.array.Array) and not np.isnan(sum(column.chunks[0]))
+    return column.chunks[0] if known else None
+
+
+def _rechunked(column: Any, first: Any) -> Any:
+    own, wanted = _chunks(column), _chunks(first)
+    if own is None or own == wanted:
+        return column
+    if sum(own) != sum(wanted):
+        raise InvalidInputError(f"Expected columns of one length, got {sum(wanted)} and {sum(own)} values.")
+    return column.rechunk({0: wanted})

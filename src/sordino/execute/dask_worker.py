@@ -19,13 +19,12 @@ from scipy import sparse
 from sordino import errors
 from sordino.errors import SordinoError, WorkerError
 from sordino.execute.csr import as_rows, sound
-from sordino.execute.grouped import is_missing
 from sordino.execute.local import LocalExecutor
-from sordino.execute.parts import part_sum
-from sordino.execute.tree import Nodes, folded
+from sordino.execute.parts import Nodes, folded, part_sum
+from sordino.execute.persons import is_missing
 from sordino.kernel import Question, SparseVector
 from sordino.kernel.arrays import Floats
-from sordino.kernel.shares import Share
+from sordino.kernel.sampling import Share
 
 _CHANGED = (
     "Expected a source that gives the same rows each time, got others when a part that was lost was read "

@@ -5,20 +5,268 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from threading import Lock
+from typing import Any, BinaryIO, TypeAlias, cast
 
 import numpy as np
 from scipy import sparse
 
 from sordino.errors import InvalidInputError
 from sordino.execute.disk_files import Blocks, Layout, Opened, write_blocks
-from sordino.execute.disk_sums import SHARE, Buffers, Chosen, DiskExecutor, cut
 from sordino.execute.held import Held
-from sordino.kernel.arrays import Ints
+from sordino.execute.local import CSR, DENSE, LocalExecutor
+from sordino.execute.parts import Nodes, folded, in_parts, total
+from sordino.execute.records import DenseRecords, LocalRecords
+from sordino.execute.views import LocalView, same_map
+from sordino.kernel import Batch, Question
+from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.machine_code import compiled
+from sordino.kernel.query import PublicMap
+
+# ----------- Blocks of a file with some columns alone, kept in memory for the passes that ask for no others
+
+_FACTS = 10 * 8  # bytes for a record besides its row: norms, factors, targets, what its last map made of them
+
+
+def asked_columns(params: Any) -> Ints | None:
+    """Return the columns of the first public map among parameters that drops all others."""
+    for value in params if isinstance(params, tuple) else (params,):
+        affine = getattr(value, "affine", value)
+        columns = getattr(affine, "columns", None)
+        if isinstance(columns, np.ndarray) and getattr(affine, "rest", None) is None:
+            return columns
+    return None
+
+
+class Narrow:
+    """The records of a block with some columns alone, which the last map of them is remembered for."""
+
+    def __init__(self, columns: Ints, records: LocalRecords) -> None:
+        self.columns, self.records = columns, records
+        self._view: tuple[PublicMap, LocalView] | None = None
+
+    @property
+    def bytes(self) -> int:
+        """How much memory they take, about."""
+        x = self.records.matrix
+        arrays = (x.data, x.indices, x.indptr) if sparse.issparse(x) else (x,)
+        return sum(int(array.nbytes) for array in arrays) + _FACTS * self.records.count
+
+    def view(self, affine: PublicMap) -> LocalView:
+        """Return the rows through a map of these columns."""
+        known = self._view
+        if known is None or not same_map(known[0], affine):
+            known = self._view = (affine, LocalView(self.records, affine))
+        return known[1]
+
+    def places(self, columns: Ints) -> Ints | None:
+        """Return where some columns are among these, which rise; None where one of them is not."""
+        places = np.searchsorted(self.columns, columns)
+        found = np.append(self.columns, -1)[places]
+        return places if np.array_equal(found, columns) else None
+
+    def narrowed(self, columns: Ints) -> Narrow | None:
+        """Return the records with these columns; None where some of them are not here."""
+        if np.array_equal(columns, self.columns):
+            return self
+        places = self.places(columns)
+        return None if places is None else Narrow(columns, with_columns(self.records, places))
+
+
+class NarrowRecords:
+    """Answers what is asked of the columns that were kept; whatever else is asked, the block is read."""
+
+    def __init__(self, kept: Narrow, whole: Callable[[], Any]) -> None:
+        self._kept, self._whole = kept, whole
+
+    @property
+    def targets(self) -> Floats:
+        """The targets."""
+        return self._kept.records.targets
+
+    @property
+    def weights(self) -> Floats | None:
+        """The weights of the records' losses."""
+        return self._kept.records.weights
+
+    def through(self, affine: PublicMap) -> Any:
+        """Return the rows through a public affine map."""
+        mine = affine.rest is None and np.array_equal(affine.columns, self._kept.columns)  # type: ignore[arg-type]
+        return self._kept.view(affine) if mine else self._whole().through(affine)
+
+    def within(self, columns: Ints | None) -> Any:
+        """Return the records with some columns and the intercept."""
+        mine = columns is not None and np.array_equal(columns, self._kept.columns)
+        return self._kept.records if mine else self._whole().within(columns)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._whole(), name)
+
+
+class Kept:
+    """Blocks by their first row, as many as there is room for.
+
+    A solver that has chosen some of very many columns asks for them again and again: what is kept of a block
+    answers in its place, also where it chooses among these once more.
+
+    **Privacy.** Rows are those that were clipped when their block was read, less some columns; their norms
+    stay those of whole rows. What is kept is exactly what reading again would give.
+    """
+
+    def __init__(self, room: int) -> None:
+        self._room, self._lock = room, Lock()
+        self._parts: dict[int, Narrow] = {}
+
+    def records(self, start: int, columns: Ints, whole: Callable[[], LocalRecords]) -> Any:
+        """Return the records of a block for a question about some columns; ``whole`` reads it."""
+        known = self._parts.pop(start, None)
+        if known is not None:
+            self._add(known.bytes)
+        part = None if known is None else known.narrowed(columns)
+        if part is None:
+            read = whole()
+            if self._room < _FACTS * read.count:
+                return read
+            part, whole = Narrow(columns, with_columns(read, columns)), lambda: read
+        if self._add(-part.bytes):
+            self._parts[start] = part
+        return NarrowRecords(part, whole)
+
+    def has(self, start: int, columns: Ints) -> bool:
+        """Tell whether a block need not be read for a question about these columns."""
+        known = self._parts.get(start)
+        return known is not None and known.places(columns) is not None
+
+    def _add(self, freed: int) -> bool:
+        """Take room or give it back; tell whether there was enough."""
+        with self._lock:
+            enough = self._room + freed >= 0
+            self._room += freed if enough else 0
+        return enough
+
+
+def with_columns(records: LocalRecords, columns: Ints) -> LocalRecords:
+    """Return records with some columns, in memory of their own; their norms stay those of whole rows."""
+    if sparse.issparse(records.matrix):
+        return records.within(columns)
+    return DenseRecords(
+        np.ascontiguousarray(records.matrix[:, columns]),
+        records.targets,
+        records.norms,
+        records.scale,
+        records.intercept,
+        len(columns),
+        weights=records.weights,
+        row_norms=records.row_norms,
+        positions=records.positions,
+    )
+
+
+# ------------ Sums over rows on a disk: blocks are announced, read by several threads and added up in order
+
+Chosen: TypeAlias = slice | Ints
+Buffers: TypeAlias = dict[str, Any]
+"""Arrays by the name of the file that they are read from: a fresh page costs more than reading into it."""
+_THREADS = max(2, min(8, os.cpu_count() or 2))  # at least two: one reads while the other adds up
+_AHEAD = 2 * _THREADS  # blocks that are begun or announced: the disk works while all threads add up
+SHARE = 3 * _THREADS  # a block of each thread, and what a pass over a block makes of it
+_REMEDY = "Read the rows into memory, or choose a solver that asks for sums."
+
+
+class DiskExecutor:
+    """Answers releases from rows on a disk: all of them block by block, or the rows of a batch.
+
+    **Privacy.** As in memory: rows are clipped as they are read, a record that is not finite contributes
+    zero, noise is added to the sum over all blocks. Files that were written to since they were opened are
+    refused before anything is released from them: a record could have moved to where it enters twice.
+    """
+
+    def __init__(
+        self, rows: DiskMatrix, targets: Any, data_norm: float | None, intercept: float, weights: Any
+    ) -> None:
+        self.population = rows.shape[0]
+        self.offer = in_parts(CSR if rows.sparse else DENSE, "rows on a disk", _REMEDY)
+        self._rows, self._targets, self._weights = rows, targets, weights
+        self._norm, self._intercept = data_norm, intercept
+        self._kept = Kept(rows.memory - SHARE * rows.block_bytes)
+        self._free: deque[Buffers] = deque()  # of threads that are done with theirs: no more than there are
+
+    def total(self, question: Question, batch: Batch) -> Any:
+        """Add up the drawn rows, as many at a time as fit."""
+        chosen = cut(batch.rows(self.population), self.population, self._rows.block_rows)
+        nodes: Nodes = {}
+        for number, part in enumerate(self._sums(question, chosen)):
+            nodes = folded({**nodes, (0, number): part}, len(chosen))
+        self._rows.require_unchanged()
+        return total([nodes], len(chosen))
+
+    def _sums(self, question: Question, chosen: Sequence[Chosen]) -> Iterator[Any]:
+        """Yield the sums of blocks in order; each thread reads a block and adds it up."""
+        if len(chosen) == 1:
+            self._announce(question, chosen[0])
+            yield self._sum(question, chosen[0])
+            return
+        with ThreadPoolExecutor(_THREADS) as pool:
+            begun: deque[Future[Any]] = deque()
+            try:
+                for rows in chosen:
+                    if len(begun) == _AHEAD:
+                        yield begun.popleft().result()
+                    self._announce(question, rows)
+                    begun.append(pool.submit(self._sum, question, rows))
+                while begun:
+                    yield begun.popleft().result()
+            finally:
+                for future in begun:
+                    future.cancel()
+
+    def _announce(self, question: Question, rows: Chosen) -> None:
+        columns = asked_columns(question.params)
+        if columns is None or not isinstance(rows, slice) or not self._kept.has(rows.start, columns):
+            self._rows.announce(rows)
+
+    def _sum(self, question: Question, rows: Chosen) -> Any:
+        """Return the sum over a block; nothing of the block is left in it."""
+        try:
+            buffers = self._free.pop()
+        except IndexError:
+            buffers = {}
+        columns = asked_columns(question.params) if isinstance(rows, slice) and not question.lazy else None
+        try:
+            if columns is None or not isinstance(rows, slice):
+                return self._part(rows, buffers).total(question, Batch())
+            whole = partial(self._whole, rows, buffers)
+            return question.summed(self._kept.records(rows.start, columns, whole))
+        finally:
+            self._free.append(buffers)
+
+    def _whole(self, rows: Chosen, buffers: Buffers) -> LocalRecords:
+        return self._part(rows, buffers).records(None)
+
+    def _part(self, rows: Chosen, buffers: Buffers) -> LocalExecutor:
+        targets, weights = (None if v is None else _picked(v, rows) for v in (self._targets, self._weights))
+        block = self._rows.read(rows, buffers)
+        return LocalExecutor(block, targets, self._norm, self._intercept, weights)
+
+
+def cut(rows: Ints | None, count: int, size: int) -> list[Chosen]:
+    """Return consecutive pieces of at most ``size`` rows; one, if it is empty, of none."""
+    if rows is None:
+        return [slice(i, min(i + size, count)) for i in range(0, max(count, 1), size)]
+    return [np.sort(rows)[i : i + size] for i in range(0, max(len(rows), 1), size)]
+
+
+def _picked(values: Any, rows: Chosen) -> Floats:
+    return np.asarray(values[rows], dtype=np.float64)
+
+
+# ------------------------- Rows on a disk, read in order or here and there: a batch reads its own rows only
 
 # A block is as small as it can be without answers, of eight bytes a column, taking long beside it: it is
 # looked at several times, and one that stays in the caches is read from memory once.

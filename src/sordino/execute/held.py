@@ -126,11 +126,11 @@ def held(X: Any, y: Any = None, *maps: Any) -> tuple[Held, Any] | None:
     if isinstance(X, Held):
         return X, None if y is None else X.column(y)
     if _package(X) == "torch" and hasattr(X, "detach"):
-        tensors: Any = import_module("sordino.execute.tensor_rows").TensorRows(X)
+        tensors: Any = import_module("sordino.execute.tensors").TensorRows(X)
         return tensors, None if y is None else tensors.column(y)
     if not in_dask(X):
         return None
-    found: tuple[Held, Any] = _of_dask("dask", "spread")(X, y, *maps)
+    found: tuple[Held, Any] = _of_dask("spread")(X, y, *maps)
     return found
 
 
@@ -147,18 +147,18 @@ def held_columns(columns: Sequence[Any], make: Callable[[tuple[Any, ...]], Any])
             "Expected all columns in Dask, or none of them. Bring the others there with "
             "dask.array.from_array, in the same partitions."
         )
-    rows: Held = _of_dask("dask_maps", "rows_of_columns")(columns, make)
+    rows: Held = _of_dask("rows_of_columns")(columns, make)
     return rows
 
 
 def applied(X: Any, function: Callable[[Any], Any]) -> Any:
     """Return what a function makes of each block of rows that lie in Dask, as a dask array."""
-    return _of_dask("dask_maps", "applied")(X, function)
+    return _of_dask("applied")(X, function)
 
 
-def _of_dask(module: str, name: str) -> Any:
+def _of_dask(name: str) -> Any:
     try:
-        return getattr(import_module(f"sordino.execute.{module}"), name)
+        return getattr(import_module("sordino.execute.dask"), name)
     except ImportError:
         raise require_extra("distributed", "dask") from None
 

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import Any, ClassVar, overload
 
 import numpy as np
 from scipy import sparse
 
-from sordino.errors import InvalidInputError
+from sordino.errors import InvalidInputError, PlanError
 from sordino.execute.csr import as_rows
-from sordino.execute.csr_records import CsrRecords
-from sordino.execute.records import DenseRecords, LocalRecords
-from sordino.execute.touched import LazyRecords
-from sordino.kernel import Batch, Offer, Question, clip, contracts
+from sordino.execute.records import CsrRecords, DenseRecords, LazyRecords, LocalRecords
+from sordino.kernel import Batch, Disjoint, Full, Offer, Question, clip
 from sordino.kernel.arrays import Floats, Ints
+from sordino.kernel.query import AffineViews, ColumnSums, DenseRows, GramSums, Parts, RowBlocks, ValueColumns
 
 _DATA_NORM = "Pass a public bound on the row norms (rows are clipped to it); computing it from X would leak."
 # A lazy step costs about as much per touched column as a dense one per 2 columns (benchmarks/lazy.py).
 LAZY_RATIO = 2.0
-_BOTH = (contracts.AffineViews, contracts.ColumnSums, contracts.GramSums, contracts.Parts)
-CSR = Offer("sparse rows", (contracts.RowBlocks, *_BOTH), lattice=True, remedy="Pass a dense array.")
-DENSE = Offer("rows in memory", (contracts.DenseRows, *_BOTH), lattice=True)
+_BOTH = (AffineViews, ColumnSums, GramSums, Parts)
+CSR = Offer("sparse rows", (RowBlocks, *_BOTH), lattice=True, remedy="Pass a dense array.")
+DENSE = Offer("rows in memory", (DenseRows, *_BOTH), lattice=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,3 +146,89 @@ def _clip_factors(matrix: Any, bound: float | None) -> tuple[Floats, Floats, Flo
 
 def _with_intercept(lengths: Floats, intercept: float) -> Floats:
     return clip.joint_norms([lengths, np.full(len(lengths), abs(intercept))]) if intercept else lengths
+
+
+# ------------------------ The columns of a table as they are, for questions about values and not about rows
+
+
+@dataclass(frozen=True, eq=False)
+class ValueExecutor:
+    """Columns held in memory.
+
+    Parameters
+    ----------
+    population : the public number of records; every column has so many.
+    number_columns : arrays of doubles, nan where a record has no number.
+    text_columns : pairs of an array of numbers, -1 for none, and the texts that they number.
+    """
+
+    offer: ClassVar[Offer] = Offer("columns of a table", (ValueColumns,), samplings=(Full,))
+
+    population: int
+    number_columns: tuple[Floats, ...] = field(repr=False, default=())
+    text_columns: tuple[tuple[Ints, list[str | None]], ...] = field(repr=False, default=())
+
+    def __post_init__(self) -> None:
+        lengths = {len(c) for c in self.number_columns} | {len(codes) for codes, _ in self.text_columns}
+        if lengths - {self.population}:
+            raise InvalidInputError(f"Expected {self.population} records in every column.")
+
+    def numbers(self, column: int) -> Floats:
+        """Return the numbers of a column."""
+        return self.number_columns[column]
+
+    def counts(self, column: int) -> dict[str, int]:
+        """Return how many records have each text; several numbers may stand for one text."""
+        codes, texts = self.text_columns[column]
+        out: dict[str, int] = {}
+        for code, count in _tally(codes, len(texts)):
+            text = texts[code]
+            if text is not None:
+                out[text] = out.get(text, 0) + count
+        return out
+
+    def total(self, question: Question, batch: Batch) -> Any:
+        """Return the exact answer on all records."""
+        return question.summed(self)
+
+
+def _tally(codes: Ints, size: int) -> list[tuple[int, int]]:
+    counts = np.bincount(codes[codes >= 0], minlength=size)
+    return [(int(code), int(counts[code])) for code in np.flatnonzero(counts)]
+
+
+# ----------------------------------------------- Data that arrive in chunks: one plan over the whole stream
+
+
+class StreamExecutor:
+    """Answers release number t from chunk number t, and forgets each chunk when the next one comes.
+
+    Parameters
+    ----------
+    population : the public number of records that the plan was made for.
+
+    **Privacy.** The plan's sampling is ``Disjoint``: the chunks compose in parallel, provided that no
+    record is fed in two of them, which only the caller can know.
+    """
+
+    offer: ClassVar[Offer] = Offer("data that arrive in chunks", CSR.operations, samplings=(Disjoint,))
+
+    def __init__(self, population: int) -> None:
+        self._population, self._number = population, -1
+        self._chunk: LocalExecutor | None = None
+
+    @property
+    def population(self) -> int:
+        """The public number of records of the whole stream."""
+        return self._population
+
+    def feed(self, chunk: LocalExecutor) -> None:
+        """Put the next chunk in place of the last one."""
+        self._number, self._chunk = self._number + 1, chunk
+
+    def total(self, question: Question, batch: Batch) -> Any:
+        """Return the exact answer on the chunk whose turn it is, which is the batch."""
+        position = question.position
+        if self._chunk is None or position != self._number:
+            raise PlanError(f"Release number {position} belongs to another chunk than {self._number}.")
+        return question.summed(self._chunk.records(None))

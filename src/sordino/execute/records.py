@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from sordino.errors import UnsupportedError
-from sordino.execute import gram
-from sordino.execute.affine_view import LocalView, column_moments, same_map
-from sordino.execute.one_pass import MappedFacts, over_dense
+from sordino.execute import csr
+from sordino.execute import views as gram
+from sordino.execute.csr import MappedFacts, over_csr, over_dense
+from sordino.execute.views import LocalView, TouchedView, column_moments, same_map
 from sordino.kernel import SparseVector, clip
 from sordino.kernel.arrays import Floats, Ints
-from sordino.kernel.contracts import Point, PublicMap
-from sordino.kernel.pull import Pull
+from sordino.kernel.lazy import TouchMap
+from sordino.kernel.pull import Pull, as_weights, pull_rows
+from sordino.kernel.query import Point, PublicMap
 
 _CHUNK = 1 << 19  # entries of a dense block that is cast to double precision at a time: it stays in the cache
 _BLOCK = 1 << 18  # entries of a block of scaled rows: it stays in the cache
@@ -361,3 +363,215 @@ class DenseColumns(DenseRecords):
         out = np.zeros(self.matrix.shape[1])
         out[self.chosen] = values
         return out
+
+
+# -------------------------- Rows of a CSR matrix in memory, and the operations that queries may use on them
+
+
+@dataclass(frozen=True, eq=False)
+class CsrRecords(LocalRecords):
+    """Some rows of a CSR matrix, addressed in place."""
+
+    rows: Ints
+
+    gram_product = gram.csr_product
+    moments = gram.csr_moments
+    squared_columns = gram.csr_squares
+    gram = gram.csr_gram  # last: it hides the module
+
+    def _products(self, w: Floats) -> Floats:
+        x, out = self.matrix, np.empty(self.rows.size)
+        csr.margins(x.indptr, x.indices, x.data, self.rows, np.ascontiguousarray(w), out)
+        return out
+
+    def _add(self, coefficients: Floats, out: Floats) -> None:
+        x = self.matrix
+        csr.scatter(x.indptr, x.indices, x.data, self.rows, coefficients, out)
+
+    def _add_integers(self, coefficients: Floats, spacing: float, out: Ints) -> None:
+        x = self.matrix
+        csr.scatter_integers(x.indptr, x.indices, x.data, self.rows, coefficients, spacing, out)
+
+    def pulled(
+        self, w: Floats, at: tuple[float, float], facts: MappedFacts, pull: Pull, out: Floats
+    ) -> tuple[float, float]:
+        """Add a clipped gradient of mapped rows to ``out`` in one pass."""
+        return over_csr(self.matrix, self.rows, w, at, facts, pull, out)
+
+    def margins(self, w: Point) -> Floats:
+        """Return ``x_i . w`` for all outputs in one pass."""
+        w = w.to_dense() if isinstance(w, SparseVector) else np.asarray(w, dtype=float)
+        if w.ndim == 1:
+            return super().margins(w)
+        out = self.products(w[:, : self.features].T)
+        return out + self.intercept * w[:, -1] if self.intercept else out
+
+    def weighted_sum(self, coefficients: Floats) -> Floats:
+        """Return ``sum_i c_i x_i`` for all outputs in one pass."""
+        if coefficients.ndim == 1:
+            return super().weighted_sum(coefficients)
+        out = np.empty((coefficients.shape[1], self.columns))
+        out[:, : self.features] = self.transposed_products(coefficients).T
+        if self.intercept:
+            out[:, -1] = self.intercept * coefficients.sum(axis=0)
+        return out
+
+    @property
+    def _addressed(self) -> Ints | None:
+        return self.rows
+
+    def _within_columns(self, columns: Ints) -> LocalRecords:
+        part = csr.picked(self.matrix, self.rows, columns)
+        return replace(self, matrix=part, features=len(columns), rows=np.arange(self.count))
+
+    def touching(self, first: Ints) -> tuple[Ints, CsrRecords]:
+        """Return the columns with entries, ``first`` before all others, and the records on these alone.
+
+        The matrix keeps its width: rounding is bounded by it, and what other records touch must not change
+        the bound of a record.
+        """
+        known = self.__dict__.get("_touching")
+        if known is None:
+            known = csr.renumbered(self.matrix, self.rows)
+            object.__setattr__(self, "_touching", known)
+        columns, matrix = csr.reordered(known[0], known[1], first)
+        return columns, replace(self, matrix=matrix, features=len(columns))
+
+    def _sliced(self, rows: Any) -> LocalRecords:
+        picked = (self.matrix, self.targets[rows], self.norms[rows], self.scale[rows])
+        return CsrRecords(*picked, self.intercept, self.features, **self._picked(rows), rows=self.rows[rows])
+
+    def products(self, block: Floats) -> Floats:
+        """Return ``X block`` of the clipped rows, without the intercept."""
+        x, out = self.matrix, np.zeros((self.rows.size, block.shape[1]))
+        block = np.ascontiguousarray(block)
+        gram.multiply(x.indptr, x.indices, x.data, self.rows, self.scale, block, out)
+        return out
+
+    def transposed_products(self, coef: Floats) -> Floats:
+        """Return ``X^T coef`` of the clipped rows, without the intercept."""
+        x, out = self.matrix, np.zeros((self.features, coef.shape[1]))
+        coef = np.ascontiguousarray(coef)
+        gram.multiply_transposed(x.indptr, x.indices, x.data, self.rows, self.scale, coef, out)
+        return out
+
+    def clipped_rows(self, rows: slice) -> Floats:
+        """Return a block of clipped rows as an array."""
+        x, chosen = self.matrix, self.rows[rows]
+        out = np.zeros((chosen.size, self.features))
+        csr.fill(x.indptr, x.indices, x.data, chosen, self.scale[rows], out)
+        return out
+
+    def _row_entries(self) -> int:
+        return int(self.matrix.nnz // max(1, self.matrix.shape[0])) + 1
+
+    def _scaled(self, rows: slice, coefficients: Floats) -> Any:
+        return sparse.diags_array(coefficients) @ self.matrix[self.rows[rows]].astype(np.float64)
+
+
+# ------ Records of a CSR matrix that only ever touch the columns they hold: their cost does not grow with d
+
+_NONE = np.empty(0, dtype=np.int64)
+
+
+class LazyRecords:
+    """A mini-batch of a CSR matrix that only ever touches the columns it holds.
+
+    :meth:`margins` numbers the touched columns, those of the iterate first; :meth:`weighted_sum` then
+    returns a sparse vector in that numbering.
+    """
+
+    def __init__(self, base: CsrRecords) -> None:
+        self._base = base
+        self.targets, self.norms, self.weights = base.targets, base.norms, base.weights
+
+    @property
+    def peaks(self) -> Floats:
+        """The largest magnitude of each clipped row, intercept included."""
+        return self._base.peaks
+
+    def margins(self, w: SparseVector) -> Floats:
+        """Return ``x_i . w`` and lay out the batch."""
+        out, constant = self._laid_out(w)
+        out *= self._base.scale
+        out += constant
+        return out
+
+    def clipped_gradient(self, w: SparseVector, pull: Pull) -> SparseVector:
+        """Return ``sum_i clip_C(r_i x_i)`` on the touched columns: three compiled passes."""
+        base, (factors, constant) = self._base, self._laid_out(w)
+        factors *= base.scale
+        factors += constant
+        ones = np.ones(factors.size)
+        facts = (self.targets, as_weights(self.weights), self.norms, ones, base.scale)
+        total, _ = pull_rows(pull.numbers, factors, np.empty(factors.size), *facts)
+        out = np.zeros(self._columns.size)
+        csr.scatter_touched(self._ends, self._layout, self._packed, factors, out)
+        if base.intercept:
+            out[self._intercept_at] = base.intercept * total
+        return SparseVector(self._columns, out, base.columns, self._touched)
+
+    def _laid_out(self, w: SparseVector) -> tuple[Floats, float]:
+        """Number the touched columns; return the products of the stored rows, and the constant margin."""
+        base, x = self._base, self._base.matrix
+        self._ends = np.cumsum(x.indptr[base.rows + 1] - x.indptr[base.rows])
+        entries = int(self._ends[-1]) if self._ends.size else 0
+        head = w.indices.size
+        columns = np.empty(entries + head, dtype=np.int64)
+        columns[:head] = w.indices
+        touched = TouchMap.empty(columns)
+        touched.insert(head)
+        layout, packed = np.empty(entries, dtype=np.int32), np.empty(entries)
+        out = np.empty(base.rows.size)
+        count, _ = csr.touch(
+            x.indptr,
+            x.indices,
+            x.data,
+            base.rows,
+            touched.cells,
+            columns,
+            head,
+            w.values,
+            layout,
+            packed,
+            out,
+        )
+        self._layout, self._packed = layout, packed
+        self._columns, self._touched = columns[:count], touched
+        if not base.intercept:
+            return out, 0.0
+        self._intercept_at = int(np.flatnonzero(w.indices == base.features)[0])
+        return out, base.intercept * float(w.values[self._intercept_at])
+
+    def column_moments(self, square: bool = False) -> tuple[SparseVector, SparseVector]:
+        """Return the sums of the touched columns and of their absolute values, or squares."""
+        columns, part = self._base.touching(_NONE)
+        first, second = part.column_moments(square)
+        size = self._base.features
+        return SparseVector(columns, first, size), SparseVector(columns, second, size)
+
+    def through(self, affine: PublicMap) -> Any:
+        """Return these rows through a public affine map; one of many columns on the touched ones only."""
+        if affine.rest is None:
+            return self._base.through(affine)
+        columns, part = self._base.touching(affine.columns[affine.shift != 0.0])  # type: ignore[index]
+        view = part.through(affine.picked(columns))
+        return TouchedView(view, columns, self._base.features)
+
+    def within(self, columns: Ints | None) -> LocalRecords:
+        """Return these records with some columns and the intercept."""
+        return self._base.within(columns)
+
+    def unit_sum(self, coefficients: Floats, bound: float) -> SparseVector:
+        """Return ``sum_i c_i x_i``: a record is a unit, and its coefficient bounds it already."""
+        return self.weighted_sum(coefficients)
+
+    def weighted_sum(self, coefficients: Floats) -> SparseVector:
+        """Return ``sum_i c_i x_i`` on the touched columns."""
+        base = self._base
+        out = np.zeros(self._columns.size)
+        factors = clip.scaled(coefficients, base.scale)
+        csr.scatter_touched(self._ends, self._layout, self._packed, factors, out)
+        if base.intercept:
+            out[self._intercept_at] = base.intercept * coefficients.sum()
+        return SparseVector(self._columns, out, base.columns, self._touched)

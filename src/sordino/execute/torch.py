@@ -12,16 +12,17 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 import torch
 from torch import Tensor
+from torch.func import vmap
 
 from sordino.errors import InvalidInputError, PlanError
-from sordino.execute.chacha import normals
-from sordino.execute.draws import drawn_apart, held_generators, hidden_draws
+from sordino.execute.draws import drawn_apart, held_generators, hidden_draws, normals
+from sordino.execute.persons import Owners
 from sordino.execute.processes import Processes
 from sordino.kernel import Batch, Offer, Question
 from sordino.kernel.arrays import Ints, Rows
-from sordino.kernel.contracts import TensorChunks
-from sordino.kernel.noise import NoiseSource
-from sordino.kernel.question import exact_sum
+from sordino.kernel.noise import NoiseSource, fresh_noise
+from sordino.kernel.plan import exact_sum
+from sordino.kernel.query import TensorChunks, TensorPersons
 
 _POOL = 1 << 21
 ON_DEVICE = "Gaussian noise expanded on the device by ChaCha20, with keys from that generator"
@@ -252,3 +253,164 @@ class NoisePool:
 
     def __reduce__(self) -> NoReturn:
         raise PlanError("A pool of noise cannot be copied or pickled: noise used twice cancels.")
+
+
+# ----- Tensors grouped by person: persons are sampled, and what all records of a person add is clipped once
+
+# Persons with more records than this run alone: an ordinary backward pass over so many is well used, and the
+# matrices by which persons are told apart grow with the square of the records of one.
+_TOGETHER = {"cpu": 32, "cuda": 256}
+
+
+@dataclass(frozen=True, eq=False)
+class PersonExecutor(TorchExecutor):
+    """Records held as tensors or as a data set, each owned by a person; see :class:`TorchExecutor`.
+
+    ``chunk`` counts records. Persons of about the same size are differentiated together, one with many
+    records alone, part by part: memory does not grow with the largest person.
+    """
+
+    offer: ClassVar[Offer] = Offer("gradients of persons", (TensorPersons,), lattice=True)
+
+    owners: Owners | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.owners is None or len(self.owners.order) != self._count:
+            raise PlanError("Expected the owner of each record.")
+
+    @property
+    def population(self) -> int:
+        """The number of persons, declared public."""
+        assert self.owners is not None
+        return self.owners.persons
+
+    def records(self, rows: Rows) -> PersonRecords:
+        """Return the records of some persons; for queries only."""
+        assert self.owners is not None
+        return PersonRecords(self, self.owners, np.arange(self.population) if rows is None else rows)
+
+
+@dataclass(frozen=True, eq=False)
+class PersonRecords:
+    """The persons of one release, handed to a query block by block."""
+
+    executor: PersonExecutor
+    owners: Owners
+    persons: Ints
+
+    def blocks(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield (inputs, targets, present) of persons of about the same size."""
+        sizes, chunk = self.owners.sizes(self.persons), self.executor.chunk
+        places = _rounded_up(sizes)
+        for wide in np.unique(places[places <= self._largest]):
+            alike = self.persons[places == wide]
+            count = max(1, chunk // int(wide))
+            for start in range(0, len(alike), count):
+                yield self._block(alike[start : start + count], int(wide))
+
+    def long(self) -> Iterator[Iterator[tuple[Tensor, Tensor]]]:
+        """Yield the persons with many records, each in parts."""
+        places = _rounded_up(self.owners.sizes(self.persons))
+        return self._alone(self.persons[places > self._largest])
+
+    def each(self) -> Iterator[Iterator[tuple[Tensor, Tensor]]]:
+        """Yield all persons, each in parts."""
+        return self._alone(self.persons)
+
+    def _alone(self, persons: Ints) -> Iterator[Iterator[tuple[Tensor, Tensor]]]:
+        for person in persons:
+            yield self._parts(self.owners.rows(np.array([person])))
+
+    @property
+    def _largest(self) -> int:
+        most = _TOGETHER.get(self.executor.device.type, 32)
+        return max(1, min(most, self.executor.chunk // 2))
+
+    def _block(self, persons: Ints, wide: int) -> tuple[Tensor, Tensor, Tensor]:
+        sizes, rows = self.owners.sizes(persons), self.owners.rows(persons)
+        present = np.arange(wide) < sizes[:, None]
+        # a place without a record holds the first one of the same person once more, and counts zero
+        starts = np.cumsum(sizes) - sizes
+        place = np.where(present, starts[:, None] + np.arange(wide), starts[:, None])
+        x, y = self.executor.batch(rows[place.reshape(-1)])
+        return x, y, torch.from_numpy(present).to(self.executor.device, torch.float32)
+
+    def _parts(self, rows: Ints) -> Iterator[tuple[Tensor, Tensor]]:
+        for start in range(0, len(rows), self.executor.chunk):
+            yield self.executor.batch(rows[start : start + self.executor.chunk])
+
+
+def _rounded_up(sizes: Ints) -> Ints:
+    """Return the next of 1, 2, 3, 4, 6, 8, 12, ...: few shapes, at most half as many places again."""
+    power = 2 ** np.ceil(np.log2(np.maximum(sizes, 1))).astype(np.int64)
+    return np.where((sizes <= 3 * power // 4) & (power >= 4), 3 * power // 4, power)
+
+
+# ------ Tensors of which a release sees random views: the mean gradient of a record's views is clipped once
+
+_FINE = 1 << 24  # the numbers that views are made from are multiples of 1 / _FINE
+
+
+@dataclass(frozen=True)
+class Views:
+    """So many random views of each record in each release.
+
+    ``make(record, numbers)`` returns one view of one record; ``numbers`` are ``draws`` of them, uniform on
+    [0, 1). It is called for one record at a time (``torch.func.vmap``), so it cannot mix records, and may
+    draw nothing itself.
+
+    **Privacy.** What a view adds depends on its record and on numbers of its own, drawn by the kernel's
+    generator and told to nobody. Adding a record changes neither the numbers of another nor their law.
+    """
+
+    make: Callable[[Tensor, Tensor], Tensor]
+    draws: int
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        if self.count < 1 or self.draws < 0:
+            raise InvalidInputError(
+                f"Expected multiplicity >= 1 and draws >= 0, got {self.count} and {self.draws}."
+            )
+
+    def of(self, x: Tensor, noise: NoiseSource) -> Tensor:
+        """Return one view of each row."""
+        whole = noise.integers(_FINE, (len(x), self.draws)).astype(np.float32)
+        return self.made(x, torch.from_numpy(whole / np.float32(_FINE)).to(x.device))
+
+    def made(self, x: Tensor, numbers: Tensor) -> Tensor:
+        """Return one view of each row from its row of numbers."""
+        return vmap(self.make, randomness="error")(x, numbers)
+
+    def owners(self, owners: Owners | None, records: int) -> Owners:
+        """Return who owns the views, record by record or person by person."""
+        if owners is None:
+            owners = Owners(np.arange(records), np.arange(records + 1))
+        return Owners(np.repeat(owners.order, self.count), owners.edges * self.count)
+
+
+@dataclass(frozen=True, eq=False)
+class ViewExecutor(PersonExecutor):
+    """Records of which fresh views are made whenever they are read; see :class:`PersonExecutor`.
+
+    ``owners`` owns views: each record stands there as often as it has views.
+    """
+
+    views: Views | None = None
+    _draws: NoiseSource = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.views is None or self.owners is None or len(self.owners.order) != self._views():
+            raise PlanError("Expected the owner of each view.")
+        super(PersonExecutor, self).__post_init__()
+        object.__setattr__(self, "_draws", fresh_noise())
+
+    def _views(self) -> int:
+        return self._count * (1 if self.views is None else self.views.count)
+
+    def batch(self, rows: Rows) -> tuple[Tensor, Tensor]:
+        """Return a view of each of some rows, and its target; for queries only."""
+        x, y = super().batch(rows)
+        assert self.views is not None
+        return (self.views.of(x, self._draws), y) if len(x) else (x, y)

@@ -12,13 +12,10 @@ from weakref import WeakSet
 import numpy as np
 
 from sordino.errors import PlanError, PlanSpentError
-from sordino.kernel.contracts import Answer
 from sordino.kernel.noise import NoiseSource
-from sordino.kernel.offer import Offer, check_offer
-from sordino.kernel.quarantine import check_asked
-from sordino.kernel.question import Question
-from sordino.kernel.release import Plan, Release
-from sordino.kernel.shares import Batch, Listed
+from sordino.kernel.plan import Offer, Plan, Question, Release, check_asked, check_offer
+from sordino.kernel.query import Answer
+from sordino.kernel.sampling import Batch, Listed
 
 _opened: WeakSet[Plan] = WeakSet()
 _lock = threading.Lock()

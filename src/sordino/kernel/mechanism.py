@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from dp_accounting import dp_event as dp
+from scipy.special import ndtri
 
 from sordino.errors import InvalidInputError, PlanError
 from sordino.kernel.arrays import Floats, Ints
-from sordino.kernel.events import gaussian_event, laplace_event, pure_event
+from sordino.kernel.events import (
+    Relation,
+    composed,
+    gaussian_event,
+    laplace_event,
+    pure_event,
+    rare_event,
+    tilt_event,
+)
 from sordino.kernel.lazy import LazyVector, SparseVector
 from sordino.kernel.noise import NoiseSource
 from sordino.kernel.query import Norm
-from sordino.kernel.relation import Relation
 
 
 class Mechanism(Protocol):
@@ -183,3 +192,156 @@ def _ready(multiplier: float | None) -> float:
 
 def _dense(value: Any) -> Any:
     return value.to_dense() if isinstance(value, SparseVector) else value
+
+
+# ----------------------------------------------------------------------------------- Symmetric matrix noise
+
+
+@dataclass(frozen=True)
+class SymmetricGaussian(Additive):
+    r"""Noise of the Gaussian orthogonal ensemble for a symmetric matrix.
+
+    ``E_ii ~ N(0, s^2)``, ``E_ij = E_ji ~ N(0, s^2 / 2)`` with ``s = multiplier * sensitivity``: isotropic
+    for the Frobenius inner product on symmetric matrices, so it is a Gaussian mechanism there, with
+    half the off-diagonal variance of the usual independent upper triangle.
+    """
+
+    norms: ClassVar[tuple[Norm, ...]] = (Norm.L2,)
+
+    def event(self, relation: Relation) -> dp.DpEvent:
+        """Return the Gaussian event."""
+        return gaussian_event(_ready(self.multiplier), relation)
+
+    def rho(self) -> float:
+        """Return 1/2."""
+        return 0.5
+
+    def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Any:
+        """Add the noise to a symmetric matrix."""
+        value = np.asarray(value, dtype=float)
+        if value.ndim != 2 or value.shape[0] != value.shape[1]:
+            raise InvalidInputError(f"Expected a square matrix, got shape {value.shape}.")
+        half = self.scale(sensitivity) / 2 * noise.normal(value.shape)
+        # (G + G^T)/2 with G of std s has variance s^2 on the diagonal and s^2/2 off it.
+        return value + (half + half.T)  # in this order it is symmetric to the last bit
+
+
+# ---------------------------- Noise inside an objective: the minimiser of a randomly tilted convex function
+
+OUTPUT_MULTIPLE = 30.0
+"""The output noise in units of the multiplier: its price is a 900th of that of the tilt."""
+
+
+class Tiltable(Protocol):
+    """A strongly convex sum over records that can be minimised under a linear tilt."""
+
+    size: int
+    output_sensitivity: float
+
+    def minimised(self, tilt: Floats) -> Floats:
+        """Return an approximate minimiser of the sum plus ``tilt . theta``."""
+
+
+@dataclass(frozen=True)
+class TiltedObjective(Additive):
+    r"""Minimise ``sum_i l_i(theta) + (Lam/2) ||theta||^2 + b . theta`` with a Gaussian tilt b.
+
+    The std of b is ``multiplier * sensitivity``, the sensitivity being that of the sum of gradients.
+
+    **Privacy.** Proven for convex losses of linear predictors with one output, where a record's curvature is
+    at most ``Lam (e^jacobian - 1)``: the determinants of the map from theta to b differ by a factor of at
+    most ``e^jacobian``, and the gradient of a record stays on the line of its features, so that what it adds
+    to the loss is that of a Gaussian of ``mu = 1 / multiplier`` at worst, or of its absolute value where the
+    determinants cost nothing. ``accounting.tilt`` has the proof for both relations.
+
+    The minimiser is approximate, so a little Gaussian noise is added to it as well; given the exact
+    minimiser the rest is a function of bounded sensitivity, so the two compose.
+    """
+
+    norms: ClassVar[tuple[Norm, ...]] = (Norm.L2,)
+    jacobian: float = field(kw_only=True)  # no default: forgotten, it would come for free
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.jacobian < math.inf:
+            raise InvalidInputError(
+                f"Expected a finite bound on the log determinants >= 0, got {self.jacobian}."
+            )
+
+    def event(self, relation: Relation) -> dp.DpEvent:
+        """Return the event of the tilt and of the output noise."""
+        multiplier = _ready(self.multiplier)
+        if multiplier == 0:
+            return dp.NonPrivateDpEvent()
+        tilt = tilt_event(multiplier, self.jacobian, relation)
+        return composed([tilt, gaussian_event(OUTPUT_MULTIPLE * multiplier, relation)])
+
+    def rho(self) -> float:
+        """Return 1/2, the slope of its curve at multiplier 1."""
+        return 0.5
+
+    def privatise(self, value: Tiltable, sensitivity: float, noise: NoiseSource) -> Floats:
+        """Draw the tilt, minimise, and cover the error of the minimiser."""
+        found = value.minimised(self.scale(sensitivity) * noise.normal(value.size))
+        return found + OUTPUT_MULTIPLE * self.scale(value.output_sensitivity) * noise.normal(value.size)
+
+
+# ----------------- Counts of values that nobody listed beforehand: told where they are large, and only then
+
+
+@dataclass(frozen=True)
+class StableCounts(Additive):
+    r"""Gaussian noise on the count of each value that occurs; those above a threshold are told.
+
+    The answer to a query is a dictionary of counts for each of ``columns`` columns, in each of which a unit
+    has at most one value and adds at most one to its count.
+
+    **Privacy.** Let D have one unit x more than D'. Counts of values that D' has as well get the same
+    independent Gaussian noise in both: a Gaussian release. What is left are values that x alone has, at most
+    one per column, with a count of one: under D' nothing is told of them, under D a value is told with
+    probability ``P[1 + N(0, s^2) > t] = delta / columns`` for the threshold ``t = 1 + s z``, ``z`` the
+    quantile of the normal law at ``1 - delta / columns``; in all with probability ``delta`` at most,
+    independently of the first part. So the release is a Gaussian one composed with a (0, delta)-DP one. When
+    x is replaced by another, both have values of their own, and delta counts twice. Values are told in the
+    order of the alphabet, whatever the order of the records.
+    """
+
+    norms: ClassVar[tuple[Norm, ...]] = (Norm.L2,)
+    delta: float = 0.0  # has to be given
+    columns: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.delta < 0.5 or self.columns < 1:
+            raise InvalidInputError(
+                f"Expected delta in (0, 0.5) and at least one column, got {self.delta} and {self.columns}."
+            )
+
+    def event(self, relation: Relation) -> dp.DpEvent:
+        """Return the Gaussian event and what is told rarely."""
+        if self.multiplier is None:
+            raise PlanError("The mechanism has no noise multiplier yet. Calibrate the plan first.")
+        return composed([gaussian_event(self.multiplier, relation), rare_event(self.delta, relation)])
+
+    def rho(self) -> float:
+        """Return 1/2, the cost of the Gaussian part."""
+        return 0.5
+
+    def threshold(self, sensitivity: float) -> float:
+        """Return what a noisy count has to exceed."""
+        return 1.0 - self.scale(sensitivity) * float(ndtri(self.delta / self.columns))
+
+    def privatise(
+        self, value: Sequence[dict[str, int]], sensitivity: float, noise: NoiseSource
+    ) -> list[dict[str, float]]:
+        """Return the noisy counts above the threshold, for each column."""
+        if len(value) != self.columns or sensitivity < math.sqrt(self.columns):
+            raise InvalidInputError(f"Expected counts of {self.columns} columns and their sensitivity.")
+        return [self._told(counts, sensitivity, noise) for counts in value]
+
+    def _told(self, counts: dict[str, int], sensitivity: float, noise: NoiseSource) -> dict[str, float]:
+        values = sorted(counts)
+        exact = np.array([counts[text] for text in values], dtype=float)
+        noisy = exact + self.scale(sensitivity) * noise.normal(exact.shape)
+        most = self.threshold(sensitivity)
+        return {text: float(count) for text, count in zip(values, noisy) if count > most}

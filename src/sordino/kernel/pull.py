@@ -1,4 +1,4 @@
-r"""The pull of a record on the coefficients: the scalar that its row is multiplied by in a clipped gradient.
+"""The pull of a record on the coefficients: the scalar that its row is multiplied by in a clipped gradient.
 
 For the losses that have a number here, margin, residual, fair weight and clip are one compiled function, so
 that a gradient can be one pass over the rows. The clip is that of :mod:`sordino.kernel.clip`.
@@ -13,9 +13,8 @@ from typing import Any
 import numba
 import numpy as np
 
-from sordino.kernel import clip_doubles
-from sordino.kernel.clip.factors import clipped, times_factor
-from sordino.kernel.clip.rounding import limit
+from sordino.kernel.clip.arrays import clipped, times_factor
+from sordino.kernel.clip.doubles import clipped_scalars, limit
 from sordino.kernel.machine_code import compiled
 
 # 1 / ln 2, ln 2 in two parts, and a number whose last bit is worth one.
@@ -166,7 +165,7 @@ def pulled(pull: Pull, margins: Any, targets: Any, weights: Any, norms: Any) -> 
     value = value if weights is None else value * weights
     if pull.fair and largest is not None:
         value = value * (pull.clip / (norms * largest)).clamp(max=1.0)
-    return clip_doubles.clipped_scalars(value, norms, pull.clip)
+    return clipped_scalars(value, norms, pull.clip)
 
 
 def as_weights(weights: Any) -> Any:

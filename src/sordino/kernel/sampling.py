@@ -6,7 +6,7 @@ The drawn rows are secret (amplification rests on that), so they come from the n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -14,10 +14,79 @@ from dp_accounting import dp_event as dp
 
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel.arrays import Rows
-from sordino.kernel.events import fixed_size_event, poisson_event, repeated
+from sordino.kernel.events import Relation, fixed_size_event, poisson_event, repeated
 from sordino.kernel.noise import NoiseSource
-from sordino.kernel.relation import Relation
-from sordino.kernel.shares import Between, Chosen, Drawn, Listed, Share
+
+# ----- A batch: how each part of the records finds its rows, wherever it lies and however often it is asked
+
+
+class Share(Protocol):
+    """One part's rows of one release: the same ones each time, so that a task may be run again."""
+
+    def rows(self, count: int) -> Rows:
+        """Return which of the ``count`` rows of the part are looked at; None for all of them."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    """The rows of a list, which is as secret as the batch is; None lists all of them."""
+
+    positions: Rows = field(repr=False, default=None)
+
+    def rows(self, count: int) -> Rows:
+        """Return the list."""
+        return self.positions
+
+
+@dataclass(frozen=True)
+class Between:
+    """The rows from one position of the part to another, which are public."""
+
+    start: int
+    stop: int
+
+    def rows(self, count: int) -> Rows:
+        """Return the range."""
+        return np.arange(self.start, self.stop)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Each row with a probability. The key is as secret as the batch is."""
+
+    rate: float
+    key: int = field(repr=False)
+
+    def rows(self, count: int) -> Rows:
+        """Return the rows that this key draws."""
+        return NoiseSource.of_subkey(self.key).bernoulli_rows(count, self.rate)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """So many distinct rows. Number and key are as secret as the batch is."""
+
+    size: int = field(repr=False)
+    key: int = field(repr=False)
+
+    def rows(self, count: int) -> Rows:
+        """Return the rows that this key draws."""
+        return NoiseSource.of_subkey(self.key).distinct_rows(count, self.size)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The records that one release looks at, drawn by the curator: a share for each place where they lie."""
+
+    shares: tuple[Share, ...] = field(repr=False, default=(Listed(),))
+
+    def rows(self, count: int) -> Rows:
+        """Return the rows of records that all lie in one place, ``count`` of them; None for all."""
+        (only,) = self.shares
+        return only.rows(count)
+
+
+# ---------------------------------------------------- Which records a release looks at, and what that saves
 
 
 class Sampling(Protocol):

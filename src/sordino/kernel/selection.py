@@ -11,12 +11,11 @@ from dp_accounting import dp_event as dp
 
 from sordino.errors import InvalidInputError
 from sordino.kernel.arrays import Floats, Ints
-from sordino.kernel.events import composed, laplace_event, pure_event, repeated, zcdp_event
+from sordino.kernel.events import Relation, composed, laplace_event, pure_event, repeated, zcdp_event
 from sordino.kernel.lazy import SparseVector, lazy_gumbel_top
 from sordino.kernel.mechanism import Additive, _dense, _ready
 from sordino.kernel.noise import NoiseSource
 from sordino.kernel.query import Norm
-from sordino.kernel.relation import Relation
 
 
 @dataclass(frozen=True)

@@ -2,27 +2,422 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
-from collections.abc import Callable
-from dataclasses import replace
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import reduce
+from html import escape
+from types import TracebackType
+from typing import Protocol, Self
 
 from dp_accounting import dp_event as dp
 
-from sordino.errors import DatasetExistsError, InvalidInputError, LedgerError, ReservationEndedError
-from sordino.kernel.relation import Relation
-from sordino.ledger import export, owner, tables
-from sordino.ledger.account import Account
-from sordino.ledger.address import Address, hidden
-from sordino.ledger.charge import charge_of, check_certificate
-from sordino.ledger.policy import BudgetPolicy, name, text
+from sordino.accounting.accountants import Certificate, certify
+from sordino.accounting.conversions import gaussian_epsilon
+from sordino.errors import (
+    BudgetExceededError,
+    DatasetExistsError,
+    InvalidInputError,
+    LedgerError,
+    LedgerWarning,
+    ReservationEndedError,
+    UnsupportedError,
+)
+from sordino.kernel.events import Relation, composed
+from sordino.ledger.account import Account, FilterMode, charge_of, check_certificate, exact, pure_epsilon
+from sordino.ledger.address import Address, hidden, is_gone, person_of, this_process
+from sordino.ledger.policy import BudgetPolicy, name, number, text
 from sordino.ledger.postgres import PostgresStore
-from sordino.ledger.reader import LedgerReader
-from sordino.ledger.records import Dataset, Entry, Status, damaged, encode_event
-from sordino.ledger.reservation import Reservation
+from sordino.ledger.records import Dataset, Entry, Status, damaged, encode_event, require_own_filter
 from sordino.ledger.sqlite import SQLiteStore
-from sordino.ledger.verify import replayed, verified
+from sordino.ledger.store import (
+    Store,
+    dataset_ids,
+    from_json,
+    insert_dataset,
+    insert_entry,
+    owners,
+    owners_of,
+    read_dataset,
+    read_entries,
+    read_entry,
+    to_json,
+    update_account,
+    update_status,
+)
+
+# -------------------------------------- A reservation in the hands of whoever is about to release something
+
+
+class _Book(Protocol):
+    def finish(self, dataset_id: str, sequence: int, status: Status, reason: str = "") -> Entry: ...
+
+    def give_back(self, dataset_id: str, sequence: int) -> Entry: ...
+
+
+@dataclass(frozen=True)
+class Reservation:
+    """Budget that is spent and may now be used, once.
+
+    As a context manager it settles at the end of the block and fails on an error. Either way the
+    budget stays spent: what was released cannot be taken back. It ends once, and in the process that
+    made it: a copy in a fork or a pickle cannot say what became of the run. How it ended is a label: where
+    the ledger is out of reach by then a warning says so, and what was released and paid for is not lost.
+    """
+
+    ledger: _Book
+    entry: Entry
+    process: int = field(default_factory=os.getpid, repr=False, compare=False)
+
+    @property
+    def dataset_id(self) -> str:
+        """The data set it is booked on."""
+        return self.entry.dataset_id
+
+    @property
+    def sequence(self) -> int:
+        """Its place in the history, from one."""
+        return self.entry.sequence
+
+    def settle(self) -> None:
+        """Write that everything planned was released."""
+        self._end(Status.SETTLED)
+
+    def fail(self, reason: str) -> None:
+        """Write that the run failed. The reason must not contain anything from the data."""
+        self._end(Status.FAILED, reason)
+
+    def give_back(self) -> None:
+        """Take it off the budget again: nothing was asked of a record under it, and nothing will be."""
+        self.ledger.give_back(self.dataset_id, self.sequence)
+
+    def _end(self, status: Status, reason: str = "") -> None:
+        if os.getpid() != self.process:
+            raise ReservationEndedError(
+                f"Reservation {self.sequence} of {self.dataset_id!r} belongs to another process, it cannot "
+                f"become {status.value} here. End it where it was made; it stays spent in any case."
+            )
+        try:
+            self.ledger.finish(self.dataset_id, self.sequence, status, reason)
+        except ReservationEndedError:
+            raise
+        except LedgerError as error:
+            warnings.warn(
+                f"Reservation {self.sequence} of {self.dataset_id!r} is {status.value}, and the ledger could "
+                f"not be told, so it stays spent there as it was booked. {error}",
+                LedgerWarning,
+                stacklevel=3,
+            )
+
+    def __enter__(self) -> Reservation:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.settle()
+        else:
+            self.fail(kind.__name__)  # the message of an error may quote the data, its class not
+
+
+# ---------------------------- Replay of a history: nothing stored is believed but the policy and the events
+# The filter is derived from the policy again, the costs and certificates from the events, and the running
+# sums from the costs, one after the other.
+
+CLOSE = 1e-9  # a new version of an accountant may round differently
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was checked, and the largest relative difference of a cost from its recomputation."""
+
+    datasets: int
+    reservations: int
+    difference: float
+
+
+def verified(records: Sequence[tuple[Dataset, Sequence[Entry]]]) -> Verification:
+    """Check data sets against their histories; raise ``LedgerCorruptError`` at the first fault."""
+    differences = [_checked(dataset, entries) for dataset, entries in records]
+    count = sum(len(entries) for _, entries in records)
+    return Verification(len(records), count, max(differences, default=0.0))
+
+
+def replayed(account: Account, entries: Sequence[Entry]) -> Account:
+    """Return the account that a history gives, booked step by step on an empty one."""
+
+    def booked(state: Account, entry: Entry) -> Account:
+        return state.skip(entry.charge) if entry.status is Status.RETURNED else state.book(entry.charge)
+
+    return reduce(booked, entries, Account(account.policy, account.filter))
+
+
+def _checked(dataset: Dataset, entries: Sequence[Entry]) -> float:
+    account, label = require_own_filter(dataset).account, f"data set {dataset.dataset_id!r}"
+    if [entry.sequence for entry in entries] != list(range(1, account.count + 1)):
+        raise damaged(f"{label} counts {account.count} reservations, its history differs")
+    if any(entry.dataset_id != dataset.dataset_id for entry in entries):
+        raise damaged(f"{label} holds the history of another data set")
+    try:
+        again = replayed(account, entries)
+    except (BudgetExceededError, ValueError) as error:
+        raise damaged(f"the history of {label} exceeds its budget") from error
+    if again != account:
+        raise damaged(f"the sums of {label} are not those of its history")
+    return max((_difference(account, entry) for entry in entries), default=0.0)
+
+
+def _difference(account: Account, entry: Entry) -> float:
+    """Return how far the stored cost of an entry is from the cost of its event now."""
+    certificate = entry.charge.epsilon, entry.charge.delta
+    relation, orders = account.policy.relation, account.filter.orders
+    again = charge_of(entry.event, relation, orders, certificate)
+    pairs = zip(entry.charge.renyi, again.renyi, strict=True)
+    largest = max(_apart(stored, new) for stored, new in pairs)
+    if largest > CLOSE:
+        raise damaged(f"reservation {entry.sequence} does not cost what its event costs")
+    _check_certificate(account, entry)
+    return largest
+
+
+def _check_certificate(account: Account, entry: Entry) -> None:
+    try:
+        check_certificate(entry.event, account.policy.relation, entry.charge)
+    except (InvalidInputError, UnsupportedError) as error:
+        raise damaged(f"reservation {entry.sequence} claims less than its event costs") from error
+
+
+def _apart(stored: float, new: float) -> float:
+    if stored == new:
+        return 0.0
+    if math.isinf(stored) or math.isinf(new):
+        return math.inf
+    return abs(stored - new) / max(stored, new)
+
+
+# ----------------------------------- What an account means to a person: how much is spent, how much is left
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What the filter has booked.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        In basic mode the sums of the certificates; else the reading of the Rényi sums at the
+        policy's delta. The guarantee is the policy's: this says how much of it is used up.
+    fraction : float
+        The part of the budget that is gone. It grows evenly with equal plans, unlike epsilon.
+    mode : FilterMode
+        Which filter guards the data set.
+    reservations : int
+        How many were booked, those included that were given back unused.
+    """
+
+    epsilon: float
+    delta: float
+    fraction: float
+    mode: FilterMode
+    reservations: int
+
+
+@dataclass(frozen=True)
+class Remaining:
+    """What can still be booked.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        The largest certificate of one more plan that fits: any plan on an untouched data set and
+        in basic mode; under the Rényi filter a plan of full-batch Gaussian noise (others fit
+        about as much).
+    fraction : float
+        The part of the budget that is left.
+    """
+
+    epsilon: float
+    delta: float
+    fraction: float
+
+
+def spent_of(account: Account) -> Spent:
+    """Return what is booked on an account."""
+    if account.count == 0:
+        return Spent(0.0, 0.0, 0.0, account.mode, 0)
+    if account.mode is FilterMode.BASIC:
+        epsilon, delta = float(account.epsilon), float(account.delta)
+    else:
+        epsilon, delta = account.filter.reading(account.renyi), account.policy.delta
+    return Spent(epsilon, delta, account.fraction, account.mode, account.count)
+
+
+def remaining_of(account: Account) -> Remaining:
+    """Return what can still be booked on an account."""
+    policy, left = account.policy, 1 - account.fraction
+    if account.mode is FilterMode.UNDECIDED:
+        return Remaining(policy.epsilon, policy.delta, left)
+    if account.mode is FilterMode.BASIC:
+        epsilon = float(exact(policy.epsilon) - account.epsilon)
+        return Remaining(epsilon, float(exact(policy.delta) - account.delta), left)
+    return Remaining(_largest_gaussian(account), policy.delta, left)
+
+
+def nonadaptive(policy: BudgetPolicy, entries: Sequence[Entry], delta: float | None = None) -> Certificate:
+    """Return the tight certificate of a history, valid for plans fixed in advance."""
+    event = composed([entry.event for entry in entries if entry.status is not Status.RETURNED])
+    chosen = policy.delta if delta is None else number(delta, "delta")
+    if chosen == 0:
+        epsilon = pure_epsilon(event, policy.relation)
+        return Certificate(epsilon, 0.0, policy.relation, "pure (sum)")
+    return certify(event, chosen, policy.relation)
+
+
+def _largest_gaussian(account: Account) -> float:
+    """Return the epsilon of the largest Gaussian plan, or pure plan, that still fits."""
+    policy = account.policy
+    budgets = account.filter.budgets(policy.epsilon)
+    rho, pure = 0.0, 0.0
+    for order, budget, total in zip(account.filter.orders, budgets, account.renyi):
+        if math.isinf(order):
+            pure = max(pure, budget - total) if total < math.inf else pure
+        else:
+            rho = max(rho, (budget - total) / order)
+    if math.isinf(policy.epsilon):
+        return math.inf
+    gaussian = gaussian_epsilon(math.sqrt(2 * rho), policy.delta) if rho > 0 else 0.0
+    return max(pure, gaussian)
+
+
+# ---------------------------------------------------------------- Everything that can be read from a ledger
+
+
+class LedgerReader:
+    """The reading half of :class:`~sordino.ledger.Ledger`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._accounts: dict[str, Account] = {}
+
+    def datasets(self) -> list[str]:
+        """Return the names of all data sets."""
+        with self._store.transaction(write=False) as store:
+            return dataset_ids(store)
+
+    def policy(self, dataset_id: str) -> BudgetPolicy:
+        """Return the budget of a data set."""
+        return self._account(name(dataset_id, "dataset_id")).policy
+
+    def account(self, dataset_id: str) -> Account:
+        """Return the present state of a data set's filter."""
+        with self._store.transaction(write=False) as store:
+            return read_dataset(store, name(dataset_id, "dataset_id")).account
+
+    def history(self, dataset_id: str) -> list[Entry]:
+        """Return all reservations of a data set, oldest first."""
+        return self._records(dataset_id)[1]
+
+    def people(self, dataset_id: str) -> dict[int, str]:
+        """Return who made each reservation, by its number; "" where that was not written down.
+
+        It is the account, or ``SORDINO_PERSON``, of the process that booked: what it says of itself.
+        """
+        with self._store.transaction(write=False) as store:
+            found = owners_of(store, name(dataset_id, "dataset_id"))
+        return {sequence: person_of(one) for sequence, one in found.items()}
+
+    def spent(self, dataset_id: str) -> Spent:
+        """Return what is booked, as the filter counts it."""
+        return spent_of(self.account(dataset_id))
+
+    def remaining(self, dataset_id: str) -> Remaining:
+        """Return what can still be booked."""
+        return remaining_of(self.account(dataset_id))
+
+    def nonadaptive(self, dataset_id: str, delta: float | None = None) -> Certificate:
+        """Return the tight figure of everything booked, as if it had been planned in one go.
+
+        It is smaller than what the filter counts, and it is *not* what the filter enforces: it
+        would be a guarantee only had no plan depended on an earlier result. Takes seconds.
+        """
+        dataset, entries = self._records(dataset_id)
+        return nonadaptive(dataset.account.policy, entries, delta)
+
+    def verify(self, dataset_id: str | None = None) -> Verification:
+        """Replay the history and compare it with the running sums.
+
+        Raises
+        ------
+        LedgerCorruptError
+            The first thing that does not agree.
+        """
+        with self._store.transaction(write=False) as store:
+            if isinstance(store, SQLiteStore):
+                store.check_pages()
+            chosen = dataset_ids(store) if dataset_id is None else [dataset_id]
+            records = [
+                (read_dataset(store, name(one, "dataset_id")), read_entries(store, one)) for one in chosen
+            ]
+        return verified(records)
+
+    def to_json(self, dataset_id: str | None = None) -> str:
+        """Return data sets with their histories as strict JSON."""
+        chosen = self.datasets() if dataset_id is None else [dataset_id]
+        return to_json([self._records(one) for one in chosen])
+
+    def close(self) -> None:
+        """Close the connection. What was reserved stays spent."""
+        self._store.close()
+
+    def _account(self, dataset_id: str) -> Account:
+        """Return an account for its policy and filter, which never change; the sums are old."""
+        if dataset_id not in self._accounts:
+            self._accounts[dataset_id] = self.account(dataset_id)
+        return self._accounts[dataset_id]
+
+    def _records(self, dataset_id: str) -> tuple[Dataset, list[Entry]]:
+        dataset_id = name(dataset_id, "dataset_id")
+        with self._store.transaction(write=False) as store:
+            return read_dataset(store, dataset_id), read_entries(store, dataset_id)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _repr_html_(self) -> str:
+        """Return the budgets as a table; notebooks show it."""
+        rows = []
+        for one in self.datasets():
+            account = self.account(one)
+            policy, spent, left = account.policy, spent_of(account), remaining_of(account)
+            budget = (one, f"{policy.epsilon:g}", f"{policy.delta:g}", policy.unit)
+            cells = (*budget, f"{spent.fraction:.1%}", f"{left.epsilon:.4g}")
+            rows.append("".join(f"<td>{escape(cell)}</td>" for cell in cells))
+        titles = ("data set", "epsilon", "delta", "per", "spent", "one more plan may cost epsilon")
+        head = "".join(f'<th scope="col">{title}</th>' for title in titles)
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._store.label!r})"
+
+
+# --------------------------- The ledger: budgets on disk, reserved before the first release, never refunded
 
 DEFAULT_TIMEOUT = 30.0
 
@@ -33,14 +428,14 @@ class Ledger(LedgerReader):
     Open one with :meth:`open`. A handle may be used by several threads, survives a fork and can
     be pickled: each process then has its own connection.
 
-    **Privacy**: :mod:`sordino.ledger.filter` proves that what was admitted keeps the policy, even
+    **Privacy**: :mod:`sordino.ledger.policy` proves that what was admitted keeps the policy, even
     if each question depends on all earlier answers. The ledger itself holds public numbers only.
 
     Examples
     --------
     >>> import tempfile
     >>> from sordino.kernel.events import gaussian_event
-    >>> from sordino.kernel.relation import Relation
+    >>> from sordino.kernel.events import Relation
     >>> folder = tempfile.TemporaryDirectory()
     >>> ledger = Ledger.open(folder.name + "/ledger.sqlite")
     >>> ledger.create("survey", BudgetPolicy(epsilon=2.0, delta=1e-6))
@@ -103,9 +498,9 @@ class Ledger(LedgerReader):
             raise InvalidInputError(f"Expected a BudgetPolicy, got a {type(policy).__name__}.")
         fresh = Dataset(dataset_id, Account.opened(policy), now())
         with self._store.transaction(write=True) as store:
-            if tables.insert_dataset(store, fresh):
+            if insert_dataset(store, fresh):
                 return
-            old = tables.read_dataset(store, dataset_id).account.policy
+            old = read_dataset(store, dataset_id).account.policy
         if not exist_ok or old != policy:
             raise DatasetExistsError(
                 f"The data set {dataset_id!r} has the budget ({old.epsilon:.4g}, {old.delta:.4g}) "
@@ -160,21 +555,21 @@ class Ledger(LedgerReader):
     def _book(self, draft: Entry, known: Account) -> Entry:
         """Book in one transaction, all or nothing."""
         with self._store.transaction(write=True) as store:
-            dataset = tables.read_dataset(store, draft.dataset_id, lock=True)
+            dataset = read_dataset(store, draft.dataset_id, lock=True)
             account = dataset.account
             if (account.policy, account.filter) != (known.policy, known.filter):
                 raise damaged(f"the budget of {draft.dataset_id!r} was exchanged")
             booked = replace(dataset, account=account.book(draft.charge))
             entry = replace(draft, sequence=booked.account.count)
-            tables.insert_entry(store, entry, owner.this_process())
-            tables.update_account(store, booked)
+            insert_entry(store, entry, this_process())
+            update_account(store, booked)
         return entry
 
     def finish(self, dataset_id: str, sequence: int, status: Status, reason: str = "") -> Entry:
         """Write what became of a reservation; it stays spent. See :class:`Reservation`."""
         reason = text(reason, "reason")
         with self._store.transaction(write=True) as store:
-            entry = tables.read_entry(store, dataset_id, sequence, lock=True)
+            entry = read_entry(store, dataset_id, sequence, lock=True)
             if status is Status.CRASHED and entry.status is not Status.RESERVED:
                 return entry
             if entry.status.is_final:
@@ -185,7 +580,7 @@ class Ledger(LedgerReader):
             if status is Status.CRASHED and entry.reason:  # it may go on, and its turn must stay known
                 reason = f"{entry.reason}; {reason}"
             entry = replace(entry, status=status, reason=reason, finished_at=now())
-            tables.update_status(store, entry)
+            update_status(store, entry)
         return entry
 
     def give_back(self, dataset_id: str, sequence: int) -> Entry:
@@ -197,18 +592,18 @@ class Ledger(LedgerReader):
         sums of the others are those of a history without it. The filter it chose stays.
         """
         with self._store.transaction(write=True) as store:
-            dataset = tables.read_dataset(store, dataset_id, lock=True)
-            entry = tables.read_entry(store, dataset_id, sequence, lock=True)
-            mine = tables.owners_of(store, dataset_id).get(sequence) == owner.this_process()
+            dataset = read_dataset(store, dataset_id, lock=True)
+            entry = read_entry(store, dataset_id, sequence, lock=True)
+            mine = owners_of(store, dataset_id).get(sequence) == this_process()
             if entry.status is not Status.RESERVED or entry.reason or not mine:
                 raise LedgerError(
                     f"Reservation {sequence} of {dataset_id!r} cannot be given back: it is "
                     f"{entry.status.value}, has gone on, or belongs to another process. It stays spent."
                 )
             entry = replace(entry, status=Status.RETURNED, reason="nothing was asked", finished_at=now())
-            tables.update_status(store, entry)
-            account = replayed(dataset.account, tables.read_entries(store, dataset_id))
-            tables.update_account(store, replace(dataset, account=account))
+            update_status(store, entry)
+            account = replayed(dataset.account, read_entries(store, dataset_id))
+            update_account(store, replace(dataset, account=account))
         return entry
 
     def take_turn(self, dataset_id: str, sequence: int, turn: int) -> None:
@@ -218,7 +613,7 @@ class Ledger(LedgerReader):
         number it knows, and everybody else's number is old from then on.
         """
         with self._store.transaction(write=True) as store:
-            entry = tables.read_entry(store, dataset_id, sequence, lock=True)
+            entry = read_entry(store, dataset_id, sequence, lock=True)
             if entry.status.is_final:
                 raise LedgerError(
                     f"Reservation {sequence} of {dataset_id!r} is {entry.status.value}. It cannot go on."
@@ -230,13 +625,13 @@ class Ledger(LedgerReader):
                     f"Reservation {sequence} of {dataset_id!r} went on {taken} times, this copy of the run "
                     f"knows {turn}. A copy would release twice what was paid for once: start a new run."
                 )
-            tables.update_status(store, replace(entry, status=Status.RESERVED, reason=f"turn {turn + 1}"))
+            update_status(store, replace(entry, status=Status.RESERVED, reason=f"turn {turn + 1}"))
 
     def mark_crashed(self) -> int:
         """Label reservations whose process on this machine is gone; return how many."""
         with self._store.transaction(write=False) as store:
-            rows = tables.owners(store, Status.RESERVED.value)
-        gone = [row for row in rows if owner.is_gone(row[2])]
+            rows = owners(store, Status.RESERVED.value)
+        gone = [row for row in rows if is_gone(row[2])]
         for dataset_id, sequence, _ in gone:
             self.finish(dataset_id, sequence, Status.CRASHED, "the process ended")
         return len(gone)
@@ -248,17 +643,17 @@ class Ledger(LedgerReader):
         events first, and a data set that is already here is an error. The budgets themselves are taken
         from the document, as :meth:`create` takes them from its caller: look at them.
         """
-        records = export.from_json(document)
+        records = from_json(document)
         verified(records)
         with self._store.transaction(write=True) as store:
             for dataset, entries in records:
-                if not tables.insert_dataset(store, dataset):
+                if not insert_dataset(store, dataset):
                     raise DatasetExistsError(
                         f"The data set {dataset.dataset_id!r} is already in {store.label}. "
                         "Nothing was imported."
                     )
                 for entry in entries:
-                    tables.insert_entry(store, entry, "")
+                    insert_entry(store, entry, "")
         return [dataset.dataset_id for dataset, _ in records]
 
     def __reduce__(self) -> tuple[Callable[..., Ledger], tuple[str, float]]:

@@ -14,8 +14,7 @@ from sordino.errors import (
     require_extra,
 )
 from sordino.ledger.address import Address
-from sordino.ledger.schema import check_version, create_tables
-from sordino.ledger.store import Row, Store
+from sordino.ledger.store import Row, Store, check_version, create_tables
 
 _ONE_AT_A_TIME = 0x50_4D_55_54_45  # an arbitrary key: who holds it may change the tables
 

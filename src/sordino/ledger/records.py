@@ -15,10 +15,9 @@ from dp_accounting import dp_event as dp
 
 from sordino.accounting.codec import canonical, decode
 from sordino.errors import LedgerCorruptError, SordinoError
-from sordino.kernel.relation import Relation
+from sordino.kernel.events import Relation
 from sordino.ledger.account import Account, Charge, FilterMode
-from sordino.ledger.filter import RenyiFilter
-from sordino.ledger.policy import BudgetPolicy, name, text
+from sordino.ledger.policy import BudgetPolicy, RenyiFilter, name, text
 
 
 class Status(str, Enum):

@@ -18,8 +18,7 @@ from sordino.errors import (
     LedgerLockedError,
     LedgerReadOnlyError,
 )
-from sordino.ledger.schema import check_version, create_tables
-from sordino.ledger.store import Row, Store
+from sordino.ledger.store import Row, Store, check_version, create_tables
 
 _CODES: dict[int, type[LedgerError]] = {
     sqlite3.SQLITE_BUSY: LedgerLockedError,

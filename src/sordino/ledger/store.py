@@ -2,15 +2,35 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, ClassVar, Protocol
 
-from sordino.errors import InvalidInputError, LedgerError
+from sordino.errors import InvalidInputError, LedgerError, LedgerVersionError, UnknownDatasetError
 from sordino.ledger.policy import number
+from sordino.ledger.records import (
+    DATASET_COLUMNS,
+    ENTRY_COLUMNS,
+    UNREADABLE,
+    Dataset,
+    Entry,
+    check_seal,
+    damaged,
+    dataset_from_row,
+    dataset_row,
+    decode_event,
+    encode_event,
+    entry_from_row,
+    entry_row,
+    jsonable,
+    require_own_filter,
+    seal,
+)
 
 Row = tuple[Any, ...]
 
@@ -130,3 +150,281 @@ class Store(ABC):
                 self._drop()
             else:
                 _INHERITED.append(self._connection)
+
+
+# ----------------------------------------------------------------- The tables of a ledger and their version
+
+VERSION = 2
+
+TABLES = (
+    "CREATE TABLE sordino_meta (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    """CREATE TABLE sordino_datasets (
+        dataset_id TEXT PRIMARY KEY,
+        epsilon DOUBLE PRECISION NOT NULL,
+        delta DOUBLE PRECISION NOT NULL,
+        relation TEXT NOT NULL,
+        unit TEXT NOT NULL,
+        orders TEXT NOT NULL,
+        shares TEXT NOT NULL,
+        mode TEXT NOT NULL,
+        reservations BIGINT NOT NULL,
+        spent_renyi TEXT NOT NULL,
+        spent_epsilon TEXT NOT NULL,
+        spent_delta TEXT NOT NULL,
+        created_at TEXT NOT NULL,
+        seal TEXT NOT NULL
+    )""",
+    """CREATE TABLE sordino_reservations (
+        dataset_id TEXT NOT NULL REFERENCES sordino_datasets (dataset_id),
+        sequence BIGINT NOT NULL,
+        status TEXT NOT NULL,
+        event TEXT NOT NULL,
+        charges TEXT NOT NULL,
+        epsilon DOUBLE PRECISION NOT NULL,
+        delta DOUBLE PRECISION NOT NULL,
+        description TEXT NOT NULL,
+        plan_digest TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        reserved_at TEXT NOT NULL,
+        finished_at TEXT NOT NULL,
+        owner TEXT NOT NULL,
+        seal TEXT NOT NULL,
+        PRIMARY KEY (dataset_id, sequence)
+    )""",
+)
+
+
+def create_tables(store: Statements) -> None:
+    """Make an empty ledger of the present version, inside a transaction."""
+    for statement in TABLES:
+        store.execute(statement)
+    values = ("schema", str(VERSION))
+    store.execute("INSERT INTO sordino_meta (name, value) VALUES (?, ?)", values)
+
+
+def check_version(store: Store) -> None:
+    """Refuse tables of another version, inside a transaction."""
+    rows = store.execute("SELECT value FROM sordino_meta WHERE name = ?", ("schema",))
+    if len(rows) != 1 or re.fullmatch("[1-9][0-9]{0,8}", str(rows[0][0])) is None:
+        raise damaged("it does not say which version it is")
+    version = int(rows[0][0])
+    if version > VERSION:
+        raise LedgerVersionError(
+            f"The ledger {store.label} has version {version}, this Sordino reads version {VERSION}. "
+            "Upgrade Sordino: pip install --upgrade sordino."
+        )
+    if version < VERSION:
+        raise LedgerVersionError(
+            f"The ledger {store.label} has version {version}, which no release wrote; this Sordino reads "
+            f"version {VERSION}. Export it with the program that made it."
+        )
+
+
+# ------------------------- Reading and writing rows; every function runs inside a transaction of the caller
+
+
+def dataset_ids(store: Store) -> list[str]:
+    """Return the names of all data sets, in order."""
+    rows = store.execute("SELECT dataset_id FROM sordino_datasets ORDER BY dataset_id")
+    return sorted(str(row[0]) for row in rows)
+
+
+def find_dataset(store: Store, dataset_id: str, *, lock: bool = False) -> Dataset | None:
+    """Return a data set, locked until the transaction ends if asked, or None."""
+    rows = store.execute(
+        f"SELECT {DATASET_COLUMNS}, seal FROM sordino_datasets WHERE dataset_id = ?"
+        + (store.for_update if lock else ""),
+        (dataset_id,),
+    )
+    if not rows:
+        return None
+    check_seal(rows[0][:-1], rows[0][-1])
+    return require_own_filter(dataset_from_row(rows[0][:-1]))
+
+
+def read_dataset(store: Store, dataset_id: str, *, lock: bool = False) -> Dataset:
+    """Return a data set, or say that there is none of this name."""
+    dataset = find_dataset(store, dataset_id, lock=lock)
+    if dataset is None:
+        raise UnknownDatasetError(
+            f"The ledger {store.label} has no data set {dataset_id!r}. Check the name, or set its "
+            "budget once with `ledger.create` or `sordino ledger create`."
+        )
+    return dataset
+
+
+def insert_dataset(store: Store, dataset: Dataset) -> bool:
+    """Add a data set; return whether it is new. An existing one is left as it is."""
+    values = dataset_row(dataset)
+    rows = store.execute(
+        f"INSERT INTO sordino_datasets ({DATASET_COLUMNS}, seal) VALUES ({_marks(len(values) + 1)})"
+        " ON CONFLICT (dataset_id) DO NOTHING RETURNING dataset_id",
+        [*values, seal(values)],
+    )
+    return bool(rows)
+
+
+def update_account(store: Store, dataset: Dataset) -> None:
+    """Write the running state of a data set."""
+    values = dataset_row(dataset)
+    columns = DATASET_COLUMNS.split(", ")
+    changed = ("mode", "reservations", "spent_renyi", "spent_epsilon", "spent_delta")
+    assignments = ", ".join(f"{column} = ?" for column in (*changed, "seal"))
+    store.execute(
+        f"UPDATE sordino_datasets SET {assignments} WHERE dataset_id = ?",
+        [*(values[columns.index(c)] for c in changed), seal(values), dataset.dataset_id],
+    )
+
+
+def insert_entry(store: Store, entry: Entry, owner: str) -> None:
+    """Add a reservation to the history."""
+    values = entry_row(entry)
+    store.execute(
+        f"INSERT INTO sordino_reservations ({ENTRY_COLUMNS}, owner, seal) VALUES ({_marks(len(values) + 2)})",
+        [*values, owner, seal(values)],
+    )
+
+
+def read_entries(store: Store, dataset_id: str) -> list[Entry]:
+    """Return the history of a data set, oldest first."""
+    rows = store.execute(
+        f"SELECT {ENTRY_COLUMNS}, seal FROM sordino_reservations WHERE dataset_id = ? ORDER BY sequence",
+        (dataset_id,),
+    )
+    return [_entry(row) for row in rows]
+
+
+def read_entry(store: Store, dataset_id: str, sequence: int, *, lock: bool = False) -> Entry:
+    """Return one reservation."""
+    rows = store.execute(
+        f"SELECT {ENTRY_COLUMNS}, seal FROM sordino_reservations"
+        f" WHERE dataset_id = ? AND sequence = ?{store.for_update if lock else ''}",
+        (dataset_id, sequence),
+    )
+    if not rows:
+        raise damaged(f"reservation {sequence} of {dataset_id!r} is gone")
+    return _entry(rows[0])
+
+
+def update_status(store: Store, entry: Entry) -> None:
+    """Write what became of a reservation."""
+    values = (entry.status.value, entry.reason, entry.finished_at, seal(entry_row(entry)))
+    store.execute(
+        "UPDATE sordino_reservations SET status = ?, reason = ?, finished_at = ?, seal = ?"
+        " WHERE dataset_id = ? AND sequence = ?",
+        (*values, entry.dataset_id, entry.sequence),
+    )
+
+
+def owners(store: Store, status: str) -> list[tuple[str, int, str]]:
+    """Return which process owns each reservation of a status."""
+    rows = store.execute(
+        "SELECT dataset_id, sequence, owner FROM sordino_reservations WHERE status = ?", (status,)
+    )
+    return [(str(name), int(sequence), str(owner)) for name, sequence, owner in rows]
+
+
+def owners_of(store: Store, dataset_id: str) -> dict[int, str]:
+    """Return which process owns each reservation of a data set."""
+    rows = store.execute(
+        "SELECT sequence, owner FROM sordino_reservations WHERE dataset_id = ?", (dataset_id,)
+    )
+    return {int(sequence): str(owner) for sequence, owner in rows}
+
+
+def _entry(row: Sequence[object]) -> Entry:
+    check_seal(row[:-1], row[-1])
+    return entry_from_row(row[:-1])
+
+
+def _marks(count: int) -> str:
+    return ", ".join("?" * count)
+
+
+# ------------------------------------------------------------------------ A ledger as strict JSON, and back
+
+FORMAT = "sordino-ledger"
+_NESTED = ("orders", "shares", "spent_renyi", "charges", "event")  # JSON texts in the tables
+
+
+def to_json(records: Sequence[tuple[Dataset, Sequence[Entry]]]) -> str:
+    """Return data sets and their histories as a JSON document."""
+    datasets = [
+        {
+            **_object(DATASET_COLUMNS, dataset_row(dataset)),
+            "history": [_object(ENTRY_COLUMNS, entry_row(entry)) for entry in entries],
+        }
+        for dataset, entries in records
+    ]
+    document = {"format": FORMAT, "version": VERSION, "datasets": datasets}
+    return json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+def save(document: str, path: str | os.PathLike[str]) -> None:
+    """Write an export that only its owner may read, as the ledger itself."""
+    handle = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+    with open(handle, "w", encoding="utf-8") as file:
+        with suppress(AttributeError):  # no file modes on this system
+            os.fchmod(handle, 0o600)  # the file may have been there before
+        file.write(document + "\n")
+
+
+def from_json(document: str) -> list[tuple[Dataset, list[Entry]]]:
+    """Return what :func:`to_json` wrote, or refuse the document."""
+    datasets = _datasets(document)
+    try:
+        return [
+            (
+                dataset_from_row(_row(DATASET_COLUMNS, data)),
+                [_entry_of_export(line) for line in data["history"]],
+            )
+            for data in datasets
+        ]
+    except UNREADABLE as error:
+        raise InvalidInputError(
+            "The document is not an export of a ledger: a data set or a reservation in it cannot "
+            "be read. Export it again."
+        ) from error
+
+
+def _datasets(document: str) -> list[dict[str, Any]]:
+    try:
+        data = json.loads(document)
+    except UNREADABLE as error:
+        raise InvalidInputError("Expected an export of a ledger, got no JSON.") from error
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise InvalidInputError(f"Expected an export of a ledger (format {FORMAT!r}).")
+    if data.get("version") != VERSION:
+        raise LedgerVersionError(
+            f"Expected an export of version {VERSION}, got {data.get('version')!r}. Export with "
+            "the same version of Sordino."
+        )
+    datasets = data.get("datasets")
+    if not isinstance(datasets, list):
+        raise InvalidInputError("Expected a list of data sets in the export.")
+    return datasets
+
+
+def _entry_of_export(data: dict[str, Any]) -> Entry:
+    entry = entry_from_row(_row(ENTRY_COLUMNS, data))
+    encode_event(decode_event(entry.event_json))  # refuses what is not in the allow-list
+    return entry
+
+
+def _object(columns: str, values: Sequence[Any]) -> dict[str, Any]:
+    """Return a row as an object, with the JSON texts in it unfolded."""
+    return {
+        column: json.loads(value) if column in _NESTED else _plain(value)
+        for column, value in zip(columns.split(", "), values, strict=True)
+    }
+
+
+def _row(columns: str, data: dict[str, Any]) -> list[Any]:
+    return [
+        json.dumps(data[column], sort_keys=True, separators=(",", ":")) if column in _NESTED else data[column]
+        for column in columns.split(", ")
+    ]
+
+
+def _plain(value: Any) -> Any:
+    return jsonable(value) if isinstance(value, float) else value

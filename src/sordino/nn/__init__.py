@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from sordino.errors import require_extra
 
-if TYPE_CHECKING:  # what type checkers see; a test compares it with the table below
+if TYPE_CHECKING:
     from sordino.nn.augment import Shifts as Shifts
-    from sordino.nn.checkpoint import Checkpoint as Checkpoint
-    from sordino.nn.compatibility import replace_batch_norm as replace_batch_norm
+    from sordino.nn.engine_choice import replace_batch_norm as replace_batch_norm
     from sordino.nn.engines import GhostEngine as GhostEngine
     from sordino.nn.engines import VmapEngine as VmapEngine
     from sordino.nn.estimators import NeuralClassifier as NeuralClassifier
@@ -23,16 +22,17 @@ if TYPE_CHECKING:  # what type checkers see; a test compares it with the table b
     from sordino.nn.network import Network as Network
     from sordino.nn.queries import TorchDifference as TorchDifference
     from sordino.nn.queries import TorchGradient as TorchGradient
+    from sordino.nn.session import Checkpoint as Checkpoint
     from sordino.nn.solvers import Descent as Descent
     from sordino.nn.solvers import Recipe as Recipe
     from sordino.nn.solvers import Srm as Srm
+    from sordino.nn.trainer import Step as Step
     from sordino.nn.trainer import Trained as Trained
     from sordino.nn.trainer import Trainer as Trainer
     from sordino.nn.updates import Adam as Adam
     from sordino.nn.updates import HardThreshold as HardThreshold
     from sordino.nn.updates import Sgd as Sgd
     from sordino.nn.updates import warm_up as warm_up
-    from sordino.nn.watching import Step as Step
 
 if find_spec("torch") is None:  # pragma: no cover - the extra is installed wherever tests run
     raise require_extra("torch", "torch")
@@ -40,7 +40,7 @@ if find_spec("torch") is None:  # pragma: no cover - the extra is installed wher
 # name -> module; loaded when first used
 _EXPORTS = {
     "Adam": "sordino.nn.updates",
-    "Checkpoint": "sordino.nn.checkpoint",
+    "Checkpoint": "sordino.nn.session",
     "Descent": "sordino.nn.solvers",
     "GhostEngine": "sordino.nn.engines",
     "HardThreshold": "sordino.nn.updates",
@@ -53,7 +53,7 @@ _EXPORTS = {
     "Sgd": "sordino.nn.updates",
     "Shifts": "sordino.nn.augment",
     "Srm": "sordino.nn.solvers",
-    "Step": "sordino.nn.watching",
+    "Step": "sordino.nn.trainer",
     "TorchDifference": "sordino.nn.queries",
     "TorchGradient": "sordino.nn.queries",
     "TorchModel": "sordino.nn.federated",
@@ -61,7 +61,7 @@ _EXPORTS = {
     "Trainer": "sordino.nn.trainer",
     "VmapEngine": "sordino.nn.engines",
     "make_private": "sordino.nn.loop",
-    "replace_batch_norm": "sordino.nn.compatibility",
+    "replace_batch_norm": "sordino.nn.engine_choice",
     "warm_up": "sordino.nn.updates",
 }
 

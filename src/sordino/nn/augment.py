@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sordino.errors import InvalidInputError, InvalidTypeError, SordinoError, UnsupportedError
 from sordino.execute.draws import drawn, held_generators, reached, seeded_draws
-from sordino.execute.torch_views import Views
+from sordino.execute.torch import Views
 from sordino.kernel import public_generator
 from sordino.nn.data import Source
 

@@ -13,13 +13,11 @@ from torch.autograd.graph import GradientEdge
 from torch.func import grad, vmap
 
 from sordino.errors import UnsupportedError
-from sordino.kernel.clip_tensors import Contributions, clipped_rows
+from sordino.kernel.clip.tensors import Contributions, clipped_rows
 from sordino.nn.ghosts import Ghost, Rows, pieces
 from sordino.nn.graph import Graph, Routes, Use, find_layouts, find_routes, pulled_back, read_graph
-from sordino.nn.made_up import made_up, points
-from sordino.nn.network import Network
+from sordino.nn.network import Network, made_up, points, product_inputs, without_autocast
 from sordino.nn.operations import Found, found_at, is_known, kept_at, united
-from sordino.nn.precision import product_inputs, without_autocast
 
 _PROBE = 5  # made-up records, to find the axis that holds them
 _STEP = 4  # numbers of 16 bytes

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+import warnings
+from collections import deque
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,9 +19,213 @@ from sordino.execute.draws import Seeding, noting_seeds, seeded_draws
 from sordino.execute.processes import fingerprint
 from sordino.execute.torch import TorchExecutor
 from sordino.kernel.arrays import Ints
-from sordino.nn.made_up import made_up
-from sordino.nn.network import Network, quiet_dropout
-from sordino.nn.state import losses_alone
+from sordino.nn.graph import read_graph
+from sordino.nn.network import Network, forward_inputs, made_up, points, quiet_dropout, same_draws
+
+# ----- Models that keep state between calls are found and refused: what a record leaves there gets no noise
+
+_PLAIN = (bool, int, float, complex, str, bytes)
+
+
+def check_stateless(network: Network, x: Tensor, y: Tensor) -> None:
+    """Refuse a model, or a loss, whose state changes when it is called.
+
+    Two tests on made-up records: no attribute of a module is another afterwards, and a record gives the
+    same loss before and after others were seen. Autograd is on and goes back, as in training: some models
+    remember only then.
+    """
+    vector, draws = network.flat().requires_grad_(), same_draws()
+    kept = vector.detach().clone()
+    modules = [("model", network.model), ("loss", network.loss)]
+    _loss(network, draws, vector, x, y)  # what a model makes once, it makes of these public records
+    before = dict(_states(modules))
+    first = _loss(network, draws, vector, x[:1], y[:1])
+    for _ in range(3):
+        _loss(network, draws, vector, x[1:], y[1:])
+    again = _loss(network, draws, vector, x[:1], y[:1])
+    for where, seen in _states(modules):
+        if where not in before or not _same_state(before[where], seen):
+            raise UnsupportedError(_said(f"changes {where!r}"))
+    if not _same_state(kept, vector):
+        raise UnsupportedError(_said("changes parameters"))
+    if not _same_state(first, again):
+        raise UnsupportedError(_said("gives a record another loss after it has seen others"))
+
+
+def _said(what: str) -> str:
+    return (
+        f"The forward pass {what}: it remembers records, and no clip bounds what one of them leaves behind. "
+        "Compute such numbers from public data and keep them fixed (a buffer that forward only reads)."
+    )
+
+
+def _loss(network: Network, draws: same_draws, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Return the losses of some records, with the same random draws each time."""
+    params = network.unflatten(vector)
+    with draws, torch.enable_grad():
+        losses = torch.stack(losses_alone(network, network.outputs(params, x), y))
+        # hooks of the backward pass may remember; whether it works is seen later
+        with suppress(RuntimeError):
+            torch.autograd.grad(losses.sum(), vector, allow_unused=True)
+    return losses.detach()
+
+
+def losses_alone(network: Network, outputs: Tensor, y: Tensor) -> list[Tensor]:
+    """Return the losses of some outputs, each without the others."""
+    return [network.loss(outputs[i : i + 1], y[i : i + 1]).sum() for i in range(len(y))]
+
+
+def _states(modules: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield the name and a copy of every tensor and plain value that the modules hold."""
+    for title, module in modules:
+        if not isinstance(module, nn.Module):
+            continue
+        for name, layer in module.named_modules():
+            for key, value in {**vars(layer), **layer._buffers}.items():
+                if not key.startswith("_forward") and not key.startswith("_backward"):
+                    yield ".".join(filter(None, (title, name, key))), _copied(value)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, np.ndarray):
+        return value.tobytes()
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(repr, value))
+    if isinstance(value, (list, tuple, deque)):
+        return [_copied(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _copied(one) for key, one in value.items() if not isinstance(one, nn.Module)}
+    return value if isinstance(value, _PLAIN) or value is None else type(value)
+
+
+def _same_state(a: Any, b: Any) -> bool:
+    if isinstance(a, Tensor) or isinstance(b, Tensor):
+        alike = isinstance(a, Tensor) and isinstance(b, Tensor) and a.shape == b.shape
+        return alike and bool(((a == b) | ((a != a) & (b != b))).all())
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(_same_state, a, b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_same_state(a[key], b[key]) for key in a)
+    return bool(a == b) or (a != a and b != b)
+
+
+# ---------------------- What a model and a loss are tried for on made-up records before an engine is chosen
+
+# of the outputs: the same operations on the same numbers differ by their rounding only, which may be coarse
+_APART, _COARSELY = 0.01, 0.1
+_UNLIKE = 1e-3
+
+
+def try_out(network: Network, x: Tensor, y: Tensor) -> None:
+    """Refuse what fails, remembers records or reads parameters that are not trained; before any record.
+
+    Only shapes and types of the records are looked at.
+    """
+    records = made_up(network, x, y, 4, 1.0)
+    try:
+        check_stateless(network, *records)
+    except (SordinoError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        raise InvalidInputError(
+            f"Expected a model and a loss for inputs of shape {tuple(x.shape[1:])} and type {x.dtype}, and "
+            f"targets of shape {tuple(y.shape[1:])} and type {y.dtype}, several records at once and one "
+            f"alone. On made-up ones they fail; torch says: {type(error).__name__}: {str(error)[:200]} "
+            "(Class numbers are int64. A model in bfloat16 needs precision=torch.bfloat16, or model.float(). "
+            "squeeze(-1) keeps the axis of the records.)"
+        ) from None
+    with quiet_dropout(network.model):
+        _check_own_parameters(network, *records)
+        _check_attributes(network, records[0])
+        _say_of_whole_batches(network, *records)
+
+
+def _check_own_parameters(network: Network, x: Tensor, y: Tensor) -> None:
+    """Refuse a forward pass that reaches trainable parameters which are not those of the model."""
+    parts = network.unflatten(points(network)[1])
+    params = {name: part.detach().requires_grad_() for name, part in parts.items()}
+    with torch.enable_grad():
+        total = torch.stack(losses_alone(network, network.outputs(params, x), y)).sum()
+    own = {id(value) for value in params.values()}
+    leaves = (getattr(node, "variable", None) for node in _nodes(total, params))
+    if any(isinstance(leaf, nn.Parameter) and id(leaf) not in own for leaf in leaves):
+        raise UnsupportedError(
+            "The loss depends on trainable parameters that are not the model's, and they would never be "
+            "trained. Layers in a list belong into nn.ModuleList, weights of a loss into the model. A "
+            "function that was made in __init__ (a lambda, a hook) still holds the module that this one was "
+            "copied from: make it a method. Freeze what stays as it is (requires_grad_(False))."
+        )
+
+
+def _nodes(total: Tensor, params: dict[str, Tensor]) -> list[Any]:
+    return [] if total.grad_fn is None else read_graph(total.grad_fn, params).nodes
+
+
+def _check_attributes(network: Network, x: Tensor) -> None:
+    """Refuse a model that reads parameters otherwise than as attributes: it would see the initial ones."""
+    if any(p.dtype is not torch.float32 for p in network.model.parameters()):
+        return  # outputs of another type are other outputs
+    start, moved = network.flat(), points(network)[1]
+    draws = same_draws()
+    with torch.no_grad():
+        with draws:
+            called = network.outputs(network.unflatten(moved), x)
+        network.load(moved, network.model)
+        try:
+            with draws:
+                held = network.outputs(None, x)
+        finally:
+            network.load(start, network.model)
+    share = _COARSELY if _rounds(network) else _APART
+    if called.shape == held.shape and not _close(called.nan_to_num(), held.nan_to_num(), share):
+        raise UnsupportedError(
+            "The model reads some of its parameters otherwise than as attributes (out of a list or a "
+            "dictionary), so it would be trained with their initial values there. Read self.name, or keep "
+            "them in nn.ParameterList or nn.ParameterDict."
+        )
+
+
+def _rounds(network: Network) -> bool:
+    kind, around = network.device, torch.is_autocast_enabled(network.device.type)
+    return around or network.precision is not torch.float32 or forward_inputs(kind) > 0
+
+
+def _close(one: Tensor, other: Tensor, share: float) -> bool:
+    return float((one - other).norm()) <= share * float(other.norm())
+
+
+def _say_of_whole_batches(network: Network, x: Tensor, y: Tensor) -> None:
+    """Warn of a loss that is not the sum, or the mean, of the losses of its records."""
+    with torch.no_grad():
+        outputs = network.outputs(network.unflatten(points(network)[1]), x)
+        each = torch.stack(losses_alone(network, outputs, y))
+        try:
+            whole = network.loss(outputs, y).sum()
+        except Exception:  # a loss for single records is a loss
+            return
+    criterion = getattr(network.loss, "loss", network.loss)
+    if getattr(criterion, "ignore_index", -1) >= 0 or not bool(each.isfinite().all() & whole.isfinite()):
+        return
+    reach = _UNLIKE * float(each.abs().sum())
+    adds_up = any(abs(float(each.sum() / n - whole)) <= reach / n for n in (1, len(each)))
+    if not adds_up or _weights_cancel(criterion):
+        warnings.warn(
+            "The loss of several records is neither the sum nor the mean of their losses. It is called on "
+            "one record at a time, so what compares records is lost, and weights of classes cancel in a mean "
+            "over one record: use reduction='sum', or a loss that is a sum over records.",
+            UserWarning,
+            stacklevel=5,
+        )
+
+
+def _weights_cancel(loss: Any) -> bool:
+    plain = isinstance(loss, (nn.CrossEntropyLoss, nn.NLLLoss))
+    return plain and loss.weight is not None and loss.reduction == "mean"
+
+
+# ------ All records are looked at before a budget is booked: one that failed in a step would tell of itself
 
 _SEED = 5387  # public: what is drawn here is thrown away
 _AGAIN = 32  # items of a data set that are read a second time, in another order

@@ -15,14 +15,13 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from sordino.bounds import bound_fact, declared_bound
-from sordino.checks import check_count, check_data, check_positive, remember
+from sordino.checks import bound_fact, check_count, check_data, check_positive, declared_bound, remember
 from sordino.errors import InvalidInputError
-from sordino.execute.grouped import Owners
+from sordino.execute.persons import Owners
 from sordino.kernel import public_generator
-from sordino.kernel.clip_tensors import row_factors
+from sordino.kernel.clip.tensors import row_factors
 from sordino.nn.data import single
-from sordino.nn.recipes import Facts, noise_rate
+from sordino.nn.solvers import Facts, noise_rate
 from sordino.nn.trainer import Trained, Trainer
 from sordino.nn.updates import HardThreshold
 from sordino.private_estimator import PrivateEstimator, Scored

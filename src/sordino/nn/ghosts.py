@@ -1,9 +1,9 @@
-r"""Norms and weighted sums of gradients that are not formed, and the choice between them and formed ones.
+"""Norms and weighted sums of gradients that are not formed, and the choice between them and formed ones.
 
 The norm of ``sum_t g_t a_t^T`` needs no gradient: ``sum_{t,s} (a_t . a_s) (g_t . g_s)``. Positions are cheap
 when few, the gradient is cheap when small; ``_direct_pays`` chooses. A parameter that is used twice has more
 positions. The norms themselves, and what rounding may hide in them, are the business of
-:mod:`sordino.kernel.clip_tensors`.
+:mod:`sordino.kernel.clip.tensors`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from sordino.kernel.clip_tensors import Contributions
+from sordino.kernel.clip.tensors import Contributions
 from sordino.nn.graph import Graph, Step, Use, pulled_back
-from sordino.nn.operations import Found
-from sordino.nn.precision import product_inputs
-from sordino.nn.products import Product, Table, Windows
+from sordino.nn.network import product_inputs
+from sordino.nn.operations import Found, Product, Table, Windows
 
 _ENTRY_COST = 16  # products of a processor in the time in which it writes and reads one entry of a gradient
 _BYTE_COST = 13.0, 60.0  # operations of a GPU in the time of one byte: in float32, and in coarser products

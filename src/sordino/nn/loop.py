@@ -13,8 +13,7 @@ from torch import Tensor, nn
 from sordino.errors import InvalidInputError, PlanSpentError, PrivacyWarning
 from sordino.nn.data import source_of
 from sordino.nn.network import Loss, Network
-from sordino.nn.session import Session, open_session
-from sordino.nn.together import FollowingSession, together
+from sordino.nn.session import FollowingSession, Session, open_session, together
 from sordino.nn.trainer import Trainer
 
 # what concerns the steps of a trainer, and a loop of one's own does by itself

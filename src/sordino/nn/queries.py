@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from sordino.errors import InvalidInputError
+from sordino.errors import InvalidInputError, SlowEngineWarning
 from sordino.kernel import ClippedSum, OnLattice
-from sordino.kernel.clip_tensors import (
+from sordino.kernel.clip.tensors import (
     LARGEST_CLIP,
     LEAST_CLIP,
     clipped_rows,
@@ -20,10 +21,10 @@ from sordino.kernel.clip_tensors import (
     row_factors,
     weighted_rows,
 )
-from sordino.kernel.contracts import TensorChunks
+from sordino.kernel.query import TensorChunks, TensorPersons
 from sordino.nn.engines import Engine
-from sordino.nn.precision import product_inputs, without_autocast
-from sordino.problems.glm import check_clip
+from sordino.nn.network import made_up, points, product_inputs, quiet_dropout, without_autocast
+from sordino.problems.queries import check_clip
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class TorchGradient(OnLattice, ClippedSum):
 
     **Privacy.** Sensitivity C (add-remove) or 2 C (replace-one) in L2, whatever the data. Splitting a batch
     into chunks does not change the sum; a record whose gradient is not finite contributes zero. With a
-    ``block`` the sum can be taken in integers (:mod:`sordino.nn.exact`).
+    ``block`` the sum can be taken in integers (:mod:`sordino.nn.queries`).
     """
 
     needs: ClassVar[tuple[type, ...]] = (TensorChunks,)
@@ -194,3 +195,167 @@ def finite_sum(clipped_sum: Any, x: Tensor, y: Tensor) -> Tensor:
         return torch.zeros_like(total)
     half = len(x) // 2
     return finite_sum(clipped_sum, x[:half], y[:half]) + finite_sum(clipped_sum, x[half:], y[half:])
+
+
+# ------------ The questions asked about a network when the unit of privacy is a person with several records
+
+BlockSum = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class PersonGradient(TorchGradient):
+    r"""``sum_p clip_C(sum_{i of p} gradient of the loss of record i)`` at the parameter vector ``params``.
+
+    **Privacy.** A person with all its records adds at most C. Persons that are differentiated together are
+    told apart by ghost norms over the places of all their records; one that is differentiated alone has one
+    gradient, which is clipped as a row. A person whose gradient is not finite contributes zero.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (TensorPersons,)
+
+    def evaluate(self, records: Any, params: Any) -> Tensor:
+        """Return the clipped sum at the point ``params``."""
+        persons: TensorPersons = records
+
+        def together(x: Tensor, y: Tensor, present: Tensor) -> Tensor:
+            return self.engine.clipped_sum(params, x, y, self.clip, present)
+
+        total = _sum_of_blocks(persons, together, params)
+        for parts in persons.long():
+            (row,) = _whole(self.engine, (params,), parts)
+            total += _if_finite(self.clipped(row[None]))
+        return total
+
+    def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> Any:
+        """Return the clipped sum in integers; each person is differentiated alone."""
+        persons: TensorPersons = records
+        total = torch.zeros_like(params, dtype=torch.int64)
+        for parts in persons.each():
+            (row,) = _whole(self.engine, (params,), parts)
+            total += lattice_sum(self.parts(row[None]), spacing)
+        return total
+
+
+@dataclass(frozen=True)
+class PersonDifference(TorchDifference):
+    """The correction of DP-SRM, where gradients and their differences are sums over a person's records.
+
+    **Privacy.** As :class:`~sordino.nn.queries.TorchDifference`, for a person with all its records.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (TensorPersons,)
+
+    def evaluate(self, records: Any, params: Any) -> Tensor:
+        """Return the clipped sum at the two points."""
+        persons: TensorPersons = records
+
+        def together(x: Tensor, y: Tensor, present: Tensor) -> Tensor:
+            rows = (self.engine.per_record(point, x, y, present) for point in params)
+            return self.mixed(*rows)
+
+        total = _sum_of_blocks(persons, together, params[0])
+        for parts in persons.long():
+            new, old = _whole(self.engine, params, parts)
+            total += _if_finite(self.mixed(new[None], old[None]))
+        return total
+
+    def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> Any:
+        """Return the clipped sum in integers; each person is differentiated alone."""
+        persons: TensorPersons = records
+        total = torch.zeros_like(params[0], dtype=torch.int64)
+        for parts in persons.each():
+            new, old = _whole(self.engine, params, parts)
+            total += lattice_sum(self.parts(new[None], old[None]), spacing)
+        return total
+
+
+def _whole(engine: Engine, points: Any, parts: Iterable[tuple[Tensor, Tensor]]) -> list[Tensor]:
+    """Return the gradient of one person at each of the points."""
+    rows = [torch.zeros_like(point) for point in points]
+    for x, y in parts:
+        for row, point in zip(rows, points, strict=True):
+            row += engine.whole(point, x, y)
+    return rows
+
+
+def _sum_of_blocks(persons: TensorPersons, together: BlockSum, like: Tensor) -> Tensor:
+    total = torch.zeros_like(like)
+    for x, y, present in persons.blocks():
+        total += finite_persons(together, x, y, present)
+    return total
+
+
+def finite_persons(together: BlockSum, x: Tensor, y: Tensor, present: Tensor) -> Tensor:
+    """Return the sum over the persons whose gradients are finite; the others contribute zero.
+
+    A block whose sum is not finite is halved until the person is alone.
+    """
+    total = together(x, y, present)
+    if bool(torch.isfinite(total).all()) or len(present) == 1:
+        return _if_finite(total)
+    half = len(present) // 2
+    cut = half * present.shape[1]
+    first = finite_persons(together, x[:cut], y[:cut], present[:half])
+    return first + finite_persons(together, x[cut:], y[cut:], present[half:])
+
+
+def _if_finite(total: Tensor) -> Tensor:
+    return total if bool(torch.isfinite(total).all()) else torch.zeros_like(total)
+
+
+# ------------------------ Sums of gradients without any rounding, for noise that can be defended bit by bit
+# A record's clipped gradient is truncated to a lattice of integers, and integers add up exactly. What is
+# left to show is that a record's row is a function of *this record alone*: matrix products of another shape
+# may be computed in another order, so a batch with one record less would move the last bits of all others.
+# So records are differentiated in blocks of one fixed size, filled up where they end, and before anything
+# is booked it is tested, bit by bit, that a row depends neither on its place in the block nor on its
+# neighbours. (On its place it may, by the address at which it starts: then each record stands there several
+# times.) Where it does, records are differentiated one at a time. A person is always differentiated alone.
+#
+# Then the sum moves by one truncated contribution, of norm at most the clip: nothing has to be added to the
+# sensitivity.
+
+_MOST = {"cpu": 32, "cuda": 512}
+_ENTRIES = {"cpu": 1 << 26, "cuda": 1 << 30}  # float64 numbers held at once
+_COPIES = (1, 2, 4, 16)
+_SIZES = (1.0, 30.0)
+
+
+def exact_block(engine: Engine, x: Tensor, y: Tensor, chunk: int) -> Block:
+    """Return how records are differentiated: several at once where rows are alone, else one by one."""
+    kind = engine.network.device.type
+    most = min(_MOST.get(kind, 32), chunk, _ENTRIES.get(kind, 1 << 26) // max(1, engine.network.size))
+    count = 1 << max(0, int(most).bit_length() - 1)
+    for copies in _COPIES if count > 1 else ():
+        block = Block(max(2, count // copies), copies)
+        if rows_are_alone(engine, x, y, block):
+            return block
+    if count > 1:
+        warnings.warn(
+            "The last bits of a record's gradient depend on the records that are differentiated with it, so "
+            "for secure_noise=True this is done one at a time, which is slow. torch.set_num_threads(1) or "
+            "torch.use_deterministic_algorithms(True) may mend it.",
+            SlowEngineWarning,
+            stacklevel=4,
+        )
+    return Block(1)
+
+
+def rows_are_alone(engine: Engine, x: Tensor, y: Tensor, block: Block) -> bool:
+    """Tell whether rows are the same bits in every place of a block, beside whatever made-up records."""
+    vector, query = points(engine.network)[1], TorchGradient(engine, 1.0, block)
+
+    def parts(a: Tensor, b: Tensor) -> Tensor:
+        return query.parts(engine.per_record(vector, block.filled(a), block.filled(b)))[:: block.copies]
+
+    with quiet_dropout(engine.network.model):
+        for size in _SIZES:
+            inputs, targets = made_up(engine.network, x, y, block.count, size)
+            rows = parts(inputs, targets)
+            for turn in {1, block.count // 2, block.count - 1}:
+                turned = parts(inputs.roll(turn, 0), targets.roll(turn, 0))
+                if not torch.equal(turned.roll(-turn, 0), rows):
+                    return False
+            if not torch.equal(parts(inputs[:1], targets[:1]), rows[:1].expand_as(rows)):
+                return False
+    return True

@@ -2,16 +2,121 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import os
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from pathlib import Path
 from typing import Any
 
-from sordino.execute.processes import Processes
-from sordino.execute.torch import ON_DEVICE, TorchExecutor
-from sordino.kernel import check_offer
-from sordino.nn.checkpoint import Checkpoint, words
+import torch
+from torch import Tensor
+
+from sordino.errors import InvalidInputError, PlanError, SordinoError, WorkerError
+from sordino.execute.draws import TURN, generators, restore
+from sordino.execute.processes import Processes, fingerprint
+from sordino.execute.torch import ON_DEVICE, PersonExecutor, TorchExecutor
+from sordino.kernel import Plan, Question, check_offer
 from sordino.nn.solvers import NetworkSolver, NetworkTask, Releases, TrainingState
 from sordino.runs import Ask, Journal, PrivacyReport, Promise, Run, SavedRun, resumed
 from sordino.runs.journal import latest
+
+# ----------------------- Checkpoints of a training: a crash loses no budget, and no question is asked twice
+# Two files: the checkpoint (released values only) is replaced as a whole every few steps; the journal gets
+# one line *before* each release. After a crash the state is that of the checkpoint, the position that of
+# the journal: releases in between are spent and not repeated.
+
+FORMAT = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """A run on disk, under ``path`` and ``path.journal``."""
+
+    path: Path
+    every: int = 50
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))
+        if self.every < 1:
+            raise InvalidInputError(f"Expected a checkpoint every >= 1 steps, got {self.every}.")
+
+    @property
+    def journal_path(self) -> Path:
+        """Where releases are counted."""
+        return self.path.with_name(self.path.name + ".journal")
+
+    def refuse_existing(self) -> None:
+        """Refuse to start a second run over a first one, or where nothing can be written."""
+        if not os.access(self.path.parent, os.W_OK | os.X_OK):
+            raise InvalidInputError(
+                f"Expected a checkpoint in a folder that can be written to, got {self.path.name!r} elsewhere."
+            )
+        if self.path.exists() or self.journal_path.exists():
+            raise PlanError(f"The checkpoint {self.path.name!r} exists. Call resume, or choose another path.")
+
+    def require(self) -> None:
+        """Refuse to go on with half of a run."""
+        if not self.path.exists() or not self.journal_path.exists():
+            raise PlanError(
+                f"Expected the checkpoint {self.path.name!r} and its journal, found not both: without the "
+                "journal nobody knows which releases are spent."
+            )
+
+    def save(self, state: TrainingState, saved: SavedRun, used: dict[str, int]) -> None:
+        """Replace the checkpoint as a whole."""
+        content = {
+            "format": FORMAT,
+            "state": {"vector": state.vector, "average": state.average, **_named(state.slots)},
+            "weight": state.weight,
+            "random": generators(),
+            "used": used,
+            "run": asdict(saved),
+        }
+        draft = self.path.with_name(self.path.name + ".new")
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            torch.save(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, self.path)
+
+    def load(self, device: torch.device) -> tuple[TrainingState, SavedRun, dict[str, int]]:
+        """Return the saved state; only tensors and plain values are read."""
+        try:
+            content = torch.load(self.path, map_location=device, weights_only=True)
+            if content["format"] != FORMAT:
+                raise PlanError(f"Expected a checkpoint of format {FORMAT}, got {content['format']}.")
+            state = content["state"]
+            slots = {k.removeprefix("slot "): v for k, v in state.items() if k.startswith("slot ")}
+            loaded = TrainingState(state["vector"], slots, state["average"], content["weight"])
+            found = loaded, SavedRun(**content["run"]), content["used"]
+            with TURN:
+                restore(content["random"])
+        except (PlanError, torch.OutOfMemoryError):
+            raise
+        except Exception as error:  # a torn file fails in many ways
+            kind = type(error).__name__
+        else:
+            return found
+        raise PlanError(
+            f"Expected a whole checkpoint, got {self.path.name!r} torn or of another kind ({kind}). What "
+            "the run has booked stays spent. Restore the file, or train anew under another path."
+        )
+
+
+def words(value: Any) -> str:
+    """Return a text of a solver that is the same in every process; functions go by name."""
+    if is_dataclass(value) and not isinstance(value, type):
+        inner = ", ".join(f"{f.name}={words(getattr(value, f.name))}" for f in fields(value))
+        return f"{type(value).__name__}({inner})"
+    return getattr(value, "__qualname__", None) or repr(value)
+
+
+def _named(slots: dict[str, Any]) -> dict[str, Any]:
+    return {f"slot {name}": value for name, value in slots.items()}
+
+
+# --------------------------------------------- One paid-for training: a new run, or the rest of a saved one
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,3 +219,140 @@ def resume_session(made: Training, checkpoint: Checkpoint) -> Session:
         journal.close()
         raise
     return Session(run, curator, made.report(run.promise), state, checkpoint, recipe, _journal=journal)
+
+
+# --------- One training in several processes: the first runs the session, the others follow it step by step
+
+
+class Leading:
+    """The curator of the first process: what it releases is shared with the others."""
+
+    def __init__(self, curator: Releases, processes: Processes) -> None:
+        self._curator, self._processes = curator, processes
+
+    @property
+    def plan(self) -> Plan:
+        """The plan, which is public."""
+        return self._curator.plan
+
+    @property
+    def used(self) -> dict[str, int]:
+        """How often each release was asked so far."""
+        return self._curator.used
+
+    def release(self, name: str, params: Any = None) -> Tensor:
+        """Ask one planned question of all processes."""
+        return self._processes.shared(self._curator.release(name, params))
+
+
+class Following:
+    """Stands where the curator is in the other processes: adds up a part, and is given what was released."""
+
+    def __init__(self, executor: TorchExecutor, plan: Plan, used: dict[str, int]) -> None:
+        self._executor, self.plan, self._used = executor, plan, Counter(used)
+
+    @property
+    def used(self) -> dict[str, int]:
+        """How often each release was asked so far."""
+        return dict(self._used)
+
+    def release(self, name: str, params: Any = None) -> Tensor:
+        """Add up this process's part of a question, and return what the first process has released."""
+        processes = self._executor.processes
+        assert processes is not None
+        with self._executor.hidden():
+            # Rows and lattice are those that the first process says: no sensitivity is needed here.
+            asked = Question(self.plan.releases[name], params, 0.0, self._used[name], self.plan.population)
+            self._executor.summed(asked, None)
+        self._used[name] += 1
+        point = params if isinstance(params, Tensor) else params[0]
+        return processes.shared(torch.empty_like(point))
+
+
+@dataclass(frozen=True)
+class Opening:
+    """What the first process tells the others when the budget is booked; all of it is public or released."""
+
+    report: PrivacyReport
+    used: dict[str, int]
+    state: TrainingState
+
+
+@dataclass(eq=False)
+class FollowingSession:
+    """A session without books: no run, no journal, no checkpoint."""
+
+    curator: Following
+    report: PrivacyReport
+    state: TrainingState
+    processes: Processes
+
+    def __enter__(self) -> FollowingSession:
+        return self
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        self.processes.leave(failed=kind is not None)
+
+    def save(self, state: TrainingState) -> None:
+        """Leave it to the first process."""
+
+    def due(self) -> bool:
+        """Leave it to the first process."""
+        return False
+
+
+def together(made: Training, opened: Callable[[], Session]) -> Session | FollowingSession:
+    """Return the session of this process; the budget is booked once, by the first, after all have agreed."""
+    processes = made.executor.processes
+    if processes is None:
+        return opened()
+    processes.agreed(_facts(made))
+    if not processes.first:
+        return _followed(made, processes)
+    try:
+        session = opened()
+    except BaseException as error:
+        processes.told(str(error) if isinstance(error, SordinoError) else type(error).__name__)
+        raise
+    session.curator, session.processes = Leading(session.curator, processes), processes
+    start = _moved(session.state, torch.device("cpu"))
+    try:
+        processes.told(Opening(session.report, session.curator.used, start))
+    except WorkerError:
+        with session:  # it is booked: its end goes to the ledger
+            raise
+    return session
+
+
+def _followed(made: Training, processes: Processes) -> FollowingSession:
+    heard = processes.told()
+    if not isinstance(heard, Opening):
+        raise WorkerError(f"The first process has refused this training: {heard}")
+    curator = Following(made.executor, made.solver.plan(made.task), heard.used)
+    return FollowingSession(curator, heard.report, _moved(heard.state, made.executor.device), processes)
+
+
+def _moved(state: TrainingState, device: torch.device) -> TrainingState:
+    slots = {name: value.to(device) for name, value in state.slots.items()}
+    return TrainingState(state.vector.to(device), slots, state.average.to(device), state.weight)
+
+
+def _facts(made: Training) -> dict[str, Any]:
+    """Return what all processes must share, in words for an error."""
+    task, network = made.task, made.task.engine.network
+    return {
+        "number of records": task.population,
+        "model": (network.names, tuple(map(tuple, network.shapes))),
+        "parameters at the start": fingerprint(network.flat().cpu()),
+        "setting": (words(made.solver), task.relation.value, task.unit, made.executor.chunk),
+        "data": made.mark,
+        "owners of records": _owners(made.executor),
+    }
+
+
+def _owners(executor: TorchExecutor) -> int | None:
+    """Return a number for who owns which records: a person of one process must be one of the others too."""
+    if not isinstance(executor, PersonExecutor):
+        return None
+    assert executor.owners is not None
+    return fingerprint([torch.from_numpy(executor.owners.order), torch.from_numpy(executor.owners.edges)])

@@ -3,35 +3,242 @@
 from __future__ import annotations
 
 import copy
+import math
+import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sordino.checks import check_count, check_positive
-from sordino.errors import InvalidInputError, InvalidTypeError
+from sordino.errors import DivergenceWarning, InvalidInputError, InvalidTypeError, UnsupportedError
 from sordino.execute.processes import joined
 from sordino.kernel import Relation
 from sordino.ledger.address import hidden
 from sordino.nn.augment import MeanOfViews, views_of
-from sordino.nn.checkpoint import Checkpoint
 from sordino.nn.compiled import compiled_engine
 from sordino.nn.data import Source, source_of
 from sordino.nn.engine_choice import engine_notes, make_engine
 from sordino.nn.engines import Engine
 from sordino.nn.entrance import check_records
-from sordino.nn.exact import exact_block
-from sordino.nn.moved import check_moved, warn_if_diverged
 from sordino.nn.network import Loss, Network, copied
-from sordino.nn.recipes import Facts, Settings, asked_of, settled
-from sordino.nn.session import Session, Training, open_session, resume_session
-from sordino.nn.solvers import NetworkSolver, NetworkTask, Recipe
-from sordino.nn.together import FollowingSession, together
+from sordino.nn.queries import exact_block
+from sordino.nn.session import (
+    Checkpoint,
+    FollowingSession,
+    Session,
+    Training,
+    open_session,
+    resume_session,
+    together,
+)
+from sordino.nn.solvers import (
+    Facts,
+    NetworkSolver,
+    NetworkTask,
+    Recipe,
+    Settings,
+    TrainingState,
+    asked_of,
+    settled,
+)
 from sordino.nn.updates import HardThreshold
-from sordino.nn.watching import Callback, Watch, check_callbacks, score_every, scoring
 from sordino.runs import Ask, Price, PrivacyReport, track
+
+# ----------------------- After a training: exactly the trained parameters have moved, and not without bound
+
+_RISEN = 10.0  # times the loss of the initial model
+_GROWN = 100.0  # parameters start at about 1 or below; a training multiplies them by less than ten
+
+
+def check_moved(before: nn.Module, after: nn.Module, trained: tuple[str, ...]) -> None:
+    """Warn of trained parameters that are where they were, refuse frozen ones that are not.
+
+    Only released values are looked at. A parameter stays where it was if its type is too coarse for the
+    steps.
+    """
+    old = {**dict(before.named_parameters()), **dict(before.named_buffers())}
+    new = {**dict(after.named_parameters()), **dict(after.named_buffers())}
+    same = {name: torch.equal(old[name].cpu(), value.cpu()) for name, value in new.items()}
+    strayed = [name for name, stayed in same.items() if not stayed and name not in trained]
+    if strayed:
+        raise UnsupportedError(
+            f"Expected {strayed[0]!r} to stay where it was: it is not trained. It has moved."
+        )
+    still = [name for name in trained if same[name]]
+    if still:
+        warnings.warn(
+            f"{len(still)} of {len(trained)} trained parameters have not moved, among them {still[0]!r}. Is "
+            "the learning rate too small for their type, or were others meant to be trained (requires_grad)?",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+def warn_if_diverged(
+    before: nn.Module, after: nn.Module, trained: tuple[str, ...], scores: tuple[float, ...] = ()
+) -> None:
+    """Say that a training blew up.
+
+    ``scores`` are losses on public records, that of the initial model first.
+
+    **Privacy.** Only released parameters and scores on public records are looked at, which anyone who holds
+    them can see as well.
+    """
+    reason = _blown_up(before, after, trained) or _worse(scores)
+    if reason:
+        warnings.warn(
+            f"{reason} Lower learning_rate, or raise batch_size or epsilon. The budget is spent.",
+            DivergenceWarning,
+            stacklevel=4,
+        )
+
+
+def _blown_up(before: nn.Module, after: nn.Module, trained: tuple[str, ...]) -> str | None:
+    old, new = (max(_largest(p) for p in _chosen(model, trained)) for model in (before, after))
+    if not new < math.inf:
+        return "The trained parameters are not finite, so predictions mean nothing."
+    if new > _GROWN * max(1.0, old):
+        return f"The largest trained parameter is {new:.2g}, it was {old:.2g}: the steps were too long."
+    return None
+
+
+def _chosen(model: nn.Module, names: tuple[str, ...]) -> list[Tensor]:
+    found = dict(model.named_parameters())
+    return [found[name] for name in names if found[name].numel()]
+
+
+def _largest(values: Tensor) -> float:
+    top = float(values.detach().abs().max())
+    return math.inf if math.isnan(top) else top
+
+
+def _worse(scores: tuple[float, ...]) -> str | None:
+    if not scores or scores[-1] <= _RISEN * scores[0]:  # nan is not
+        return None
+    return (
+        f"The loss on the public records is {scores[-1]:.3g}, before the training it was {scores[0]:.3g}: "
+        "the steps were too long, or the noise too strong."
+    )
+
+
+# --------- What may be looked at while a network trains: scores on public records, and callbacks, both free
+
+_BLOCK = 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """Where a training stands after a release; made of released values and public records only.
+
+    ``score`` is None where none was due. ``model`` makes a copy with the parameters of now (their average,
+    where one is kept), ready to predict.
+    """
+
+    number: int
+    steps: int
+    learning_rate: float
+    score: float | None
+    _made: Callable[[], nn.Module] = field(repr=False)
+
+    def model(self) -> nn.Module:
+        """Return the model as it is now."""
+        return self._made()
+
+
+Callback = Callable[[Step], object]
+
+
+@dataclass(eq=False)
+class Watch:
+    """Scores and callbacks of one training.
+
+    **Privacy.** The parameters are released, so every function of them and of *public* records is free. A
+    score on records that are to be protected is a release that nobody pays for.
+    """
+
+    model: nn.Module
+    network: Network
+    recipe: Recipe
+    score: Callable[[nn.Module], float] | None = None
+    every: int = 1
+    callbacks: tuple[Callback, ...] = ()
+    history: list[tuple[int, float]] = field(default_factory=list)
+    start: float | None = None  # the loss of the initial model on public records
+
+    @property
+    def losses(self) -> tuple[float, ...]:
+        """The losses on public records, that of the initial model first; none where scores are others."""
+        return () if self.start is None else (self.start, *(score for _, score in self.history))
+
+    def after(self, number: int, state: TrainingState) -> bool:
+        """Note a step, and tell whether a callback wants to stop: what is left of the budget stays spent."""
+        due = self.score is not None and (number % self.every == 0 or number == self.recipe.steps)
+        if not due and not self.callbacks:
+            return False
+
+        def made() -> nn.Module:
+            return self.loaded(state).eval()
+
+        score = None
+        if due and self.score is not None:
+            score = float(self.score(made()))
+            self.history.append((number, score))
+        rate = self.recipe.learning_rate * self.recipe.schedule((number - 1) / self.recipe.steps)
+        step = Step(number, self.recipe.steps, rate, score, made)
+        wishes = [callback(step) for callback in self.callbacks]
+        return any(wish is True for wish in wishes)
+
+    def loaded(self, state: TrainingState) -> nn.Module:
+        """Return a copy of the model with the parameters of a state."""
+        model = copy.deepcopy(self.model)
+        self.network.load(self.recipe.finished(state).result.to(_device_of_model(model)), model)
+        return model
+
+
+def scoring(validation: Any, network: Network, loss: Loss) -> Callable[[nn.Module], float] | None:
+    """Return how a model is scored: by a function of one's own, or by the mean loss of public records."""
+    if validation is None or callable(validation):
+        return validation
+    source = source_of(validation)
+    return lambda model: _mean_loss(model, network, loss, source)
+
+
+def check_callbacks(callbacks: Any) -> None:
+    """Refuse what cannot be called after a step, before a budget is spent on the step."""
+    if not isinstance(callbacks, (tuple, list)) or not all(map(callable, callbacks)):
+        raise InvalidTypeError(
+            "Expected callbacks as a tuple of functions of a step, got something else. Pass (function,)."
+        )
+
+
+def score_every(every: int | None, steps: int) -> int:
+    """Return how many steps lie between two scores; None makes about ten of them."""
+    if every is None:
+        return max(1, math.ceil(steps / 10))
+    if every < 1:
+        raise InvalidInputError(f"Expected validate_every >= 1, got {every}.")
+    return every
+
+
+def _mean_loss(model: nn.Module, network: Network, loss: Loss, source: Source) -> float:
+    device = _device_of_model(model)
+    records = source.executor(device, _BLOCK, False).records(None)
+    scored = Network(model, loss, network.precision, network.fields)
+    losses: list[Tensor] = []
+    with torch.no_grad():
+        for x, y in records.chunks():
+            losses.append(scored.losses(scored.outputs(None, x), y).double().cpu())
+    return float(torch.cat(losses).mean())
+
+
+def _device_of_model(model: nn.Module) -> torch.device:
+    return next(model.parameters(), torch.zeros(())).device
+
+
+# ---------------------------------------------------------------------- Private training of a PyTorch model
 
 _PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
 

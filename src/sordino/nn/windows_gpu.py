@@ -1,4 +1,4 @@
-"""Gradients of kernels of convolutions as one kernel of a GPU; :mod:`sordino.nn.windows` checks it first."""
+"""Gradients of convolutions as one kernel of a GPU; :mod:`sordino.nn.operations` checks it first."""
 
 from __future__ import annotations
 

@@ -21,9 +21,8 @@ from sordino.kernel import (
     SymmetricGaussian,
     public_generator,
 )
-from sordino.kernel.arrays import Floats, Ints
-from sordino.kernel.contracts import GramSums
-from sordino.kernel.lengths import public_norm
+from sordino.kernel.arrays import Floats, Ints, public_norm
+from sordino.kernel.query import GramSums
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,75 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numba
 import numpy as np
 from scipy.special import softmax
 
 from sordino.kernel import ClippedSum
 from sordino.kernel.arrays import Floats
 from sordino.kernel.clip import clip_scalars, joint_norms, limit, sum_of_rows
-from sordino.kernel.contracts import AffineViews, RecordSums
-from sordino.kernel.pull import as_weights
+from sordino.kernel.clip.arrays import clipped
+from sordino.kernel.machine_code import compiled
+from sordino.kernel.pull import LOGISTIC, as_weights, residual
+from sordino.kernel.query import AffineViews, RecordSums
 from sordino.problems.affine import Affine, fair_weights
-from sordino.problems.glm import check_clip, weighted
-from sordino.problems.losses import LabelModel, Loss, compiled, sigmoid
-from sordino.problems.margin_rows import margin_rows
+from sordino.problems.losses import LabelModel, Loss, compiled_form, sigmoid
+from sordino.problems.queries import check_clip, weighted
+
+# ------------ The vectors of the last question about margins in one compiled pass, for losses of one margin
+
+ROOT = math.sqrt(2.0)
+
+
+@numba.njit(inline="always", error_model="numpy")
+def _followed(loss: Any, own: Any, margin: float, y: float, weight: float, norm: float) -> float:
+    """Return how far a record was followed at a margin: half its clipped residual, against its sign."""
+    kind, unit, threshold = loss
+    _, _, bound, most, fair = own
+    value, largest = residual(kind, margin, y, unit, threshold)
+    value *= weight
+    if fair:
+        value *= min(1.0, bound / (norm * largest))
+    return -0.5 * clipped(value, norm, most)
+
+
+@compiled(nogil=True, error_model="numpy")
+def margin_rows(
+    margins: Any, records: Any, loss: Any, own: Any, travel: float, point: Any, units: Any, out: Any
+) -> None:
+    """Write gradient and curvature of each record in the slope, and in the offset where there is one.
+
+    ``loss`` is (kind, unit, threshold), ``own`` (start, end, clip, its limit, fair), ``point`` (slope,
+    offset), ``units`` (of margins, of curvatures, the constant, the clip): all public.
+    """
+    targets, weights, sizes, norms = records
+    margin_unit, bend_unit, constant, bound = units
+    kind, unit, threshold = loss
+    for i in range(margins.size):
+        y, weight = targets[i], weights[i] if weights.size else 1.0
+        seen = _followed(loss, own, own[0], y, weight, norms[i])
+        seen += _followed(loss, own, margins[i] + own[1], y, weight, norms[i])
+        s = margins[i] - seen * travel * min(sizes[i], 1.0) * sizes[i]
+        z, margin = s / margin_unit, point[0] * s + point[1]
+        value, largest = residual(kind, margin, y, unit, threshold)
+        bend, fair = bend_unit, weight
+        if kind == LOGISTIC:
+            small = math.exp(-abs(margin))
+            bend *= small / ((1.0 + small) * (1.0 + small))
+            square = z * z + constant * constant  # for a weight; the clip takes its own norm
+            length = largest * largest * square + bend * bend * square * square
+            fair *= min(1.0, bound / math.sqrt(length))
+        out[i, 0] = fair * value * z
+        if constant == 0.0:
+            out[i, 1] = fair * bend * z * z
+        else:
+            out[i, 1] = fair * value * constant
+            out[i, 2] = fair * bend * z * z
+            out[i, 3] = fair * bend * ROOT * z * constant
+            out[i, 4] = fair * bend * constant * constant
+
+
+# ----- The last question of a linear model: by how much are its margins too long, and how far are they off?
 
 # Margins of this size count twice as much as the constant; curvatures are made as large as gradients.
 _MARGIN = {"signs": 1.5, "labels": 1.5, "numbers": 1.0}
@@ -95,7 +152,7 @@ class MarginFit(ClippedSum):
         with np.errstate(all="ignore"):  # the clip deals with what is not a number
             s = records.within(own.affine.columns).margins(w)
             view = records.through(own.affine)
-            if isinstance(s, np.ndarray) and s.ndim == 1 and compiled(self.loss) is not None:
+            if isinstance(s, np.ndarray) and s.ndim == 1 and compiled_form(self.loss) is not None:
                 return sum_of_rows(self._in_one_pass(view, s, params), self.clip)
             s = s - self._own_part(view, s, own, unit)
             z = s / self.units[0]
@@ -106,7 +163,7 @@ class MarginFit(ClippedSum):
     def _in_one_pass(self, view: Any, s: Floats, params: Any) -> Floats:
         """Return the vectors of the records, one row each; what :meth:`_of_one` does."""
         _, offset, slope, unit, own = params
-        kind, threshold = compiled(self.loss) or (0, 0.0)
+        kind, threshold = compiled_form(self.loss) or (0, 0.0)
         records = (view.targets, as_weights(view.weights), view.sizes, view.norms)
         units = (*self.units, self.clip)
         before = (float(own.start), float(own.end), own.clip, limit(own.clip), own.fair)

@@ -1,4 +1,4 @@
-r"""The minimiser of a strongly convex objective, with a certificate that makes its sensitivity true.
+"""The minimiser of a strongly convex objective, with a certificate that makes its sensitivity true.
 
 Let ``L(t) = (1/n) sum_i l_i(t) + (lam/2) ||t||^2`` and let C bound every ``||grad l_i||``. Minimisers of
 neighbours are at most ``c C / (n lam)`` apart, c = 1 (add-remove) or 2 (replace-one): strong convexity gives
@@ -18,13 +18,12 @@ import numpy as np
 
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel import Norm, Relation
-from sordino.kernel.arrays import Floats, Ints
+from sordino.kernel.arrays import Floats, Ints, public_norm
 from sordino.kernel.clip import clip_scalars, vector_norm
-from sordino.kernel.contracts import RecordSums
-from sordino.kernel.lengths import public_norm
-from sordino.problems.glm import check_clip, weighted
+from sordino.kernel.query import RecordSums
 from sordino.problems.losses import Loss
 from sordino.problems.problem import Problem
+from sordino.problems.queries import check_clip, weighted
 
 _RELATIVE = 1e-3  # the tolerance in units of C / n: it adds a thousandth to the sensitivity
 

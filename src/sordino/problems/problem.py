@@ -9,8 +9,7 @@ import numpy as np
 
 from sordino.kernel import Gaussian, Plan, Relation, Release
 from sordino.kernel.arrays import Floats
-from sordino.problems.losses import Loss
-from sordino.problems.penalties import Penalty, Ridge
+from sordino.problems.losses import Loss, Penalty, Ridge
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ A count is the safest question there is: a record adds one to one bin, however l
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,7 +16,7 @@ from scipy import sparse
 from sordino.kernel import ClippedSum, OnLattice, Relation
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.clip import row_norms
-from sordino.kernel.contracts import DenseRows, RecordSums, RowBlocks
+from sordino.kernel.query import DenseRows, RecordSums, RowBlocks, ValueColumns
 from sordino.problems.losses import Loss
 from sordino.problems.robust import (
     GradientPoint,
@@ -370,3 +371,197 @@ class RankTree(ClippedSum, OnLattice):
     def evaluate_on_lattice(self, records: DenseRows, params: Any, spacing: float) -> Ints:
         """Return the counts as multiples of ``spacing``, a power of two."""
         return self.evaluate(records, params).astype(np.int64) * int(1.0 / spacing)
+
+
+# ------------------------------ Sums over records by cell: a record belongs to one declared cell or to none
+# Records hold two numbers: the cell, a whole number from 0 (anything else is in no cell), and a value.
+
+_ABOVE = 1.0 + 2.0**-48  # covers the rounding of the powers and of the root
+
+
+@dataclass(frozen=True)
+class CellMoments(ClippedSum, OnLattice):
+    r"""For each cell the sums of ``weight * a**k``, a the value in [-1, 1] after ``(x - center) / scale``
+    and a clip.
+
+    ``powers`` are pairs (k, weight); k = 0 counts. The answer has one row per power and one column per cell.
+
+    **Privacy.** A record adds to one cell a vector with entries of at most its weights:
+    ``C = sqrt(sum of weights^2)``. A replaced one moves ``sqrt 2 C`` at most if it changes its cell; within
+    its cell counts stay, even powers (in [0, 1]) move by their weight and odd ones by twice it.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (DenseRows,)
+
+    cells: int
+    powers: tuple[tuple[int, float], ...] = ((0, 1.0),)
+    center: float = 0.0
+    scale: float = 1.0
+
+    def contribution(self, params: Any) -> float:
+        """Return C."""
+        square = math.fsum(weight**2 for _, weight in self.powers)
+        return 1.0 if square == 1.0 else math.sqrt(square) * _ABOVE
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return C, or the larger of the two ways to replace a record."""
+        one = self.contribution(params)
+        if relation.contributions == 1:
+            return one
+        inside = math.fsum((1 + k % 2) ** 2 * weight**2 for k, weight in self.powers if k)
+        return max(math.sqrt(2.0) * one, math.sqrt(inside)) * _ABOVE
+
+    def evaluate(self, records: DenseRows, params: Any) -> Floats:
+        """Return the sums, shape (powers, cells)."""
+        out = np.zeros((len(self.powers), self.cells))
+        for cell, a in self._values(records):
+            for row, (k, weight) in zip(out, self.powers, strict=True):
+                row += np.bincount(cell, weights=weight * a**k, minlength=self.cells)
+        return out
+
+    def evaluate_on_lattice(self, records: DenseRows, params: Any, spacing: float) -> Ints:
+        """Return the sums of contributions truncated towards zero to multiples of ``spacing``."""
+        out = np.zeros((len(self.powers), self.cells), dtype=np.int64)
+        for cell, a in self._values(records):
+            for row, (k, weight) in zip(out, self.powers, strict=True):
+                np.add.at(row, cell, np.trunc(weight * a**k / spacing).astype(np.int64))
+        return out
+
+    def _values(self, records: DenseRows) -> Iterator[tuple[Ints, Floats]]:
+        for rows, block in records.scaled_rows(np.ones(records.count)):
+            block = block[present(records, rows)]
+            cell, inside = numbered(block[:, 0], self.cells)
+            with np.errstate(over="ignore"):
+                yield cell, np.clip((block[inside, 1] - self.center) / self.scale, -1.0, 1.0)
+
+
+@dataclass(frozen=True)
+class CellTrees(ClippedSum, OnLattice):
+    """For each cell the counts in the nodes of a binary tree over the values of its records.
+
+    **Privacy.** A record is in one cell, and there in one node per level: sqrt(depth) in L2, sqrt(2 depth)
+    when it is replaced.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (DenseRows,)
+
+    cells: int
+    depth: int
+    bounds: tuple[float, float]
+
+    @property
+    def edges(self) -> Floats:
+        """The inner borders of the leaves."""
+        return RankTree(1, self.depth, self.bounds).edges
+
+    def contribution(self, params: Any) -> float:
+        """Return sqrt(depth)."""
+        return math.sqrt(self.depth)
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return sqrt(depth), or sqrt(2 depth) for a replaced record."""
+        return math.sqrt(relation.contributions * self.depth)
+
+    def evaluate(self, records: DenseRows, params: Any) -> Floats:
+        """Return the counts level by level from below the root, shape (cells, 2^(depth+1) - 2)."""
+        size, edges = 2**self.depth, self.edges
+        leaves = np.zeros(self.cells * size)
+        for rows, block in records.scaled_rows(np.ones(records.count)):
+            block = block[present(records, rows)]
+            cell, inside = numbered(block[:, 0], self.cells)
+            leaf = np.searchsorted(edges, block[inside, 1], side="right")
+            leaves += np.bincount(cell * size + leaf, minlength=leaves.size)
+        levels = [leaves.reshape(self.cells, size)]
+        while levels[0].shape[1] > 2:
+            levels.insert(0, levels[0][:, ::2] + levels[0][:, 1::2])
+        return np.concatenate(levels, axis=1)
+
+    def evaluate_on_lattice(self, records: DenseRows, params: Any, spacing: float) -> Ints:
+        """Return the counts as multiples of ``spacing``, a power of two."""
+        return self.evaluate(records, params).astype(np.int64) * int(1.0 / spacing)
+
+
+def numbered(column: Floats, cells: int) -> tuple[Ints, np.ndarray]:
+    """Return the cells of the records that are in one, and which records those are."""
+    inside = (column >= 0) & (column < cells) & (column == np.floor(column))
+    return column[inside].astype(np.int64), inside
+
+
+# ----------------------------------------------------------------------------------------------------------
+# Questions about the columns of a table as they are: which values are frequent, how numbers are spread.
+
+
+@dataclass(frozen=True)
+class FrequentValues(ClippedSum):
+    """How many records have each text that occurs, for each of ``columns`` columns.
+
+    **Privacy.** A record adds one to one count of each column: sqrt(columns) in L2, and sqrt(2 columns) when
+    it is replaced. Which texts occur is private too: the mechanism has to hide it.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (ValueColumns,)
+
+    columns: int
+
+    @property
+    def adds_up(self) -> bool:
+        """False: answers are dictionaries."""
+        return False
+
+    def contribution(self, params: Any) -> float:
+        """Return sqrt(columns)."""
+        return math.sqrt(self.columns)
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return sqrt(columns), or sqrt(2 columns) for a replaced record."""
+        return math.sqrt(relation.contributions * self.columns)
+
+    def evaluate(self, records: ValueColumns, params: Any) -> list[dict[str, int]]:
+        """Return the counts of each column."""
+        return [records.counts(column) for column in range(self.columns)]
+
+
+@dataclass(frozen=True)
+class ValueKinds(ClippedSum):
+    """For each of ``columns`` columns, how many records have a value, and how many have a number.
+
+    **Privacy.** A record adds at most one to each count, and moves each by at most one when it is replaced:
+    sqrt(2 columns) in L2 for both relations.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (ValueColumns,)
+
+    columns: int
+
+    def contribution(self, params: Any) -> float:
+        """Return sqrt(2 columns)."""
+        return math.sqrt(2 * self.columns)
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return sqrt(2 columns)."""
+        return self.contribution(params)
+
+    def evaluate(self, records: ValueColumns, params: Any) -> Floats:
+        """Return the counts, shape (columns, 2)."""
+        present = [sum(records.counts(column).values()) for column in range(self.columns)]
+        numbers = [np.count_nonzero(~np.isnan(records.numbers(column))) for column in range(self.columns)]
+        return np.stack([present, numbers], axis=1).astype(float)
+
+
+@dataclass(frozen=True)
+class NumberTree(RankTree):
+    """The tree of counts of :class:`RankTree` for columns with gaps: a record without a number is in no node.
+
+    **Privacy.** As for :class:`RankTree`.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (ValueColumns,)
+
+    def evaluate(self, records: Any, params: Any) -> Floats:
+        """Return the counts level by level from below the root."""
+        edges, out = self.edges, np.zeros((self.columns, 2**self.depth))
+        for column in range(self.columns):
+            numbers = records.numbers(column)
+            cells = np.searchsorted(edges, numbers[~np.isnan(numbers)], side="right")
+            out[column] = np.bincount(cells, minlength=out.shape[1])
+        return tree_above(out)

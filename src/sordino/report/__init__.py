@@ -1,7 +1,6 @@
 """Pages and plots for people."""
 
-from sordino.report.ledger_page import ledger_html, write_ledger_report
-from sordino.report.page import Page
+from sordino.report.page import Page, ledger_html, write_ledger_report
 from sordino.report.run_page import report_html, write_report
 
 __all__ = ["Page", "ledger_html", "report_html", "write_ledger_report", "write_report"]

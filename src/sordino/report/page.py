@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import base64
 import io
+import os
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader
 
-from sordino.runs.meaning import at_most
+import sordino
+from sordino.errors import SordinoError
+from sordino.ledger import Entry, Ledger
+from sordino.ledger.account import Account, FilterMode
+from sordino.ledger.ledger import remaining_of, spent_of
+from sordino.ledger.records import encode_event
+from sordino.ledger.store import save
+from sordino.runs import PrivacyReport
+from sordino.runs.price import at_most
 
 
 @dataclass
@@ -78,3 +90,217 @@ def _png(figure: Any) -> str:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110, bbox_inches="tight")
     return base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
+# -------------------------------- The budget of a data set before and after a run, replayed from the ledger
+
+
+@dataclass(frozen=True)
+class Step:
+    """An account after a reservation: the part that is spent, and what one more plan may cost."""
+
+    entry: Entry | None
+    person: str
+    fraction: float
+    epsilon_left: float
+
+    @property
+    def share(self) -> float:
+        """The part that is spent, within [0, 1]."""
+        return min(max(self.fraction, 0.0), 1.0)
+
+
+@dataclass(frozen=True)
+class History:
+    """All of a data set's account; in basic mode (``adds_up``) the ledger adds certificates plainly."""
+
+    dataset_id: str
+    epsilon: float
+    delta: float
+    unit: str
+    relation: str
+    adds_up: bool
+    steps: tuple[Step, ...]
+
+    @classmethod
+    def read(cls, ledger: Ledger, dataset_id: str) -> History:
+        """Replay the reservations of a data set."""
+        policy, people = ledger.policy(dataset_id), ledger.people(dataset_id)
+        account = Account.opened(policy)
+        steps = [_step(None, "", account)]
+        for entry in ledger.history(dataset_id):
+            account = account.book(entry.charge)
+            steps.append(_step(entry, people.get(entry.sequence, ""), account))
+        facts = (policy.epsilon, policy.delta, policy.unit, policy.relation.value)
+        return cls(dataset_id, *facts, account.mode is FilterMode.BASIC, tuple(steps))
+
+    def booked(self, report: PrivacyReport) -> list[int]:
+        """Return the numbers of the reservations for just these events."""
+        line = encode_event(report.event)
+        return [s.entry.sequence for s in self.steps if s.entry and s.entry.event_json == line]
+
+
+@dataclass(frozen=True)
+class Booking:
+    """The account just before and just after the last of the reservations that are alike, and now."""
+
+    history: History
+    before: Step
+    after: Step
+    now: Step
+    alike: int
+
+
+def booking_of(report: PrivacyReport, ledger: Any, dataset_id: str | None) -> Booking | str:
+    """Return the booking of a run, or why there is none to show."""
+    if ledger is None or dataset_id is None:
+        return "This run was not booked on a ledger: nobody has counted what else was released."
+    try:
+        book = Ledger.open(ledger, create=False) if isinstance(ledger, (str, os.PathLike)) else ledger
+        history = History.read(book, dataset_id)
+    except SordinoError as error:
+        return f"The ledger could not be read ({type(error).__name__})."
+    numbers = history.booked(report)
+    if not numbers:
+        return f"The ledger has no reservation of {dataset_id!r} for just these releases."
+    before, after = history.steps[numbers[-1] - 1 : numbers[-1] + 1]
+    return Booking(history, before, after, history.steps[-1], len(numbers))
+
+
+def _step(entry: Entry | None, person: str, account: Account) -> Step:
+    return Step(entry, person, spent_of(account).fraction, remaining_of(account).epsilon)
+
+
+# ----------------------------------- The page about budgets: what is spent, when, by whom, and what is left
+
+SHOWN = 40
+"""So many data sets have a section of their own, and so many reservations a line."""
+_POINTS = 300
+NOBODY = "not written down"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One reservation as the page shows it."""
+
+    number: int
+    when: str
+    person: str
+    description: str
+    status: str
+    epsilon: float
+    part: float
+
+
+@dataclass(frozen=True)
+class AccountPage:
+    """One data set as the page shows it."""
+
+    history: History
+    spent: float
+    share: float
+    epsilon_left: float
+    people: tuple[tuple[str, float], ...]
+    lines: tuple[Line, ...]
+    left_out: int
+    path: str
+    first: str
+    last: str
+
+
+def write_ledger_report(
+    ledger: Ledger, path: str | Path, *, dataset_id: str | None = None, title: str | None = None
+) -> Path:
+    """Write one self-contained HTML page about the budgets of a ledger; return its path.
+
+    Parameters
+    ----------
+    ledger : the open ledger.
+    path : where to write.
+    dataset_id : only this data set; None takes all.
+    title : of the page.
+
+    Only the owner of the page may read it, as with the ledger: it names people and what they asked.
+
+    **Privacy.** A ledger holds public numbers only.
+    """
+    path = Path(path)
+    save(ledger_html(ledger, dataset_id=dataset_id, title=title), path)
+    return path
+
+
+def ledger_html(ledger: Ledger, *, dataset_id: str | None = None, title: str | None = None) -> str:
+    """Return the page of :func:`write_ledger_report` as text."""
+    names = ledger.datasets() if dataset_id is None else [dataset_id]
+    accounts = [_account(History.read(ledger, name)) for name in names]
+    return rendered(
+        "ledger.html",
+        title=title or "Privacy budgets",
+        accounts=accounts,
+        detailed=accounts[:SHOWN],
+        people=_by_person(accounts),
+        when=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        version=sordino.__version__,
+    )
+
+
+def _account(history: History) -> AccountPage:
+    last = history.steps[-1]
+    lines = _lines(history.steps)
+    people: dict[str, float] = defaultdict(float)
+    for line in lines:
+        people[line.person] += line.part
+    return AccountPage(
+        history,
+        last.fraction,
+        last.share,
+        last.epsilon_left,
+        tuple(sorted(people.items(), key=lambda item: -item[1])),
+        tuple(lines[::-1][:SHOWN]),
+        max(0, len(lines) - SHOWN),
+        _path(history.steps),
+        lines[0].when if lines else "",
+        lines[-1].when if lines else "",
+    )
+
+
+def _lines(steps: tuple[Step, ...]) -> list[Line]:
+    out = []
+    for before, step in pairwise(steps):
+        entry = step.entry
+        if entry is None:  # pragma: no cover - only the first step has none
+            continue
+        part = step.fraction - before.fraction
+        out.append(
+            Line(
+                entry.sequence,
+                entry.reserved_at[:16].replace("T", " "),
+                step.person or NOBODY,
+                entry.description or "no description",
+                entry.status.value,
+                entry.epsilon,
+                part,
+            )
+        )
+    return out
+
+
+def _by_person(accounts: list[AccountPage]) -> list[tuple[str, list[tuple[str, float]]]]:
+    """Return for each person the data sets and the part of each budget, those with most first."""
+    found: dict[str, list[tuple[str, float]]] = defaultdict(list)
+    for account in accounts:
+        for person, part in account.people:
+            found[person].append((account.history.dataset_id, part))
+    return sorted(found.items(), key=lambda item: -sum(part for _, part in item[1]))
+
+
+def _path(steps: tuple[Step, ...]) -> str:
+    """Return the spending over time as the path of a staircase in a box of 1000 x 100."""
+    times = [datetime.fromisoformat(s.entry.reserved_at).timestamp() for s in steps if s.entry]
+    if not times:
+        return ""
+    start, width = times[0], max(times[-1] - times[0], 1.0)
+    points = [(940 * (t - start) / width, 100 - 100 * s.share) for t, s in zip(times, steps[1:], strict=True)]
+    every = max(1, len(points) // _POINTS)
+    kept = [*points[::every], points[-1]]
+    return "M0,100" + "".join(f"H{x:.1f}V{y:.1f}" for x, y in kept) + "H1000"

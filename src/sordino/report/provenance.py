@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import sordino
-from sordino.ledger.owner import person
+from sordino.ledger.address import person
 
 _LONGEST = 200
 

@@ -16,18 +16,13 @@ federation, :class:`Stream` over chunks; :func:`composed` adds up promises, :cla
 :class:`BestOf` pay for a search.
 """
 
-from sordino.runs.ask import Ask
-from sordino.runs.compose import composed
-from sordino.runs.enclosure import Enclosure
-from sordino.runs.fit import Fitted, run_privately
+from sordino.runs.fit import Fitted, run_privately, track
 from sordino.runs.journal import Journal, SavedRun, resumed
 from sordino.runs.price import Price
-from sordino.runs.progress import track
-from sordino.runs.promise import Promise, Run
-from sordino.runs.report import PaperClaim, PrivacyReport, ReleaseReport
-from sordino.runs.rounds import RoundBook, Turn
+from sordino.runs.promise import Ask, Enclosure, Promise, Run
+from sordino.runs.report import PaperClaim, PrivacyReport, ReleaseReport, composed
+from sordino.runs.rounds import RoundBook, Stream, Turn
 from sordino.runs.search import BestOf, ChooseThenFit
-from sordino.runs.stream import Stream
 
 __all__ = [
     "Ask",

@@ -18,8 +18,7 @@ from sordino.accounting import canonical
 from sordino.errors import PlanError
 from sordino.kernel import Plan
 from sordino.ledger import Reservation
-from sordino.runs.ask import Ask
-from sordino.runs.promise import Promise, Run, at_multipliers, digest_of
+from sordino.runs.promise import Ask, Promise, Run, at_multipliers, digest_of
 
 
 class Journal:

@@ -6,17 +6,107 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from decimal import Decimal, localcontext
+from decimal import ROUND_CEILING, Decimal, localcontext
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from sordino.accounting.trade_off import TradeOff
 from sordino.errors import InvalidInputError
+from sordino.kernel.events import Relation
 from sordino.kernel.noise import fresh_noise
-from sordino.kernel.relation import Relation
-from sordino.runs.meaning import at_most
-from sordino.runs.status import Status
 
 if TYPE_CHECKING:
     from sordino.runs.report import PrivacyReport
+
+# ------------------------------------------------------ What may be said of a guarantee, from best to worst
+
+
+class Status(StrEnum):
+    """Whether a guarantee holds, or why it does not; the order is from best to worst.
+
+    A composition, and a run that reads a learned schema, has the worst status of its parts.
+    """
+
+    PRIVATE = "private"
+    COPY = "unverified copy"
+    SEEDED = "seeded (not private)"
+    APART = "not private (a schema was learned for another unit or relation)"
+    UNPROVEN = "not private (parts of it are not proven)"
+    UNPAID = "not private (a step reads the records and paid nothing)"
+    NO_NOISE = "not private (no noise)"
+
+    @classmethod
+    def worst(cls, parts: Iterable[Status]) -> Status:
+        """Return the worst of some statuses; without any, the best one there is."""
+        order = list(cls)
+        return max(parts, key=order.index, default=cls.PRIVATE)
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+    @property
+    def holds(self) -> bool:
+        """Whether numbers of this status are a guarantee, certified here or copied."""
+        return self in (Status.PRIVATE, Status.COPY)
+
+
+# ------------------------- What a guarantee means in bets and chances, for people who do not read exponents
+
+LITTLE = 8.0
+"""Above this epsilon a guarantee protects little, and every text says so."""
+_ROUNDING = 1e-8  # of a percentage, in units of its last digit: one half is 50.0 % and not 50.1
+
+
+def guess(curve: TradeOff) -> float:
+    """Return the largest chance to guess right whether a record was there, from a prior of one half."""
+    return 0.5 + curve.advantage / 2
+
+
+def bet(what: str, curve: TradeOff) -> str:
+    """Return a guarantee as a bet on ``what``."""
+    return (
+        f"Whoever bets on {what}, and knows all the others, wins 50 % of the bets by tossing a coin, and "
+        f"at worst {percent(guess(curve))} after seeing everything that was released."
+    )
+
+
+def at_most(value: float, digits: int = 4) -> str:
+    """Return a bound in so many digits, rounded up: to nearest it would promise more than holds."""
+    if not math.isfinite(value):
+        return f"{value:g}"
+    with localcontext(prec=digits, rounding=ROUND_CEILING):
+        return f"{float(+Decimal(repr(float(value)))):.{digits}g}"
+
+
+def percent(share: float) -> str:
+    """Return a share as percent, rounded up, with the digits that tell it from 100."""
+    for digits in (1, 2, 3, 4):
+        unit = 10.0**digits
+        above = math.ceil(100.0 * share * unit - _ROUNDING) / unit
+        if above < 100.0:
+            return f"{above:.{digits}f} %"
+    return "100 %"
+
+
+def strength(epsilon: float) -> str:
+    """Return one word, or a few, for a guarantee."""
+    if not math.isfinite(epsilon):
+        return "none"
+    names = ((1.0, "strong"), (4.0, "moderate"), (LITTLE, "weak"))
+    return next((name for most, name in names if epsilon <= most), "very little")
+
+
+def warning(epsilon: float, curve: TradeOff) -> str | None:
+    """Return what must be said about a guarantee that protects little; None where there is none at all."""
+    if not math.isfinite(epsilon):
+        return None
+    return (
+        f"epsilon above {LITTLE:g} protects little: whoever bets on whether somebody was in the data may win "
+        f"{percent(guess(curve))} of the bets"
+    )
+
+
+# ----------------------- What was paid for a schema before a run that reads it, and what both cost together
 
 LEARNED = "the schema was learned from records: "
 """How the line of a report begins that says in words what a schema cost."""

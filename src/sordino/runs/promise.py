@@ -5,22 +5,310 @@ from __future__ import annotations
 import hashlib
 import math
 import os
+import re
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from types import TracebackType
-from typing import Self
+from types import FrameType, TracebackType
+from typing import Any, Self
+
+from dp_accounting import dp_event as dp
 
 from sordino.accounting import Certificate, calibrate, canonical, certify
-from sordino.errors import CalibrationError, NotPrivateWarning, PlanError, PlanSpentError
-from sordino.kernel import Curator, Executor, NoisyExecutor, PaperNoise, Plan, check_offer
+from sordino.accounting.leaves import flatten, gaussian_mu
+from sordino.errors import (
+    CalibrationError,
+    InvalidInputError,
+    NotPrivateWarning,
+    PlanError,
+    PlanSpentError,
+    PrivacyWarning,
+    UnsupportedError,
+)
+from sordino.kernel import Curator, Executor, NoisyExecutor, PaperNoise, Plan, Relation, check_offer
 from sordino.kernel.noise import NoiseSource, fresh_noise
-from sordino.ledger import Reservation
-from sordino.runs.ask import Ask
-from sordino.runs.enclosure import enclosing
-from sordino.runs.outer_search import search_notes
+from sordino.ledger import Ledger, Reservation
+from sordino.runs.price import Price
 from sordino.runs.report import PaperClaim, PrivacyReport
+
+# ---------------------------------------------- What a user wants: a budget, and the ledger it is booked on
+
+
+@dataclass(frozen=True)
+class Ask:
+    """The guarantee that is wanted, and where it is booked.
+
+    Parameters
+    ----------
+    epsilon, delta : the budget of the whole run; epsilon ``inf`` asks for no privacy.
+    ledger : a :class:`sordino.Ledger`, its address, or None.
+    dataset_id : the name of the records on that ledger.
+    learned : what was paid before for a schema that the run reads; it comes on top.
+    """
+
+    epsilon: float
+    delta: float
+    ledger: Any = field(default=None, repr=False)
+    dataset_id: str | None = None
+    learned: tuple[Price, ...] = ()
+
+    @classmethod
+    def checked(
+        cls,
+        epsilon: Any,
+        delta: Any,
+        population: int,
+        ledger: Any = None,
+        dataset_id: str | None = None,
+        *,
+        learned: tuple[Price, ...] = (),
+    ) -> Ask:
+        """Validate what the user asked for; ``delta=None`` means ``min(1e-5, 1 / (10 n))``."""
+        epsilon = _number("epsilon", epsilon)
+        if not epsilon > 0:
+            raise InvalidInputError(
+                f"Expected epsilon > 0, got {epsilon}. Use a positive number, or float('inf') for no privacy."
+            )
+        if delta is None:
+            delta = min(1e-5, 0.1 / population)
+        delta = _number("delta", delta)
+        if not 0 < delta < 1:
+            raise InvalidInputError(
+                f"Expected delta in (0, 1), got {delta}. Use delta=None for min(1e-5, 1/(10 n))."
+            )
+        if delta >= 1 / population and math.isfinite(epsilon):
+            warnings.warn(
+                f"delta = {delta:g} is at least 1/n: a mechanism that publishes whole records with this "
+                "probability would satisfy it. Use delta=None for min(1e-5, 1/(10 n)).",
+                PrivacyWarning,
+                stacklevel=4,
+            )
+        if (ledger is None) != (dataset_id is None):
+            raise InvalidInputError("Expected ledger and dataset_id together, got only one of them.")
+        return cls(epsilon, delta, ledger, dataset_id, learned)
+
+    def calibrated(self, plan: Plan) -> Plan:
+        """Return a plan with the noise that this budget gives it, for those who decide whether to ask at all.
+
+        **Privacy.** A function of public numbers; nothing is promised and nothing is released.
+        """
+        return calibrate(plan, self.epsilon, self.delta)
+
+    def open_ledger(self) -> Ledger | None:
+        """Return the ledger, opened if it was given by its address; one that is not there is not made.
+
+        A run books on a budget that somebody set before. A new ledger has none, so an address without a
+        ledger is a mistyped one.
+        """
+        if self.ledger is None or not isinstance(self.ledger, (str, os.PathLike)):
+            return self.ledger
+        return Ledger.open(self.ledger, create=False)
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, bool) or (not isinstance(value, (int, float)) and not hasattr(value, "__float__")):
+        raise InvalidInputError(f"Expected {name} to be a number, got {type(value).__name__}.")
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInputError(f"Expected {name} to be a number, got {type(value).__name__}.") from None
+    if math.isnan(number):
+        raise InvalidInputError(f"Expected {name} to be a number, got nan.")
+    return number
+
+
+# ------- A budget around other runs: what is fitted inside a trial of a private search belongs to the trial
+
+_around: ContextVar[Enclosure | None] = ContextVar("enclosure", default=None)
+
+
+def enclosing() -> Enclosure | None:
+    """Return the budget that this code runs inside of, if there is one."""
+    return _around.get()
+
+
+class Enclosure:
+    """Admits promises as long as together they are a Gaussian release of distance ``mu`` at most.
+
+    Parameters
+    ----------
+    mu : the distance of two neighbours in standard deviations that all runs inside may reach together.
+    relation, unit : the neighbours.
+
+    **Privacy.** Gaussian releases on all records compose exactly, ``mu^2 = sum mu_i^2``. Other releases are
+    refused before they are asked, and so is a booking on a ledger: a row per trial would tell their number.
+    """
+
+    def __init__(self, mu: float, relation: Relation, unit: str = "record") -> None:
+        self.mu, self.relation, self.unit = mu, relation, unit
+        self._spent = 0.0
+
+    @property
+    def spent(self) -> float:
+        """The distance that was admitted so far."""
+        return math.sqrt(self._spent)
+
+    def admit(self, plan: Plan, ledger: Any, printed: bool) -> None:
+        """Count a plan before its first release; refuse it if the budget does not cover it."""
+        if printed:
+            raise UnsupportedError("A private search cannot run published noise. Set noise='sound'.")
+        if ledger is not None:
+            raise UnsupportedError("A trial of a private search is not booked by itself. Set ledger=None.")
+        if plan.relation is not self.relation or plan.unit != self.unit:
+            raise UnsupportedError(
+                f"Expected a trial for {self.relation.value} one {self.unit}, got {plan.relation.value} one "
+                f"{plan.unit}."
+            )
+        self._spent = self._with(plan.event())
+
+    def covers(self, event: dp.DpEvent) -> bool:
+        """Tell whether an event is within what was admitted so far."""
+        return 0 < distance(event, self.relation) <= self.spent * (1 + 1e-9)
+
+    def _with(self, event: dp.DpEvent) -> float:
+        total = self._spent + distance(event, self.relation) ** 2
+        if not math.sqrt(total) <= self.mu:
+            raise PlanError(
+                f"The runs inside this trial reach a distance of {math.sqrt(total):.4g}, planned are "
+                f"{self.mu:.4g}. Nothing more was released."
+            )
+        return total
+
+    @contextmanager
+    def entered(self) -> Iterator[Enclosure]:
+        """Make every promise of this thread a part of the budget."""
+        if _around.get() is not None:
+            raise UnsupportedError("A private search inside a trial of another one has no proof here.")
+        token = _around.set(self)
+        try:
+            yield self
+        finally:
+            _around.reset(token)
+
+
+class Rehearsed(BaseException):
+    """Ends a rehearsal where the first release would begin."""
+
+
+class Rehearsal(Enclosure):
+    """Judges the first promise made inside as a trial would, and stops it before it is booked or run."""
+
+    def admit(self, plan: Plan, ledger: Any, printed: bool) -> None:
+        """Refuse what a trial refuses; what it would admit ends here, with nothing released."""
+        super().admit(plan, ledger, printed)
+        raise Rehearsed
+
+
+def distance(event: dp.DpEvent, relation: Relation) -> float:
+    """Return mu of an event that is Gaussian releases on all records; refuse any other."""
+    leaves = flatten(event)
+    if not all(isinstance(leaf.event, dp.GaussianDpEvent) for leaf in leaves):
+        kinds = sorted({type(leaf.event).__name__ for leaf in leaves} - {"GaussianDpEvent"})
+        raise UnsupportedError(
+            "PrivateSearchCV needs an estimator whose releases are all Gaussian on all records, got "
+            f"{kinds}. Use solver='auto' or solver='ight'."
+        )
+    return math.sqrt(sum(gaussian_mu(leaf, relation) ** 2 for leaf in leaves))
+
+
+# --------- Notice when a call of somebody else fits a private estimator again and again on the same records
+
+_SEARCH, _FOLDS = "sklearn.model_selection._search", "sklearn.model_selection._validation"
+# They hand each record to each of their steps once, and keep all of them: `pipeline_privacy` adds them up.
+_CONTAINERS = ("Pipeline", "FeatureUnion", "ColumnTransformer")
+_COUNT = "__fits_of_private_estimators"
+_SUM = (
+    "the epsilon of the whole is the sum over folds and candidates. Use sordino.PrivateSearchCV for a search "
+    "with one epsilon."
+)
+_ADD_UP = (
+    "the epsilon of the whole is the sum over all of them, also those that it does not keep. A ledger "
+    "counts them."
+)
+
+
+def search_notes() -> tuple[str, ...]:
+    """Return what the report must say about the calls around a promise that is being made, and warn.
+
+    A plain search or cross-validation runs one fit for each fold and candidate; many other estimators fit
+    what they wrap several times. Each fit is private on its own; what is seen of all of them costs their sum.
+    They are found by counting: the second promise that one kind of estimator makes inside of one call of
+    ``fit`` of another estimator, whoever wrote that, is a fit on the same records.
+
+    **Privacy.** Inside a trial of a private search nothing is said, for the number of trials is secret.
+    """
+    frames = list(_frames())
+    if enclosing() is not None:
+        return ()
+    for frame in frames:
+        module = frame.f_globals.get("__name__", "")
+        if module == _FOLDS:  # known even where each fold has a process of its own
+            _warn(frames, "one of several fits of a scikit-learn search or cross-validation", _SUM)
+            return ("one of several fits on the same records: their epsilons add up",)
+        if module == _SEARCH and frame.f_code.co_name == "fit":
+            return (_refit_note(frames, frame),)
+    wrapper = _refitting(frames)
+    if wrapper is None:
+        return ()
+    _warn(frames, f"one of several that the wrapper {wrapper} makes", _ADD_UP)
+    return (f"one of several fits that {wrapper} makes on the same records: their epsilons add up",)
+
+
+def _frames() -> Iterator[FrameType]:
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _refitting(frames: list[FrameType]) -> str | None:
+    """Count this promise in the outermost fit of a foreign estimator; return its name from the second on.
+
+    The count is kept in the frame of that call, and so ends with it.
+    """
+    fits = [(frame, _fitted_in(frame)) for frame in frames]
+    own = next((model for _, model in fits if model is not None and _is_ours(model)), None)
+    others = [(frame, model) for frame, model in fits if model is not None and not _is_ours(model)]
+    if own is None or not others:
+        return None
+    frame, outer = others[-1]
+    counts = frame.f_locals.setdefault(_COUNT, {})
+    counts[type(own)] = counts.get(type(own), 0) + 1
+    return type(outer).__name__ if counts[type(own)] > 1 else None
+
+
+def _fitted_in(frame: FrameType) -> Any:
+    """Return the estimator that is being fitted by a call; None for calls of other kinds."""
+    model = frame.f_locals.get("self") if "fit" in frame.f_code.co_name else None
+    known = hasattr(model, "get_params") and not isinstance(model, type)
+    return model if known and type(model).__name__ not in _CONTAINERS else None
+
+
+def _is_ours(model: Any) -> bool:
+    return type(model).__module__.startswith("sordino.")
+
+
+def _refit_note(frames: list[FrameType], frame: FrameType) -> str:
+    results = getattr(frame.f_locals.get("self"), "cv_results_", None) or frame.f_locals.get("results") or {}
+    folds = sum(re.fullmatch(r"split\d+_test_score", key) is not None for key in results)
+    fits = len(results.get("params", ())) * folds
+    _warn(frames, "the refit of a scikit-learn search", _SUM)
+    return (
+        f"chosen by a search that is not private by itself: {fits} other fits on the same records; the "
+        f"epsilon of the whole is the sum over folds and candidates, {fits + 1} fits. Use PrivateSearchCV."
+    )
+
+
+def _warn(frames: list[FrameType], what: str, remedy: str) -> None:
+    modules = [frame.f_globals.get("__name__", "") for frame in frames]
+    inside = next((i for i, name in enumerate(modules) if not name.startswith("sordino.")), 0)
+    warnings.warn(f"This fit is {what}: {remedy}", PrivacyWarning, stacklevel=inside + 2)
+
+
+# ---------------------------------------------- A guarantee that was certified, and the one run it pays for
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -16,14 +16,22 @@ from sordino.accounting.accountants import Certificate, certify
 from sordino.accounting.codec import decode, encode
 from sordino.accounting.trade_off import NO_BOUND, TradeOff, trade_off, worst_trade_off
 from sordino.errors import InvalidInputError, PlanError
+from sordino.kernel.events import Relation
 from sordino.kernel.mechanism import Mechanism
 from sordino.kernel.noise import NoiseSource
-from sordino.kernel.relation import Relation
-from sordino.kernel.release import Plan, Release
-from sordino.runs import meaning
-from sordino.runs.meaning import at_most
-from sordino.runs.price import Price, each_once, is_apart, prices_in, together
-from sordino.runs.status import Status
+from sordino.kernel.plan import Plan, Release
+from sordino.runs.price import (
+    LITTLE,
+    Price,
+    Status,
+    at_most,
+    bet,
+    each_once,
+    is_apart,
+    prices_in,
+    together,
+    warning,
+)
 
 FORMAT = 2
 _STATED = 1.02  # a plan is calibrated to its epsilon from below, within a percent; more than that is another
@@ -189,7 +197,7 @@ class PrivacyReport:
         """The guarantee as a bet on this run, and on the schema that was learned for it."""
         if not self.status.holds and not (self.seeded and self.status is Status.SEEDED):
             return self.guarantee
-        words = meaning.bet(self.wager, self.trade_off)
+        words = bet(self.wager, self.trade_off)
         if self.whole is not None:
             words += " This counts the schema, which was learned from records."
         return words if not self.seeded else f"{words} This run used seeded noise, so it does not hold."
@@ -245,7 +253,7 @@ class PrivacyReport:
     @property
     def warning(self) -> str | None:
         """What must be said about an epsilon that protects little; None where nothing must."""
-        return meaning.warning(self.epsilon, self.trade_off) if self.epsilon > meaning.LITTLE else None
+        return warning(self.epsilon, self.trade_off) if self.epsilon > LITTLE else None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data that JSON can hold; see :meth:`from_dict`."""
@@ -398,3 +406,61 @@ def _templates() -> Environment:
     environment.filters["short"] = _short
     environment.filters["at_most"] = at_most
     return environment
+
+
+# --------------------------------------------------------------- The guarantee of several promises together
+
+
+def composed(
+    parts: Sequence[tuple[str, PrivacyReport]],
+    delta: float | None = None,
+    *,
+    notes: Sequence[str] = (),
+    unpaid: Sequence[str] = (),
+    learned: Sequence[Price] = (),
+) -> PrivacyReport:
+    """Return the guarantee of all parts together: their events are composed and certified now.
+
+    Parameters
+    ----------
+    parts : the reports by name; all for the same unit and relation.
+    delta : of the whole; None takes the largest delta of the parts.
+    notes : further words.
+    unpaid : what else read the records, and why it is not covered: then nothing is guaranteed.
+    learned : what was paid for schemas that no part itself has read.
+    """
+    if not parts:
+        raise InvalidInputError("Expected at least one private step, got none.")
+    relations = {report.relation for _, report in parts}
+    units = {report.unit for _, report in parts}
+    if len(relations) > 1 or len(units) > 1:
+        raise InvalidInputError(
+            "Expected all steps to protect the same unit under the same relation, got "
+            f"{sorted(r.value for r in relations)} and {sorted(units)}."
+        )
+    relation = relations.pop()
+    delta = max(report.delta for _, report in parts) if delta is None else delta
+    event = dp.ComposedDpEvent([report.event for _, report in parts])
+    certificate = certify(event, delta, relation)
+    return PrivacyReport(
+        epsilon=certificate.epsilon,
+        delta=delta,
+        relation=relation,
+        unit=units.pop(),
+        accountant=certificate.accountant,
+        event=event,
+        releases=tuple(release for _, report in parts for release in report.releases),
+        public=tuple(dict.fromkeys(line for _, report in parts for line in report.public)),
+        noise_source=parts[0][1].noise_source,
+        seeded=any(report.seeded for _, report in parts),
+        notes=(
+            *(f"step {name!r}: epsilon = {at_most(report.epsilon)}" for name, report in parts),
+            *dict.fromkeys(note for _, report in parts for note in report.notes),
+            *notes,
+        ),
+        discretisation=certificate.discretisation,
+        unpaid=tuple(dict.fromkeys((*(u for _, report in parts for u in report.unpaid), *unpaid))),
+        unproven=tuple(dict.fromkeys(part for _, report in parts for part in report.unproven)),
+        learned=each_once((*(price for _, report in parts for price in report.learned), *learned)),
+        copied=any(report.copied for _, report in parts),
+    )

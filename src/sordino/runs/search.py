@@ -26,12 +26,10 @@ from sordino.kernel import Curator, Relation
 from sordino.kernel.arrays import Floats
 from sordino.kernel.events import composed, gaussian_event, repeated
 from sordino.kernel.noise import NoiseSource, fresh_noise
-from sordino.problems.sample import Sample
-from sordino.runs.ask import Ask
-from sordino.runs.enclosure import Enclosure, Rehearsal, Rehearsed
-from sordino.runs.outer_search import search_notes
+from sordino.problems.robust import Sample
+from sordino.runs.promise import Ask, Enclosure, Rehearsal, Rehearsed, search_notes
 from sordino.runs.report import PrivacyReport
-from sordino.solvers.row_means import RowMeans
+from sordino.solvers.heavy.location import RowMeans
 
 CHOICE = 0.3
 """The part of the squared distance that the choice among candidates gets; the last fit has the rest."""

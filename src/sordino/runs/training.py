@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from sordino.accounting import Certificate, calibrate, certify, default_delta
 from sordino.errors import InvalidInputError
 from sordino.kernel import Full, Gaussian, Plan, Poisson, Relation, Release
-from sordino.problems.glm import GlmGradient
 from sordino.problems.losses import LOSSES
+from sordino.problems.queries import GlmGradient
 
 
 @dataclass(frozen=True)

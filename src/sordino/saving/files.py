@@ -9,15 +9,245 @@ import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+from scipy import sparse
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.errors import InvalidInputError, ModelFileError, UnsupportedError, require_extra
 from sordino.runs import PrivacyReport
-from sordino.saving.tree import PUBLIC, packed, type_name, unpacked
+from sordino.tables import Schema
+
+# --------------- A model as a tree of plain values and back; the list of our types is here and nowhere else
+
+Make = Callable[[int, int], Any] | None
+
+# The types that a file may name, and where they are: a name that is not here is never imported. They are
+# looked up by name, because the rooms of estimators import this one.
+PUBLIC = import_module("sordino")
+ESTIMATORS: dict[str, str] = {
+    name: module
+    for name, module in PUBLIC._EXPORTS.items()
+    if module.startswith("sordino.estimators.") and name[0].isupper()
+}
+ESTIMATORS |= dict.fromkeys(("NeuralClassifier", "NeuralRegressor"), "sordino.nn.estimators")
+ESTIMATORS["TableEncoder"] = "sordino.tables.encoder"
+# Frozen dataclasses of numbers.
+SETS = dict.fromkeys(("L1Ball", "L2Ball", "Box", "Simplex"), "sordino.solvers.heavy.learners")
+
+_PLAIN = (bool, int, float, str)
+_NEVER = {"ledger": None, "callback": None}  # what a file must not hold, and what stands for it
+
+
+def type_name(value: Any) -> str:
+    """Return module and name of a value's class."""
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def packed(value: Any) -> Any:
+    """Return plain values for a model and everything in it; refuse what has no safe form."""
+    if value is None or type(value) in _PLAIN:
+        return value
+    for known, pack in _PACKERS:
+        if isinstance(value, known):
+            return pack(value)
+    name = type(value).__name__
+    if SETS.get(name) == type(value).__module__:
+        return {"kind": "set", "class": name, "fields": {k: packed(v) for k, v in vars(value).items()}}
+    if callable(value):
+        name = getattr(value, "__qualname__", name)
+        raise UnsupportedError(
+            f"A model with the function {name!r} cannot be saved: loading would have to run it."
+        )
+    raise UnsupportedError(f"Values of type {type_name(value)} have no form in a model file.")
+
+
+def unpacked(node: Any, make: Make = None) -> Any:
+    """Return what :func:`packed` was given; ``make`` makes the module of a network."""
+    if not isinstance(node, dict):
+        return node
+    kind = node.get("kind")
+    if kind not in _UNPACKERS:
+        raise ModelFileError(f"The model file holds a part of kind {kind!r}, which is not known here.")
+    return _UNPACKERS[kind](node, make)
+
+
+def _pack_array(value: Any) -> Any:
+    if value.dtype == object:
+        items = [packed(item) for item in value.ravel().tolist()]
+        return {"kind": "objects", "shape": list(value.shape), "items": items}
+    return np.ascontiguousarray(value).view(np.ndarray).reshape(value.shape)
+
+
+def _unpack_objects(node: dict[str, Any], make: Make) -> Any:
+    out = np.empty(len(node["items"]), dtype=object)
+    out[:] = [unpacked(item, make) for item in node["items"]]
+    return out.reshape(node["shape"])
+
+
+def _pack_dict(value: Mapping[Any, Any]) -> Any:
+    return {"kind": "dict", "items": [[packed(key), packed(entry)] for key, entry in value.items()]}
+
+
+def _unpack_dict(node: dict[str, Any], make: Make) -> Any:
+    return {unpacked(key, make): unpacked(entry, make) for key, entry in node["items"]}
+
+
+def _pack_pipeline(value: Pipeline) -> Any:
+    if value.memory is not None:
+        raise UnsupportedError("A pipeline with memory= cannot be saved. Set memory=None.")
+    return {"kind": "pipeline", "steps": [[name, packed(step)] for name, step in value.steps]}
+
+
+def _unpack_pipeline(node: dict[str, Any], make: Make) -> Any:
+    return Pipeline([(str(name), unpacked(step, make)) for name, step in node["steps"]])
+
+
+def _pack_estimator(value: BaseEstimator) -> Any:
+    name = type(value).__name__
+    if ESTIMATORS.get(name) != type(value).__module__:
+        # skops reads and writes what it trusts of scikit-learn; the caller refuses the rest by name.
+        return {"kind": "foreign", "object": value}
+    params = value.get_params(deep=False)
+    state = {key: entry for key, entry in vars(value).items() if key not in params and key.endswith("_")}
+    module, make = state.pop("module_", None), params.pop("module", None)
+    return {
+        "kind": "estimator",
+        "class": name,
+        "params": {key: _packed_param(key, entry) for key, entry in params.items()},
+        "state": {key: packed(entry) for key, entry in state.items()},
+        "weights": None if module is None else _weights(module),
+        "made_by": None if make is None else getattr(make, "__qualname__", type(make).__name__),
+    }
+
+
+def _packed_param(name: str, value: Any) -> Any:
+    if name in _NEVER:
+        return _NEVER[name]
+    if name == "random_state" and not isinstance(value, int):
+        return None  # a generator: it seeds public choices of fits, and this one is over
+    return packed(value)
+
+
+def _unpack_estimator(node: dict[str, Any], make: Make) -> Any:
+    name = node["class"]
+    if name not in ESTIMATORS:
+        raise ModelFileError(f"The model file names the estimator {name!r}, which is not known here.")
+    kind = getattr(import_module(ESTIMATORS[name]), name)
+    params = {key: unpacked(entry, make) for key, entry in node["params"].items()}
+    known = set(kind._get_param_names())
+    if not set(params) <= known:
+        others = ", ".join(sorted(set(params) - known))
+        raise ModelFileError(f"The model file sets parameters that {name} does not have here: {others}.")
+    model = kind(**params)
+    for key, entry in node["state"].items():
+        if key in known or not key.isidentifier() or not key.endswith("_") or key.startswith("_"):
+            raise ModelFileError(f"The model file sets {key!r} of {name}, which is no fitted attribute.")
+        setattr(model, key, unpacked(entry, make))
+    if node["weights"] is not None:
+        _restore(model, node, make)
+    _require_numbers(model)
+    return model
+
+
+def _require_numbers(model: Any) -> None:
+    """Refuse fitted numbers with which a model would predict nonsense: not finite, or of another shape."""
+    names, classes = getattr(model, "coef_names_", None), getattr(model, "classes_", (0, 1))
+    width = getattr(model, "n_features_in_", None) if names is None else len(names)
+    rows = 1 if len(classes) == 2 else len(classes)
+    shapes = {"coef_": ((width,), (rows, width)), "intercept_": ((), (rows,)), "components_": None}
+    for key in (key for key in shapes if hasattr(model, key)):
+        value = np.asarray(getattr(model, key))
+        known = shapes[key] or ((len(value), width),)
+        if value.shape not in known or value.dtype.kind not in "iuf" or not np.isfinite(value).all():
+            raise ModelFileError(
+                f"The model file holds {key} of shape {value.shape}, where finite numbers of shape "
+                f"{known[-1]} belong: it was changed, or its fit failed. Fit it again."
+            )
+
+
+def _weights(module: Any) -> dict[str, Any]:
+    return {
+        name: (tensor.detach().cpu().float() if tensor.is_floating_point() else tensor.detach().cpu()).numpy()
+        for name, tensor in module.state_dict().items()
+    }
+
+
+def _restore(model: Any, node: dict[str, Any], make: Make) -> None:
+    """Make the module of a network and copy the weights into it."""
+    import torch
+
+    if node["made_by"] is not None and make is None:
+        raise ModelFileError(
+            f"The network of this file was made by {node['made_by']!r}, which is no part of the file. "
+            "Pass that function: sordino.load(path, module=...)."
+        )
+    if make is not None:
+        model.set_params(module=make)
+    outputs = len(model.classes_) if hasattr(model, "classes_") else 1
+    module = model._network(model.n_features_in_, outputs)
+    state = {name: torch.from_numpy(np.array(value)) for name, value in node["weights"].items()}
+    if not all(bool(torch.isfinite(tensor).all()) for tensor in state.values()):
+        raise ModelFileError("The weights in the file are not all finite: it was changed, or the fit failed.")
+    try:
+        module.load_state_dict(state)
+    except RuntimeError:
+        raise ModelFileError(
+            "The weights in the file do not fit the network that was made: names or shapes differ."
+        ) from None
+    model.module_ = module.eval()
+
+
+_PACKERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
+    (PrivacyReport, lambda value: {"kind": "report", "text": value.to_json()}),
+    (Schema, lambda value: {"kind": "schema", "text": value.to_toml()}),
+    (np.generic, lambda value: {"kind": "scalar", "value": np.asarray(value)}),
+    (np.ma.MaskedArray, lambda value: _refuse_masked()),
+    (np.ndarray, _pack_array),
+    (sparse.sparray, lambda value: value),
+    (sparse.spmatrix, lambda value: value),
+    (Pipeline, _pack_pipeline),
+    (BaseEstimator, _pack_estimator),
+    (Mapping, _pack_dict),
+    (list, lambda value: {"kind": "list", "items": [packed(item) for item in value]}),
+    (tuple, lambda value: {"kind": "tuple", "items": [packed(item) for item in value]}),
+    (range, lambda value: {"kind": "list", "items": list(value)}),
+    (_PLAIN, lambda value: next(kind for kind in _PLAIN if isinstance(value, kind))(value)),
+)
+_UNPACKERS: dict[Any, Callable[[dict[str, Any], Make], Any]] = {
+    "report": lambda node, make: PrivacyReport.from_json(node["text"]),
+    "schema": lambda node, make: Schema.from_toml(str(node["text"])),
+    "scalar": lambda node, make: node["value"][()],
+    "objects": _unpack_objects,
+    "pipeline": _unpack_pipeline,
+    "estimator": _unpack_estimator,
+    "foreign": lambda node, make: node["object"],
+    "dict": _unpack_dict,
+    "list": lambda node, make: [unpacked(item, make) for item in node["items"]],
+    "tuple": lambda node, make: tuple(unpacked(item, make) for item in node["items"]),
+    "set": lambda node, make: _unpack_set(node, make),
+}
+
+
+def _refuse_masked() -> Any:
+    raise UnsupportedError("A masked array has no form in a model file.")
+
+
+def _unpack_set(node: dict[str, Any], make: Make) -> Any:
+    name = node["class"]
+    if name not in SETS:
+        raise ModelFileError(f"The model file names the constraint {name!r}, which is not known here.")
+    fields = {str(key): unpacked(entry, make) for key, entry in node["fields"].items()}
+    return getattr(import_module(SETS[name]), name)(**fields)
+
+
+# ----------------------------------------------------------------------------------------------------------
+# Write a model with its report and schema to one file, and read it back without running anything in it.
 
 FORMAT = 1
 _ABOUT = "sordino.json"

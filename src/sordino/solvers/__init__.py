@@ -5,24 +5,12 @@ from __future__ import annotations
 from sordino.errors import InvalidInputError
 from sordino.problems.problem import Problem
 from sordino.solvers.auto import Auto
-from sordino.solvers.base import Options, Solver
-from sordino.solvers.capabilities import Capabilities, Entry, check_asked
-from sordino.solvers.dense.adam import Adam
-from sordino.solvers.dense.agd import Agd
-from sordino.solvers.dense.gd import Gd
-from sordino.solvers.dense.rrp_sgd import RrpSgd
-from sordino.solvers.dense.sgd import Sgd
-from sordino.solvers.dense.srm import Srm
-from sordino.solvers.heavy.sparse import HeavyTailedSparse
-from sordino.solvers.sparse.coordinate import Coordinate
-from sordino.solvers.sparse.frank_wolfe import FrankWolfe
-from sordino.solvers.sparse.ight import Ight
-from sordino.solvers.sparse.peeled import Peeled
-from sordino.solvers.sparse.scsg_ht import ScsgHt
-from sordino.solvers.sparse.sgd_ht import SgdHt
-from sordino.solvers.sparse.svrg_ht import SvrgHt
-from sordino.solvers.sparse.transfer import Transfer
-from sordino.solvers.sparse.two_stage import TwoStage
+from sordino.solvers.base import Capabilities, Entry, Options, Solver, check_asked
+from sordino.solvers.baselines import Coordinate, FrankWolfe, Peeled, TwoStage
+from sordino.solvers.dense import Adam, Agd, Gd, RrpSgd, Sgd, Srm
+from sordino.solvers.heavy.learners import HeavyTailedSparse
+from sordino.solvers.sparse import Ight, ScsgHt, SgdHt, SvrgHt
+from sordino.solvers.transfer import Transfer
 
 SOLVERS: dict[str, Entry] = {
     "adam": Entry.of(Adam),

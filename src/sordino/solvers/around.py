@@ -10,8 +10,7 @@ from sordino.kernel.arrays import Floats
 from sordino.problems.affine import Affine
 from sordino.problems.losses import LabelModel
 from sordino.problems.problem import Problem
-from sordino.solvers.metric import Moments
-from sordino.solvers.units import top_mask
+from sordino.solvers.descent import Moments, top_mask
 
 
 @dataclass(frozen=True, eq=False)

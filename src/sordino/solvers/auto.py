@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import softmax
 
-from sordino.kernel import Curator, Full, Plan, Release, SymmetricGaussian
-from sordino.kernel.arrays import Bools, Floats, Ints
-from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, SizeCounts
-from sordino.problems.class_sums import ClassSums
+from sordino.errors import PlanError
+from sordino.kernel import Curator, Full, Plan, Release, SparseVector, SymmetricGaussian
+from sordino.kernel.arrays import Bools, Floats, Ints, public_norm
+from sordino.problems.affine import Affine, AffineGradient, ColumnMoments, MappedGram, SizeCounts
 from sordino.problems.losses import LabelModel, has_length
-from sordino.problems.mapped_gram import MappedGram
 from sordino.problems.problem import Problem
-from sordino.problems.targets import TargetCounts
+from sordino.problems.queries import ClassSums, TargetCounts
 from sordino.solvers.around import Around
-from sordino.solvers.base import NoisyCoefficients, Options, Solver
-from sordino.solvers.capabilities import STEPS, Capabilities
+from sordino.solvers.base import STEPS, Capabilities, NoisyCoefficients, Options, Solver
 from sordino.solvers.correction import (
     constant_margin,
     corrected,
@@ -29,29 +27,143 @@ from sordino.solvers.correction import (
     located,
     skewed_unit,
 )
-from sordino.solvers.descent import Noise, NoisyDescent, masked, momentum_in, noise_limited_step
-from sordino.solvers.label_clips import class_share, opened_gradient
-from sordino.solvers.legs import Leg, coefficient_noise
+from sordino.solvers.descent import (
+    ROOM,
+    Leg,
+    Moments,
+    Noise,
+    NoisyDescent,
+    TargetUnit,
+    coefficient_noise,
+    column_means,
+    grid_cells,
+    has_metric,
+    masked,
+    momentum_in,
+    noise_limited_step,
+    noise_std,
+    penalty_bend,
+    row_size,
+    second_moments,
+    shrunk,
+    top_mask,
+)
 from sordino.solvers.length import (
     LENGTH_STEPS,
     Descended,
+    class_share,
     constant_weights,
     length_query,
     length_share,
     lengthened,
+    opened_gradient,
 )
-from sordino.solvers.metric import ROOM, Moments, has_metric, penalty_bend, second_moments
-from sordino.solvers.screening import LAZY, listed_map, screened, screens_first, spread
-from sordino.solvers.sparse.ight import Ight
-from sordino.solvers.stages import AFTER_SCREEN, Stage, narrowing
-from sordino.solvers.units import (
-    column_means,
-    grid_cells,
-    noise_std,
-    row_size,
-    shrunk,
-    top_mask,
-)
+from sordino.solvers.sparse import Ight
+from sordino.solvers.steps import as_sparse, hard_threshold
+
+# ----------------------------------------------------- The stages in which a sparse model loses its columns
+
+# Shares of the budget: of the cuts, of the first one behind a screen, of polishing behind cuts and alone.
+NARROW, AFTER_SCREEN, POLISH, POLISH_ALONE = 0.12, 0.20, 0.20, 0.30
+# Margin noise that the last iterate of a cut and of polishing may carry.
+NARROWING, POLISHING = 0.5, 1.0
+# The support is found in stages that keep so many times as many coefficients as the last one.
+WIDTHS = (24, 6)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A descent on the largest ``count`` coefficients: its steps, share of the budget and margin noise."""
+
+    count: int
+    steps: int
+    share: float
+    margin_noise: float
+
+
+def narrowing(sparsity: int, coefficients: int) -> dict[str, Stage]:
+    """Return the stages that end at this sparsity; one that would keep most coefficients is left out."""
+    wide = {
+        f"narrow-{times}": Stage(times * sparsity, 10, NARROW, NARROWING)
+        for times in WIDTHS
+        if 2 * times * sparsity <= coefficients
+    }
+    return {**wide, "polish": Stage(sparsity, 20, POLISH if wide else POLISH_ALONE, POLISHING)}
+
+
+# ----------------------------------------------------------------------------------------------------------
+# The first cut among very many columns: one gradient at the constant model keeps the largest coordinates.
+# What no record touches has noise only, and nothing here needs more of it than its largest values: moments
+# and gradient are asked lazily (:mod:`sordino.kernel.lazy`), with the law of the dense releases, for work
+# in proportion to the entries of the data.
+
+# Releases whose untouched coordinates are not drawn.
+LAZY = ("moments", "sizes", "gradient")
+# From so many columns for each that is kept, one gradient makes the first cut.
+SCREEN_FROM = 10
+# The noise of a coordinate after the first step, and the length of the first model: rows have length one.
+NOISE, LENGTH = 0.3, 5.0
+
+
+def screens_first(problem: Problem, counts: Sequence[int]) -> bool:
+    """Return whether one gradient makes the first cut: public, by the numbers of columns before and after."""
+    return problem.outputs == 1 and len(counts) > 1 and problem.features >= SCREEN_FROM * counts[0]
+
+
+def listed_map(curator: Curator, problem: Problem, count: int, map_of: Callable[..., Affine]) -> Affine:
+    """Return the map that lists the columns with the ``count`` largest moments.
+
+    The others count as if their moments were the least that is listed, or drowned in the noise, as those of
+    columns without entries do.
+    """
+    n, d = problem.population, problem.features
+    largest = hard_threshold(curator.release("moments") / n, min(2 * count, 2 * d))
+    released = as_sparse(largest).sorted()
+    columns = np.unique(released.indices % d)
+    least = float(np.abs(released.values).min()) if released.values.size else 0.0
+    affine = map_of(released.at(columns), released.at(columns + d), columns, least)
+    return affine.resized(1.0 / row_size(curator, "sizes", affine, problem.data_norm)[0])
+
+
+def screened(
+    curator: Curator, problem: Problem, affine: Affine, targets: TargetUnit, count: int
+) -> tuple[Affine, Floats, Leg]:
+    """Return the map of the ``count`` columns that are kept, the model on them, and how it came about."""
+    n, features, kept = problem.population, problem.features, problem.n_intercepts
+    start = SparseVector.zeros(features + kept, kept)
+    if kept:
+        start.values[-1] = targets.center / (targets.size * affine.intercept)
+    released = curator.release("gradient", (start, affine, None, targets.size)) / n
+    found = as_sparse(hard_threshold(released, count, kept), kept).sorted()
+    columns = found.indices[: found.indices.size - kept]
+    if not columns.size:  # only without noise, where no record has an entry
+        columns, found = np.zeros(1, dtype=np.int64), SparseVector.zeros(1 + kept, 1 + kept)
+    std = noise_std(curator, "gradient") / n
+    step = min(LENGTH / max(public_norm(found.values), 1e-300), NOISE / max(std, 1e-300))
+    descent = NoisyDescent(_asked, step, Noise(std, features + kept), taken=[step])
+    w = -step * found.values
+    if kept:
+        w[-1] += start.values[-1]
+    chosen = replace(affine.picked(columns), columns=columns)
+    leg = replace(Leg.of(descent, affine, None, features), scale=chosen.scale)
+    return chosen, w, leg
+
+
+def _asked(w: Floats) -> Floats:
+    raise PlanError("The one gradient of this descent was asked.")
+
+
+def spread(values: Floats, columns: Ints | None, size: int) -> Floats:
+    """Return numbers of some columns, and of the intercept behind them, in their places among all."""
+    if columns is None:
+        return values
+    out = np.zeros((*values.shape[:-1], size))
+    out[..., columns] = values[..., : columns.size]
+    out[..., size - (values.shape[-1] - columns.size) :] = values[..., columns.size :]
+    return out
+
+
+# --------- The default: find good coordinates, descend with momentum, threshold late, polish on the support
 
 # Shares of the budget (of rho); what is left goes to the gradients on all columns.
 MOMENTS, SIZES, SIZES_AGAIN = 0.05, 0.02, 0.01
@@ -102,7 +214,7 @@ class Auto:
        curvature.
     2. ``steps`` noisy gradients drive Nesterov descent. The step is the largest at which the noise of the
        margins stays below a constant, so it grows with n and epsilon. Where columns are very many for a
-       sparsity k, one gradient takes the place of these steps (:mod:`sordino.solvers.screening`).
+       sparsity k, one gradient takes the place of these steps (:mod:`sordino.solvers.auto`).
     3. With a sparsity k, the largest 24 k, then 6 k, then k coefficients are kept. After each cut the sizes
        of the restricted rows are released (they are smaller, and so is the noise), and a share of the
        budget descends on the columns that are left: many can be told apart that drowned before.

@@ -10,24 +10,28 @@ import numpy as np
 
 from sordino.kernel import Curator
 from sordino.kernel.arrays import Floats
-from sordino.problems.affine import Affine, AffineGradient
-from sordino.problems.mapped_gram import MappedCurvature
+from sordino.problems.affine import Affine, AffineGradient, MappedCurvature
 from sordino.problems.problem import Problem
-from sordino.problems.residuals import GradientCounts
+from sordino.problems.queries import GradientCounts
 from sordino.solvers.counts import CONSTANT, Believed, Bowl, newton_on_counts
-from sordino.solvers.evidence import (
+from sordino.solvers.descent import (
+    COLUMNS,
     NOTHING,
     SLOPE,
+    Moments,
+    TargetUnit,
     along_axes,
     believed,
     chosen_width,
+    noise_std,
     one_sided,
+    penalty_bend,
     share_within,
     stiffened,
+    target_center,
+    target_unit,
 )
 from sordino.solvers.length import Descended, Lengthened, constant_weights
-from sordino.solvers.metric import COLUMNS, Moments, penalty_bend
-from sordino.solvers.units import TargetUnit, noise_std, target_center, target_unit
 
 # Shares of the counts of gradients, for each time they are asked, and of the whole gradient.
 COUNTS, SCORE = 0.015, 0.10

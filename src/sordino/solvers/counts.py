@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sordino.kernel.arrays import Floats
-from sordino.solvers.evidence import NOTHING, along_axes
+from sordino.solvers.descent import NOTHING, along_axes
 
 if TYPE_CHECKING:
     from sordino.solvers.correction import Whole

@@ -3,15 +3,415 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from sordino.kernel.arrays import Bools, Floats
+from sordino.kernel import Curator
+from sordino.kernel.arrays import Bools, Floats, Ints
 from sordino.kernel.machine_code import compiled
-from sordino.solvers.metric import Metric
+from sordino.problems.affine import Affine
+from sordino.problems.losses import has_length
+from sordino.problems.problem import Problem
+from sordino.problems.queries import CELLS, log_shares, narrowed
+
+# ----------------------------------------------------------------------------------------------------------
+# What released numbers are evidence of: widths of clips, numbers seen with noise, curvature along a step.
+
+# Tails end where so many deviations of noise hide them.
+_SURE = 3.0
+NOTHING = 1e-300
+# How far the slope may be from that of the clipped question before any release.
+SLOPE = 0.5
+
+
+def chosen_width(
+    sizes: Floats, shares: Floats, noise: float, spread: float, biased: tuple[float, float]
+) -> tuple[float, float]:
+    """Return the width of a clip that weighs its bias against noise, and the bias that is expected of it.
+
+    ``shares`` of the records have these sizes, below and above zero, with this noise; a clip at ``width``
+    adds noise of ``spread * width``. The tail beyond a width is what stands out of the noise of its sum, and
+    what one side has more of it, and what both have, counts by ``biased``.
+    """
+    beyond_each = np.cumsum(shares.sum(axis=0)[::-1])[::-1]
+    cells = np.arange(len(sizes), 0, -1)
+    seen = sizes <= sizes[beyond_each > _SURE * noise * np.sqrt(2.0 * cells)].max(initial=0.0)
+    widths = np.append(sizes[sizes > sizes[-1] * 2.0**-16], 1.2 * sizes[-1])
+    beyond = np.where(seen, np.maximum(sizes - widths[:, None], 0.0), 0.0)
+    unsure = noise * np.sqrt(2.0 * np.square(beyond).sum(axis=1))
+    down, up = (beyond @ side for side in shares)
+    more = np.maximum(np.abs(up - down) - 2.0 * unsure, 0.0)
+    bias = np.hypot(biased[0] * more, biased[1] * np.maximum(up + down - unsure, 0.0))
+    best = int(np.argmin(np.hypot(bias, spread * widths)))
+    return float(widths[best]), float(bias[best])
+
+
+def one_sided(shares: Floats, sizes: Floats) -> Floats:
+    """Return the shares by rising size, all of them below zero."""
+    rising = shares[np.argsort(sizes)]
+    return np.stack([rising, np.zeros_like(rising)])
+
+
+def believed(seen: float, variance: float, usual: float) -> float:
+    """Return what is believed of a number seen with noise: that it is 0, or what is usual, of even odds."""
+    both, variance = variance + usual, max(variance, NOTHING)
+    odds = math.sqrt(variance / both) * math.exp(min(0.5 * seen**2 * (1.0 / variance - 1.0 / both), 700.0))
+    return seen * usual / both * odds / (1.0 + odds)
+
+
+def stiffened(bends: Floats, pulls: Floats, moved: Floats, noise: float) -> Floats:
+    """Return the curvatures along the axes, larger where two gradients show that.
+
+    Second moments are of clipped rows: along a column that few, long rows have they are far too small, and a
+    Newton step with them goes far beyond the minimum.
+    """
+    far = np.maximum(np.abs(moved), NOTHING)
+    return np.maximum(bends, np.minimum(np.sign(moved) * pulls / far - 3.0 * noise / far, 1e6 * bends))
+
+
+def share_within(first: float, last: float, noise: float) -> float:
+    """Return the share of a step at which its slope, known at both ends, is zero: 1 before that."""
+    return min(1.0, -first / (last - first)) if last > noise and first < 0.0 else 1.0
+
+
+def along_axes(
+    seen: Floats, w: Floats, bends: Floats, noise: float
+) -> tuple[Floats, Floats, Floats, tuple[float, float]]:
+    """Return the step along each axis, the share of what was seen that is believed, and the noise of it.
+
+    First the slope, one number whose spread is known; its share and its deviation come last. Then all axes
+    alike: there is nothing to correct, or the step adds the same variance to margins along each axis.
+    """
+    along = max(float(w @ (bends * w)), NOTHING)
+    error, whole = noise * math.sqrt(float(w @ w)) / along, float(w @ seen) / along
+    slope = believed(whole, error**2, SLOPE**2)
+    left = seen - slope * bends * w
+    variances = np.append(0.0, np.geomspace(1e-8, 1e2, 81))[:, None]
+    law = np.maximum(noise**2 + bends * variances, NOTHING)
+    likely = -0.5 * (np.log(law) + np.square(left) / law).sum(axis=1)
+    likely[1:] -= math.log(len(variances) - 1)
+    weights = np.exp(likely - likely.max())
+    kept = (weights / weights.sum()) @ (bends * variances / law)
+    share = slope / whole if whole else 0.0
+    return slope * w + kept * left / bends, kept, kept * noise / bends, (share, error)
+
+
+# ----------------------------------------------------------------------------------------------------------
+# Units from released numbers: the sizes of rows and targets, the centre of targets, what drowns in noise.
+
+# Rows larger than this share of the records are clipped.
+TYPICAL = 0.6
+# What a clip takes of long rows counts as a bias by so much of it.
+LONG = 0.1
+# Targets that mostly sit at their centre have the size of the others: this share of this quantile.
+LARGE, LARGE_SHARE = 0.9, 0.5
+# So many of the targets of one size are a peak: no octave has as many of a smooth law.
+PEAK = 0.5
+# Targets that counts do not show are expected so many times as far out as the farthest that they show.
+BEYOND = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class TargetUnit:
+    """Targets are measured from ``center`` in units of ``size``; ``seen`` says that data set the size.
+
+    ``far`` are shares of the targets at distances from the centre, as far as counts tell them from noise.
+    """
+
+    center: Any = 0.0
+    size: float = 1.0
+    seen: bool = True
+    far: tuple[Floats, Floats] = (np.zeros(0), np.zeros(0))
+
+    @property
+    def spread(self) -> float:
+        """The root of the mean squared distance to the centre."""
+        shares, sizes = self.far
+        return math.sqrt(float(shares @ np.square(sizes))) or self.size
+
+
+def target_center(curator: Curator, problem: Problem) -> tuple[float, float] | None:
+    """Return where most targets lie and the width of the cells that say so, from released counts.
+
+    None where no count stands out of its noise.
+    """
+    interval, width = (-problem.target_bound, problem.target_bound), math.inf
+    for _ in range(curator.plan.releases["center"].times if "center" in curator.plan.releases else 0):
+        found = narrowed(curator.release("center", interval), noise_std(curator, "center"), interval)
+        if found is not None:
+            interval, width = found, (interval[1] - interval[0]) / CELLS
+    return None if math.isinf(width) else (0.5 * (interval[0] + interval[1]), width)
+
+
+def target_unit(curator: Curator, problem: Problem, center: float = 0.0, near: float = 0.0) -> TargetUnit:
+    """Return how far targets spread around their centre, from released counts; labels have the unit 1.
+
+    Where most targets have one size within ``near``, the precision of the centre, they are at the centre and
+    have none: the others set the unit.
+    """
+    if "classes" in curator.plan.releases:
+        noise = noise_std(curator, "classes") / problem.population
+        return TargetUnit(log_shares(curator.release("classes") / problem.population, noise))
+    if "targets" not in curator.plan.releases:
+        return TargetUnit()
+    most = problem.target_bound + abs(center)
+    noise, counts = noise_std(curator, "targets"), curator.release("targets", (center, most))
+    query: Any = curator.plan.releases["targets"].query
+    counts = query.without_peak(counts, near / most, PEAK * problem.population)
+    typical, large = (query.quantile(counts, share, noise, 1.0) for share in (TYPICAL, LARGE))
+    if typical is None:
+        return TargetUnit(0.0, problem.target_bound, False)
+    kept, sizes = query.standing(counts, noise, 1.0)
+    largest = float(sizes[kept > 0].max(initial=0.0))
+    lost = max(0.0, problem.population - float(kept.sum()) - max(float(counts[0]), 0.0))
+    shares = np.append(kept, lost) / problem.population  # what is lost in noise may lie farther out
+    far = shares, most * np.append(sizes, min(BEYOND * largest, 1.0))
+    return TargetUnit(center, most * max(typical, LARGE_SHARE * large, float(shares[:-1] @ sizes)), True, far)
+
+
+def row_size(
+    curator: Curator, name: str, affine: Affine, radius: float, spread: float = math.inf
+) -> tuple[float, float]:
+    """Return the size that most mapped rows have at most, by a released histogram, or a larger one.
+
+    ``spread`` is the noise that rows of size 1 mean for what is asked of them later: rows are clipped at a
+    larger size where the noise of that is less than what the clip takes of the longest rows.
+    Where no count stands out of its noise, the size is the largest possible one. The second number says by
+    how much the squares of rows shrink that are clipped to that size.
+    """
+    query: Any = curator.plan.releases[name].query
+    most, noise, counts = affine.longest(radius), noise_std(curator, name), curator.release(name, affine)
+    size: float | None = query.quantile(counts, TYPICAL if spread else 1.0, noise, most)
+    if size is None:
+        return most, 1.0
+    if 0.0 < spread < math.inf:
+        kept, sizes = query.standing(counts, noise, most)
+        shares = one_sided(kept / max(float(kept.sum()), 1.0), sizes)
+        size = max(size, chosen_width(np.sort(sizes), shares, 0.0, spread, (LONG, 0.0))[0])
+    size = min(size, most)
+    return size, query.stretch(counts, size, noise, most)
+
+
+def grid_cells(problem: Problem) -> int:
+    """Return how finely sizes are counted: as finely as the noise of the counts allows."""
+    signal = problem.population * min(problem.epsilon, 4.0)
+    return 4 if signal > 4000 else 2 if signal > 1000 else 1
+
+
+def noise_std(curator: Curator, name: str) -> float:
+    """Return the standard deviation of a planned Gaussian sum: public, it is in the plan."""
+    release = curator.plan.releases[name]
+    return float(release.mechanism.multiplier or 0.0) * release.sensitivity(curator.plan.relation)
+
+
+def shrunk(values: Floats, noise: float, count: int) -> Floats:
+    """Shrink noisy means towards zero, and to zero what the largest of ``count`` noises would reach."""
+    if noise == 0:
+        return values
+    sure = noise * math.sqrt(2.0 * math.log(max(count, 2)))
+    return values * np.maximum(0.0, 1.0 - (sure / np.maximum(np.abs(values), 1e-100)) ** 2)
+
+
+def column_means(values: Floats, noise: float, count: int) -> Floats:
+    """Return noisy means of columns, shrunk towards their median as far as that stands out of its own noise.
+
+    Means that drown one by one can be seen together: intensities, counts or grades are all positive.
+    """
+    median = np.median(values)
+    middle = shrunk(np.array([median]), 1.2533 * noise / math.sqrt(values.size), 2)[0]
+    return middle + shrunk(values - middle, noise, count)
+
+
+def top_mask(w: Floats, count: int, kept: int) -> Bools:
+    """Mark the ``count`` largest magnitudes and the last ``kept`` columns."""
+    mask = np.zeros(w.shape, dtype=bool)
+    free = np.abs(w[..., : w.shape[-1] - kept])
+    best = np.argpartition(free.reshape(-1), free.size - count)[free.size - count :]
+    inner = np.zeros(free.size, dtype=bool)
+    inner[best] = True
+    mask[..., : w.shape[-1] - kept] = inner.reshape(free.shape)
+    mask[..., w.shape[-1] - kept :] = True
+    return mask
+
+
+# ------------- Lengths in which all directions are alike: a metric from released second moments of the rows
+
+# So many records times epsilon for a coefficient leave room to clip all labels alike, and margins not at all.
+ROOM = 20.0
+# Second moments are asked of so many columns at most, with so many records times epsilon for their root.
+COLUMNS, SURE = 256, 100.0
+# A column with less than so many deviations of noise in its second moment, and less than this part of the
+# mean of all, may be one that no record has.
+EMPTY = 2.0, 0.25
+# A direction with less than so many rows in it is not hurried: of numbers, of labels (which say less), and
+# where there is no noise.
+SEEN_NUMBERS, SEEN_LABELS, SEEN_PLAIN = 10.0, 200.0, 0.01
+# Without noise a direction with less than this part of the largest is rounding: no step should follow it.
+ROUNDED = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Metric:
+    r"""Steps along ``P g``, with ``P = V diag(p) V^T`` about the inverse of the second moments of rows.
+
+    ``sizes`` are the released second moments along the axes, the rows of ``axes``, and ``expected`` what is
+    expected of them at least; ``pace`` is p, and ``bend`` the largest second derivative of the loss. p is
+    scaled such that steps add as much noise to a margin as without a metric: ``sum p^2 s = sum s``. Noise
+    tilts axes by ``tilt``, the deviation of an entry of the moments over their size, those that it hides
+    aside. No record may have the columns that are ``empty``.
+    """
+
+    axes: Floats
+    sizes: Floats
+    expected: Floats
+    pace: Floats
+    bend: float
+    tilt: Floats
+    empty: Bools
+
+    def __call__(self, gradient: Floats) -> Floats:
+        """Return ``P g``, for each row of several."""
+        return ((gradient @ self.axes.T) * self.pace) @ self.axes
+
+    def squared(self, moved: Floats) -> float:
+        """Return ``v^T P^-1 v``."""
+        return float((np.square(moved @ self.axes.T) / self.pace).sum())
+
+    @property
+    def noise(self) -> float:
+        """How much isotropic noise has along its own step, in units of a step without a metric."""
+        return float(self.pace.mean())
+
+    @property
+    def own(self) -> float:
+        """How much a row's gradient moves its own margin, in units of a step without a metric."""
+        return float((self.pace * self.sizes).sum() / max(self.sizes.sum(), 1e-300))
+
+    @property
+    def longest(self) -> float:
+        """The longest step that overshoots in no direction."""
+        return 1.0 / (self.bend * float((self.pace * self.sizes).max()))
+
+    def columns(self, deviations: Floats) -> Floats:
+        """Return the deviations of coordinates, from independent ones along the axes."""
+        return np.sqrt(np.square(deviations) @ np.square(self.axes))
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Released second moments of mapped rows with their constant entry, and what is unsure of them.
+
+    ``unsure`` is about a direction that the moments themselves choose, ``noise`` about one chosen before;
+    whole rows have about ``stretch`` times the moments of these, which are clipped.
+    """
+
+    matrix: Floats
+    unsure: float
+    noise: float
+    stretch: float = 1.0
+
+    @classmethod
+    def of(cls, released: Floats, noise: float, seen: float, population: int, constant: float) -> Moments:
+        """Return the moments of a released sum, with symmetric noise of this deviation.
+
+        A direction is sure beyond the spectral norm of the noise and the part that ``seen`` rows have in it.
+        """
+        unsure = noise * math.sqrt(2.0 * len(released)) + seen
+        matrix = released / population
+        if constant:
+            matrix = np.pad(matrix, (0, 1))
+            matrix[-1, -1] = constant**2
+        return cls(matrix, unsure / population, noise / population)
+
+    @property
+    def deviations(self) -> Floats:
+        """How far the margin moves with each weight: what no row has grows with noise, and says nothing."""
+        return np.sqrt(np.maximum(np.diag(self.matrix), 0.0))
+
+    def narrowed(self, kept: Bools) -> Moments:
+        """Return the moments of some coordinates."""
+        return replace(self, matrix=self.matrix[np.ix_(kept, kept)])
+
+    def resized(self, factor: float, features: int) -> Moments:
+        """Return the moments of rows times ``factor``, the constant left as it is."""
+        factors = np.where(np.arange(len(self.matrix)) < features, factor, 1.0)
+        matrix = self.matrix * np.outer(factors, factors)
+        return replace(self, matrix=matrix, unsure=self.unsure * factor**2, noise=self.noise * factor**2)
+
+    def metric(self, opened: Bools | None, bend: float, penalty: Floats | float = 0.0) -> Metric:
+        """Return the metric on the open coordinates, for a loss with a penalty of this second derivative."""
+        kept = np.arange(len(self.matrix)) if opened is None else np.flatnonzero(opened)
+        bent = (self.matrix + penalty / bend)[np.ix_(kept, kept)]
+        sizes, vectors = np.linalg.eigh(bent)
+        axes = np.zeros((len(kept), len(self.matrix)))
+        axes[:, kept] = vectors.T
+        hidden = sizes < self.unsure
+        expected = self._expected(sizes)
+        largest = max(float(sizes.max(initial=0.0)), 1e-12)
+        pace = 1.0 / (np.where(np.abs(sizes) < ROUNDED * largest, 1e6 * largest, sizes) + self.unsure)
+        sizes = np.maximum(sizes, 1e-12 * largest)
+        pace *= math.sqrt(sizes.sum() / (np.square(pace) * sizes).sum())
+        tilt = np.where(hidden, 0.0, math.sqrt(0.5) * self.noise / sizes)
+        return Metric(axes, sizes, expected, pace, bend, tilt, self._empty)
+
+    def _expected(self, sizes: Floats) -> Floats:
+        """Return what is expected at least along axes with these moments.
+
+        Noise spreads the moments of a matrix even if all directions are alike. As far as they spread more,
+        they differ; what is not known of an axis then is taken off, as noise grows where there is no moment.
+        """
+        count = max(len(sizes), 1)
+        mean = float(sizes.sum()) / count
+        spread = float(np.square(sizes - mean).sum()) / count
+        differ = max(spread - 0.5 * count * self.noise**2, 0.0)
+        share = differ / max(spread, 1e-300)
+        return np.maximum(mean + share * (sizes - mean) - math.sqrt(differ * (1.0 - share)), 0.0)
+
+    @property
+    def _empty(self) -> Bools:
+        """Which columns no record may have: a weight there follows noise for all of the way."""
+        own = np.diag(self.matrix)
+        found: Bools = own < min(EMPTY[0] * self.noise, EMPTY[1] * float(own.mean()))
+        return found
+
+
+def has_metric(problem: Problem) -> bool:
+    """Return whether second moments are worth their share: few columns, many records.
+
+    Their spectral noise is about ``root d / (n epsilon)`` in units of the largest possible direction.
+    """
+    d, signal = problem.features, problem.population * problem.epsilon
+    room = problem.population * min(problem.epsilon, 1.0) >= ROOM * d * problem.outputs
+    return has_length(problem.loss) and d <= COLUMNS and room and signal >= SURE * math.sqrt(d)
+
+
+def second_moments(curator: Curator, problem: Problem, affine: Affine, stretch: float) -> Moments | None:
+    """Return the released second moments of the mapped rows, where they were planned."""
+    if "second" not in curator.plan.releases:
+        return None
+    seen = SEEN_NUMBERS if problem.loss.targets == "numbers" else SEEN_LABELS
+    seen = SEEN_PLAIN if math.isinf(problem.epsilon) else seen
+    noise, n = noise_std(curator, "second"), problem.population
+    moments = Moments.of(curator.release("second", affine), noise, seen, n, affine.intercept)
+    return replace(moments, stretch=stretch)
+
+
+def penalty_bend(problem: Problem, affine: Affine) -> Floats | float:
+    """Return a bound on the second derivative of the penalties in mapped weights."""
+    if not problem.penalties:
+        return 0.0
+    along = np.diag(affine.scale)
+    if affine.intercept:
+        along = np.pad(along, (0, 1))
+        along[-1] = np.append(-affine.scale * affine.shift, affine.intercept) / problem.intercept
+    return problem.penalty_curvature * along.T @ along
+
+
+# --------------------- Nesterov descent on noisy gradients, with a step that looks at released numbers only
 
 MOMENTUM, STEADY = 0.9, 0.7
 FIRST_STEP = 4.0
@@ -191,3 +591,106 @@ def masked(gradient: Callable[[Any], Floats], mask: Bools) -> Callable[[Floats],
         return out
 
     return full
+
+
+# ----------------- What descents leave in coefficients: how far gradients were followed, and how much noise
+
+# Mapped rows have about this mean squared norm. A coordinate that others resemble is bent less than its own
+# column says: its curvature counts by this share.
+_ENERGY, _ALONE = 0.8, 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class Leg:
+    """A finished descent: the scales of its columns, the coordinates that were open, all columns' energy.
+
+    ``places`` are the columns that are left of those it had; None stands for all.
+    """
+
+    descent: NoisyDescent
+    scale: Floats
+    mask: Bools | None
+    energy: float
+    places: Ints | None = None
+
+    @classmethod
+    def of(cls, descent: NoisyDescent, affine: Affine, mask: Bools | None, features: int) -> Leg:
+        """Return the leg of a descent on the mapped columns, of which there are so many."""
+        rest = 0.0 if affine.rest is None else (features - affine.scale.size) * affine.rest**-0.5
+        return cls(descent, affine.scale, mask, float(_shares(affine.scale).sum()) + rest)
+
+    def narrowed(self, kept: Bools) -> Leg:
+        """Return what is known of some of the columns, the intercept among them."""
+        mask = None if self.mask is None else self.mask[..., kept]
+        columns = kept[: self.scale.size]
+        places = np.arange(self.scale.size) if self.places is None else self.places
+        return replace(self, scale=self.scale[columns], mask=mask, places=places[columns])
+
+    def open(self, shape: tuple[int, ...]) -> Bools:
+        """Return which coefficients, intercepts left out, were open."""
+        return np.ones(shape, dtype=bool) if self.mask is None else self.mask[..., : shape[-1]]
+
+    def resized(self, later: Leg) -> float:
+        """Return by how much weights grew when the columns of a later leg were scaled anew."""
+        kept = later.scale > 0
+        return float(self.scale[kept][0] / later.scale[kept][0])
+
+
+def _shares(scale: Floats) -> Floats:
+    return np.where(scale > 0, np.maximum(scale, 1e-300) ** -0.5, 0.0)
+
+
+def travelled(legs: Sequence[Leg]) -> float:
+    """Return how far a constant gradient would have been followed, in units of the last leg."""
+    total = legs[0].descent.travel
+    for before, leg in pairwise(legs):
+        total = total * before.resized(leg) ** 2 + leg.descent.travel
+    return total
+
+
+def coefficient_noise(
+    legs: Sequence[Leg], bend: float, shape: tuple[int, ...], after: Floats | None
+) -> Floats:
+    """Return the standard deviation of the noise in each coefficient, on the original columns.
+
+    ``bend`` is the mean second derivative of the loss. Columns share the curvature by the size that their
+    scales give away: divided by a power of their mean absolute value, they keep the rest of it. In a metric
+    the curvature along its axes is known. ``after`` is what the last weights were multiplied by.
+    """
+    noise = np.zeros(shape)
+    for i, leg in enumerate(legs):
+        before = noise * legs[i - 1].resized(leg) if i else noise
+        noise = np.where(leg.open(shape), _spread(leg, bend, before, after), 0.0)
+    return noise * legs[-1].scale
+
+
+def _spread(leg: Leg, bend: float, before: Floats, after: Floats | None) -> Floats:
+    """Return the noise of the mapped coefficients after a leg."""
+    metric = leg.descent.metric
+    if metric is not None:  # earlier noise is taken as alike along all axes
+        start = math.sqrt(float(np.square(before).mean()))
+        parts = _parts(leg.descent, metric, bend, start)
+        found = np.linalg.norm(parts if after is None or leg.places is not None else after @ parts, axis=1)
+        places = np.arange(before.shape[-1]) if leg.places is None else leg.places
+        return np.broadcast_to(found[places], before.shape)
+    share = _shares(leg.scale) / max(leg.energy, 1e-300)
+    curvature = np.broadcast_to(_ALONE * bend * _ENERGY * share, before.shape)
+    return leg.descent.spread(curvature, before)
+
+
+def _parts(descent: NoisyDescent, metric: Metric, bend: float, start: float) -> Floats:
+    """Return the noise of each column along each axis; nothing bends columns that no record has."""
+    along = np.sqrt(_axis_noise(descent, metric, bend, start))
+    free = metric.columns(descent.spread(np.zeros_like(along), np.full_like(along, start)))
+    more = np.where(metric.empty, free / np.maximum(metric.columns(along), 1e-300), 1.0)
+    return more[:, None] * metric.axes.T * along
+
+
+def _axis_noise(descent: NoisyDescent, metric: Metric, bend: float, start: float) -> Floats:
+    """Return the variances of the noise along the axes of a metric.
+
+    Noise along axes of little curvature is in the others too, as far as these are tilted.
+    """
+    first = np.full(len(metric.sizes), start)
+    variances = np.square(descent.spread(bend * metric.expected, first))
+    return variances + np.square(metric.tilt) * float(variances.sum())

@@ -15,9 +15,60 @@ from sordino.problems.affine import Affine
 from sordino.problems.losses import LabelModel
 from sordino.problems.margins import MarginFit, OwnPart
 from sordino.problems.problem import Problem
-from sordino.solvers.label_clips import has_room, opened_length
-from sordino.solvers.legs import Leg, travelled
-from sordino.solvers.units import TargetUnit, noise_std
+from sordino.solvers.descent import ROOM, Leg, TargetUnit, noise_std, travelled
+
+# ----------------------------------------------------------------------------------------------------------
+# What more records and budget change for label models: how much is clipped, what is asked of the classes.
+# A clip below the largest contribution weighs records. Weights that depend on rows alone leave log odds as
+# they are where the model is true; where labels are wrong, or log odds are no line, the weighted model is
+# another one. So the clips open with the public number of records times epsilon, and the estimate tends to
+# the plain one on every bounded distribution.
+
+# From so many records times epsilon on, the last question weighs its records less: by which power of this
+# number the clip grows, and how much at most (log odds of 38 are then asked about as they are).
+_ENOUGH, _OPENING, _WIDEST = 1000.0, 0.9, 64.0
+# From so many for each coefficient on, gradients are clipped less.
+_GRADIENTS = 300.0
+# The share of the budget that asks how frequent the classes are, for so many records times epsilon; fewer
+# need more of it, up to the second share, and very few up to the last one.
+_CLASSES, _FEW_CLASSES, _FEWEST_CLASSES, _ENOUGH_CLASSES = 0.01, 0.05, 0.5, 4000.0
+_VERY_FEW = 6.0
+
+
+def has_room(problem: Problem, coefficients: int) -> float:
+    """Return by how much so many coefficients can be told from noise, at most 1."""
+    return min(1.0, problem.population * problem.epsilon / (ROOM * coefficients))
+
+
+def opened_length(problem: Problem, clip: float, coefficients: int) -> float:
+    """Return the clip of the last question about a model of so many coefficients."""
+    if not isinstance(problem.loss, LabelModel):
+        return clip
+    signal = problem.population * problem.epsilon * has_room(problem, coefficients)
+    return clip * min(max(1.0, signal / _ENOUGH) ** _OPENING, _WIDEST)
+
+
+def opened_gradient(problem: Problem, clip: float, coefficients: int, longest: float) -> float:
+    """Return the clip of a gradient in so many coefficients, of rows that are at most so long."""
+    opened = clip * _opening(problem, _GRADIENTS * coefficients)
+    return max(clip, min(opened, problem.loss.lipschitz * longest))
+
+
+def class_share(problem: Problem) -> float:
+    """Return the share of the budget for the frequencies of the classes."""
+    signal = max(problem.population * problem.epsilon, 1e-12)
+    few = min(_CLASSES * _ENOUGH_CLASSES / signal, _FEW_CLASSES)
+    return max(_CLASSES, few, min(_VERY_FEW / signal, _FEWEST_CLASSES))
+
+
+def _opening(problem: Problem, enough: float) -> float:
+    """Return by how much less is clipped; 1 for numbers, whose losses have no law of labels."""
+    if not isinstance(problem.loss, LabelModel):
+        return 1.0
+    return min(max(1.0, problem.population * problem.epsilon / enough) ** 0.5, 1e6)
+
+
+# ------------ The right length of a model: slope and offset of its own margins, from a few released numbers
 
 LENGTH_STEPS, CLIP = 3, 0.4
 # The norm of a mean gradient that data with something to learn are expected to show (less where the unit of
@@ -32,7 +83,7 @@ _FEW, _SHORT, _WIDER = 16_000.0, 0.2, 0.3
 # The share of the last question, about slope and offset, of numbers and of labels. So many records times
 # epsilon tell the slope of log odds from noise; fewer need more of the budget, up to the largest share of two
 # classes, and of several.
-_SHARE, _LABELS_SHARE, _LARGEST_SHARES, _ENOUGH = 0.02, 0.04, (0.10, 0.05), 4000.0
+_SHARE, _LABELS_SHARE, _LARGEST_SHARES, _ENOUGH_FOR_LENGTH = 0.02, 0.04, (0.10, 0.05), 4000.0
 # The mean second derivative of clipped log odds and clipped numbers, and what choosing columns adds to the
 # part that a record has in its own margin.
 _LABELS_BEND, _NUMBERS_BEND, _CHOSEN = 0.04, 0.5, 1.5
@@ -97,7 +148,7 @@ def length_share(problem: Problem, coefficients: int) -> float:
     """Return the share of the last question: with it the error of the slope is the same for all n epsilon."""
     if not isinstance(problem.loss, LabelModel):
         return _SHARE
-    few = _ENOUGH / max(problem.population * problem.epsilon, 1e-12)
+    few = _ENOUGH_FOR_LENGTH / max(problem.population * problem.epsilon, 1e-12)
     least = _SHARE + (_LABELS_SHARE - _SHARE) * has_room(problem, coefficients)
     return min(max(_SHARE * few**2, least), _LARGEST_SHARES[problem.outputs > 1])
 

@@ -1,6 +1,5 @@
 """Tables of mixed types: a declared schema, the encoder that follows it, what can be learned for a price."""
 
-from sordino.tables.blocks import Origin
 from sordino.tables.columns import (
     Blank,
     Category,
@@ -14,10 +13,9 @@ from sordino.tables.columns import (
     Target,
     Text,
 )
-from sordino.tables.draft import draft_schema
-from sordino.tables.encoder import TableEncoder
+from sordino.tables.encoder import Origin, TableEncoder
 from sordino.tables.learning import Learned, learn_schema
-from sordino.tables.schema import Schema
+from sordino.tables.schema import Schema, draft_schema
 
 __all__ = [
     "Blank",

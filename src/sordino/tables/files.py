@@ -7,15 +7,341 @@ into fractions, a file with one odd byte read as Latin-1) would let one record c
 
 from __future__ import annotations
 
+import csv
 import io
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import math
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from sordino.tables.data_file import FORMATS, DataFile, arrow, in_words
-from sordino.tables.delimited import AS_IS, MARKERS, NUMBER, TEXT, checked_names, csv_table, header, require
+from sordino.errors import DataFileError, InvalidInputError, SordinoError, require_extra
+
+# ------------- A file of records: where it is, how it is written, and our words for what its readers refuse
+
+T = TypeVar("T")
+FORMATS = ("csv", "tsv", "parquet", "arrow", "npz", "libsvm")
+_ENDINGS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".tab": "tsv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+    ".npz": "npz",
+    ".svm": "libsvm",
+    ".libsvm": "libsvm",
+    ".svmlight": "libsvm",
+}
+_PACKED = (".gz", ".bz2", ".zst")
+_FOLDER, _NOWHERE = "it is a folder. Pass a file.", "there is no such file."
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """Where records are and how they are written; everything here is public.
+
+    Parameters
+    ----------
+    path : the file, or "-" for standard input.
+    format : one of ``FORMATS``; None goes by the ending of the name, and is CSV for standard input.
+    delimiter : of a CSV file; None is the most frequent of ``, ; tab |`` in the header.
+    encoding : of the texts. Never guessed: one odd byte would change how all records are read.
+    decimal : the decimal point of numbers, "." or ",".
+    header : whether the first row holds the names of the columns; else they are given when reading.
+    sure : whether somebody said so. Else a first row that holds a number is taken for a record and refused:
+        its values would become names, in messages and in model files.
+    features : how many columns a libsvm file has. Read from the file, one record would decide it.
+    """
+
+    path: str
+    format: str | None = None
+    delimiter: str | None = None
+    encoding: str = "utf-8"
+    decimal: str = "."
+    header: bool = True
+    sure: bool = False
+    features: int | None = None
+    _read: list[bytes] = field(default_factory=list, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.format is not None and self.format not in FORMATS:
+            raise InvalidInputError(f"Expected format in {FORMATS}, got {self.format!r}.")
+        if self.delimiter is not None and len(self.delimiter) != 1:
+            raise InvalidInputError(f"Expected a delimiter of one character, got {self.delimiter!r}.")
+        if self.decimal not in (".", ","):
+            raise InvalidInputError(f"Expected decimal '.' or ',', got {self.decimal!r}.")
+        try:
+            "".encode(self.encoding)
+        except LookupError:
+            raise InvalidInputError(f"The encoding {self.encoding!r} is not known. Try latin-1.") from None
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return "standard input" if self.path == "-" else Path(self.path).name or self.path
+
+    @property
+    def kind(self) -> str:
+        """The format, by declaration or by the ending of the name."""
+        if self.format is not None:
+            return self.format
+        if self.path == "-":
+            return "csv"
+        path = Path(self.path)
+        ending = (path.with_suffix("") if path.suffix.lower() in _PACKED else path).suffix.lower()
+        if ending not in _ENDINGS:
+            if path.is_dir() or not path.exists():
+                raise self.refuse(_FOLDER if path.is_dir() else _NOWHERE)
+            raise DataFileError(
+                f"{self.name}: the ending {ending!r} does not say what it is. Pass the format, one of "
+                f"{', '.join(FORMATS)}."
+            )
+        return _ENDINGS[ending]
+
+    def refuse(self, why: str) -> DataFileError:
+        """Return the error that names this file."""
+        return DataFileError(f"{self.name}: {why}")
+
+    def open(self) -> Any:
+        """Return the bytes as a stream of Arrow, unpacked where the name says that they are packed."""
+        if self.path != "-":
+            packed = self.path.lower().endswith(_PACKED)
+            return arrow().input_stream(self.path, compression="detect" if packed else None)
+        if not self._read:
+            self._read.append(sys.stdin.buffer.read())
+        return io.BytesIO(self._read[0])
+
+
+def in_words(file: DataFile, call: Callable[[], T]) -> T:
+    """Return ``call()``; say what readers refuse in our words: theirs quote the data."""
+    try:
+        return call()
+    except SordinoError:
+        raise
+    except UnicodeError:
+        refusal = _encoding(file, "")
+    except OSError as error:
+        refusal = _trouble(file, error)
+    except Exception as error:  # whatever a reader makes of a damaged file
+        refusal = refused(file, str(error))
+    raise refusal  # outside of the handlers: the foreign error would be its context
+
+
+def _trouble(file: DataFile, error: OSError) -> DataFileError:
+    words = {
+        FileNotFoundError: _NOWHERE,
+        IsADirectoryError: _FOLDER,
+        PermissionError: "it may not be read by this user.",
+    }
+    known = words.get(type(error))
+    return refused(file, str(error)) if known is None else file.refuse(known)
+
+
+def refused(file: DataFile, text: str, names: Sequence[str] = ()) -> DataFileError:
+    """Return our error for a reader's text, of which only counts and positions are used."""
+    row = re.search(r"Row #(\d+)", text)
+    where = f"row {row[1]} " if row else "a row "
+    fields = re.search(r"Expected (\d+) columns, got (\d+)", text)
+    if fields:
+        return file.refuse(
+            f"{where}has {fields[2]} fields, the header {fields[1]}. Is it cut off, is the delimiter right?"
+        )
+    if "invalid UTF8" in text or "UTF-8" in text or "codec" in text:
+        return _encoding(file, f" in {where.strip()}" if row else "")
+    column = re.search(r"In CSV column #(\d+)", text)
+    if column and "conversion error" in text:
+        number = int(column[1])
+        title = repr(names[number]) if number < len(names) else str(number + 1)
+        return file.refuse(
+            f"{where}has something else than a number in column {title}, declared as numbers. Correct it, "
+            f"declare the column otherwise, or pass the decimal point (now {file.decimal!r})."
+        )
+    if "Empty CSV file" in text:
+        return file.refuse("it is empty.")
+    if "straddles two chunks" in text or "too large" in text:
+        return file.refuse("a record is longer than 16 MiB. Is a quote never closed?")
+    if "n_features was set to" in text:
+        return file.refuse("a record has a column beyond the number of columns that was declared.")
+    if "pickle" in text:
+        return file.refuse("it holds Python objects, which are not loaded. Save arrays of numbers or texts.")
+    return file.refuse(f"it cannot be read as {file.kind}: it is cut off, damaged, or of another format.")
+
+
+def _encoding(file: DataFile, where: str) -> DataFileError:
+    return file.refuse(
+        f"its texts are not {file.encoding}{where}. Pass the encoding, such as latin-1; it is never guessed, "
+        "because one record would then change how all others are read."
+    )
+
+
+def arrow() -> Any:
+    """Return Arrow, which makes frames of pandas; or say which extra brings both."""
+    try:
+        import pandas as pandas
+        import pyarrow
+    except ImportError as error:
+        raise require_extra(error.name or "pyarrow", "tables") from None
+    return pyarrow
+
+
+# --------------- CSV and TSV files, read by Arrow: quotes, byte order marks, delimiters, declared encodings
+
+NUMBER, TEXT, AS_IS = "number", "text", "as is"
+"""What a column is read as: a double, a text without spaces around it, or exactly what a typed file has."""
+MOST_COLUMNS = 100_000
+LONGEST_HEADER = 1 << 24
+MARKERS = ("", "?", "NA", "N/A", "NaN", "nan", "NULL", "null", "None", ".")
+_DELIMITERS = ",;\t|"
+
+
+class Header(NamedTuple):
+    """The names of the columns, the delimiter, and how many lines the names take."""
+
+    names: list[str]
+    delimiter: str
+    lines: int
+
+
+def header(file: DataFile) -> Header:
+    """Read the first row, and nothing else; without a header it only says how many columns there are."""
+    text = io.TextIOWrapper(file.open(), encoding=_without_mark(file), errors="replace", newline="")
+    first = text.readline(LONGEST_HEADER)
+    if not first.strip():
+        raise file.refuse("it is empty." if not first else "its first line is empty; names were expected.")
+    if len(first) >= LONGEST_HEADER:
+        raise file.refuse(f"its first line has more than {LONGEST_HEADER} characters. Is it a CSV file?")
+    delimiter = file.delimiter or ("\t" if file.kind == "tsv" else _delimiter(first))
+    lines = [first, *_rest_of_quoted(first, text)]
+    names = next(csv.reader(lines, delimiter=delimiter))
+    if not file.header:
+        return Header([f"x{number}" for number in range(len(names))], delimiter, 0)
+    if not file.sure and any(_is_number(name) for name in names):
+        raise file.refuse(
+            "its first row holds a number, so it looks like a record and not like names. Pass --no-header if "
+            "it is a record, --header if it holds the names of the columns."
+        )
+    if any("\ufffd" in name for name in names):
+        raise file.refuse(
+            f"the names of its columns are not {file.encoding}. Pass the encoding, such as latin-1."
+        )
+    return Header(checked_names(file, [name.strip() for name in names]), delimiter, len(lines))
+
+
+def _is_number(name: str) -> bool:
+    try:
+        return math.isfinite(float(name))
+    except ValueError:
+        return False
+
+
+def _rest_of_quoted(first: str, text: Iterator[str]) -> Iterator[str]:
+    """Yield the lines that belong to the first row, when a quoted name has line ends in it."""
+    quotes = first.count('"')
+    for line in text:
+        if quotes % 2 == 0:
+            return
+        quotes += line.count('"')
+        yield line
+
+
+def _delimiter(line: str) -> str:
+    """Return the most frequent candidate outside of quotes; the header is public."""
+    bare = re.sub(r'"[^"]*"', "", line)
+    counts = [bare.count(mark) for mark in _DELIMITERS]
+    return _DELIMITERS[counts.index(max(counts))]
+
+
+def _without_mark(file: DataFile) -> str:
+    return "utf-8-sig" if file.encoding.lower().replace("_", "-") in ("utf-8", "utf8") else file.encoding
+
+
+def checked_names(file: DataFile, names: Iterable[str]) -> list[str]:
+    """Return the names, each of which is there once."""
+    names = list(names)
+    if len(names) > MOST_COLUMNS:
+        raise file.refuse(
+            f"it has {len(names)} columns, more than the {MOST_COLUMNS} of a table. Use NPZ or libsvm for "
+            "wide matrices."
+        )
+    places: dict[str, int] = {}
+    for number, name in enumerate(names, start=1):
+        if places.setdefault(name, number) != number:  # by number: the first row may be a record after all
+            raise file.refuse(
+                f"the columns {places[name]} and {number} have the same name. Give every column its own."
+            )
+    if "" in names:
+        raise file.refuse(f"column {names.index('') + 1} has no name. Give every column a name.")
+    return names
+
+
+def csv_table(
+    file: DataFile, kinds: Mapping[str, str], names: Sequence[str] | None, markers: Sequence[str]
+) -> Any:
+    """Return the wanted columns as an Arrow table: numbers as doubles, all others as texts."""
+    import pyarrow.csv as arrow_csv
+
+    top = header(file) if file.header else _without_header(file, names)
+    require(file, top.names, kinds)
+    _require_closed_quotes(file)
+    types = {name: arrow().float64() if kind == NUMBER else arrow().string() for name, kind in kinds.items()}
+    gaps = [f"{before}{marker}{after}" for marker in markers for before in ("", " ") for after in ("", " ")]
+    try:
+        return arrow_csv.read_csv(
+            file.open(),
+            # One thread: then the number of a row that does not fit is known.
+            arrow_csv.ReadOptions(
+                use_threads=False, encoding=file.encoding, column_names=top.names, skip_rows=top.lines,
+                block_size=16 << 20,
+            ),
+            arrow_csv.ParseOptions(delimiter=top.delimiter, newlines_in_values=True),
+            arrow_csv.ConvertOptions(
+                column_types=types, include_columns=list(kinds), null_values=gaps,
+                strings_can_be_null=False, decimal_point=file.decimal,
+            ),
+        )  # fmt: skip
+    except arrow().ArrowInvalid as error:
+        refusal = refused(file, str(error), top.names)
+    raise refusal  # outside of the handler: the message of Arrow, which quotes the data, would be its context
+
+
+def _without_header(file: DataFile, names: Sequence[str] | None) -> Header:
+    if names is None:
+        raise file.refuse("without a header the names of all columns must be given, by a schema.")
+    return Header(list(names), file.delimiter or ("\t" if file.kind == "tsv" else ","), 0)
+
+
+def _require_closed_quotes(file: DataFile) -> None:
+    """Refuse an odd number of quotes: from the open one on, records would flow into each other."""
+    if file.encoding.lower().startswith(("utf-16", "utf-32")):
+        return
+    stream, quotes = file.open(), 0
+    while block := stream.read(1 << 24):
+        quotes += bytes(block).count(b'"')
+    if quotes % 2:
+        raise file.refuse(
+            "it has an odd number of quotes, so one of them is never closed. Quote fields that hold quotes, "
+            'and double those inside: "5"" pipe".'
+        )
+
+
+def require(file: DataFile, names: Sequence[str], wanted: Iterable[str]) -> None:
+    """Refuse a file without the columns that are wanted."""
+    known = set(names)
+    missing = [name for name in wanted if name not in known]
+    if missing:
+        more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+        shown = ", ".join(map(repr, missing[:5])) + more
+        raise file.refuse(f"it has no column {shown}. It has {len(names)} columns; compare the names.")
+
+
+# ---------------- Read files of records: CSV, TSV, Parquet, Arrow, NPZ, libsvm, from disk or standard input
 
 __all__ = [
     "AS_IS",

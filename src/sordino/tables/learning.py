@@ -11,20 +11,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sordino.errors import SchemaError
-from sordino.execute.values import ValueExecutor
+from sordino.execute.local import ValueExecutor
 from sordino.kernel import Curator, Plan, Relation, Release, StableCounts
 from sordino.kernel.arrays import Floats, Ints
-from sordino.problems.sample import Sample
-from sordino.problems.values import FrequentValues, NumberTree, ValueKinds
+from sordino.problems.robust import Sample
+from sordino.problems.scales import FrequentValues, NumberTree, ValueKinds
 from sordino.runs import Ask, Price, PrivacyReport, run_privately
-from sordino.runs.meaning import at_most
-from sordino.solvers.heavy.intervals import border_variances
-from sordino.solvers.heavy.shares import noise_in
-from sordino.solvers.heavy.trees import counts_below, quantiles_of, support
+from sordino.runs.price import at_most
+from sordino.solvers.heavy.location import border_variances, counts_below, noise_in, quantiles_of, support
 from sordino.tables.columns import Blank, Category, Column, Date, Number, Target
-from sordino.tables.frames import Frame
 from sordino.tables.schema import Schema
-from sordino.tables.values import days_of, factorised, numbers_of
+from sordino.tables.values import Frame, days_of, factorised, numbers_of
 
 # 2^11 cells, about 6 % wide, on both sides of zero: bounds need no more.
 DEPTH = 11

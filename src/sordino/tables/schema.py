@@ -2,24 +2,86 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import math
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tomli_w
 
 from sordino.errors import InvalidInputError, SchemaError
-from sordino.execute.grouped import MARKERS, number_owners
+from sordino.execute.persons import MARKERS, number_owners
 from sordino.runs import Price
-from sordino.runs.price import each_once
-from sordino.tables import rules
-from sordino.tables.columns import Column, Ignored, Person, Target
-from sordino.tables.frames import Frame, check_names, framed, require_pandas
-from sordino.tables.values import codes_of, numbers_of
+from sordino.runs.price import LEARNED, each_once, priced_in
+from sordino.tables.columns import (
+    KINDS,
+    Blank,
+    Category,
+    Column,
+    Date,
+    Flag,
+    Ignored,
+    Number,
+    Ordinal,
+    Person,
+    Target,
+    Text,
+    refuse,
+)
+from sordino.tables.files import DataFile, arrow, in_words, read_names
+from sordino.tables.values import Frame, check_names, codes_of, framed, numbers_of, require_pandas
+
+# --------------------------------------------- A column in words, for reports and for `sordino schema show`
+
+_NAMED_LEVELS = 6
+
+
+def learned_fact(prices: Sequence[Price]) -> str:
+    """Return the line of a report that says what was paid for a schema."""
+    return f"{LEARNED}{'; '.join(map(str, prices))}; it comes on top of every fit"
+
+
+def column_fact(column: Column) -> str:
+    """Return what a column declares and where that comes from."""
+    source = getattr(column, "source", "")
+    return f"column {column.name!r}: {described(column)} ({source or 'source not stated'})"
+
+
+def described(column: Column) -> str:
+    """Return what a column declares."""
+    if column.unknown is not None:
+        return f"{column.word or 'blank'}, {column.unknown} not declared"
+    if isinstance(column, Number):
+        return f"number in {_range(column)}{', on a logarithmic scale' if column.log else ''}"
+    if isinstance(column, Date):
+        return f"date from {column.low} to {column.high}"
+    if isinstance(column, (Category, Ordinal)):
+        alone = isinstance(column, Category) and column.other == "zero"
+        return f"{column.word}, {_levels(column.levels or ())}{'; others count as none' if alone else ''}"
+    if isinstance(column, Text):
+        return f"words hashed into {column.buckets} columns"
+    if isinstance(column, Target):
+        return f"target, {_range(column) if column.kind == 'number' else _levels(column.levels or ())}"
+    return "yes or no" if isinstance(column, Flag) else column.word
+
+
+def _range(column: Any) -> str:
+    return f"[{column.low:g}, {column.high:g}]{' ' + column.unit if column.unit else ''}"
+
+
+def _levels(levels: tuple[Any, ...]) -> str:
+    shown = ", ".join(map(str, levels[:_NAMED_LEVELS]))
+    rest = ", ..." if len(levels) > _NAMED_LEVELS else ""
+    return f"{len(levels)} levels: {shown}{rest}"
+
+
+# --------------------------------- Declared tables: what each column means, fixed before any record is read
 
 MOST_COLUMNS = 100_000
 MOST_FACTS = 200
@@ -91,7 +153,7 @@ class Schema:
         seen: set[str] = set()
         for column in self.columns:
             if column.name in seen:
-                raise rules.refuse(column.name, "it is declared twice", "Declare each column once.")
+                raise refuse(column.name, "it is declared twice", "Declare each column once.")
             seen.add(column.name)
         for kind in (Target, Person):
             if sum(isinstance(column, kind) for column in self.columns) > 1:
@@ -135,8 +197,6 @@ class Schema:
     @property
     def facts(self) -> tuple[str, ...]:
         """What is declared and where it comes from, line by line, for a report."""
-        from sordino.tables.words import column_fact, learned_fact
-
         paid = sum(bool(column.learned) for column in self.columns)
         origin = f"{paid} of them learned from records" if paid else "declared before the fit"
         lines = [f"schema {self.digest[:12]}: {len(self.columns)} columns, {origin}"]
@@ -148,7 +208,7 @@ class Schema:
     def require_known(self) -> None:
         """Refuse a schema with blanks."""
         for column in self.unknown:
-            raise rules.refuse(
+            raise refuse(
                 column.name,
                 f"not declared yet: {column.unknown}",
                 "Fill it in from what the column means, or pay for it with `sordino schema learn`.",
@@ -192,7 +252,7 @@ class Schema:
 
     def _targets(self, target: Target, frame: Frame, bounded: bool) -> np.ndarray:
         if target.unknown is not None:
-            raise rules.refuse(target.name, f"not declared yet: {target.unknown}", "Fill it in.")
+            raise refuse(target.name, f"not declared yet: {target.unknown}", "Fill it in.")
         series = frame.column(target.name)
         if target.kind == "category":
             levels = np.array(target.levels)
@@ -202,7 +262,7 @@ class Schema:
             values = numbers_of(target.name, series, self.markers)
             good, out = ~np.isnan(values), np.clip(values, target.low, target.high) if bounded else values
         if not good.all():
-            raise rules.refuse(
+            raise refuse(
                 target.name,
                 "a record has a target that is missing or not declared",
                 "Declare it, or leave out such records by a public rule.",
@@ -223,7 +283,7 @@ class Schema:
         if groups is not None:
             raise InvalidInputError("Expected groups=None: the schema declares a person column.")
         if persons is None:
-            raise rules.refuse(
+            raise refuse(
                 self.person.name,
                 "it says whose record each one is, and the table lacks it",
                 "Keep it in the table, or pass groups=, the owner of each row.",
@@ -234,7 +294,7 @@ class Schema:
         series = frame.column(person.name)
         texts = {value.strip() for value in series.astype(object) if isinstance(value, str)}
         if series.isna().any() or not texts.isdisjoint(self.markers):
-            raise rules.refuse(person.name, "a record has no person", "Leave out such records.")
+            raise refuse(person.name, "a record has no person", "Leave out such records.")
         try:
             return number_owners(series)
         except InvalidInputError as error:
@@ -242,15 +302,11 @@ class Schema:
 
     def to_toml(self) -> str:
         """Return the schema as TOML text."""
-        from sordino.tables.toml import written
-
         return written(self)
 
     @classmethod
     def from_toml(cls, text: str) -> Schema:
         """Read :meth:`to_toml`, or what somebody wrote by hand."""
-        from sordino.tables.toml import parsed
-
         return parsed(text)
 
     def write(self, path: str | Path) -> None:
@@ -281,3 +337,198 @@ class Schema:
 
     def __repr__(self) -> str:
         return f"Schema({len(self.columns)} columns, {self.digest[:12]})"
+
+
+# ------------------------------------------------------------------------------------- Schemas as TOML text
+
+FORMAT = 1
+_TARGET_KIND = "of"  # a target is a category or a number; "kind" says that it is a target
+
+
+def written(schema: Schema) -> str:
+    """Return a schema as text; what has its default value is left out."""
+    out: dict[str, Any] = {"format": FORMAT}
+    if schema.markers != MARKERS:
+        out["markers"] = list(schema.markers)
+    if schema.learned:
+        out["learned"] = [price.to_dict() for price in schema.learned]
+    out["columns"] = {column.name: _table(column) for column in schema.columns}
+    return tomli_w.dumps(out)
+
+
+def _table(column: Column) -> dict[str, Any]:
+    out: dict[str, Any] = {"kind": column.word}
+    for field in fields(column):
+        value = getattr(column, field.name)
+        if field.name == "name" or value is None or (value == field.default and field.default is not MISSING):
+            continue
+        key = _TARGET_KIND if isinstance(column, Target) and field.name == "kind" else field.name
+        value = [price.receipt for price in value] if key == "learned" else value
+        out[key] = list(value) if isinstance(value, tuple) else value
+    return out
+
+
+def parsed(text: str) -> Schema:
+    """Return the schema of a text; errors name the column and the key."""
+    try:
+        data = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, TypeError, RecursionError) as error:
+        where = str(error)[:200] if isinstance(error, tomllib.TOMLDecodeError) else type(error).__name__
+        raise SchemaError(f"The schema is not TOML: {where}. Mend it or draft a new one.") from None
+    if data.get("format") != FORMAT:
+        raise SchemaError(f"Expected a schema with format = {FORMAT}. Add the line or upgrade sordino.")
+    unknown = sorted(set(data) - {"format", "markers", "learned", "columns"})
+    columns = data.get("columns")
+    if unknown or not isinstance(columns, dict):
+        raise SchemaError(
+            "Expected format, columns and perhaps markers and learned in a schema, got "
+            f"{', '.join(unknown) or 'no columns'}."
+        )
+    markers = data.get("markers", MARKERS)
+    if isinstance(markers, str):
+        raise SchemaError('Expected markers as a list of texts, for example markers = ["", "?"].')
+    prices = _learned(data.get("learned", []))
+    made = [_column(name, table, prices) for name, table in columns.items()]
+    return Schema(made, markers=markers, learned=prices)
+
+
+def _learned(said: Any) -> tuple[Price, ...]:
+    if isinstance(said, str):  # files of earlier versions say it in words
+        return priced_in(said) if said else ()
+    if not isinstance(said, list):
+        raise SchemaError("Expected learned as tables, each with epsilon, delta, relation and unit.")
+    try:
+        return tuple(map(Price.from_dict, said))
+    except InvalidInputError as error:
+        raise SchemaError(f"learned: {error}") from None
+
+
+def _column(name: str, table: Any, prices: tuple[Price, ...]) -> Column:
+    if not isinstance(table, dict):
+        raise refuse(name, "it is not a table", 'Write [columns.NAME] and kind = "..." below it.')
+    values = dict(table)
+    word = values.pop("kind", None)
+    kind = Blank if word == "" else KINDS.get(str(word))
+    if kind is None:
+        raise refuse(name, "its kind is not known", f"Write one of {', '.join(KINDS)}.")
+    if kind is Target and _TARGET_KIND in values:
+        values["kind"] = values.pop(_TARGET_KIND)
+    known = {field.name for field in fields(kind)} - {"name"}
+    for key in values:
+        if key not in known:
+            raise refuse(name, f"{key!r} is not known for a {kind.word}", f"Known are {sorted(known)}.")
+    receipts = values.pop("learned", [])
+    paid = tuple(p for p in prices if isinstance(receipts, list) and p.receipt and p.receipt in receipts)
+    if not isinstance(receipts, list) or len(paid) < len(receipts):
+        raise refuse(
+            name,
+            "it was learned from records, and the schema does not say for which price",
+            "Copy the [[learned]] table of that schema too, with the receipts that stand here.",
+        )
+    made = {key: tuple(v) if isinstance(v, list) else v for key, v in values.items()}
+    made["learned"] = paid
+    for key, value in made.items():
+        if isinstance(value, datetime.datetime):
+            raise refuse(name, f"{key} is a time", "Write a date, YYYY-MM-DD.")
+    return kind(name, **made)
+
+
+# ------------------ A schema to fill in: names and stored types of a file, and not one value of its records
+
+_HEAD = """\
+# Drafted from the {what} of {name}. No record was read.
+# Fill in the blanks. kind is one of {kinds}.
+# A number needs low and high, a category levels: low = 0 and high = 120, or levels = ["no", "yes"].
+# Bounds and levels come from what a column means, never from looking at the data; say where from in source.
+# What you leave out can be learned for a price: sordino schema learn.
+"""
+_BLANKS = {
+    "number": ("low =", "high =", 'unit = ""'),
+    "category": ("levels = []",),
+    "ordinal": ("levels = []  # in their order",),
+    "date": ("low = 2000-01-01", "high = 2030-01-01"),
+    "text": ("buckets = 256",),
+    "target": ('of = "category"  # or "number"', "levels = []  # or low = and high ="),
+}
+
+
+def draft_schema(
+    source: str | Path | DataFile, *, kinds: Mapping[str, str] | None = None, rest: str = ""
+) -> str:
+    """Return the TOML text of a schema with blanks to fill in.
+
+    Parameters
+    ----------
+    source : a CSV, TSV, Parquet or Arrow file.
+    kinds : what is known of some columns: ``{"age": "number", "ill": "target"}``.
+    rest : the kind of all others; blank by default.
+
+    **Privacy.** Of a CSV file only the first row is read, and it holds no types: kinds stay blank. Parquet
+    and Arrow files state types, which are read without the records. A first row that holds a number is
+    taken for a record and refused, for its values would become names.
+    """
+    file = source if isinstance(source, DataFile) else DataFile(str(source))
+    given = dict(kinds or {})
+    for kind in (*given.values(), *([rest] if rest else [])):
+        if kind not in KINDS:
+            raise SchemaError(f"Expected kinds among {', '.join(KINDS)}, got {kind!r}.")
+    types = _types(file)
+    absent = [name for name in given if name not in types]
+    if absent:
+        raise refuse(absent[0], f"{file.name} has no such column", "Compare the spelling with its header.")
+    typed = file.kind in ("parquet", "arrow")
+    head = _HEAD.format(what="stored types" if typed else "header", name=file.name, kinds=", ".join(KINDS))
+    tables = [_column_table(name, given.get(name) or kind or rest) for name, kind in types.items()]
+    return "\n".join([f"{head}format = {FORMAT}\n", *tables])
+
+
+def stored_flags(file: DataFile, name: str) -> bool:
+    """Tell whether a file states that a column holds flags; its types are read, and no values."""
+    if file.kind not in ("parquet", "arrow") or file.path == "-" or name not in read_names(file):
+        return False
+    return _kind(in_words(file, lambda: _stored(file)).field(name).type) == "flag"
+
+
+def _types(file: DataFile) -> dict[str, str]:
+    """Return the kind of each column as far as the file states one."""
+    if file.kind in ("parquet", "arrow"):
+        stored = in_words(file, lambda: _stored(file))
+        return {name: _kind(stored.field(name).type) for name in read_names(file)}
+    if not file.header:
+        raise file.refuse(
+            "a file without a header names no columns. Write the schema by hand, in their order."
+        )
+    return dict.fromkeys(read_names(file), "")
+
+
+def _stored(file: DataFile) -> Any:
+    if file.kind == "parquet":
+        import pyarrow.parquet as parquet
+
+        return parquet.read_schema(arrow().BufferReader(file.open().read()))
+    import pyarrow.ipc as ipc
+
+    data = file.open().read()
+    try:
+        return ipc.open_file(data).schema
+    except arrow().ArrowInvalid:
+        return ipc.open_stream(data).schema
+
+
+def _kind(stored: Any) -> str:
+    types = arrow().types
+    if types.is_boolean(stored):
+        return "flag"
+    if types.is_integer(stored) or types.is_floating(stored) or types.is_decimal(stored):
+        return "number"
+    if types.is_date(stored) or types.is_timestamp(stored):
+        return "date"
+    return "category" if types.is_dictionary(stored) else ""
+
+
+def _column_table(name: str, kind: str) -> str:
+    lines = [tomli_w.dumps({"columns": {name: {"kind": kind}}}).rstrip()]
+    lines += [f"# {blank}" for blank in _BLANKS.get(kind, ())]
+    if kind not in ("ignored", "person"):
+        lines.append('# source = ""')
+    return "\n".join(lines) + "\n"

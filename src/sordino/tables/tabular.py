@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sordino.bounds import declared_bound
-from sordino.checks import LEARNED_LABELS, encode_labels
+from sordino.checks import LEARNED_LABELS, declared_bound, encode_labels
 from sordino.errors import InvalidInputError, SchemaError, UnsupportedError
 from sordino.execute import held, in_dask
 from sordino.kernel.arrays import Floats

@@ -10,8 +10,7 @@ import numpy as np
 
 from sordino.errors import InvalidInputError
 from sordino.execute.local import CSR, DENSE, LocalExecutor
-from sordino.execute.parties.engine import Engine, Mode, NoiseShare, centred
-from sordino.execute.parties.lattice import Lattice, Quantised, quantise
+from sordino.execute.parties.engine import Engine, Lattice, Mode, NoiseShare, Quantised, centred, quantise
 from sordino.kernel import Batch, Full, Offer, OnLattice, Poisson, Question, Release
 from sordino.kernel.arrays import Rows
 from sordino.kernel.noise import NoiseSource

@@ -1,4 +1,4 @@
-r"""The noise that is drawn inside the computation, and how far it is from a Gaussian.
+"""The noise that is drawn inside the computation, and how far it is from a Gaussian.
 
 The noise of a coordinate is ``step * G + V_1 + ... + V_h``. G has almost the discrete Gaussian law of
 variance 30 and is drawn from the secret random signs of all parties, so nobody knows it; each ``V_j`` is
@@ -11,15 +11,18 @@ The proof is in ``docs/parties/noise-proof.md``.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import mpmath
 import numpy as np
+from numpy.typing import NDArray
 
+from sordino.errors import PartyError
 from sordino.kernel.arrays import Ints
 
 DIGIT = 4
@@ -147,3 +150,131 @@ def _levels(law: CoarseLaw) -> tuple[Level, ...]:
 
 def _starts(prefix: list[int]) -> Ints:
     return np.array([k for k, p in enumerate(prefix) if k == 0 or p != prefix[k - 1]], dtype=np.int64)
+
+
+# ------------------ Products that a member cannot bend: every wire carries a second copy under a secret key
+# Whoever lies in a product of shares adds a number of its choice to the result, and whoever shares 0 as its
+# sign takes the noise away. So a wire is a pair ``(x, k x)`` with a key k that all parties draw together;
+# products are formed of both, and before anything is opened the parties toss coins and check that
+#
+# * all sharings have the degree they should have (a masked random combination of them is opened),
+# * a random combination of ``k x - k * x`` over all wires is zero (after Chida et al. 2018),
+# * a random combination of ``s^2 - 1`` over everybody's signs is zero.
+#
+# Both zeros are opened times a secret random number, so that they tell nothing but whether they are zero.
+#
+# **Soundness.** Coefficients are products of two uniform numbers, so a combination of something that is not
+# zero vanishes with a probability of at most 2/p; with the key, the degrees and the two openings a lie
+# passes with a probability below 16/p, at most ``2^-57`` per release (:data:`SOUNDNESS`), for up to
+# ``threshold`` members who deviate as they like.
+
+Shares = NDArray[Any]  # Python integers modulo a prime
+SOUNDNESS = 16 / (2.0**61 - 1)
+_RANDOM = 4  # the key, a mask, and a factor for each of the two zeros
+
+
+class Arithmetic(Protocol):
+    """What a secret-sharing engine offers."""
+
+    modulus: int
+
+    async def share(self, mine: Any) -> list[Shares]:
+        """Share this party's values; return the shares of everybody's, all of one shape."""
+
+    async def reduce(self, product: Shares) -> Shares:
+        """Return a fresh sharing of products of shares."""
+
+    async def reveal(self, secret: Shares) -> Shares:
+        """Open a secret to all parties, or fail if the shares do not agree."""
+
+    async def coin(self, mine: bytes) -> bytes:
+        """Toss a public coin: nobody knows it before everybody is here, and nobody can choose it."""
+
+
+@dataclass
+class Wires:
+    """The wires of one release as one party holds them: ``random`` are shares, ``coin`` is its own."""
+
+    engine: Arithmetic
+    coin: bytes = field(repr=False)
+    random: Shares = field(repr=False)
+    log: list[Shares] = field(default_factory=list, repr=False)
+    squares: list[Shares] = field(default_factory=list, repr=False)
+
+    @classmethod
+    async def keyed(cls, engine: Arithmetic, secret: bytes, coin: bytes) -> Wires:
+        """Draw the key and what else must be known to nobody, from random bytes of each party."""
+        own = field_elements(secret, _RANDOM, engine.modulus)
+        return cls(engine, coin, share_sum(await engine.share(own), engine.modulus))
+
+    @property
+    def modulus(self) -> int:
+        """The prime."""
+        return self.engine.modulus
+
+    def one(self, shape: tuple[int, ...]) -> Shares:
+        """Return the wire of the constant 1."""
+        unit = np.ones(shape, dtype=object)
+        return np.stack([unit, unit * self.random[0]])
+
+    async def signs(self, shared: list[Shares]) -> list[Shares]:
+        """Take in everybody's signs; :meth:`prove` will refuse what is not 1 or -1."""
+        plain = np.stack(shared)
+        found = np.stack([plain, await self.engine.reduce(plain * self.random[0] % self.modulus)])
+        self.log.append(found)
+        self.squares.append(await self.times(found, found))
+        return list(found.swapaxes(0, 1))
+
+    async def times(self, left: Shares, right: Shares) -> Shares:
+        """Multiply two wires."""
+        return await self.settled(left[:1] * right)
+
+    async def settled(self, product: Shares) -> Shares:
+        """Bring sums of products of wires back to the degree of a sharing."""
+        found = await self.engine.reduce(product % self.modulus)
+        self.log.append(found)
+        return found
+
+    async def prove(self, total: Shares) -> None:
+        """Check everything so far, and the sharing of ``total``; raise ``PartyError`` if somebody lied."""
+        p, (key, mask, *factors) = self.modulus, self.random
+        seed = hashlib.sha256(await self.engine.coin(self.coin)).digest()
+        plain, tagged = self._combined(seed + b"wires", self.log) % p
+        (squares,) = self._combined(seed + b"signs", [s[:1] - 1 for s in self.squares]) % p
+        across = field_elements(seed + b"total", total.size, p)
+        twist = field_elements(seed + b"twist", 4, p)
+        sharing = mask + plain + twist @ _integers(tagged, *factors, key) + across @ total.reshape(-1)
+        _, key = await self.engine.reveal(_integers(sharing, key) % p)  # fails where a degree is wrong
+        zeros = _integers(tagged - key * plain, squares) * _integers(*factors) % p
+        products, signs = await self.engine.reveal(await self.engine.reduce(zeros))
+        if products:
+            raise PartyError("Product check: a party bent a product of the joint noise.")
+        if signs:
+            raise PartyError("Sign check: a party shared numbers that are not signs.")
+
+    def _combined(self, seed: bytes, wires: list[Shares]) -> Shares:
+        """Return one random combination of all wires: a coefficient for the row times one for the column."""
+        width = wires[0].shape[-1]
+        rows = np.concatenate([w.reshape(len(w), -1, width) for w in wires], axis=1)
+        down = field_elements(seed + b"rows", rows.shape[1], self.modulus)
+        along = field_elements(seed + b"columns", width, self.modulus)
+        return (rows @ along % self.modulus) @ down
+
+
+def share_sum(shares: list[Shares], modulus: int) -> Shares:
+    """Return the shares of a sum."""
+    return np.asarray(np.sum(shares, axis=0) % modulus, dtype=object)
+
+
+def _integers(*values: Any) -> Shares:
+    return np.array(values, dtype=object)  # never of a machine's width: they would wrap
+
+
+def field_elements(seed: bytes, count: int, modulus: int) -> Shares:
+    """Expand a seed to almost uniform numbers below a prime of b bits (distance below ``2^-63``)."""
+    words = (modulus.bit_length() + 127) // 64
+    stream = np.frombuffer(hashlib.shake_256(seed).digest(8 * words * count), dtype="<u8")
+    found = np.zeros(count, dtype=object)
+    for word in stream.reshape(words, count).astype(object):
+        found = (found << 64) + word
+    return found % modulus

@@ -21,7 +21,7 @@ _EXPORTS = {
     "ClientLevelHardThresholding": "sordino.parties.flower.client_level",
     "FederatedClient": "sordino.parties.flower.client",
     "FederatedPrivacy": "sordino.parties.flower.server",
-    "FederatedRecipe": "sordino.parties.flower.recipe",
+    "FederatedRecipe": "sordino.parties.flower.models",
     "FederatedResult": "sordino.parties.flower.server",
     "HardThresholdAveraging": "sordino.parties.flower.server",
     "InProcessGrid": "sordino.parties.flower.simulation",

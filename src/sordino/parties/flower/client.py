@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,81 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.clientapp import ClientApp
 
 from sordino.errors import BudgetExceededError, InvalidInputError, PlanError, PlanSpentError
-from sordino.parties.codes import Code, code_of
-from sordino.parties.flower.models import LocalModel, Weights
-from sordino.parties.flower.recipe import FederatedRecipe
-from sordino.parties.flower.replies import fits
+from sordino.kernel.arrays import Floats
+from sordino.parties.flower.models import FederatedRecipe, LocalModel, Weights
+from sordino.parties.words import Code, code_of
 from sordino.runs import Ask, Price, PrivacyReport, RoundBook
-from sordino.runs.status import Status
+from sordino.runs.price import Status
+
+# ----------------------------------------------------------------------------------------------------------
+# What clients send back, checked before it is used: one answer per client and round, of the right shape.
+
+
+def fits(weights: object, shape: tuple[int, ...]) -> bool:
+    """Tell whether these are finite floating-point weights of exactly this shape; nothing is broadcast."""
+    if not isinstance(weights, np.ndarray) or weights.dtype.kind != "f" or weights.shape != tuple(shape):
+        return False
+    return bool(np.isfinite(weights).all())
+
+
+def weights_of(message: Message, shape: tuple[int, ...]) -> Weights | None:
+    """Return the weights of an answer, or None if it carries anything else."""
+    try:
+        sent = message.content.array_records["arrays"]["weights"]
+        if tuple(sent.shape) != tuple(shape):  # what it says of itself, before it is unpacked
+            return None
+        weights = sent.numpy()
+    except Exception:  # whatever a client packs: it counts as no answer
+        return None
+    return weights if fits(weights, shape) else None
+
+
+def one_each(replies: Iterable[Message], asked: Sequence[int], group: str) -> dict[int, Message]:
+    """Return the answers of this round by client; who answers twice or was not asked has no answer.
+
+    An error is an answer too: whoever fails and then answers has answered twice.
+    """
+    mine = [m for m in replies if m.metadata.group_id == group]
+    times = Counter(m.metadata.src_node_id for m in mine)
+    wanted = [node for node in dict.fromkeys(asked) if times[node] == 1]
+    found = {m.metadata.src_node_id: m for m in mine if not m.has_error()}
+    return {node: found[node] for node in wanted if node in found}
+
+
+def updates_of(
+    replies: Iterable[Message], asked: Sequence[int], group: str, shape: tuple[int, ...]
+) -> list[Floats]:
+    """Return the usable weights, at most one vector for each client that was asked."""
+    found = (weights_of(m, shape) for m in one_each(replies, asked, group).values())
+    return [w for w in found if w is not None]
+
+
+def stated_privacy(facts: object, node: int) -> tuple[float, float]:
+    """Return the (epsilon, delta) that a client states, or refuse numbers that are no guarantee."""
+    epsilon, delta = (_number(facts, name) for name in ("epsilon", "delta"))
+    if not epsilon >= 0 or not 0 <= delta <= 1:
+        raise PlanError(
+            f"Node {node} states a guarantee that is none: expected epsilon >= 0, delta in [0, 1]."
+        )
+    return epsilon, delta
+
+
+def stated_size(facts: object, node: int) -> float:
+    """Return the number of records that a client states."""
+    size = _number(facts, "num-examples")
+    if not 1 <= size < math.inf:
+        raise PlanError(f"Node {node} states no number of records: expected a finite number >= 1.")
+    return size
+
+
+def _number(facts: object, name: str) -> float:
+    try:
+        return float(facts[name])  # type: ignore[index]
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+# ------------------ A member of a federation: its records, its budget, and its rounds as messages of Flower
 
 RECORD_LEVEL, CLIENT_LEVEL = "record", "client"
 _log = logging.getLogger("sordino.parties.flower")
@@ -55,7 +125,7 @@ class FederatedClient:
 
     **Privacy.** All that leaves the client during a run is (epsilon, delta)-DP for one of its records:
     ``rounds * local_steps`` Gaussian releases, whoever asks and whatever the server does. No loss, accuracy
-    or batch size is sent, and of an error one of a few fixed sentences (:class:`sordino.parties.codes.Code`).
+    or batch size is sent, and of an error one of a few fixed sentences (:class:`sordino.parties.words.Code`).
     """
 
     model: LocalModel

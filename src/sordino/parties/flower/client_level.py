@@ -19,15 +19,13 @@ from sordino.errors import InvalidInputError
 from sordino.kernel import Batch, ClippedSum, Curator, Full, Gaussian, Offer, Plan, Poisson, Question, Release
 from sordino.kernel.arrays import Floats
 from sordino.kernel.clip import to_bound
-from sordino.kernel.contracts import ClientUpdates
-from sordino.parties.flower.client import CLIENT_LEVEL, record_of
-from sordino.parties.flower.models import Weights
-from sordino.parties.flower.recipe import FederatedRecipe
-from sordino.parties.flower.replies import fits, updates_of
+from sordino.kernel.query import ClientUpdates
+from sordino.parties.flower.client import CLIENT_LEVEL, fits, record_of, updates_of
+from sordino.parties.flower.models import FederatedRecipe, Weights
 from sordino.parties.flower.server import FederatedResult, farewell, waited_for
-from sordino.problems.glm import check_clip
+from sordino.problems.queries import check_clip
 from sordino.runs import Ask, PrivacyReport, run_privately
-from sordino.solvers.vectors import hard_threshold
+from sordino.solvers.steps import hard_threshold
 
 
 @dataclass(frozen=True)

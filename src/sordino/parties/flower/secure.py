@@ -24,9 +24,8 @@ from flwr.server.workflow.constant import MAIN_CONFIGS_RECORD, MAIN_PARAMS_RECOR
 from flwr.serverapp import Grid, ServerApp
 
 from sordino.errors import PlanError
-from sordino.parties.flower.client import RECORD_LEVEL, FederatedClient, guarded, register_close
+from sordino.parties.flower.client import RECORD_LEVEL, FederatedClient, fits, guarded, register_close
 from sordino.parties.flower.models import Weights
-from sordino.parties.flower.replies import fits
 from sordino.parties.flower.server import (
     Evaluate,
     FederatedPrivacy,

@@ -13,12 +13,17 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import Strategy
 
 from sordino.errors import InvalidInputError, PlanError
-from sordino.parties.flower.client import RECORD_LEVEL, record_of
-from sordino.parties.flower.models import Weights
-from sordino.parties.flower.recipe import FederatedRecipe
-from sordino.parties.flower.replies import one_each, stated_privacy, stated_size, weights_of
+from sordino.parties.flower.client import (
+    RECORD_LEVEL,
+    one_each,
+    record_of,
+    stated_privacy,
+    stated_size,
+    weights_of,
+)
+from sordino.parties.flower.models import FederatedRecipe, Weights
 from sordino.parties.words import shown
-from sordino.solvers.vectors import hard_threshold
+from sordino.solvers.steps import hard_threshold
 
 Evaluate = Callable[[int, Weights], dict[str, float] | None]
 

@@ -2,19 +2,254 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sordino.errors import InvalidInputError
+from sordino.accounting.codec import canonical as canonical_event
+from sordino.accounting.codec import decode
+from sordino.errors import BudgetExceededError, CalibrationError, InvalidInputError, UnsupportedError
+from sordino.execute.parties import Mode
+from sordino.ledger import Ledger
+from sordino.ledger.account import charge_of
 from sordino.parties.mpc.links import Credentials, Limits, fingerprint_of
-from sordino.parties.mpc.partners import Partners
-from sordino.parties.mpc.policy import Policy
+from sordino.parties.mpc.mpyc_engine import check_threshold
+from sordino.parties.mpc.plan import JointPlan
+from sordino.parties.mpc.transcript import read_transcript
+from sordino.parties.words import Code, PlanRefusedError, number, read_words, whole
+from sordino.runs import Promise
+
+# ------------------------- Whom a member runs with, from its own settings: a coordinator cannot add anybody
+
+
+@dataclass(frozen=True)
+class Partners:
+    """A member's own list of the others.
+
+    Parameters
+    ----------
+    name, fingerprint : this member's own.
+    members : the others by name, with the SHA-256 of their certificates. A plan with anybody else is refused.
+    trusted : those of them who will not hand what they see to another member.
+    min_trusted : how many of the trusted must take part.
+    proposers : who may propose plans to the waiting process, by name or fingerprint.
+
+    **Privacy.** ``threshold`` members can pool what they see without learning more than the opened answers.
+    So everybody in a plan who is not trusted counts as one who may, and they must be at most ``threshold``.
+    """
+
+    name: str
+    fingerprint: str
+    members: Mapping[str, str]
+    trusted: tuple[str, ...]
+    min_trusted: int = 1
+    proposers: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        pinned = {name: fingerprint_in(text) for name, text in self.members.items()}
+        object.__setattr__(self, "members", pinned)
+        others = {n: f for n, f in pinned.items() if n != self.name}
+        if pinned.get(self.name, self.fingerprint) != self.fingerprint:
+            raise InvalidInputError(f"[members] pins another certificate for {self.name!r} than its own.")
+        if len({*others.values(), self.fingerprint}) < len(others) + 1:
+            raise InvalidInputError("Two members of [members] have the same fingerprint.")
+        if not set(self.trusted) <= set(others):
+            unknown = sorted(set(self.trusted) - set(others))
+            raise InvalidInputError(f"Expected trusted members out of {sorted(others)}, got {unknown}.")
+        if not 1 <= self.min_trusted <= len(set(self.trusted)):
+            raise InvalidInputError(
+                f"Expected min_trusted in [1, {len(set(self.trusted))}], the number of trusted members, got "
+                f"{self.min_trusted}."
+            )
+        object.__setattr__(self, "proposers", tuple(self._proposer(p) for p in self.proposers))
+
+    def may_propose(self, fingerprint: str) -> bool:
+        """Tell whether plans are taken from the holder of this certificate."""
+        return fingerprint in self.proposers
+
+    def may_ask(self, fingerprint: str) -> bool:
+        """Tell whether the holder of this certificate may hear how a plan is going."""
+        known = {*self.members.values(), self.fingerprint, *self.proposers}
+        return bool(fingerprint) and fingerprint in known
+
+    def _proposer(self, text: str) -> str:
+        if text == self.name:
+            return self.fingerprint
+        return self.members[text] if text in self.members else fingerprint_in(text)
+
+
+def check_partners(plan: JointPlan, partners: Partners) -> None:
+    """Refuse a plan of others than one's own list, or with too many who may collude."""
+    check_threshold(len(plan.members), plan.share.threshold)
+    names = [m.name for m in plan.members]
+    prints = [m.fingerprint for m in plan.members]
+    if names.count(partners.name) != 1:
+        raise _refusal(f"Expected {partners.name!r} once among the plan's parties, got {names}.")
+    if len(set(names)) < len(names) or len(set(prints)) < len(prints):
+        raise _refusal("Two parties of the plan have the same name or the same certificate.")
+    if prints[names.index(partners.name)] != partners.fingerprint:
+        raise _refusal(f"The plan pins another certificate for {partners.name!r} than mine.")
+    others = [(n, f) for n, f in zip(names, prints) if n != partners.name]
+    for name, fingerprint in others:
+        if partners.members.get(name) != fingerprint:
+            raise _refusal(
+                f"{name!r} with the certificate {fingerprint[:16]}... is not in [members] of "
+                f"{partners.name!r}. Whom to run with is its own decision."
+            )
+    _check_collusion(plan, partners, [name for name, _ in others])
+
+
+def _check_collusion(plan: JointPlan, partners: Partners, others: list[str]) -> None:
+    trusted = [name for name in others if name in partners.trusted]
+    if len(trusted) < partners.min_trusted:
+        raise _refusal(
+            f"Expected at least {partners.min_trusted} trusted members (min_trusted), the plan has {trusted}."
+        )
+    suspects, threshold = sorted(set(others) - set(trusted)), plan.share.threshold
+    if len(suspects) > threshold:
+        raise _refusal(
+            f"{suspects} are not trusted and may pool what they see: more than the plan's threshold of "
+            f"{threshold}."
+        )
+
+
+def _refusal(message: str) -> PlanRefusedError:
+    return PlanRefusedError(message, Code.MEMBERS)
+
+
+def fingerprint_in(text: object) -> str:
+    """Read a SHA-256 fingerprint, with or without the colons of openssl."""
+    found = str(text).replace(":", "").lower()
+    if not re.fullmatch("[0-9a-f]{64}", found):
+        raise InvalidInputError(
+            "Expected a name of [members], or the SHA-256 fingerprint of a certificate (64 hexadecimal "
+            f"digits), got {str(text)[:80]!r}."
+        )
+    return found
+
+
+# --------------------------------------------- What a party checks by itself before it contributes anything
+
+_LIMITS = {
+    "max_epsilon": number(0.0, 1e6),
+    "max_delta": number(0.0, 1.0),
+    "slack_delta": number(0.0, 1.0),
+    "min_parties": whole(1, 10**6),
+    "min_threshold": whole(1, 10**6),
+    "modes": lambda modes: all(mode in {m.value for m in Mode} for mode in modes),
+}
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The limits of one party, from its own configuration.
+
+    Parameters
+    ----------
+    max_epsilon, max_delta : of one plan.
+    slack_delta : what all plans together may add to delta by the distance of their noise from a Gaussian;
+        it is beside the delta of the ledger.
+    min_parties, min_threshold : how many must take part, and how many colluders must learn nothing; beside
+        what :class:`sordino.parties.mpc.config.Partners` demands.
+    modes : where the noise may come from.
+    """
+
+    max_epsilon: float
+    max_delta: float
+    slack_delta: float = 1e-6
+    min_parties: int = 3
+    min_threshold: int = 1
+    modes: tuple[str, ...] = ("noise-inside", "secure-aggregation")
+
+    def __post_init__(self) -> None:
+        read_words("[policy]", asdict(self), _LIMITS)
+
+
+def check_plan(
+    plan: JointPlan,
+    policy: Policy,
+    spent_slack: float,
+    ledger: Ledger | None = None,
+    dataset_id: str | None = None,
+) -> Promise:
+    """Return the promise of a plan, certified here and for this ledger, or refuse.
+
+    Nothing that the plan says about its own privacy is believed: the releases are rebuilt from the task, the
+    event and its epsilon are computed again. Who its members are is for
+    :func:`sordino.parties.mpc.config.check_partners`.
+    """
+    check_threshold(len(plan.members), plan.share.threshold)
+    _at_least("parties", len(plan.members), policy.min_parties)
+    _at_least("threshold", plan.share.threshold, policy.min_threshold)
+    if Mode.parse(plan.text["mode"]).value not in policy.modes:
+        raise PlanRefusedError(f"The plan's mode {plan.text['mode']!r} is not among {list(policy.modes)}.")
+    event = plan.kernel_plan.event()
+    if canonical_event(event) != canonical_event(decode(plan.text["noise"]["event"])):
+        stated = "The event that the plan states is not the one of its task and its noise."
+        raise PlanRefusedError(stated, Code.PLAN)
+    slack = plan.slack
+    if spent_slack + slack > policy.slack_delta:
+        raise PlanRefusedError(
+            f"The noise of all plans would be {spent_slack + slack:.3g} from the ideal one, above "
+            f"slack_delta = {policy.slack_delta:g}."
+        )
+    try:
+        promise = plan.promised(ledger, dataset_id)
+    except CalibrationError as error:
+        raise PlanRefusedError(f"More than what the plan claims: {error}", Code.PLAN) from None
+    _at_most("epsilon", promise.certificate.epsilon, policy.max_epsilon, "max_epsilon")
+    _at_most("delta", plan.public.delta, policy.max_delta, "max_delta")
+    try:
+        plan.check_feasible()
+    except (UnsupportedError, InvalidInputError) as error:
+        raise PlanRefusedError(f"The plan cannot be run to its end: {error}", Code.PLAN) from None
+    return promise
+
+
+def check_budget(ledger: Ledger, dataset_id: str, promise: Promise) -> None:
+    """Refuse a plan that the ledger would refuse, without booking it."""
+    account, plan, found = ledger.account(dataset_id), promise.plan, promise.certificate
+    account.policy.require(plan.relation, plan.unit)
+    charge = charge_of(plan.event(), plan.relation, account.filter.orders, (found.epsilon, found.delta))
+    try:
+        account.book(charge)
+    except BudgetExceededError as error:
+        raise PlanRefusedError(str(error), Code.BUDGET) from None
+
+
+def check_fresh(state: Path, plan: JointPlan) -> Path:
+    """Return the place of the transcript, or refuse a plan that was reserved here before.
+
+    A replay would open the same questions with new noise. An attempt that ended before anything was
+    reserved, or whose reservation was given back, opened nothing and may be repeated; its transcript is kept
+    beside the new one.
+    """
+    path = state / plan.digest / "transcript.jsonl"
+    if path.exists():
+        if read_transcript(path).is_spent:
+            said = f"The plan {plan.digest[:12]} was run here before. Make a new plan: its nonce differs."
+            raise PlanRefusedError(said, Code.SPENT)
+        path.rename(path.with_name(f"attempt-{len(list(path.parent.glob('attempt-*')))}.jsonl"))
+    return path
+
+
+def _at_least(what: str, value: int, bound: int) -> None:
+    if value < bound:
+        raise PlanRefusedError(f"Expected {what} >= {bound} by the policy, the plan has {value}.")
+
+
+def _at_most(what: str, value: float, bound: float, name: str) -> None:
+    if not value <= bound * (1 + 1e-9):
+        raise PlanRefusedError(f"Expected {what} <= {bound:g} ({name}), the plan has {value:.6g}.")
+
+
+# ---------------------------------------------- `party.toml`: everything that one member decides for itself
 
 SECTIONS: dict[str, set[str] | None] = {
     "party": {"name", "state", "listen", "control", "proposers"},

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from sordino.errors import InvalidInputError, PartyError
-from sordino.parties.codes import Code
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.links import Credentials, fingerprint_of
 from sordino.parties.mpc.plan import JointPlan, make_plan
-from sordino.parties.mpc.rehearsal import seconds_of
-from sordino.parties.words import read_words, shown
+from sordino.parties.mpc.tasks import seconds_of
+from sordino.parties.words import Code, read_words, shown
 
 END = ("settled", "failed", "refused", "died")
 STATUS = (*END, "proposed", "starting", "running", "unknown")

@@ -19,11 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sordino.errors import InvalidInputError, PartyError, require_extra
-from sordino.execute.parties.circuit import noised_sum, plain_sum
-from sordino.execute.parties.engine import Draw, centred
+from sordino.execute.parties.engine import Draw, centred, noised_sum, plain_sum
 from sordino.kernel.arrays import Ints
-from sordino.parties.mpc.links import Credentials, Limits, Member, Mesh
-from sordino.parties.mpc.meeting import connect
+from sordino.parties.mpc.links import Credentials, Limits, Member, Mesh, connect
 
 PIECE = 1 << 22  # bytes of a long message that travel at once
 SHORT = 1 << 16  # bytes that another member's message may be longer than ours
@@ -45,7 +43,7 @@ class MpycEngine:
     listen : the address to listen on, where it is not the public one.
 
     **Privacy.** At most ``threshold`` members collude; these may deviate as they like and are found out
-    before anything is opened (:mod:`sordino.execute.parties.proof`). Only noised sums are opened.
+    before anything is opened (:mod:`sordino.execute.parties.law`). Only noised sums are opened.
     """
 
     def __init__(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -13,17 +14,89 @@ from sklearn.base import BaseEstimator
 from sordino.checks import LARGEST, SMALLEST, check_data
 from sordino.errors import InvalidInputError, SordinoError
 from sordino.execute import LocalExecutor
+from sordino.execute.parties import Mode, NoiseShare
+from sordino.execute.parties.engine import quantise
 from sordino.execute.parties.executor import OFFER
-from sordino.kernel import Plan, Relation, check_offer
+from sordino.kernel import Curator, Full, Norm, Plan, Relation, Release, check_offer, public_generator
+from sordino.kernel.arrays import Floats
+from sordino.kernel.query import Parts, RecordSums
 from sordino.parties import words
-from sordino.parties.mpc.output import OutputPerturbation
 from sordino.parties.records import check_records, usual_classes
 from sordino.problems.covariance import PcaProblem
-from sordino.problems.losses import LOSSES
+from sordino.problems.losses import LOSSES, Loss
+from sordino.problems.minimiser import CertifiedMinimiser
 from sordino.problems.problem import Problem
 from sordino.runs.finish import finish, finish_pca, number_targets
 from sordino.solvers import SOLVERS, Options, make_solver
 from sordino.solvers.pca import PcaOptions, make_pca_solver
+
+# ---------- MPC Out P: every party's certified minimiser, averaged with weights ``n_j / n``, and noise once
+
+
+@dataclass(frozen=True)
+class WeightedMinimiser:
+    r"""``sum_j (n_j / n) theta_j`` with ``theta_j`` the certified minimiser of party j on ``n_j`` records.
+
+    One record moves one ``theta_j`` by ``c C / (n_j lam) + 2 g_j / lam`` with ``g_j`` the certified gradient
+    norm, hence the average by ``c C / (n lam) + 2 max_j (n_j g_j) / (n lam)``: the size of the smallest party
+    does not matter. (An unweighted average would move by ``c C / (m min n_j lam)``, never less.)
+
+    **Privacy.** Sensitivity in L2 as above; the numbers ``n_j`` are public.
+
+    References: Wang 2021, section 6 (whose noise is calibrated to the L1 norm with an L2 bound).
+    """
+
+    loss: Loss
+    clip: float
+    strength: float
+    population: int
+    shape: tuple[int, ...]
+    row_bound: float
+
+    needs: ClassVar[tuple[type, ...]] = (Parts, RecordSums)
+    norm = Norm.L2
+    adds_up: ClassVar[bool] = True  # the parties' weighted minimisers do, by definition
+
+    def local(self, records: int) -> CertifiedMinimiser:
+        """Return the query of one party."""
+        return CertifiedMinimiser(self.loss, self.clip, self.strength, records, self.shape, self.row_bound)
+
+    def contribution(self, params: Any = None) -> float:
+        """Return the bound when a record is added or removed."""
+        return self.sensitivity(Relation.ADD_REMOVE, params)
+
+    def sensitivity(self, relation: Relation, params: Any = None) -> float:
+        """Return the bound, which does not depend on how the records are spread."""
+        exact = relation.contributions * self.clip / (self.population * self.strength)
+        # n_j g_j grows with n_j: the worst party is one that holds everything.
+        return exact + 2 * self.local(self.population).tolerance / self.strength
+
+    def evaluate(self, records: Any, params: Any = None) -> Floats:
+        """Return this party's weighted minimiser."""
+        if not records.count:
+            return np.zeros(self.shape)
+        return self.local(records.count).evaluate(records) * (records.count / self.population)
+
+
+@dataclass(frozen=True)
+class OutputPerturbation:
+    """One release of the weighted minimiser."""
+
+    clip: float
+    strength: float
+
+    def plan(self, problem: Problem) -> Plan:
+        """Declare the minimiser."""
+        shape = (problem.loss, self.clip, self.strength, problem.population, problem.shape, problem.row_bound)
+        release = Release(WeightedMinimiser(*shape), problem.gaussian(), Full(), mean=False)
+        return problem.planned(minimiser=release)
+
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
+        """Yield the noisy average."""
+        yield curator.release("minimiser")
+
+
+# --------------------------------- What a consortium can learn together: a task from its public description
 
 MAX_RELEASES = 10**5
 MAX_FEATURES = 2**24
@@ -223,3 +296,66 @@ def _pca(text: Mapping[str, Any], public: Public) -> Task:
     options = PcaOptions(**words.read_words("the options", text.get("options", {}), {}, _PCA_OPTIONS))
     solver = make_pca_solver(text.get("solver", "power"), problem, options)
     return Task(solver, problem, problem.features * max(2, options.columns(problem)))
+
+
+# ----- A run of a plan without data, before anything is booked: how much it opens, and whether its sums fit
+
+# Processor time of a member for one coordinate (python -m benchmarks.parties wire).
+SECONDS = {Mode.INSIDE: 6e-3, Mode.AGGREGATION: 1e-5}
+
+
+@dataclass
+class Rehearsal:
+    """Stands in for a curator: every answer is public noise, and what the release would open is counted.
+
+    **Privacy.** It has no records: one made-up row of zeros gives answers their shapes.
+    """
+
+    plan: Plan
+    share: NoiseShare
+    row: LocalExecutor = field(repr=False)
+    largest: Counter[str] = field(default_factory=Counter)
+
+    def release(self, name: str, params: Any = None) -> Any:
+        """Return an answer as the plan would give it; refuse one that does not fit the field."""
+        release, n = self.plan.releases[name], self.plan.population
+        sensitivity = release.sensitivity(self.plan.relation, params)
+        found = quantise(release, self.row.records(None), params, sensitivity, n)
+        lattice = found.lattice
+        lattice.field_bits(self.share.parties)
+        self.share.fine_std(lattice)
+        self.largest[name] = max(self.largest[name], found.values.size)
+        public = public_generator(self.largest.total())
+        noise = public.standard_normal(found.values.shape) * lattice.std * lattice.spacing
+        answer = found.shaped(found.values * lattice.spacing + noise)
+        return answer / release.sampling.expected(n) if release.mean else answer
+
+    def coordinates(self, width: int) -> int:
+        """Return a bound on the number of coordinates that are ever opened, counting ``width`` at least."""
+        return sum(max(width, self.largest[name]) * r.times for name, r in self.plan.releases.items())
+
+
+def rehearse(task: Task, plan: Plan, share: NoiseShare) -> Rehearsal:
+    """Run a plan that has its noise without data; raise if it cannot finish."""
+    target = None if not hasattr(task.problem, "loss") else np.zeros(1)
+    if task.classes:
+        target = np.ones(1)
+    intercept = getattr(task.problem, "intercept", 0.0)
+    row = LocalExecutor(np.zeros((1, task.problem.features)), target, task.problem.data_norm, intercept)
+    rehearsal = Rehearsal(plan, share, row)
+    try:
+        with np.errstate(all="ignore"):
+            for _ in task.solver.run(rehearsal, task.problem):
+                pass
+    except SordinoError:
+        raise
+    except Exception as error:
+        raise InvalidInputError(
+            f"The plan cannot be run between parties: its rehearsal ended with {type(error).__name__}."
+        ) from None
+    return rehearsal
+
+
+def seconds_of(coordinates: int, share: NoiseShare) -> float:
+    """Return about how much processor time a run takes at each member."""
+    return coordinates * SECONDS[share.mode] * (share.parties / 3)

@@ -5,14 +5,17 @@ Heavy-tailed Data Revisited" (2022): Algorithms 1 (truncated mean), 2 (DP-SCO), 
 4 (peeling) and 5 (sparse optimisation).
 """
 
-from sordino.solvers.heavy.bands import RobustEstimate
-from sordino.solvers.heavy.bounded import BoundedCovariance, BoundedMean, BoundedVariance
+from sordino.solvers.heavy.learners import HeavyTailedSparse, ProjectedGradient, Scaling
+from sordino.solvers.heavy.location import RobustEstimate
 from sordino.solvers.heavy.mean import RobustMean
-from sordino.solvers.heavy.moments import RobustCovariance, RobustVariance
+from sordino.solvers.heavy.moments import (
+    BoundedCovariance,
+    BoundedMean,
+    BoundedVariance,
+    RobustCovariance,
+    RobustVariance,
+)
 from sordino.solvers.heavy.ranks import RankQuantiles
-from sordino.solvers.heavy.scaling import Scaling
-from sordino.solvers.heavy.sco import ProjectedGradient
-from sordino.solvers.heavy.sparse import HeavyTailedSparse
 
 __all__ = [
     "BoundedCovariance",

@@ -7,17 +7,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy import special
 
-from sordino.kernel import Curator, Plan, Release, SymmetricGaussian
+from sordino.kernel import Curator, Laplace, Norm, Plan, Release, SymmetricGaussian
 from sordino.kernel.arrays import Floats
-from sordino.problems.robust import RobustSum
-from sordino.problems.sample import Sample
+from sordino.problems.covariance import Ball, GramMatrix
+from sordino.problems.robust import BoundedMoments, RobustSum, Sample
 from sordino.problems.scales import EDGES, ColumnScales, PairMoments, PairScales
-from sordino.solvers.heavy.bands import RobustEstimate, half_width, reaches, sampling_variance
-from sordino.solvers.heavy.location import UNLIMITED, location_release, median_of
-from sordino.solvers.heavy.mean import SCALE_SHARE, SIDE, Scales
-from sordino.solvers.heavy.shares import noise_of, share_relative
-from sordino.solvers.heavy.threshold import Tail
+from sordino.solvers.heavy.location import (
+    UNLIMITED,
+    WITHIN,
+    RobustEstimate,
+    half_width,
+    location_release,
+    median_of,
+    noise_of,
+    reaches,
+    sampling_variance,
+    share_relative,
+)
+from sordino.solvers.heavy.mean import SCALE_SHARE, SIDE, RobustMean, Scales, Tail
 
 
 @dataclass(frozen=True)
@@ -129,3 +138,226 @@ def positive(matrix: Floats) -> Floats:
     """Return the nearest positive semidefinite matrix."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2.0)
     return (vectors * np.maximum(values, 0.0)) @ vectors.T
+
+
+# --------------------------------------------------- Means and variances of numbers between declared bounds
+# Two answers are released: the plain moment at the declared bounds, which no tail can bias, and the
+# truncated one of :mod:`sordino.solvers.heavy.mean`, whose noise is that of the bulk. The truncated answer
+# is taken as long as the two agree; the farther they are apart in deviations of their noise, the more the
+# plain one counts. The interval is that of the plain one: it holds whatever lies where counts cannot see
+# it.
+
+# Beside the truncated answer: about .6 of epsilon for one number (Laplace noise, the smallest there is for
+# one), and 70 % of the zCDP cost for several.
+ALONE, BESIDE = 0.17, 0.54
+# The distance, in deviations of its noise, up to which the truncated answer is taken: ``AGREE + RISE ln q``,
+# q the noise of the plain one over the error of the truncated one. The more the truncated one can win, the
+# more has to be seen against it; where it can win nothing, it is not taken. Where the bulk is a single value
+# as far as the halvings can tell, there is no bulk to speak of and it is AGREE. ``FADE`` deviations farther
+# the truncated answer is not taken at all. Gaussian noise strays less far than that of Laplace: see ``MOST``.
+AGREE, RISE, FADE = 0.6, 1.1, 1.5
+MOST_LAPLACE, MOST_GAUSSIAN = 4.0, 3.0
+POINT = 8.0 * 2.0**-WITHIN  # of the radius: four steps of the halvings
+_SQUARE = 0.2  # the weight of squares beside a mean: 10 % more noise
+_LARGEST = 1e150  # numbers beyond have no squares: they are clipped there
+_FIRST = 0.25  # the weight of the mean beside squares
+
+
+@dataclass(frozen=True)
+class BoundedMean:
+    """The mean of numbers between bounds: the plain one and the truncated one, by their released distance.
+
+    ``once`` says that a single number may have Laplace noise: half of what Gaussian noise would be for one
+    question, but where many questions are added up it costs them more.
+
+    **Privacy.** The releases of the truncated mean and one of the plain moments.
+    """
+
+    robust: RobustMean
+    once: bool = True
+
+    def plan(self, problem: Sample) -> Plan:
+        """Declare the releases of the truncated mean and the plain moments."""
+        return _with_plain(problem, self.robust.plan(problem), 1.0, _SQUARE, self.once)
+
+    def run(self, curator: Curator, problem: Sample) -> Iterator[RobustEstimate]:
+        """Yield the estimate."""
+        (robust,) = self.robust.run(curator, problem)
+        low, high = self.robust.bounds
+        middle, radius = low / 2.0 + high / 2.0, high / 2.0 - low / 2.0
+        plain = PlainMoments.read(curator, problem, middle, radius)
+        spread = sampling_variance(plain.second, plain.first, plain.second_noise, plain.count)
+        rare = 1.0 + np.minimum(np.abs(plain.first), 1.0)
+        half = radius * plain.half_width(plain.first_noise, spread, rare, self.robust.confidence)
+        value, noise = middle + radius * plain.first, radius * plain.first_noise
+        yield plain.beside(robust, value, noise, half, radius).within(low, high)
+
+
+@dataclass(frozen=True)
+class BoundedVariance:
+    """The variance of numbers between bounds: the plain one and the truncated one, as for the mean.
+
+    Both are measured from the rough median of the truncated one.
+
+    **Privacy.** As for the mean.
+    """
+
+    robust: RobustVariance
+    once: bool = True
+
+    def plan(self, problem: Sample) -> Plan:
+        """Declare the releases of the truncated variance and the plain moments."""
+        return _with_plain(problem, self.robust.plan(problem), _FIRST, 1.0, self.once)
+
+    def run(self, curator: Curator, problem: Sample) -> Iterator[RobustEstimate]:
+        """Yield the estimate."""
+        (robust,) = self.robust.run(curator, problem)
+        low, high = np.clip(self.robust.bounds, -_LARGEST, _LARGEST)
+        center = np.clip(robust.center, low, high)
+        radius = np.maximum(high - center, center - low)
+        plain = PlainMoments.read(curator, problem, center, radius)
+        first = np.clip(plain.first, -1.0, 1.0)
+        value = radius**2 * (plain.second - first**2)
+        noise = radius**2 * np.hypot(plain.second_noise, 2.0 * first * plain.first_noise)
+        # E(x - c)^4 is what the truncated values show, and beyond the cut at most radius^2 E(x - c)^2.
+        unseen = np.where(robust.sure, value - robust.value, value) + np.hypot(noise, robust.noise) / 2.0
+        spread = robust.spread + radius**2 * np.maximum(unseen, 0.0) / plain.count
+        spread = np.minimum(spread, radius**2 * np.maximum(value + noise, 0.0) / plain.count)
+        half = plain.half_width(noise, spread, radius**2, self.robust.confidence)
+        found = plain.beside(robust, value, noise, half, radius)
+        yield found.within(0.0, (high / 2.0 - low / 2.0) ** 2)  # a variance between bounds is at most that
+
+
+@dataclass(frozen=True)
+class BoundedCovariance:
+    r"""The covariance of rows between bounds: the plain one and that of truncated pairs, entry by entry.
+
+    The plain one is ``mean a a^T - (mean a)(mean a)^T``, a the row less the middle of the bounds.
+
+    **Privacy.** The releases of the truncated one, one of the plain second moments and one of the means.
+    """
+
+    robust: RobustCovariance
+    bounds: tuple[float, float]
+
+    def plan(self, problem: Sample) -> Plan:
+        """Declare the releases of the truncated covariance, the plain second moments and the means."""
+        robust, d = self.robust.plan(problem), problem.columns
+        gram = Release(GramMatrix(self._radius * math.sqrt(d)), SymmetricGaussian(relative=BESIDE))
+        means = Release(RobustSum(d), problem.gaussian(2.0 * BESIDE))
+        return problem.planned(**robust.releases, gram=gram, means=means)
+
+    @property
+    def _radius(self) -> float:
+        return min(self.bounds[1] / 2.0 - self.bounds[0] / 2.0, _LARGEST)
+
+    def run(self, curator: Curator, problem: Sample) -> Iterator[RobustEstimate]:
+        """Yield the estimate."""
+        (robust,) = self.robust.run(curator, problem)
+        n, d, radius = problem.population, problem.columns, self._radius
+        middle = np.full(d, self.bounds[0] / 2.0 + self.bounds[1] / 2.0)
+        means = np.clip(curator.release("means", (middle, np.full(d, radius))), -1.0, 1.0)
+        ball = Ball(radius * math.sqrt(d), middle)
+        value = curator.release("gram", ball) - radius**2 * np.outer(means, means)
+        square = noise_of(curator, "gram", ball) / n * np.where(np.eye(d) > 0, 1.0, math.sqrt(0.5))
+        sizes = np.abs(means)
+        of_means = radius**2 * noise_of(curator, "means", None) / n * np.hypot.outer(sizes, sizes)
+        noise = np.hypot(square, of_means)
+        # E (x_i x_j)^2 is what the truncated pairs show, and beyond their cut at most (2 R)^2 E x_i^2.
+        unseen = np.maximum(np.diag(value - robust.value) + np.diag(noise) / 2.0, 0.0)
+        spread = robust.spread + (2.0 * radius) ** 2 * np.sqrt(np.outer(unseen, unseen)) / n
+        plain = PlainMoments(means, means, 0.0, 0.0, n, False)
+        half = plain.half_width(noise, spread, (2.0 * radius) ** 2, self.robust.confidence)
+        found = plain.beside(robust, value, noise, half, radius).within(-(radius**2), radius**2)
+        yield replace(found, value=positive(found.value))
+
+
+@dataclass(frozen=True)
+class PlainMoments:
+    """Released means of a and a^2, a in [-1, 1], with the standard deviations of their noise."""
+
+    first: Floats
+    second: Floats
+    first_noise: float
+    second_noise: float
+    count: int
+    laplace: bool
+
+    @classmethod
+    def read(
+        cls, curator: Curator, problem: Sample, center: Floats | float, radius: Floats | float
+    ) -> PlainMoments:
+        """Release them."""
+        query: BoundedMoments = curator.plan.releases["bounded"].query  # type: ignore[assignment]
+        laplace, n = query.norm is Norm.L1, problem.population
+        answer = curator.release("bounded", (center, radius)) / n
+        std = noise_of(curator, "bounded", None) * (math.sqrt(2.0) if laplace else 1.0) / n
+        first, second = answer[0] / query.first, answer[1] / query.second + 0.5
+        return cls(first, second, std / query.first, std / query.second, n, laplace)
+
+    def half_width(
+        self, noise: Floats | float, spread: Floats, rare: Floats | float, confidence: float
+    ) -> Floats:
+        """Return how far an interval reaches: noise, sampling error of variance ``spread``, rare values.
+
+        Values that no record happens to show may have a share of 3 in n (at 95 %), and ``rare`` is how far
+        out they can be. Few that are shown look less spread where they are fewer by chance, which a deviation
+        longer by ``rare / n`` makes up for, as in Wilson's interval of a proportion.
+        """
+        std, noise = np.sqrt(spread) + rare / self.count, np.broadcast_to(noise, np.shape(spread))
+        if self.laplace:
+            half = np.array([_laplace_half(*pair, confidence) for pair in zip(std, noise, strict=True)])
+        else:
+            half = half_width(np.hypot(std, noise), np.zeros(np.shape(std)), confidence)
+        return np.hypot(half, -math.log1p(-confidence) * rare / self.count)
+
+    def beside(
+        self,
+        robust: RobustEstimate,
+        value: Floats,
+        noise: Floats | float,
+        half: Floats,
+        radius: Floats | float,
+    ) -> RobustEstimate:
+        """Return the truncated answer where the plain ``value`` agrees with it, else that; between, a mean.
+
+        The interval is that of the plain one.
+        """
+        tiny = 1e-300
+        distance = np.abs(value - robust.value) / np.maximum(np.hypot(noise, robust.noise), tiny)
+        gain = np.maximum(noise / np.maximum(np.hypot(robust.noise, np.sqrt(robust.spread)), tiny), tiny)
+        most = MOST_LAPLACE if self.laplace else MOST_GAUSSIAN
+        start = np.minimum(AGREE + RISE * np.log(gain), most)
+        start = np.where(robust.threshold <= POINT * radius, np.minimum(start, AGREE), start)
+        weight = np.where(robust.sure, np.clip((distance - start) / FADE, 0.0, 1.0), 1.0)
+        found = np.clip(robust.value + weight * (value - robust.value), value - half, value + half)
+        cut = np.where(weight < 1.0, robust.threshold, radius)
+        std = np.hypot(weight * noise, (1.0 - weight) * robust.noise)
+        return RobustEstimate(found, cut, std, found - (value - half), value + half - found)
+
+
+def _with_plain(problem: Sample, robust: Plan, first: float, second: float, once: bool) -> Plan:
+    alone = problem.columns == 1 and once and not problem.secure_noise
+    query = BoundedMoments(problem.columns, first, second, Norm.L1 if alone else Norm.L2)
+    noise = Laplace(relative=ALONE) if alone else problem.gaussian(BESIDE)
+    return problem.planned(**robust.releases, bounded=Release(query, noise, mean=False))
+
+
+def _laplace_half(std: float, noise: float, confidence: float) -> float:
+    """Return h with ``P(|N(0, std^2) + Laplace| <= h) = confidence``, the latter of deviation ``noise``."""
+    scale, miss = noise / math.sqrt(2.0), 1.0 - confidence
+    if std <= 1e-6 * noise or noise <= 1e-6 * std:
+        return max(-math.log(miss) * scale, float(special.ndtri(1.0 - miss / 2.0)) * std)
+    ratio, low, high = (
+        std / scale,
+        0.0,
+        -math.log(miss / 2.0) * scale + float(special.ndtri(1 - miss / 4)) * std,
+    )
+    for _ in range(60):
+        h = (low + high) / 2.0
+        z, even = h / std, ratio**2 / 2.0
+        right = math.exp(even - h / scale + float(special.log_ndtr(z - ratio)))
+        left = math.exp(min(even + h / scale + float(special.log_ndtr(-z - ratio)), 700.0))
+        beyond = 2.0 * (float(special.ndtr(-z)) + (right - left) / 2.0)
+        low, high = (h, high) if beyond > miss else (low, h)
+    return high

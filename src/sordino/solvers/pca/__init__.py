@@ -8,15 +8,9 @@ from typing import Any
 
 from sordino.errors import InvalidInputError
 from sordino.problems.covariance import PcaProblem
-from sordino.solvers.pca.gauss import Gauss
-from sordino.solvers.pca.oja import Oja
-from sordino.solvers.pca.options import PcaOptions, fits_matrix
-from sordino.solvers.pca.power import Power
-from sordino.solvers.pca.screen import Screen
-from sordino.solvers.pca.spca import Spca
-from sordino.solvers.pca.spectrum import Principal, choose_count
-from sordino.solvers.pca.sulq import ModSulq
-from sordino.solvers.pca.vrpca import Vrpca
+from sordino.solvers.pca.direct import Gauss, ModSulq, Screen
+from sordino.solvers.pca.iterative import Oja, Power, Spca, Vrpca
+from sordino.solvers.pca.spectrum import PcaOptions, Principal, choose_count, fits_matrix
 
 # What each solver reads of PcaOptions; another one that is set is an error.
 _ITERATION = ("max_iter", "oversampling")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh, eigvalsh
 from scipy.optimize import isotonic_regression
 
-from sordino.kernel.arrays import Floats
+from sordino.kernel import Curator, Full, Release
+from sordino.kernel.arrays import Floats, Ints
+from sordino.problems.covariance import AxisSquares, Ball, PcaProblem, RowMoments
 
 # Two eigenvalues closer than this part of the noise are pushed apart as if they were as far as that.
 CLOSE = 0.2
@@ -153,3 +156,229 @@ def polar(block: Floats) -> Floats:
 def strength(std: float, features: int) -> float:
     """Return the edge ``2 sqrt(d) std / sqrt 2`` of symmetric noise with ``std`` on the diagonal."""
     return std * math.sqrt(2 * features)
+
+
+# ---------- Where the data lie and how far they spread: a cheap first release that makes all others sharper
+
+# The part of the squared privacy loss that the mean gets. Where rows lie far from zero for their spread, the
+# error of the mean shows as an axis of its own, which .1 does not pay for; digits and a9a lose .001 by it.
+SHARE = 0.15
+# The part of it that the last question gets, of the variances of whole rows along the axes: less for fewer
+# records, which it could tell nothing.
+SPECTRUM_SHARE, SPECTRUM_RECORDS = 0.05, 6000.0
+SPECTRUM_LEAST = 1e-6  # a smaller share tells nothing
+# Rows are clipped a little below their root mean square distance s while the noise is strong, and later
+# at ``s (LEVEL / level)^(1/6)``, where ``level`` is the spectral norm of the noise over the squared radius.
+# At a radius f s the noise is ``level f^2``, and what clipping takes from rows with six moments is at most
+# in proportion to ``f^-4``: their sum is least where f^6 is in proportion to one over the level.
+LEVEL, SHORTEST, MOMENTS = 0.003, 0.85, 6
+# Rows need no moments where longer ones cost noise of no more than this part of the total variance, over the
+# root of the columns: many records leave no row clipped, and the axes are those of the plain second moment.
+AFFORDED = 0.02
+# What clipping usually takes from the variances, and how unevenly it takes from the axes.
+USUAL, UNEVEN = 0.2, 0.35
+
+
+@dataclass(frozen=True)
+class Location:
+    """The released mean, the ball in which rows are measured, and the released total variance.
+
+    ``total`` is None when nothing was released about it. ``stray`` is the expected squared distance of the
+    released from the true mean: a second moment about the former shows that much along an axis of its own.
+    ``heard`` is the standard deviation of the noise in the total: below it, nothing is heard.
+    """
+
+    mean: Floats
+    ball: Ball
+    total: float | None
+    stray: float = 0.0
+    heard: float = 0.0
+
+    def unclipped(self, trace: float, std: float, problem: PcaProblem) -> tuple[float, float]:
+        """Return by what the variances were shortened with the rows, and how far that is in doubt.
+
+        The released total over a noisy ``trace`` of the clipped rows is that factor, if all axes lost alike;
+        they lose about as much, within ``UNEVEN`` of it. As far as the trace drowns, ``USUAL`` stands in.
+        """
+        if self.total is None or self.ball.radius >= self.bound(problem):
+            return 1.0, 0.0
+        wanted = self.total - (0.0 if problem.center else float(self.mean @ self.mean))
+        known = 1.0 / (1.0 + min(std / (USUAL * max(wanted, 1e-300)), 1e9) ** 2)
+        factor = min(max(wanted / trace, 1.0), 2.0) if trace > 0 else 2.0
+        factor = known * factor + (1 - known) * (1 + USUAL)
+        left = USUAL * math.sqrt(1 - known)  # the deviation of a value of which so much is known
+        return factor, math.hypot(UNEVEN * (factor - 1) + left, self.heard / self.total)
+
+    def real(self, variances: Floats, doubt: Floats) -> tuple[Floats, Floats]:
+        """Return the variances without the stray one, and the doubt with it: any axis may have it."""
+        share = min(self.stray / max(float(variances.sum()), 1e-300), 1.0)
+        return (1 - share) * variances, np.hypot(doubt, np.minimum(self.stray, variances))
+
+    def bound(self, problem: PcaProblem) -> float:
+        """Return the largest distance of a row from the mean."""
+        return problem.data_norm + float(np.linalg.norm(self.mean))
+
+    def with_mean(self, product: Floats, block: Floats | None = None) -> Floats:
+        """Add ``m m^T`` (times a block) to a second moment about m: it becomes one about zero."""
+        right = self.mean if block is None else self.mean @ block
+        return product + np.outer(self.mean, right)
+
+
+def moments_release(problem: PcaProblem) -> dict[str, Release]:
+    """Return the first release of an adaptive plan, or nothing."""
+    if not problem.adaptive:
+        return {}
+    noise = problem.gaussian(1 / math.sqrt(SHARE))
+    return {"moments": Release(RowMoments(problem.data_norm), noise, Full())}
+
+
+def weight_of_rest(problem: PcaProblem, times: int = 1, last: bool = False) -> float:
+    """Return the relative noise of ``times`` releases that share what the mean (and the last one) leaves."""
+    taken = SHARE + (spectrum_share(problem) if last else 0.0)
+    return math.sqrt(times / (1 - taken if problem.adaptive else 1.0))
+
+
+def spectrum_share(problem: PcaProblem) -> float:
+    """Return the part of the last question, from public numbers."""
+    share = SPECTRUM_SHARE * min(1.0, problem.population * problem.epsilon / SPECTRUM_RECORDS) ** 2
+    return share if share > SPECTRUM_LEAST else 0.0
+
+
+def spectrum_release(problem: PcaProblem) -> dict[str, Release]:
+    """Return the last release of an adaptive plan, or nothing where its share would buy nothing."""
+    share = spectrum_share(problem)
+    if not problem.adaptive or not share > 0:
+        return {}
+    noise = problem.gaussian(1 / math.sqrt(share))
+    return {"spectrum": Release(AxisSquares(problem.data_norm), noise, Full())}
+
+
+def locate(curator: Curator, problem: PcaProblem, level: float) -> Location:
+    r"""Release the mean m and the mean squared norm q; choose the ball from them.
+
+    The mean is shrunk by the positive-part James-Stein factor ``a`` for its known noise. With ``s`` the
+    squared length of the true mean, rows are at mean squared distance ``q - a s`` from ``a m``: often far
+    below the squared row bound, and clipping them there divides the noise of all later releases by as much.
+
+    **Privacy.** One release; the rest is post-processing.
+    """
+    if not problem.adaptive:
+        return Location(np.zeros(problem.features), Ball(problem.data_norm), None)
+    std = noise_std(curator, "moments") / problem.population
+    return location_from(problem, curator.release("moments"), std, level)
+
+
+def location_from(problem: PcaProblem, answer: Floats, std: float, level: float) -> Location:
+    """Return the location that a released mean, with noise ``std`` on each entry, tells."""
+    mean, square = RowMoments(problem.data_norm).read(answer)
+    length = float(mean @ mean)
+    signal = max(length - mean.size * std**2, 0.0)
+    shrink = signal / length if length else 0.0
+    mean, spread = shrink * mean, square - shrink * signal
+    heard = min(RowMoments(problem.data_norm).square_noise(std), problem.data_norm**2)
+    total = max(square - (signal if problem.center else 0.0), heard, 1e-12 * problem.data_norm**2)
+    spread = max(spread, heard, (0.05 * problem.data_norm) ** 2)
+    ball, stray = _ball(problem, mean, spread, level), shrink * mean.size * std**2
+    return Location(mean, ball, total, stray, heard)
+
+
+def _ball(problem: PcaProblem, mean: Floats, spread: float, level: float) -> Ball:
+    bound = problem.data_norm + float(np.linalg.norm(mean))  # no clipped row is further away
+    if level <= 0:
+        return Ball(bound, mean)
+    afforded = math.sqrt(AFFORDED / (math.sqrt(problem.features) * level))
+    length = max(SHORTEST, (LEVEL / level) ** (1 / MOMENTS), afforded)
+    return Ball(min(bound, math.sqrt(spread) * length), mean)
+
+
+def noise_std(curator: Curator, name: str, params: Any = None) -> float:
+    """Return the standard deviation of the noise on a planned sum, which is public."""
+    release = curator.plan.releases[name]
+    multiplier = release.mechanism.multiplier or 0.0
+    return multiplier * release.sensitivity(curator.plan.relation, params)
+
+
+def noise_level(curator: Curator, name: str, problem: PcaProblem, columns: int) -> float:
+    """Return the size of the noise in a mean of unit rows: that of a d x columns Gaussian block."""
+    release = curator.plan.releases[name]
+    multiplier = (release.mechanism.multiplier or 0.0) * math.sqrt(curator.plan.relation.contributions)
+    spread = math.sqrt(problem.features) + math.sqrt(columns)
+    return multiplier * spread / release.sampling.expected(problem.population)
+
+
+# ------------------------------------------------- What a user may fix in a PCA, and the rules for the rest
+
+# A d x d release needs about four such matrices at once (sum, noise, its transpose, eigenvectors).
+MATRIX_BYTES = 500_000_000
+
+
+@dataclass(frozen=True)
+class PcaOptions:
+    """None means: by a rule that looks at public facts only."""
+
+    max_iter: int | None = None
+    batch_size: int | None = None
+    step_size: float | None = None
+    oversampling: int | None = None
+    momentum: float | None = None
+
+    def columns(self, problem: PcaProblem) -> int:
+        """Return how many directions an iteration follows: more than wanted, so that it converges fast."""
+        extra = 20 if self.oversampling is None else self.oversampling
+        return min(problem.features, problem.components + extra)
+
+    def batch(self, problem: PcaProblem) -> int:
+        """Return the expected batch size."""
+        wanted = max(64, problem.population // 10) if self.batch_size is None else self.batch_size
+        return min(wanted, problem.population)
+
+
+def fits_matrix(features: int) -> bool:
+    """Whether a features x features matrix may be held, noised and decomposed."""
+    return 4 * 8 * features**2 <= MATRIX_BYTES
+
+
+# ---------------------- The last question of a PCA: how much whole rows vary along the axes that were found
+
+# Deviations of both by which the variances of clipped and of whole rows may differ by chance, and from which
+# on those of clipped rows do not count.
+AGREE, APART = 1.5, 3.0
+# Noise of more than this part of the total variance leaves nothing to combine.
+LOUD = 0.1
+
+
+def measured(
+    curator: Curator, problem: PcaProblem, found: Principal, columns: Ints | None = None
+) -> Principal:
+    r"""Return the axes with variances of rows that nothing but ``data_norm`` has clipped.
+
+    The axes come from rows clipped at their spread, and clipping takes more from some axes than from others,
+    by an amount that no number of records makes smaller. ``mean_i (v_j . (x_i - m))^2`` at the declared bound
+    is free of that, and its noise is independent of the axes. Both are combined by their deviations; where
+    they contradict each other the plain one counts. A plan without the question leaves all as it is.
+
+    **Privacy.** One Gaussian release; a row adds at most ``(R + ||m||)^2`` to all variances together.
+    """
+    if "spectrum" not in curator.plan.releases:
+        return found
+    bound = problem.data_norm + float(np.linalg.norm(found.mean))
+    ball = Ball(bound, found.mean, columns) if problem.center else Ball(problem.data_norm, None, columns)
+    params, n = (found.axes.T, ball), problem.population
+    plain, std = curator.release("spectrum", params), noise_std(curator, "spectrum", params) / n
+    if std > LOUD * found.total:  # it tells nothing
+        return found
+    plain = plain * (1.0 - min(found.stray / max(float(plain.sum()), 1e-300), 1.0) * problem.center)
+    distance = np.abs(plain - found.variances)
+    apart = distance / np.maximum(np.hypot(found.doubt, std), 1e-300)
+    # An axis that clipping has shortened for certain says that the others were not: all of them are in doubt.
+    uneven = np.where(apart > APART, distance / np.maximum(plain, found.variances + 1e-300), 0.0).max()
+    doubt = np.hypot(found.doubt, uneven * found.variances)
+    both = np.hypot(doubt, std)
+    share = np.divide(np.square(doubt), np.square(both), out=np.ones_like(both), where=both > 0)
+    weight = np.maximum(share, np.clip((apart - AGREE) / (APART - AGREE), 0.0, 1.0))
+    values = np.maximum(found.variances + weight * (plain - found.variances), 0.0)
+    values = np.asarray(isotonic_regression(values, increasing=False).x)
+    doubt = np.maximum(doubt, np.where(apart > 1.0, distance, 0.0))
+    doubt = np.hypot((1.0 - weight) * doubt, weight * std)
+    total = max(found.total, min(float(values.sum()), found.total + 2.0 * std))  # it is as noisy as they are
+    return replace(found, variances=filled(values, total, problem.features), doubt=doubt, total=total)

@@ -1,0 +1,430 @@
+"""What the commands share: places of files, a configuration file, options, and what they print."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import math
+import os
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sordino.errors import InvalidInputError
+
+# ----------------------------------------------------------------------------------------------------------
+# Where commands write: never onto a file that they read, nor twice onto one place, whatever was forced.
+
+CONFIG = "sordino.config"  # where a context keeps the path of its configuration
+_OUTPUTS = ("output", "report")
+_ADDRESSES = ("data", "ledger")  # texts: a path, standard input, or a URL
+_BESIDE = ("", "-wal", "-shm", "-journal")  # files of one ledger
+
+
+def guard(command: click.Command) -> None:
+    """Let a command, and those of a group, compare its places before it reads, books or writes anything."""
+    if isinstance(command, click.Group):
+        for part in command.commands.values():
+            guard(part)
+        return
+    run = command.callback
+    if run is None:
+        return
+
+    @functools.wraps(run)
+    def guarded(*words: Any, **chosen: Any) -> Any:
+        _require_apart(chosen, click.get_current_context().meta.get(CONFIG))
+        return run(*words, **chosen)
+
+    command.callback = guarded
+
+
+def _require_apart(chosen: dict[str, Any], config: Path | None) -> None:
+    taken = list(_inputs({**chosen, "config": chosen.get("config", config)}))
+    for key in _OUTPUTS:
+        if chosen.get(key) is None:
+            continue
+        place = Path(chosen[key])
+        for name, other in taken:
+            if _same(place, other):
+                raise InvalidInputError(
+                    f"Expected another place for --{key} than {str(place)!r}: this command has it as its "
+                    f"{name}, which would be lost. Choose another place; --force does not replace it."
+                )
+        taken.append((f"--{key}", place))
+
+
+def _inputs(chosen: dict[str, Any]) -> Iterator[tuple[str, Path]]:
+    """Yield what a command reads, by the names of its parameters."""
+    for name, value in chosen.items():
+        if name in _OUTPUTS:
+            continue
+        for entry in value if isinstance(value, tuple) else (value,):
+            if isinstance(entry, Path):
+                yield name, entry
+            elif name in _ADDRESSES and isinstance(entry, str) and entry != "-":
+                beside = _BESIDE if name == "ledger" else ("",)
+                yield from ((name, Path(entry + end).expanduser()) for end in beside)
+
+
+def _same(one: Path, other: Path) -> bool:
+    """Tell whether two paths are one file, through links of any kind."""
+    try:
+        return one.resolve() == other.resolve() or (one.exists() and other.exists() and one.samefile(other))
+    except (OSError, RuntimeError, ValueError):  # no path at all: whoever opens it says so
+        return False
+
+
+# ------------------- One TOML file for all flags of a run: shared keys at the top, a table for each command
+
+SECRET = ("ledger",)  # an address may hold a password
+_UNSAID = ("config", "json", "force")
+
+
+def config_option(command: Any) -> Any:
+    """Add ``--config`` to a command."""
+    return click.option(
+        "--config",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        is_eager=True,
+        expose_value=False,
+        callback=_load,
+        help="A TOML file with the options of this run; what is typed wins.",
+    )(command)
+
+
+def _load(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
+    if path is None:
+        return
+    ctx.meta[CONFIG] = path
+    try:
+        text = tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"{path.name} is no TOML file: {error}") from None
+    commands, own = _commands(ctx), _keys(ctx.command)
+    shared = {key: value for key, value in text.items() if not isinstance(value, dict)}
+    _refuse_unknown(path, "", shared, {key for command in commands.values() for key in _keys(command)})
+    tables = {key: value for key, value in text.items() if isinstance(value, dict)}
+    for name, table in tables.items():
+        if name not in commands:
+            raise click.UsageError(
+                f"{path.name}: [{name}] is no command. A table is called as one of: {', '.join(commands)}."
+            )
+        _refuse_unknown(path, f"[{name}] ", table, _keys(commands[name]))
+    known = {param.name: param for param in ctx.command.params}
+    both = {**shared, **tables.get(ctx.info_name or "", {})}
+    said = {own[_key(key)]: (key, value) for key, value in both.items() if _key(key) in own}
+    said = {name: _checked(path, key, value, known[name]) for name, (key, value) in said.items()}
+    ctx.default_map = {**(ctx.default_map or {}), **said}
+
+
+def _key(name: str) -> str:
+    return name.lstrip("-").replace("_", "-")
+
+
+def _keys(command: click.Command) -> dict[str, Any]:
+    """Return the names in a file, which are those on the command line, with those of the parameters."""
+    named = {_key(word): p.name for p in command.params for word in (*p.opts, *p.secondary_opts)}
+    return {key: name for key, name in named.items() if key != "config"}
+
+
+def _refuse_unknown(path: Path, where: str, values: dict[str, Any], known: Any) -> None:
+    unknown = sorted(key for key in values if _key(key) not in known)
+    if unknown:
+        names = ", ".join(sorted(known))
+        raise click.UsageError(f"{path.name}: {where}{unknown[0]!r} is no option. Known are: {names}.")
+
+
+def _commands(ctx: click.Context) -> dict[str, click.Command]:
+    """Return all commands by their names: a shared key or a table may belong to another one."""
+    root = ctx.find_root().command
+    return dict(root.commands) if isinstance(root, click.Group) else {ctx.info_name or "": ctx.command}
+
+
+def _checked(path: Path, key: str, value: Any, option: Any) -> Any:
+    """Return a value of the kind that an option takes: click would make 1 of true, and a text of a list."""
+    several = isinstance(value, list)
+    entries = value if several else [value]
+    flag = getattr(option, "is_flag", False)
+    whole = not any(isinstance(entry, (dict, list)) or isinstance(entry, bool) != flag for entry in entries)
+    if not whole or (several and not option.multiple):
+        wanted = "true or false" if flag else "a list" if option.multiple else "one text or number"
+        raise click.UsageError(f"{path.name}: {key!r} wants {wanted}, got {json.dumps(value, default=str)}.")
+    return entries if option.multiple else value
+
+
+def read_settings(ctx: click.Context) -> dict[str, Any]:
+    """Return the options of this run as they were in force, without addresses that may hold secrets."""
+    names = {name: key for key, name in _keys(ctx.command).items() if key not in (*SECRET, *_UNSAID)}
+    said = {names[k]: v for k, v in ctx.params.items() if k in names and v not in (None, (), False)}
+    return {key: _plain(said[key]) for key in sorted(said)}
+
+
+def digest(values: dict[str, Any]) -> str:
+    """Return a hash of the options of a run."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return [_plain(entry) for entry in value]
+    return value if isinstance(value, (str, int, float, bool)) else str(value)
+
+
+# ---------------------------------------------------------------------- Options that several commands share
+
+Decorator = Callable[[Any], Any]
+OUTPUT = click.Path(path_type=Path)
+MODEL = click.argument("model", type=click.Path(path_type=Path))
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+UNBOOKED = "Note: booked on no ledger, so nobody adds it to what else is released."
+OWN_OPTIONS = {
+    "epsilon": "--epsilon",
+    "delta": "--delta",
+    "relation": "--relation",
+    "ledger": "--ledger",
+    "dataset_id": "--dataset",
+    "schema": "--schema",
+}
+"""Parameters of models that `--set` and `--grid` leave alone, and the options that set them."""
+REPORT = click.option("--report", type=OUTPUT, help="Also write the page of `sordino report` here.")
+FORCE = click.option("--force", is_flag=True, help="Replace an output that exists.")
+
+
+def all_of(*decorators: Decorator) -> Decorator:
+    """Return several decorators as one, in the order in which `--help` shows them."""
+
+    def decorate(command: Any) -> Any:
+        for decorator in reversed(decorators):
+            command = decorator(command)
+        return command
+
+    return decorate
+
+
+FILE = all_of(
+    click.option(
+        "--format",
+        "kind",
+        type=click.Choice(("csv", "tsv", "parquet", "arrow", "npz", "libsvm")),
+        help="Of the data; else by the ending of its name, CSV for standard input.",
+    ),
+    click.option("--delimiter", help="Of a CSV file; else the most frequent one in its header."),
+    click.option(
+        "--encoding", default="utf-8", show_default=True, help="Of a CSV file; it is never guessed."
+    ),
+    click.option("--decimal", default=".", show_default=True, help="The decimal point of a CSV file."),
+    click.option(
+        "--no-header",
+        is_flag=True,
+        help="The first row is a record; a schema names the columns, else they are x0, x1, ...",
+    ),
+    click.option(
+        "--header", is_flag=True, help="The first row holds names; else one with a number is refused."
+    ),
+    click.option(
+        "--features", type=click.IntRange(1), help="How many columns a libsvm file has; it is public."
+    ),
+)
+DATA = all_of(click.argument("data"), FILE)
+SCHEMA = click.option(
+    "--schema", type=click.Path(path_type=Path), help="What the columns mean (TOML), from `sordino schema`."
+)
+TARGET = click.option("--target", help="The column to predict, where there is no schema.")
+EPSILON = click.option("--epsilon", type=float, required=True, help="The privacy loss that may be spent.")
+TERMS = all_of(
+    click.option("--delta", type=float, help="The probability of a larger loss; else min(1e-5, 1/(10 n))."),
+    click.option(
+        "--relation",
+        default="add-remove",
+        show_default=True,
+        help="What neighbours are: add-remove or replace-one.",
+    ),
+)
+BUDGET = all_of(EPSILON, TERMS)
+LEDGER = all_of(
+    click.option(
+        "--ledger", envvar="SORDINO_LEDGER", help="Where it is booked: a file or a postgresql:// URL."
+    ),
+    click.option("--dataset", help="The name of the data on the ledger."),
+)
+
+
+def data_file(data: str, options: dict[str, Any]) -> Any:
+    """Take the options of a data file out of ``options`` and return the file."""
+    from sordino.tables.files import DataFile
+
+    kind, without, sure = (options.pop(name) for name in ("kind", "no_header", "header"))
+    if without and sure:
+        raise click.UsageError("Say either --header or --no-header.")
+    how = {name: options.pop(name) for name in ("delimiter", "encoding", "decimal", "features")}
+    return DataFile(data, kind, header=not without, sure=sure, **how)
+
+
+def check_booking(ledger: str | None, dataset: str | None) -> tuple[str | None, str | None]:
+    """Return the ledger and the data set, of which none or both are given."""
+    if ledger is None and dataset is not None:
+        raise click.UsageError("--dataset needs --ledger (or SORDINO_LEDGER), where the budget is.")
+    if dataset is None and ledger is not None:
+        raise click.UsageError("--ledger needs --dataset, the name of the data on it.")
+    if ledger is not None and dataset is not None:
+        require_budget(ledger, dataset)
+    return ledger, dataset
+
+
+def require_budget(ledger: str, dataset: str) -> None:
+    """Refuse a ledger or a data set that is not there, before data is read; no ledger is made."""
+    from sordino.ledger import Ledger
+
+    with Ledger.open(ledger, create=False) as book:
+        book.policy(dataset)
+
+
+def values(pairs: tuple[str, ...], option: str) -> dict[str, Any]:
+    """Return ``NAME=VALUE`` pairs as a dictionary; values are read as TOML, or else are texts."""
+    out = {}
+    for pair in pairs:
+        name, mark, text = pair.partition("=")
+        if not mark or not name.strip().isidentifier():
+            raise click.UsageError(f"{option} wants NAME=VALUE, got {pair!r}.")
+        out[name.strip()] = value_of(text.strip())
+    return out
+
+
+def parameters(pairs: tuple[str, ...], option: str) -> dict[str, Any]:
+    """Return the parameters of a model; what has an option of its own is refused."""
+    out = values(pairs, option)
+    for name in out:
+        if name in OWN_OPTIONS:
+            raise click.UsageError(f"{option} {name}: use {OWN_OPTIONS[name]} instead.")
+    return out
+
+
+def value_of(text: str) -> Any:
+    """Return a number, a flag or a list as TOML writes them; anything else is a text."""
+    import tomllib
+
+    words = {"none": None, "None": None, "True": True, "False": False}
+    if text in words:
+        return words[text]
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (tomllib.TOMLDecodeError, KeyError):
+        return text
+
+
+def known_parameters(kind: Any, given: dict[str, Any]) -> None:
+    """Refuse parameters that an estimator does not have, before any data is read."""
+    known = set(kind._get_param_names())
+    unknown = sorted(set(given) - known)
+    if unknown:
+        raise InvalidInputError(
+            f"{kind.__name__} has no parameter {unknown[0]!r}. It has: {', '.join(sorted(known))}."
+        )
+
+
+def pair(option: str, text: str | None) -> tuple[float, float] | None:
+    """Return the two numbers of an option such as --bounds; None where it was not given."""
+    if text is None:
+        return None
+    found = numbers(option, text)
+    if len(found) != 2:
+        raise click.UsageError(f"{option} wants two numbers: 0,100.")
+    return found[0], found[1]
+
+
+def numbers(option: str, text: str | None) -> list[float]:
+    """Return the numbers of an option, which has commas between them."""
+    try:
+        return [float(part) for part in (text or "").strip("[]").split(",")]
+    except ValueError:
+        raise click.UsageError(f"{option} wants numbers with commas between: 0,18,65.") from None
+
+
+# ----------------------------------- What commands print: tables for people, one JSON document for programs
+
+
+def document(values: Any) -> None:
+    """Print one JSON document."""
+    click.echo(text(values))
+
+
+def result(as_json: bool, values: dict[str, Any], words: str) -> None:
+    """Print what a command did: a document for programs, or a sentence for people."""
+    if as_json:
+        document(values)
+    else:
+        click.echo(words)
+
+
+def text(values: Any) -> str:
+    """Return values as one JSON document."""
+    return json.dumps(plain(values), indent=2, allow_nan=False)
+
+
+def plain(value: Any) -> Any:
+    """Return what JSON can hold; numbers that are not finite become texts."""
+    if isinstance(value, dict):
+        return {str(key): plain(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(entry) for entry in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if value is None or isinstance(value, (str, int, float, bool)) else str(value)
+
+
+def show_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print a table; without titles, of names and values."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    out = Table(*titles, box=box.SIMPLE_HEAD, show_header=any(titles))
+    for row in rows:
+        out.add_row(*row)
+    Console(markup=False, emoji=False, highlight=False).print(out)
+
+
+def bound(found: Any) -> str:
+    """Return epsilon and delta of a report or a certificate, rounded up as all that is guaranteed."""
+    from sordino.runs.price import at_most
+
+    return f"epsilon {at_most(found.epsilon)}, delta {at_most(found.delta, 3)}"
+
+
+def guarantee(report: Any) -> str:
+    """Return a report in one line, with the warning that a large epsilon needs."""
+    text = f"{bound(report)} per {report.unit} ({report.relation.value}); {report.status}"
+    return text if report.warning is None else f"{text}; {report.warning}"
+
+
+def told_schema(report: Any) -> None:
+    """Say what the schema of a run cost, where that was learned from records."""
+    if report.on_top is not None:
+        click.echo(report.on_top)
+
+
+def require_model_place(path: Path, force: bool, page: Path | None = None) -> None:
+    """Refuse where a model, or a page about it, could not be saved, before it is paid for."""
+    from sordino.saving.files import require_saving
+
+    require_saving()
+    for place in (path,) if page is None else (path, page):
+        require_writable(place, force)
+
+
+def require_writable(path: Path, force: bool) -> None:
+    """Refuse a result's place before anything is paid for the result."""
+    folder = path.parent
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise InvalidInputError(f"Cannot write {path.name!r}: {str(folder)!r} is no folder one can write to.")
+    if path.is_dir():
+        raise InvalidInputError(f"Cannot write {str(path)!r}: it is a folder.")
+    if path.exists() and not force:
+        raise InvalidInputError(f"{str(path)!r} exists. Choose another place, or pass --force.")

@@ -1,0 +1,393 @@
+"""Private principal components."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from sordino.checks import (
+    among,
+    as_float,
+    bound_fact,
+    check_count,
+    check_data,
+    check_flag,
+    check_positive,
+    declared_bound,
+    literature,
+)
+from sordino.elsewhere import where_rows_lie
+from sordino.errors import InvalidInputError
+from sordino.execute import LocalExecutor, executor_of, is_sparse
+from sordino.kernel import Relation, public_generator
+from sordino.private_estimator import PrivateEstimator
+from sordino.problems.covariance import PcaProblem
+from sordino.refusals import refusing
+from sordino.runs import Ask, PrivacyReport, Stream, run_privately
+from sordino.runs.finish import finish_pca
+from sordino.solvers.pca import PCA_SOLVERS, PcaOptions, automatic, choose_count, make_pca_solver
+from sordino.solvers.pca.direct import Pooled, StreamGauss
+from sordino.solvers.pca.spectrum import Principal
+from sordino.tables.tabular import Tabular
+
+# ------------------------------------------------------------------ What PCA checks before it sees any data
+
+_RULES = ("gap", "broken-stick")
+# A solver that never holds a d x d matrix follows at most this many axes when their number is chosen.
+_FOLLOWED = 50
+
+
+def axes_to_follow(wanted: Any, n: int, d: int) -> int:
+    """Return how many axes to follow: those asked for, or as many as a private choice may need."""
+    if isinstance(wanted, Integral) and not isinstance(wanted, bool):
+        remedy = "It is the number of axes."
+        return int(check_count("n_components", wanted, 1, min(n, d), remedy) or 1)
+    share = isinstance(wanted, Real) and not isinstance(wanted, bool) and 0 < float(wanted) < 1
+    rule = wanted is None or (isinstance(wanted, str) and wanted in _RULES)
+    if not share and not rule:
+        raise InvalidInputError(
+            f"Expected n_components to be None, a whole number, a share in (0, 1) or one of {_RULES}, "
+            f"got {wanted!r}."
+        )
+    return min(n, d) if automatic(d) == "gauss" else min(n, d, _FOLLOWED)
+
+
+def checked_options(estimator: Any) -> PcaOptions:
+    """Return what the user fixed of the iterations."""
+    step, momentum = estimator.step_size, estimator.momentum
+    if step is not None:
+        remedy = "It is relative to one over the largest singular value of a released product."
+        step = check_positive("step_size", step, remedy)
+    if momentum is not None and not (isinstance(momentum, Real) and 0 <= as_float(momentum) <= 1):
+        raise InvalidInputError(f"Expected momentum in [0, 1], got {momentum!r}.")
+    paid, size = "Each iteration is a paid release.", "It is an expected number of records."
+    return PcaOptions(
+        check_count("max_iter", estimator.max_iter, 1, None, paid),
+        check_count("batch_size", estimator.batch_size, 1, None, size),
+        step,
+        check_count("n_oversamples", estimator.n_oversamples, 0, None, "20 is plenty."),
+        None if momentum is None else float(momentum),
+    )
+
+
+def in_public_order(rows: Any, random_state: Any) -> Any:
+    """Return the rows in a random order that nobody chose: batches by position then depend on no order."""
+    public = public_generator(random_state)
+    return rows[public.permutation(rows.shape[0])]
+
+
+def public_facts(problem: PcaProblem, declared: Any) -> tuple[str, ...]:
+    """Return what the report lists as assumed public."""
+    return (
+        f"number of records: {problem.population}",
+        f"number of features: {problem.features}",
+        bound_fact("data_norm", problem.data_norm, declared, "rows are clipped to it"),
+    )
+
+
+# ----------------------------------------------------- The open plan behind :meth:`sordino.PCA.partial_fit`
+
+
+class PcaStream:
+    """A paid-for stream and what it has released so far."""
+
+    def __init__(self, problem: PcaProblem, parts: int, ask: Ask, public: tuple[str, ...]) -> None:
+        self._problem, self._solver = problem, StreamGauss.configured(problem, parts)
+        self._stream = Stream(ask, self._solver.plan(problem), parts, public, "PCA (stream)")
+        self._pooled = Pooled.empty(problem.features)
+
+    @property
+    def report(self) -> PrivacyReport:
+        """What the whole stream guarantees."""
+        return self._stream.report
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks were taken."""
+        return self._stream.chunks
+
+    def absorb(self, rows: Any) -> tuple[Principal, PcaProblem]:
+        """Release the next chunk; return the axes so far and the problem they solve."""
+        curator = self._stream.feed(rows, self._problem.data_norm)
+        self._pooled = self._solver.absorb(curator, self._problem, self._pooled, rows.shape[0])
+        self._stream.done()
+        seen = replace(self._problem, population=self._pooled.count)
+        return self._solver.principal(self._pooled, seen), seen
+
+
+# ----------------------------------------------------------------------------- Private principal components
+
+_NOISES = ("sound", "paper")
+
+
+class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
+    r"""Principal components under differential privacy.
+
+    The axes of largest variance of ``clip_R(x) - m``, R = ``data_norm``, m the released mean. 0.15 of
+    the (squared) budget buys the mean and the mean squared norm; rows are then measured from the mean
+    and clipped at their spread, so that the rest of the budget buys the second moment with less noise. A last
+    0.05 buys the variances along the axes, of rows that only R clips.
+
+    Parameters
+    ----------
+    n_components : a number of axes; a share of the variance in (0, 1), ``"gap"`` or ``"broken-stick"``
+        choose it from released eigenvalues; None keeps all, or 50 where no d x d matrix fits.
+    epsilon : the privacy loss; ``float("inf")`` runs without noise.
+    delta : the probability of a larger loss; None means ``min(1e-5, 1 / (10 n))``.
+    solver : ``"auto"``, ``"gauss"`` (one noisy matrix), ``"screen"`` (the same on the columns that matter,
+        for sparse rows), ``"power"`` (products, for many features), ``"spca"``, ``"vrpca"`` (mini-batches),
+        ``"oja"`` (one pass over disjoint batches), ``"mod-sulq"`` (independent entries); only with
+        ``noise="paper"``: ``"local-gauss"`` (noise at each record) and ``"wishart"``, which is not private.
+    data_norm : rows are clipped to this Euclidean norm, in fit and in transform; a public bound, never the
+        data's own maximum. None is 1, and says so once.
+    center : subtract the released mean; False gives the axes of the second moment about zero.
+    whiten : scale the components to unit (private) variance.
+    relation : ``"add-remove"`` (n is public) or ``"replace-one"``.
+    noise : ``"sound"``, or ``"paper"`` for the published formula with the epsilon it really gives.
+    ledger, dataset_id : a :class:`sordino.ledger.Ledger` or its path, and the data set to charge.
+    schema : a :class:`sordino.Schema`: then ``fit`` and ``transform`` take tables, encoded by
+        :class:`sordino.TableEncoder`, and ``data_norm`` follows from it.
+    max_iter, batch_size, step_size, n_oversamples, momentum : of the iterative solvers; None lets a
+        rule on public facts choose.
+    n_chunks : how many calls of :meth:`partial_fit` one budget pays for.
+    random_state : seeds public starting points and orders only, never the noise.
+    verbose : progress on a terminal.
+
+    Attributes
+    ----------
+    components_, explained_variance_, explained_variance_ratio_, singular_values_, noise_variance_
+    mean_, n_components_, n_samples_, n_features_in_, feature_names_in_, n_iter_
+    noisy_eigenvalues_ : the released eigenvalues before the known noise was taken out of them.
+    eigenvalue_noise_ : for each axis the standard deviation of ``explained_variance_`` about what the axis
+        really captures: noise, and what clipped rows may have moved.
+    noise_edge_ : the largest eigenvalue that the noise alone would show.
+    total_variance_ : the released total variance.
+    privacy_ : the :class:`sordino.PrivacyReport` of the fit.
+
+    **Privacy.** All attributes together are (epsilon, delta)-DP for one record; see ``privacy_``.
+    :meth:`transform` uses them on whatever it is given; what it returns for training rows is not private.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from sklearn.preprocessing import normalize
+    >>> from sordino import PCA
+    >>> X = normalize(load_digits().data)
+    >>> pca = PCA(n_components=10, epsilon=1.0, delta=1e-5).fit(X)
+    >>> pca.transform(X).shape
+    (1797, 10)
+    """
+
+    components_: np.ndarray
+    mean_: np.ndarray
+    explained_variance_: np.ndarray
+    explained_variance_ratio_: np.ndarray
+    singular_values_: np.ndarray
+    noisy_eigenvalues_: np.ndarray
+    noise_variance_: float
+    total_variance_: float
+    eigenvalue_noise_: np.ndarray
+    noise_edge_: float
+    n_components_: int
+    n_samples_: int
+    n_iter_: int
+
+    def __init__(
+        self,
+        n_components: int | float | str | None = None,
+        *,
+        epsilon: float = 1.0,
+        delta: float | None = None,
+        solver: str = "auto",
+        data_norm: float | None = None,
+        center: bool = True,
+        whiten: bool = False,
+        relation: str = "add-remove",
+        noise: str = "sound",
+        ledger: Any = None,
+        dataset_id: str | None = None,
+        schema: Any = None,
+        max_iter: int | None = None,
+        batch_size: int | None = None,
+        step_size: float | None = None,
+        n_oversamples: int | None = None,
+        momentum: float | None = None,
+        n_chunks: int = 10,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.solver = solver
+        self.data_norm = data_norm
+        self.center = center
+        self.whiten = whiten
+        self.relation = relation
+        self.noise = noise
+        self.ledger = ledger
+        self.dataset_id = dataset_id
+        self.schema = schema
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.step_size = step_size
+        self.n_oversamples = n_oversamples
+        self.momentum = momentum
+        self.n_chunks = n_chunks
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.non_deterministic = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.n_components_)
+
+    def fit(self, X: Any, y: Any = None) -> PCA:
+        """Fit the axes; the budget is spent here. ``y`` is ignored. With a schema, X is a table."""
+        X = check_data(self, self._tabled_features(X), ensure_min_samples=2)
+        self.__dict__.pop("_stream", None)
+        budget = self._budget(X.shape[0])
+        rows, columns = X.shape
+        problem, options = self._problem(rows, columns, budget, is_sparse(X)), checked_options(self)
+        if self.noise == "paper":
+            solver, paper = literature("pca", "published")(self.solver, problem, options, budget)
+        else:
+            solver, paper = make_pca_solver(self.solver, problem, options), None
+        X = in_public_order(X, self.random_state) if self.solver == "oja" else X
+        fitted = run_privately(
+            solver,
+            problem,
+            executor_of(X, None, problem.data_norm),
+            budget,
+            paper=paper,
+            verbose=self.verbose,
+            public=self._facts(problem),
+            description=f"PCA ({type(solver).__name__})",
+        )
+        self.privacy_, self.n_iter_ = fitted.report, fitted.steps
+        return self._keep(fitted.result, problem)
+
+    @available_if(lambda self: self.solver in ("auto", "gauss") and self.noise == "sound")
+    def partial_fit(self, X: Any, y: Any = None) -> PCA:
+        """Add one of ``n_chunks`` chunks; the first call plans and pays for all of them.
+
+        **Privacy.** Each record may be in one chunk only; then the whole stream costs one budget. The
+        plan is made for chunks of the size of the first one.
+        """
+        stream = getattr(self, "_stream", None)
+        rows = self._tabled_features(X) if stream is None else self._rows(X)
+        X = check_data(self, rows, ensure_min_samples=2, reset=stream is None)
+        if stream is None:
+            self._stream = stream = self._open_stream(*X.shape)
+        found, problem = stream.absorb(X)
+        self.privacy_, self.n_iter_ = stream.report, stream.chunks
+        return self._keep(found, problem)
+
+    def _open_stream(self, rows: int, features: int) -> PcaStream:
+        parts = check_count("n_chunks", self.n_chunks, 1, None, "It is the length of the stream.") or 1
+        budget = self._budget(rows * parts)
+        problem = self._problem(rows * parts, features, budget)
+        first, *facts = self._facts(problem)
+        planned = f"{first} planned, and that of each chunk as it comes"
+        return PcaStream(problem, parts, budget, (planned, *facts))
+
+    def __getstate__(self) -> dict[str, Any]:
+        # An open stream holds its noise source, which must not be copied: a copy starts a new stream.
+        state = super().__getstate__()
+        return {key: value for key, value in state.items() if key != "_stream"}
+
+    @where_rows_lie
+    def transform(self, X: Any) -> np.ndarray:
+        """Return the coordinates on the axes of rows clipped as in fit; sparse rows are not made dense."""
+        check_is_fitted(self)
+        X = check_data(self, self._rows(X), reset=False)
+        rows = LocalExecutor(X, None, self.data_norm_).records(None)
+        return (rows.margins(self._axes()) - self.mean_ @ self._axes().T).astype(X.dtype)
+
+    def inverse_transform(self, X: Any) -> np.ndarray:
+        """Return the rows with these coordinates."""
+        check_is_fitted(self)
+        axes = self.components_
+        if self.whiten:
+            axes = axes * np.sqrt(self.explained_variance_)[:, None]
+        rows = refusing(lambda: check_array(X, dtype=[np.float64, np.float32]), X)
+        if rows.shape[1] != len(axes):
+            raise InvalidInputError(f"Expected {len(axes)} coordinates per row, got {rows.shape[1]}.")
+        return rows @ axes + self.mean_
+
+    def get_covariance(self) -> np.ndarray:
+        """Return the private covariance of the probabilistic model: the axes plus an even remainder."""
+        check_is_fitted(self)
+        extra = np.maximum(self.explained_variance_ - self.noise_variance_, 0.0)
+        out = (self.components_.T * extra) @ self.components_
+        out.flat[:: len(out) + 1] += self.noise_variance_
+        return out
+
+    def get_precision(self) -> np.ndarray:
+        """Return the inverse of :meth:`get_covariance`."""
+        return np.linalg.pinv(self.get_covariance(), hermitian=True)
+
+    def _axes(self) -> np.ndarray:
+        if not self.whiten:
+            return self.components_
+        return self.components_ / np.sqrt(self.explained_variance_)[:, None]
+
+    def _facts(self, problem: PcaProblem) -> tuple[str, ...]:
+        order = ("which batch a record is in: by a public permutation",) if self.solver == "oja" else ()
+        return (*public_facts(problem, self._declared("data_norm")), *order, *self._schema_facts())
+
+    def _budget(self, n: int) -> Ask:
+        return Ask.checked(
+            self.epsilon, self.delta, n, self.ledger, self.dataset_id, learned=self._schema_prices()
+        )
+
+    def _problem(self, n: int, d: int, budget: Ask, sparse: bool = False) -> PcaProblem:
+        among("noise", self.noise, _NOISES)
+        among("solver", self.solver, ("auto", "wishart", "local-gauss", *PCA_SOLVERS))
+        check_flag("whiten", self.whiten)
+        if self.noise == "paper" and check_flag("center", self.center):
+            raise InvalidInputError(
+                "Expected center=False with noise='paper', got center=True: the papers do not pay for a mean."
+            )
+        if self.solver in ("wishart", "local-gauss") and self.noise != "paper":
+            raise InvalidInputError(
+                f"Expected noise='paper' with solver={self.solver!r}, got 'sound': it serves as a benchmark "
+                "only (Wishart noise is not private). Use solver='gauss'."
+            )
+        data_norm = declared_bound(self, "data_norm")
+        return PcaProblem(
+            n,
+            d,
+            axes_to_follow(self.n_components, n, d),
+            Relation.parse(self.relation),
+            budget.epsilon,
+            budget.delta,
+            data_norm,
+            check_flag("center", self.center),
+            self.noise == "sound",
+            sparse=sparse,
+            random_state=self.random_state,
+        )
+
+    def _keep(self, found: Principal, problem: PcaProblem) -> PCA:
+        """Store what was released, for the number of axes that was asked for or is chosen now."""
+        n, d = problem.population, problem.features
+        rule = self.n_components
+        fixed = rule is None or isinstance(rule, Integral)
+        k = len(found.axes) if rule is None or fixed else choose_count(rule, found, d)
+        self.n_components_, self.n_samples_, self.data_norm_ = k, n, problem.data_norm
+        for name, value in finish_pca(found, problem, k).items():
+            setattr(self, f"{name}_", value)
+        return self

@@ -1,0 +1,220 @@
+"""Records grouped by person: persons are sampled and clipped, not records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from numbers import Number
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.execute.local import LocalExecutor
+from sordino.kernel import Batch, Offer, Question, clip
+from sordino.kernel.arrays import Floats, Ints
+from sordino.kernel.query import UnitSums
+from sordino.refusals import refuse_masked
+
+MARKERS = ("", "?", "NA", "N/A", "nan", "NaN", "null", "NULL", "None")
+"""Texts that stand for a missing value, in tables and in labels of owners."""
+
+
+@dataclass(frozen=True, eq=False)
+class Owners:
+    """Which records each person has: those of person p are ``order[edges[p] : edges[p + 1]]``."""
+
+    order: Ints = field(repr=False)
+    edges: Ints = field(repr=False)
+
+    @classmethod
+    def of(cls, groups: Any, records: int) -> Owners:
+        """Read the owner of each of so many records; refuse missing ones."""
+        owner = number_owners(groups)
+        if owner.shape != (records,):
+            raise InvalidInputError(
+                f"Expected one group per record, {records} of them, got shape {owner.shape}."
+            )
+        edges = np.concatenate([[0], np.cumsum(np.bincount(owner))])
+        return cls(np.argsort(owner, kind="stable"), edges)
+
+    @property
+    def persons(self) -> int:
+        """The number of persons, declared public."""
+        return int(self.edges.size - 1)
+
+    def sizes(self, persons: Ints) -> Ints:
+        """Return how many records some persons have: as secret as the records."""
+        return np.asarray(self.edges[persons + 1] - self.edges[persons], dtype=np.int64)
+
+    def rows(self, persons: Ints) -> Ints:
+        """Return the records of some persons, person by person."""
+        sizes = self.sizes(persons)
+        starts = np.repeat(self.edges[persons] - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes)
+        count = int(sizes.sum())
+        return self.order[starts + np.arange(count)] if count else np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedExecutor:
+    """Records held in memory, each owned by a person; persons are sampled and clipped as a whole.
+
+    Parameters
+    ----------
+    local : the records.
+    groups : who owns each record; any labels, compared only for equality.
+    """
+
+    offer: ClassVar[Offer] = Offer(
+        "groups of records",
+        (UnitSums,),
+        remedy="Use solver='ight', 'sgd-ht', 'svrg-ht' or 'scsg-ht' with groups.",
+    )
+
+    local: LocalExecutor = field(repr=False)
+    groups: Any = field(repr=False)
+    _owners: Owners = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.local, LocalExecutor):
+            raise UnsupportedError(
+                "Groups need all rows in one place: the records of a person may lie in several parts, and "
+                "their sum is clipped as one. Bring the rows into one place (X.compute())."
+            )
+        object.__setattr__(self, "_owners", Owners.of(self.groups, self.local.population))
+
+    @property
+    def population(self) -> int:
+        """The number of persons, declared public."""
+        return self._owners.persons
+
+    def total(self, question: Question, batch: Batch) -> Any:
+        """Return the exact sum over the persons of a batch."""
+        return question.summed(self.records(batch.rows(self.population)))
+
+    def records(self, persons: Ints | None) -> GroupedRecords:
+        """Return the rows of some persons; for queries only."""
+        chosen = np.arange(self.population) if persons is None else persons
+        owner = np.repeat(np.arange(chosen.size), self._owners.sizes(chosen))
+        return GroupedRecords(self.local.records(self._owners.rows(chosen)), owner, int(chosen.size))
+
+
+class GroupedRecords:
+    """Rows with their owners; only sums that are clipped per person can be asked of them."""
+
+    def __init__(self, base: Any, owner: Ints, persons: int) -> None:
+        self._base, self._owner, self._persons = base, owner, persons
+        self.targets, self.norms, self.weights = base.targets, base.norms, base.weights
+
+    def margins(self, w: Any) -> Floats:
+        """Return the margins of the rows."""
+        return self._base.margins(w)
+
+    def unit_sum(self, coefficients: Floats, bound: float) -> Any:
+        """Return ``sum_p clip_bound(sum_{i of p} c_i x_i)``, all outputs of a person clipped together."""
+        norms = clip.joint_norms([self._norms(c) for c in np.atleast_2d(coefficients.T)])
+        scale = clip.factors_of(norms, bound)[self._owner]
+        return self._base.weighted_sum(coefficients * (scale if coefficients.ndim == 1 else scale[:, None]))
+
+    def _norms(self, coefficients: Floats) -> Floats:
+        """Return the norm of each person's sum, for one output."""
+        coefficients = np.ascontiguousarray(coefficients)
+        sizes = np.abs(coefficients) * np.where(coefficients == 0.0, 0.0, self.norms)
+        blocks = self._base.scaled_rows(coefficients)
+        return clip.person_norms(blocks, self._owner, self._persons, sizes)
+
+
+def number_owners(groups: Any) -> Ints:
+    """Return a number for the owner of each record; refuse owners that are not known or not told apart.
+
+    Labels may be anything that has an equality: numbers of any size, texts, bytes, UUIDs, tuples. They are
+    compared as they are, never as texts or as floating-point numbers.
+
+    **Privacy.** The only place where persons are told apart, for ``groups`` and for the person column of a
+    table. All missing labels would be one person, and neighbouring integers beyond 2^53 too: several persons
+    would share one contribution, and leaving one of them out would move an answer twice as far as claimed.
+    """
+    refuse_masked(groups)
+    labels = _as_labels(groups)
+    if labels.ndim != 1:
+        raise InvalidInputError(f"Expected one group per record, got shape {labels.shape}.")
+    if labels.dtype.kind in "biufcmMSU":
+        distinct, numbers = np.unique(labels, return_inverse=True)
+        if distinct.dtype.kind in "mMSU":
+            _check_distinct(list(distinct))
+        elif distinct.dtype.kind in "fc" and _are_rounded(distinct):
+            raise _unknown("numbers in floating point that are nan or too large (2^53 in double precision)")
+        return numbers
+    known: dict[Any, int] = {}
+    try:  # by equality: sorting would tear a person apart where labels have no order, as sets have none
+        numbers = np.array([known.setdefault(label, len(known)) for label in labels.tolist()], dtype=np.int64)
+    except TypeError:
+        raise InvalidInputError(
+            "Expected groups of numbers or strings, got labels that cannot be compared."
+        ) from None
+    _check_distinct(list(known))
+    return numbers
+
+
+def _as_labels(groups: Any) -> NDArray[Any]:
+    """Return the labels in an array that holds each of them exactly."""
+    if isinstance(groups, (list, tuple)):  # NumPy would make floats of large integers, rows of tuples
+        return np.fromiter(groups, dtype=object, count=len(groups))
+    exact = isinstance(getattr(groups, "dtype", np.dtype(object)), np.dtype)
+    return np.asarray(groups) if exact or not hasattr(groups, "array") else np.asarray(groups, dtype=object)
+
+
+def _check_distinct(labels: list[Any]) -> None:
+    """Refuse labels of which several may mean one person, or one may mean several."""
+    parts = [part for label in labels for part in (label if isinstance(label, tuple) else (label,))]
+    if any(is_missing(part) or _marks_a_gap(part) for part in parts):
+        raise _unknown("missing ones (None, nan, NaT or NA, an empty text or another that marks a gap)")
+    if any(map(_is_rounded, parts)):
+        raise _unknown("numbers in floating point that are too large (2^53 in double precision)")
+    if len({_kind(label) for label in labels}) > 1:
+        raise _unknown("labels of several kinds, such as 1 and '1'")
+    if len({label.strip() for label in labels if isinstance(label, str)} or labels) < len(labels):
+        raise _unknown("texts that differ by the spaces around them only")
+
+
+def _is_rounded(label: Any) -> bool:
+    """Tell whether a number in floating point may stand for another one as well, or for none."""
+    return isinstance(label, (float, complex, np.inexact)) and _are_rounded(np.asarray(label))
+
+
+def _are_rounded(values: NDArray[Any]) -> bool:
+    return not bool((np.abs(values) < 2.0 ** (np.finfo(values.dtype).nmant + 1)).all())
+
+
+def is_missing(label: Any) -> bool:
+    """Tell whether a label is None, nan, NaT or NA."""
+    try:
+        return label is None or bool(label != label)  # only a missing value does
+    except (TypeError, ArithmeticError):  # pandas' NA and a signalling nan do not even say that
+        return True
+
+
+def _marks_a_gap(label: Any) -> bool:
+    text = label.decode("latin-1") if isinstance(label, bytes) else label
+    return isinstance(text, str) and text.strip() in MARKERS
+
+
+def _kind(label: Any) -> type:
+    return next((kind for kind in (str, bytes, Number) if isinstance(label, kind)), type(label))
+
+
+def _unknown(what: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"Expected a known person for every record, got groups with {what}. Give each record whose owner is "
+        "not known a label of its own, or leave it out; pass integers or strings as labels."
+    )
+
+
+def mean_of_owners(rows: Floats, groups: Any) -> Floats:
+    """Return the mean row of each person; row i of the result is that of person i."""
+    owners = number_owners(groups)
+    if owners.shape != (len(rows),):
+        raise InvalidInputError(f"Expected one group per row, {len(rows)} of them, got shape {owners.shape}.")
+    sums = np.zeros((int(owners.max(initial=-1)) + 1, rows.shape[1]))
+    np.add.at(sums, owners, rows)
+    return sums / np.bincount(owners)[:, None]

@@ -1,0 +1,591 @@
+"""Rows in a tensor on a device: storage, views of it, and the executor that adds them up there."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sordino.errors import InvalidInputError, InvalidTypeError
+from sordino.execute.device import Arriving, DeviceVector, played
+from sordino.execute.held import Held
+from sordino.execute.records import LocalRecords
+from sordino.execute.views import AffineView, spread_of
+from sordino.kernel import Batch, Offer, Question, SparseVector, clip
+from sordino.kernel.arrays import Floats, Ints
+from sordino.kernel.clip.doubles import (
+    centred_norms,
+    centred_rows,
+    factors_of,
+    joint_norms,
+    norms_of,
+    row_norms,
+    scaled,
+)
+from sordino.kernel.pull import Pull, pulled
+from sordino.kernel.query import AffineViews, ColumnSums, GramSums, Point, PublicBall, PublicMap, RecordSums
+
+# -------------------- Rows as tensors on a device, dense or CSR, and the sums over them in double precision
+
+_CHUNK = 1 << 26  # entries of a block that is cast to double precision at a time
+
+
+class Store(Protocol):
+    """Rows on a device; all sums are in double precision. ``short``: a sum is few and short operations."""
+
+    shape: tuple[int, int]
+    device: torch.device
+    short: bool
+
+    def products(self, w: Tensor) -> Tensor:
+        """Return ``x_i . w`` of each row."""
+
+    def added(self, coefficients: Tensor) -> Tensor:
+        """Return ``sum_i c_i x_i``."""
+
+    def added_sizes(self, coefficients: Tensor, square: bool) -> Tensor:
+        """Return ``sum_i |c_i x_i|``, or that of the squares, entry by entry."""
+
+    def norms(self) -> Tensor:
+        """Return upper bounds of the norms of rows."""
+
+    def peaks(self) -> Tensor:
+        """Return the largest magnitude of each row."""
+
+    def centred(self, factors: Tensor, shift: Tensor, weights: Tensor, spread: float) -> Tensor:
+        """Return upper bounds of ``|| weights (f_i x_i - shift) ||``."""
+
+    def picked(self, rows: Tensor) -> Store:
+        """Return some rows."""
+
+    def zeroed(self, marked: Tensor) -> Store:
+        """Return a copy with zeros in the marked rows."""
+
+    def blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """Yield the rows as dense blocks of doubles."""
+
+
+class DenseStore:
+    """A dense tensor; single precision is cast block by block."""
+
+    short = False
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor, self.device = tensor, tensor.device
+        self.shape = (tensor.shape[0], tensor.shape[1])
+
+    def blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """Yield the rows in blocks."""
+        step = max(1, _CHUNK // max(1, self.shape[1]))
+        for start in range(0, self.shape[0], step):
+            rows = slice(start, min(start + step, self.shape[0]))
+            yield rows, self._tensor[rows].double()
+
+    def products(self, w: Tensor) -> Tensor:
+        """Return ``x_i . w`` of each row."""
+        return self._each(lambda block, _: block @ w)
+
+    def added(self, coefficients: Tensor) -> Tensor:
+        """Return ``sum_i c_i x_i``."""
+        out = coefficients.new_zeros(self.shape[1])
+        for rows, block in self.blocks():
+            out += coefficients[rows] @ block
+        return out
+
+    def added_sizes(self, coefficients: Tensor, square: bool) -> Tensor:
+        """Return the sums of sizes."""
+        out = coefficients.new_zeros(self.shape[1])
+        for rows, block in self.blocks():
+            sizes = block.abs() * coefficients[rows, None]
+            out += (sizes.square() if square else sizes).sum(0)
+        return out
+
+    def norms(self) -> Tensor:
+        """Return upper bounds of the norms of rows."""
+        return self._each(lambda block, _: row_norms(block))
+
+    def peaks(self) -> Tensor:
+        """Return the largest magnitude of each row."""
+        return self._each(lambda block, _: block.abs().amax(1))
+
+    def centred(self, factors: Tensor, shift: Tensor, weights: Tensor, spread: float) -> Tensor:
+        """Return upper bounds of the norms of centred rows."""
+
+        def each(block: Tensor, rows: slice) -> Tensor:
+            return centred_rows(block * factors[rows, None], shift, weights, spread)
+
+        return self._each(each)
+
+    def picked(self, rows: Tensor) -> DenseStore:
+        """Return some rows."""
+        return DenseStore(self._tensor[rows])
+
+    def zeroed(self, marked: Tensor) -> DenseStore:
+        """Return a copy with zeros in the marked rows."""
+        return DenseStore(self._tensor.masked_fill(marked[:, None], 0.0))
+
+    def _each(self, function: Any) -> Tensor:
+        parts = [function(block, rows) for rows, block in self.blocks()]
+        return torch.cat(parts) if parts else torch.empty(0, dtype=torch.float64, device=self.device)
+
+
+class CsrStore:
+    """A CSR tensor, and its transpose: a sum over rows is a product with that."""
+
+    short = True
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.shape, self.device = (tensor.shape[0], tensor.shape[1]), tensor.device
+        self._values = tensor.values().double()
+        # Short numbers of places where they hold all: a product reads a number for each entry.
+        kind = torch.int32 if max(len(self._values), *self.shape) < 2**31 else torch.int64
+        self._pointers, self._columns = tensor.crow_indices().to(kind), tensor.col_indices().to(kind)
+        counts = self._pointers.diff()
+        self._rows = torch.repeat_interleave(torch.arange(self.shape[0], device=self.device), counts)
+        self._order = torch.argsort(self._columns, stable=True)
+        ends = torch.bincount(self._columns, minlength=self.shape[1]).cumsum(0)
+        self._ends = torch.cat([ends.new_zeros(1), ends]).to(kind)
+        self._turned_rows = self._rows[self._order].to(kind)
+        self._matrix = _csr(self._pointers, self._columns, self._values, self.shape)
+        self._turned = self._transposed(self._values)
+
+    def products(self, w: Tensor) -> Tensor:
+        """Return ``x_i . w`` of each row."""
+        return _times(self._matrix, w)
+
+    def added(self, coefficients: Tensor) -> Tensor:
+        """Return ``sum_i c_i x_i``."""
+        return _times(self._turned, coefficients)
+
+    def added_sizes(self, coefficients: Tensor, square: bool) -> Tensor:
+        """Return the sums of sizes."""
+        sizes = self._values.abs() * coefficients[self._rows]  # before: the square of a factor underflows
+        ones = coefficients.new_ones(self.shape[0])
+        return _times(self._transposed(sizes.square() if square else sizes), ones)
+
+    def _transposed(self, values: Tensor) -> Tensor:
+        turned = (self.shape[1], self.shape[0])
+        return _csr(self._ends, self._turned_rows, values[self._order], turned)
+
+    def norms(self) -> Tensor:
+        """Return upper bounds of the norms of rows."""
+        return norms_of(
+            self._values, self.peaks(), lambda each: each[self._rows], self._by_row, self.shape[1]
+        )
+
+    def peaks(self) -> Tensor:
+        """Return the largest magnitude of each row."""
+        out = self._values.new_zeros(self.shape[0])
+        return out.scatter_reduce(0, self._rows, self._values.abs(), "amax")
+
+    def centred(self, factors: Tensor, shift: Tensor, weights: Tensor, spread: float) -> Tensor:
+        """Return upper bounds of the norms of centred rows; no row is made dense."""
+        entries, there = self._values * factors[self._rows], weights[self._columns]
+        offset = shift[self._columns] * there
+        whole = float((weights * shift).square().sum())
+        inside = self._by_row(((entries - shift[self._columns]) * there).square())
+        rest = (whole - self._by_row(offset.square())).clamp(min=0.0)
+        away = self._by_row((entries * there).square())
+        return centred_norms(inside + rest, away, whole, self.shape[1], spread, False)
+
+    def picked(self, rows: Tensor) -> CsrStore:
+        """Return some rows."""
+        counts = self._pointers.diff()[rows]
+        pointers = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        starts = torch.repeat_interleave(self._pointers[:-1][rows] - pointers[:-1], counts)
+        entries = starts + torch.arange(len(starts), device=self.device)
+        shape = (len(rows), self.shape[1])
+        return CsrStore(_csr(pointers, self._columns[entries], self._values[entries], shape))
+
+    def zeroed(self, marked: Tensor) -> CsrStore:
+        """Return a copy with zeros in the marked rows."""
+        values = self._values.masked_fill(marked[self._rows], 0.0)
+        return CsrStore(_csr(self._pointers, self._columns, values, self.shape))
+
+    def blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """Yield the rows as dense blocks."""
+        step = max(1, _CHUNK // max(1, self.shape[1]))
+        for start in range(0, self.shape[0], step):
+            rows = slice(start, min(start + step, self.shape[0]))
+            entries = slice(int(self._pointers[rows.start]), int(self._pointers[rows.stop]))
+            block = self._values.new_zeros(rows.stop - start, self.shape[1])
+            block[self._rows[entries] - start, self._columns[entries]] = self._values[entries]
+            yield rows, block
+
+    def _by_row(self, values: Tensor) -> Tensor:
+        matrix = _csr(self._pointers, self._columns, values, self.shape)
+        return _times(matrix, values.new_ones(self.shape[1]))
+
+
+def store_of(tensor: Tensor) -> Store:
+    """Return the store of a dense or sparse tensor."""
+    return DenseStore(tensor) if tensor.layout == torch.strided else CsrStore(tensor)
+
+
+def _times(matrix: Tensor, w: Tensor) -> Tensor:
+    return matrix.mv(w)
+
+
+def _csr(pointers: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    return torch.sparse_csr_tensor(pointers, columns, values, shape, check_invariants=False)
+
+
+# ------------ Mapped rows on a device: what there is one of for each record or column stays beside the rows
+
+
+class DeviceView(AffineView):
+    """The records of :class:`AffineView`; of a gradient only the sum comes to the processor."""
+
+    _base: Any
+
+    def __init__(self, base: Any, affine: PublicMap) -> None:
+        self._base, self._affine, self.intercept = base, affine, affine.intercept
+        self._offset = affine.scale * affine.shift
+        self.targets, self.weights = base.targets, base.weights
+        self._near = base.near(affine.scale), base.near(self._offset)
+        sizes = base.centred_sizes(affine.shift, affine.scale)
+        factors = factors_of(sizes, 1.0)
+        norms = joint_norms((sizes * factors).clamp(min=affine.floor), abs(affine.intercept))
+        near: Any = (DeviceVector(sizes), DeviceVector(factors), DeviceVector(norms))
+        self.sizes, self._clip, self.norms = near
+
+    def clipped_gradient(self, w: Point, pull: Pull) -> Any:
+        """Return ``sum_i clip_C(r_i z_i)``, one output, on its way to the processor.
+
+        What is asked many times of sparse rows is recorded once and played again: its operations are short.
+        """
+        point = np.asarray(w.to_dense() if isinstance(w, SparseVector) else w, dtype=np.float64)
+        known = self.__dict__.get("_played")
+        if known is None or known[0] != pull:
+            here = weakref.proxy(self)  # not a circle: it would keep the rows on the device
+            known = pull, played(lambda near: here._gradient(near, pull), point.size, self._base.matrix)
+            self.__dict__["_played"] = known
+        return Arriving(known[1](point))
+
+    def _gradient(self, point: Tensor, pull: Pull) -> Tensor:
+        base, (scale, offset), constant = self._base, self._near, self._affine.intercept
+        weights, rows = point[: len(scale)], base.tensor(base.scale)
+        factors = base.tensor(self._clip)
+        margins = base.near_products(weights * scale) * rows - (weights * offset).sum()
+        margins = margins * (factors / factors.clamp(min=1.0 / pull.longest))
+        margins = margins + constant * point[-1] if constant else margins
+        given = None if self.weights is None else base.tensor(self.weights)
+        scalars = pulled(pull, margins, base.tensor(self.targets), given, base.tensor(self.norms))
+        shorter = scalars * factors
+        out = base.near_sum(scaled(shorter, rows)) * scale - shorter.sum() * offset
+        return torch.cat([out, (constant * scalars.sum())[None]]) if constant else out
+
+    def gram(self, factors: Any) -> Floats:
+        """Return ``sum_i f_i z_i z_i^T`` from blocks of mapped rows."""
+        base, (scale, _) = self._base, self._near
+        shift, rows_scale = base.near(self._affine.shift), base.tensor(base.scale)
+        weights, total = base.tensor(self._clip) * base.tensor(factors).sqrt(), scale.new_zeros(len(scale), 1)
+        total = total @ total.T
+        for rows, block in base.near_blocks():
+            kept: Tensor = weights[rows, None]
+            z = (block * rows_scale[rows, None] - shift) * scale
+            z = z.where(kept > 0.0, 0.0) * kept
+            total += z.T @ z
+        found: Floats = ((total + total.T) / 2.0).cpu().numpy()
+        return found
+
+
+# ------- Linear models and PCA on tensors, where they lie: rows on a GPU are never brought to the processor
+
+_LAYOUTS = (torch.strided, torch.sparse_csr)
+
+
+class TensorRows(Held):
+    """A tensor of rows with its public facts; its numbers are checked where they lie."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        tensor = tensor.detach()
+        if tensor.ndim != 2:
+            raise InvalidInputError(f"Expected a matrix, one row per record, got {tensor.ndim} dimensions.")
+        if tensor.is_complex():
+            raise InvalidTypeError("Expected a tensor of real numbers, got complex ones.")
+        tensor = tensor if tensor.layout in _LAYOUTS else tensor.to_sparse_csr()
+        kind = torch.float32 if tensor.dtype == torch.float32 else torch.float64
+        self._tensor = tensor.to(kind)
+        self.shape, self.sparse = (tensor.shape[0], tensor.shape[1]), tensor.layout != torch.strided
+        self.dtype = np.dtype("float32" if kind == torch.float32 else "float64")
+        if self.sparse:
+            self._tensor = _canonical(self._tensor)
+        values = self._tensor.values() if self.sparse else self._tensor
+        if not all(bool(torch.isfinite(part).all()) for part in values.split(1 << 20)):
+            raise InvalidInputError(
+                "Expected finite numbers, got NaN or inf. Drop or replace them by a public rule."
+            )
+
+    def column(self, values: Any) -> Any:
+        """Return one value per row, in this process."""
+        return np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values)
+
+    def executor(
+        self, targets: Any, data_norm: float | None, intercept: float, weights: Any
+    ) -> TensorExecutor:
+        """Return the executor over these rows."""
+        return TensorExecutor(store_of(self._tensor), targets, data_norm, intercept, weights)
+
+
+@dataclass(frozen=True, eq=False)
+class TensorExecutor:
+    """Rows on a device; parameters as of :class:`~sordino.execute.local.LocalExecutor`.
+
+    **Privacy.** The passes are those of arrays, in the same precision. A row longer than 2^400 contributes
+    zero. Noise is drawn and added in this process: only sums leave the device.
+    """
+
+    offer: ClassVar[Offer] = Offer(
+        "rows on a device",
+        (RecordSums, AffineViews, ColumnSums, GramSums),
+        remedy="Pass X.cpu().",
+    )
+
+    store: Store = field(repr=False)
+    targets: Any = field(repr=False)
+    data_norm: float | None
+    intercept: float = 0.0
+    weights: Any = field(repr=False, default=None)
+    _all: TensorRecords = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        n, device = self.store.shape[0], self.store.device
+        if self.data_norm is not None:
+            clip.check_bound("data_norm", self.data_norm, "Pass a public bound on the row norms.")
+        targets = np.zeros(n) if self.targets is None else np.asarray(self.targets, dtype=float)
+        if targets.shape != (n,):
+            raise InvalidInputError(f"Expected one target per record, {n} of them, got {targets.shape}.")
+        near, lengths = DeviceVector.of(targets, device), self.store.norms()
+        lengths = lengths.where(near.tensor.isfinite(), float("nan"))
+        if not bool(lengths.isfinite().all()):  # such records contribute zero, whatever is asked
+            object.__setattr__(self, "store", self.store.zeroed(lengths.isnan()))
+            near = DeviceVector(near.tensor.masked_fill(lengths.isnan(), float("nan")))
+        scale = lengths.isfinite().double()
+        if self.data_norm is not None:
+            scale = factors_of(lengths, self.data_norm)
+            lengths = lengths.clamp(max=self.data_norm)  # which leaves nan
+        norms = joint_norms(lengths, abs(self.intercept)) if self.intercept else lengths
+        records = TensorRecords(
+            self.store,
+            near,  # type: ignore[arg-type]
+            DeviceVector(norms),  # type: ignore[arg-type]
+            DeviceVector(scale),  # type: ignore[arg-type]
+            self.intercept,
+            self.store.shape[1],
+            row_norms=DeviceVector(lengths),  # type: ignore[arg-type]
+            weights=None if self.weights is None else DeviceVector.of(self.weights, device),  # type: ignore[arg-type]
+        )
+        object.__setattr__(self, "_all", records)
+
+    @property
+    def population(self) -> int:
+        """The number of records, declared public."""
+        return self.store.shape[0]
+
+    def total(self, question: Question, batch: Batch) -> Any:
+        """Return the exact sum over the rows of a batch, which may still be on its way."""
+        rows = batch.rows(self.population)
+        found = question.summed(self._all if rows is None else self._all.taken(rows))
+        bare = not (question.release.mechanism.multiplier and question.sensitivity)  # no noise will be added
+        return np.array(found) if bare and isinstance(found, Arriving) else found
+
+
+@dataclass(frozen=True, eq=False)
+class TensorRecords(LocalRecords):
+    """Rows of a store: what there is one of for each record stays on the device while a query is asked.
+
+    ``chosen`` are the columns that are looked at; None for all.
+    """
+
+    matrix: Store
+    chosen: Ints | None = field(default=None, kw_only=True)
+
+    def margins(self, w: Point) -> Floats:
+        """Return ``x_i . w``; on the device where there is one output."""
+        w = w.to_dense() if isinstance(w, SparseVector) else np.asarray(w, dtype=float)
+        if w.ndim == 2:
+            return np.stack([np.asarray(self.margins(row)) for row in w], axis=1)
+        return super().margins(w)
+
+    def clipped_gradient(self, w: Point, pull: Pull) -> Any:
+        """Return ``sum_i clip_C(r_i x_i)``, one output, on its way to the processor."""
+        point = self.near(w.to_dense() if isinstance(w, SparseVector) else np.asarray(w, dtype=float))
+        scale, given = self.tensor(self.scale), None if self.weights is None else self.tensor(self.weights)
+        margins = self.near_products(point[: self.features]) * scale
+        margins = margins + self.intercept * point[-1] if self.intercept else margins
+        scalars = pulled(pull, margins, self.tensor(self.targets), given, self.tensor(self.norms))
+        out = self.near_sum(scaled(scalars, scale))
+        last = (self.intercept * scalars.sum())[None]
+        return Arriving(torch.cat([out, last]) if self.intercept else out)
+
+    def weighted_sum(self, coefficients: Floats) -> Floats:
+        """Return ``sum_i c_i x_i``, one row per output."""
+        if coefficients.ndim == 2:
+            return np.stack([self.weighted_sum(c) for c in coefficients.T])
+        near: Any = coefficients
+        if not isinstance(near, DeviceVector):
+            near = DeviceVector.of(near, self.matrix.device)
+        return super().weighted_sum(near)
+
+    def column_moments(self, square: bool = False) -> tuple[Floats, Floats]:
+        """Return the sums of the columns and of their absolute values, or squares, over clipped rows."""
+        usable = self.tensor(self.norms).isfinite().double()
+        first = self.weighted_sum(DeviceVector(usable))[: self.features]  # type: ignore[arg-type]
+        return first, self._host(self.matrix.added_sizes(usable * self.tensor(self.scale), square))
+
+    def centred_norms(self, shift: Floats, weights: Floats, spread: float = 1.0) -> Floats:
+        """Return upper bounds of ``|| weights (x_i - shift) ||`` of clipped rows, without the intercept."""
+        return np.asarray(self.centred_sizes(shift, weights, spread).cpu().numpy())
+
+    def centred_sizes(self, shift: Floats, weights: Floats, spread: float = 1.0) -> Tensor:
+        """Return :meth:`centred_norms` where the rows lie."""
+        near = (self._spread(self.near(shift)), self._spread(self.near(weights)))
+        found = self.matrix.centred(self.tensor(self.scale), *near, spread)
+        return found.where(self.tensor(self.norms).isfinite(), float("nan"))
+
+    def near_products(self, w: Tensor) -> Tensor:
+        """Return the products of the rows, unclipped and without the intercept, with a vector beside them."""
+        return self.matrix.products(self._spread(w))
+
+    def near_sum(self, coefficients: Tensor) -> Tensor:
+        """Return the sum of the rows, unclipped, times coefficients that lie beside them."""
+        found = self.matrix.added(coefficients)
+        return found if self.chosen is None else found[self._chosen]
+
+    def near_blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """Yield the columns that are looked at in dense blocks of rows."""
+        for rows, block in self.matrix.blocks():
+            yield rows, block if self.chosen is None else block[:, self._chosen]
+
+    @property
+    def peaks(self) -> Floats:
+        """The largest magnitude of each clipped row, intercept included."""
+        found = self.matrix.peaks() * self.tensor(self.scale)
+        return np.maximum(found.cpu().numpy(), abs(self.intercept))
+
+    def taken(self, rows: Ints) -> TensorRecords:
+        """Return some of these rows, by position."""
+        at = self.near(rows)
+
+        def part(values: Any) -> Any:
+            return None if values is None else DeviceVector(self.tensor(values)[at])
+
+        names = ("targets", "norms", "scale", "weights", "row_norms")
+        facts = {name: part(getattr(self, name)) for name in names}
+        return replace(self, matrix=self.matrix.picked(at), **facts)
+
+    def restricted(self, columns: Ints) -> TensorRecords:
+        """Return the same records with some of their columns and no intercept."""
+        kept = columns if self.chosen is None else self.chosen[columns]
+        return replace(self, chosen=kept, features=len(kept), intercept=0.0)
+
+    def gram(self, ball: PublicBall) -> Floats:
+        """Return ``sum y y^T``."""
+        total = self._zeros(self.features, self.features)
+        for y in self._rows(ball):
+            total += y.T @ y
+        return np.asarray(total.cpu().numpy())
+
+    def gram_product(self, matrix: Floats, ball: PublicBall) -> Floats:
+        """Return ``sum y (y^T matrix)``."""
+        near, total = self.near(matrix), self._zeros(*matrix.shape)
+        for y in self._rows(ball, spread_of(matrix)):
+            total += y.T @ (y @ near)
+        return np.asarray(total.cpu().numpy())
+
+    def moments(self, ball: PublicBall) -> tuple[Floats, float]:
+        """Return ``sum y`` and ``sum ||y||^2``."""
+        total, squares = self._zeros(self.features), 0.0
+        for y in self._rows(ball):
+            total, squares = total + y.sum(0), squares + float(y.square().sum())
+        return total.cpu().numpy(), squares
+
+    def squared_columns(self, ball: PublicBall) -> Floats:
+        """Return ``sum y_j^2`` for each column."""
+        total = self._zeros(self.features)
+        for y in self._rows(ball):
+            total += y.square().sum(0)
+        return np.asarray(total.cpu().numpy())
+
+    def _rows(self, ball: PublicBall, spread: float = 1.0) -> Any:
+        """Yield the clipped, centred rows block by block."""
+        usable, scale = self.tensor(self.norms).isfinite(), self.tensor(self.scale)
+        center = None if ball.center is None else self.near(ball.center)
+        for rows, block in self.near_blocks():
+            y = block * scale[rows, None]
+            y = y if center is None else y - center
+            distances = row_norms(y).where(usable[rows], float("nan"))
+            length = int(self.features * spread)
+            factors = factors_of(distances, clip.limit(ball.radius, length))
+            yield y.where(factors[:, None] > 0.0, 0.0) * factors[:, None]
+
+    def _mapped(self, affine: PublicMap) -> Any:
+        if affine.rest is None:
+            return DeviceView(self.within(affine.columns), affine)
+        return DeviceView(self, affine.picked(np.arange(self.features)))
+
+    def _within_columns(self, columns: Ints) -> TensorRecords:
+        kept = columns if self.chosen is None else self.chosen[columns]
+        return replace(self, chosen=kept, features=len(kept))
+
+    def _products(self, w: Floats) -> Floats:
+        return DeviceVector(self.near_products(self.near(w)))  # type: ignore[return-value]
+
+    def _add(self, coefficients: Floats, out: Floats) -> None:
+        out += self.near_sum(self.tensor(coefficients)).cpu().numpy()
+
+    def tensor(self, values: Any) -> Tensor:
+        """Return the tensor of numbers that lie beside the rows."""
+        return values.tensor if isinstance(values, DeviceVector) else torch.from_numpy(values)
+
+    def _host(self, columns: Tensor) -> Floats:
+        found: Floats = columns.cpu().numpy()
+        return found if self.chosen is None else found[self.chosen]
+
+    def _spread(self, values: Tensor) -> Tensor:
+        if self.chosen is None:
+            return values
+        return values.new_zeros(self.matrix.shape[1]).index_copy(0, self._chosen, values)
+
+    @property
+    def _chosen(self) -> Tensor:
+        if "_there" not in self.__dict__:
+            object.__setattr__(self, "_there", self.near(self.chosen))
+        there: Tensor = self.__dict__["_there"]
+        return there
+
+    def near(self, values: Any) -> Tensor:
+        """Return an array brought to the rows."""
+        return torch.from_numpy(np.require(values, requirements=["C", "W"])).to(self.matrix.device)
+
+    def _zeros(self, *shape: int) -> Tensor:
+        return torch.zeros(shape, dtype=torch.float64, device=self.matrix.device)
+
+
+def _canonical(tensor: Tensor) -> Tensor:
+    """Return a CSR tensor whose rows hold each column once, inside the matrix, in order."""
+    pointers, columns = tensor.crow_indices(), tensor.col_indices()
+    inside = bool(((columns >= 0) & (columns < tensor.shape[1])).all())
+    rising = (
+        bool((pointers.diff() >= 0).all()) and int(pointers[0]) == 0 and int(pointers[-1]) == len(columns)
+    )
+    if not (inside and rising):
+        raise InvalidInputError(
+            f"Expected a sparse tensor of shape {tuple(tensor.shape)} with rising pointers and indices "
+            "inside it, got a malformed one. Build it again from its entries."
+        )
+    rows = torch.repeat_interleave(torch.arange(tensor.shape[0], device=tensor.device), pointers.diff())
+    keys = rows * tensor.shape[1] + columns
+    if bool((keys.diff() > 0).all()):
+        return tensor
+    kept, slots = torch.unique(keys, return_inverse=True)
+    values = tensor.values().new_zeros(len(kept)).index_add(0, slots, tensor.values())
+    ends = torch.bincount(kept // tensor.shape[1], minlength=tensor.shape[0]).cumsum(0)
+    pointers = torch.cat([ends.new_zeros(1), ends])
+    return torch.sparse_csr_tensor(pointers, kept % tensor.shape[1], values, tuple(tensor.shape))

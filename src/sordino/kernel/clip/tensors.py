@@ -1,0 +1,343 @@
+"""The norm of a contribution and its clip factor, for tensors; methods of tensors need no import.
+
+A record adds ``f v`` to a sum, where ``v`` is its gradient and ``f`` its factor. Written here is why
+``||f v|| <= clip`` for what float32 *really adds*, not for what it meant to add.
+
+**Units.** float32 rounds by ``u = 2^-24``. Matrix products may first round what goes into them: by
+``p = 2^-11`` (TF32, float16) or ``2^-8`` (bfloat16); ``p = 0`` where float32 is kept. A product of length K,
+in any order, errs by ``g(K) = K u + 2 p`` of the product of the norms of its factors (first order; `_ROOM`
+covers the second).
+
+**Norms.** :func:`norms` adds pieces of at most 64 float32 squares, each with error ``64 u``, and the pieces
+in float64. The error is taken off the clip. Squares that vanish are at most ``2^-126`` each, so ``K 2^-126``
+is added; squares that overflow give infinity, and the record then adds nothing.
+
+**Rows.** ``v`` is held as a row, so ``f v`` errs by ``(2 u + 2 p) ||f v||``; so does one product ``f g a^T``.
+
+**Products.** ``v = sum_t g_t a_t^T`` over T positions is not held. ``A_ts`` and ``B_ts`` are ``a_t . a_s``
+and ``g_t . g_s`` as computed, and ``e`` is the larger of ``g(I)`` and ``g(O)``. So ``A`` errs in Frobenius
+norm by ``e X``, where ``X = sum_t |a_t|^2``, and ``B`` by ``e Y``, where ``Y = sum_t |g_t|^2``. By Cauchy and
+Schwarz::
+
+    ||v||^2 <= sum_ts A B + e X ||B|| + e Y ||A|| + e^2 X Y + g(T) ||A|| ||B||
+            <= sum_ts A B - ||A|| ||B|| + (1 + g(T)) (||A|| + e X + k) (||B|| + e Y + k)
+
+where ``k = T 2^-62`` stands for all that vanishes below the normal numbers: at most ``T I 2^-126`` in ``A``
+and ``T^2 2^-126`` in the products of entries. The second line grows with ``||A||`` and ``||B||``, so bounds
+of them will do: their rows of T squares are added in float32, which lacks at most ``(T / 2 + 3) u`` of the
+norm and ``T 2^-63``; the first is put back, the second is part of ``k``. Where the squares overflow, the
+trace serves: ``||A|| <= (1 + e) X``. The squares ``|a_t|^2`` are the diagonal of ``A``, which errs by ``e``
+of itself and ``I 2^-126``. And ``||v|| <= r = sum_t |a_t||g_t|`` always; the
+smaller of the two is taken. A bias is one more input that is always one: one is added to ``A``.
+
+The sum ``sum_t (f g_t) a_t^T`` errs by ``g(T + 2) f r``: this *blur* is added to the norm before it is
+divided into the clip. What underflows in ``f g_t`` (at most ``2^-125`` each, for machines that flush) errs by
+``2^-125 sqrt(O T) |a|``: this *floor* is subtracted from the clip. What underflows in ``a_t`` is below the
+blur, because ``|a_t|`` is at least ``sqrt(I) 2^-63`` here.
+
+A GPU waits for the host at each operation, so layers only note what they hold; the bounds of all layers are
+finished together, with the largest ``e``, ``T`` and ``I`` of any of them.
+
+What is not covered: adding up the records of a batch rounds too, by about ``u`` of the sum; see the privacy
+notes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+UNIT = 2.0**-24  # of float32
+TINY = 2.0**-125  # what a machine that flushes small numbers may lose
+LEAST_CLIP, LARGEST_CLIP = 2.0**-60, 2.0**60
+_PIECE = 64
+_SLICE = 2048  # no product of a Gram matrix is longer
+_ROOM = 1.01  # (1 + K u)^k - 1 <= 1.01 k K u for the lengths that occur
+
+Tensor = Any
+_TYPES: dict[str, Any] = {}  # the dtype of float64, known since the first tensor came
+
+
+def norms(values: Tensor) -> Tensor:
+    """Return the float64 norms along the last axis, too small by at most :func:`shortfall`.
+
+    nan where a value is nan; inf where squares overflow.
+    """
+    length, double = values.shape[-1], _float64(values)
+    if length <= _PIECE:
+        return values.norm(2, -1).double()
+    piece = _piece(length)
+    whole = length - length % piece
+    shape, axis = ((piece, -1), -2) if values.is_cuda else ((-1, piece), -1)  # neighbours are read together
+    pieces = values[..., :whole].unflatten(-1, shape).norm(2, axis).norm(2, -1, dtype=double)
+    return pieces if whole == length else pieces.hypot(values[..., whole:].norm(2, -1).double())
+
+
+def shortfall(values: Tensor) -> tuple[float, float]:
+    """Return how much :func:`norms` may lose: a part of the norm, and what its square may lack."""
+    length = values.shape[-1]
+    # a sum of K squares errs by K u of itself, its root by half of that, and by its own rounding
+    return _ROOM * (min(length, _PIECE) / 2 + 3) * UNIT, length * 2.0**-126
+
+
+@cache
+def _piece(length: int) -> int:
+    """Return a divisor of the length if a good one exists: then no rest is left over."""
+    good = [k for k in range(16, _PIECE + 1) if length % k == 0]
+    return good[-1] if good else max(1, min(length, _PIECE))
+
+
+@dataclass(eq=False)
+class Contributions:
+    """What the records of a block add, layer by layer: bounds of the norm, of its blur, and of its floor.
+
+    Parameters
+    ----------
+    batch : a float32 tensor with one row for each record; only its length and its device are read.
+    inputs : how far a matrix product rounds what goes into it (p above).
+    join : ``torch.cat``, which is one operation; without it each column is copied.
+    """
+
+    batch: Tensor
+    inputs: float = 0.0
+    join: Any = None
+    _rows: list[Tensor] = field(default_factory=list, init=False)
+    _pairs: list[tuple[Tensor, Tensor]] = field(default_factory=list, init=False)
+    _grams: _Grams = field(init=False)
+    _short: float = field(default=0.0, init=False)
+    _lost: float = field(default=0.0, init=False)
+    _flushed: int = field(default=0, init=False)  # how many f g_t a record has in a layer, at most
+    _recent: list[tuple[Any, Tensor, Tensor]] = field(default_factory=list, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._grams = _Grams(self.inputs)
+
+    def add_rows(self, rows: Tensor) -> None:
+        """Add gradients that are held one to a row."""
+        self._rows.append(self._norms(rows)[:, None])
+
+    def add_products(self, positions: Tensor, slopes: Tensor, bias: bool) -> None:
+        """Add ``sum_t g_t a_t^T`` of (batch, groups, places, inputs) and (batch, groups, places, outputs).
+
+        A bias is one more input that is always one.
+        """
+        self._flushed = max(self._flushed, slopes.shape[1:].numel())
+        if slopes.shape[2] > 1:
+            inner = self._products(positions)
+            inner = inner + 1.0 if bias else inner  # one more input, always one
+            self._grams.add(inner, self._products(slopes), positions.shape[-1], slopes.shape[-1])
+            return
+        # nothing cancels, so the blur is a part of the norm, like that of a row
+        a, g = self._norms(positions).flatten(1), self._norms(slopes).flatten(1)
+        self._pairs.append((a, g))
+        if bias:
+            self._rows.append(g)
+
+    def add_grams(self, inner: Tensor, slopes: Tensor, inputs: int) -> None:
+        """Add ``sum_t g_t a_t^T`` where all ``a_t . a_s`` are given, of positions of so many inputs.
+
+        They may be sums of products of parts of the positions: if each part errs by ``g(J)`` of the norms of
+        its factors, then K of them, added up, err by ``g(J + K)`` of the norms of the positions (Cauchy and
+        Schwarz). Parts of J inputs each that :func:`pairs` multiplies count less than K J inputs do.
+        """
+        self._flushed = max(self._flushed, slopes.shape[1:].numel())
+        self._grams.add(inner, self._products(slopes), inputs, slopes.shape[-1])
+
+    def add_tied(self, positions: Tensor, slopes: Tensor, words: Tensor, rows: Tensor) -> None:
+        """Add ``sum_t g_t a_t^T + sum_s d_s e_s^T``, where ``d_s`` is one at the word of place s, else zero.
+
+        So a table is used that is looked up and multiplied. (batch, 1, T, inputs), (batch, 1, T, outputs),
+        (batch, S) and (batch, S, inputs). The products of the ``d_s`` are exact. The two parts are brought to
+        one size first (``k d_s (e_s / k)^T`` is the same): the bound above multiplies sums over all places.
+        """
+        k = _balance(positions.flatten(1), rows.flatten(1))[:, None, None, None]
+        self._flushed = max(self._flushed, slopes.shape[1:].numel())
+        picked = slopes.gather(3, words[:, None, None, :].expand(-1, 1, slopes.shape[2], -1)) / k
+        same = (words[:, None, :, None] == words[:, None, None, :]).to(slopes.dtype) / k
+        upper = self.join([_products(slopes), picked], 3)
+        outer = self.join([upper, self.join([picked.transpose(2, 3), same / k], 3)], 2)
+        inner = _products(self.join([positions, rows[:, None] * k], 2))
+        self._grams.add(inner, outer, positions.shape[-1], slopes.shape[-1])
+
+    def bounds(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return bounds of the squared norm, of the squared blur and of the squared floor of each record.
+
+        The first lacks what :func:`norms` loses: that is taken off the clip.
+        """
+        squared = blurred = floored = self.batch.new_zeros(len(self.batch), dtype=_float64(self.batch))
+        if self._rows or self._pairs:
+            squared, floored = self._alone()
+        if self._grams.columns:
+            parts, totals, sizes = self._grams.bounds(self.join)
+            squared, floored = squared + parts, floored + sizes
+            blurred = totals * (_ROOM * _product(self._grams.places + 2, self.inputs)) ** 2
+        return squared, blurred, floored * (TINY**2 * self._flushed)
+
+    def factors(self, clip: float, present: Tensor | None = None) -> Tensor:
+        """Return a float32 factor of at most 1 for each record; zero where a bound is not a number.
+
+        ``present`` is 0 for rows that only fill up a block. A factor below the normal numbers of float32
+        would be rounded too far: it becomes zero.
+        """
+        least, room = 2.0**-126, 1 - _ROOM * (8 * UNIT + 2 * self.inputs) - 2 * self._short
+        squared, blurred, floored = self.bounds()
+        allowed = clip * room - floored.sqrt()
+        ratios = allowed / (squared.sqrt() + blurred.sqrt())
+        # a bound that is infinite or nan gives a ratio that is zero or nan: neither passes
+        factors = ratios.clamp(max=1.0).where(ratios >= 2 * least, 0.0).to(self.batch.dtype)
+        return factors if present is None else factors * present
+
+    def _norms(self, values: Tensor) -> Tensor:
+        short, lost = shortfall(values)
+        self._short, self._lost = max(self._short, short), max(self._lost, lost)
+        return norms(values)
+
+    def _products(self, values: Tensor) -> Tensor:
+        """Return ``values values^T``, once for what several layers read (queries, keys and values do)."""
+        key = values.data_ptr(), tuple(values.shape), values.stride()
+        if not key[0]:  # no memory of its own: nothing tells it from another
+            return _products(values)
+        known = [one for one in self._recent if one[0] == key]
+        last = known[0] if known else (key, values, _products(values))  # held: no other gets its address
+        self._recent = [*[one for one in self._recent if one is not last][-1:], last]
+        return last[2]
+
+    def _alone(self) -> tuple[Tensor, Tensor]:
+        """Return the squared norms of rows and of single products, and those of the inputs of the latter."""
+        left, right = [a for a, _ in self._pairs], [g for _, g in self._pairs]
+        squares = _joined([*self._rows, *left, *right], self.join).square()
+        squares = squares + self._lost if self._lost else squares
+        count = sum(a.shape[1] for a in left)
+        rows, a, g = squares.split([squares.shape[1] - 2 * count, count, count], dim=1)
+        sizes = a.sum(1)
+        if not count:
+            return rows.sum(1), sizes
+        return (a * g).sum(1) + rows.sum(1), sizes
+
+
+@dataclass(eq=False)
+class _Grams:
+    """What the layers of several places have noted, and the largest of their lengths."""
+
+    inputs: float
+    columns: list[tuple[Tensor, ...]] = field(default_factory=list)
+    places: int = 0  # T
+    longest: int = 0  # I or O
+    error: float = 0.0  # e
+
+    def add(self, inner: Tensor, outer: Tensor, *lengths: int) -> None:
+        """Note a layer by its Gram matrices and the lengths of their products."""
+        self.columns.append(_noted(inner, outer))
+        self.places = max(self.places, inner.shape[2])
+        for length in lengths:
+            self.longest = max(self.longest, length)
+            self.error = max(self.error, _ROOM * _product(_summed(length), self.inputs))
+
+    def bounds(self, join: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the sums over the layers of bounds of ||v||^2, of r^2, and of X."""
+        noted = _joined([column for kind in zip(*self.columns, strict=True) for column in kind], join)
+        count = noted.shape[1] // 6
+        both, reach, sizes, squares = noted.split([count, count, 2 * count, 2 * count], dim=1)
+        e, rounds = self.error * (1 + 2 * self.error), _ROOM * _product(self.places + 8, 0.0)
+        lacking = _ROOM * (self.places / 2 + 3) * UNIT
+        sizes = (sizes * (1 + lacking)).minimum(squares * (1 + 2 * e))
+        wide = sizes.add(squares, alpha=e) + self.places * 2.0**-62
+        gram = both.addcmul(*sizes.chunk(2, dim=1), value=-1.0)
+        gram = gram.addcmul(*wide.chunk(2, dim=1), value=1 + rounds)
+        # |a_t||g_t| <= sqrt(x_t y_t) + c (sqrt(x_t) + sqrt(y_t)) + c^2, and an x_t y_t vanishes below c^2
+        x, y = squares.sqrt().chunk(2, dim=1)
+        c, places = self.longest**0.5 * 2.0**-63, self.places
+        reach = (reach.add(x + y, alpha=c * places**0.5) + 2 * places * c) * (1 + e)
+        total = reach.square()
+        return gram.minimum(total).sum(1), total.sum(1), squares[:, :count].sum(1)
+
+
+def weighted_rows(rows: Tensor, factors: Tensor) -> Tensor:
+    """Return ``sum_i factors_i rows_i``; a row of factor zero is not read, it may be infinite."""
+    return factors @ rows.where(factors[:, None] > 0, 0.0)
+
+
+def exact_rows(rows: Tensor, factors: Tensor) -> Tensor:
+    """Return ``factors_i rows_i`` in float64: exactly, for the product of two float32 numbers fits there."""
+    weights = factors[:, None].double()
+    return rows.where(factors[:, None] > 0, 0.0).double() * weights
+
+
+def lattice_sum(rows: Tensor, spacing: float) -> Tensor:
+    """Return ``sum_i rows_i`` in int64, each entry truncated towards zero to multiples of ``spacing``.
+
+    The spacing is a power of two, so nothing is rounded but by the truncation, which makes no row longer: a
+    row of norm at most C adds at most C, and the sum is exact in any order.
+    """
+    return (rows / spacing).long().sum(0)  # the cast truncates
+
+
+def clipped_rows(rows: Tensor, clip: float, inputs: float = 0.0, present: Tensor | None = None) -> Tensor:
+    """Return ``sum_i clip(rows_i)`` for gradients that are held one to a row."""
+    return weighted_rows(rows, row_factors(rows, clip, inputs, present))
+
+
+def row_factors(rows: Tensor, clip: float, inputs: float = 0.0, present: Tensor | None = None) -> Tensor:
+    """Return the clip factors of gradients that are held one to a row."""
+    contributions = Contributions(rows, inputs)
+    contributions.add_rows(rows)
+    return contributions.factors(clip, present)
+
+
+def _noted(inner: Tensor, outer: Tensor) -> tuple[Tensor, ...]:
+    """Return, for each record and group, sum AB, r, ||A||, ||B||, X and Y, all in float64."""
+    double = _float64(inner)
+    x, y = inner.diagonal(dim1=2, dim2=3), outer.diagonal(dim1=2, dim2=3)
+    reach = (x * y).sqrt().sum(2, dtype=double)
+    # a float64 copy of a whole matrix would cost a GPU more than all else here
+    sizes = [matrix.norm(2, 2).norm(2, 2, dtype=double) for matrix in (inner, outer)]
+    both = (inner * outer).sum(2).sum(2, dtype=double)
+    return both, reach, *sizes, x.sum(2, dtype=double), y.sum(2, dtype=double)
+
+
+def pairs(values: Tensor) -> Tensor:
+    """Return the products of all pairs of positions, for :meth:`Contributions.add_grams`."""
+    return _products(values)
+
+
+def _products(values: Tensor) -> Tensor:
+    """Return ``values values^T``, in slices: the error of a sum grows with its length."""
+    parts = values.chunk(-(-values.shape[-1] // _SLICE), dim=-1)
+    total = parts[0] @ parts[0].transpose(-1, -2)
+    for part in parts[1:]:
+        total = total + part @ part.transpose(-1, -2)
+    return total
+
+
+def _balance(one: Tensor, other: Tensor) -> Tensor:
+    """Return the power of two, for each record, that brings the other to the size of the one, nearly."""
+    least = 2.0**-30
+    ratios = (one.norm(2, 1) / other.norm(2, 1)).nan_to_num(1.0, 1 / least, least)
+    return ratios.clamp(least, 1 / least).log2().round().exp2()
+
+
+def _summed(length: int) -> int:
+    """Return how many roundings an entry of a Gram matrix has: in a slice, between them, and later."""
+    slices = -(-length // _SLICE)
+    return -(-length // slices) + slices + 12
+
+
+def _joined(columns: list[Tensor], join: Any) -> Tensor:
+    """Return the columns side by side."""
+    if join is not None:
+        return join(columns, 1)
+    out = columns[0].new_empty(len(columns[0]), sum(c.shape[1] for c in columns))
+    for part, column in zip(out.split([c.shape[1] for c in columns], 1), columns, strict=True):
+        part.copy_(column)
+    return out
+
+
+def _product(length: int, inputs: float) -> float:
+    return length * UNIT + 2 * inputs * (1 + inputs)
+
+
+def _float64(values: Tensor) -> Any:
+    if "float64" not in _TYPES:
+        _TYPES["float64"] = values.new_empty(0).double().dtype
+    return _TYPES["float64"]

@@ -1,0 +1,348 @@
+"""A plan of releases: what is asked and how often, what an executor must offer, and one question of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import numpy as np
+from dp_accounting import dp_event as dp
+
+from sordino.errors import InvalidInputError, PlanError, UnsupportedError
+from sordino.kernel.events import Relation, check_event, composed
+from sordino.kernel.mechanism import Gaussian, Mechanism, SymmetricGaussian
+from sordino.kernel.query import (
+    AffineViews,
+    Answer,
+    ColumnSums,
+    FromSum,
+    OnLattice,
+    Query,
+    RecordSums,
+    missing,
+)
+from sordino.kernel.sampling import Full, Poisson, Sampling
+from sordino.kernel.selection import GumbelTopK, LaplaceMax
+
+# ------- Marks on the parts of a plan that nobody here has proven: printed in a paper, or written elsewhere
+
+
+class Printed:
+    """Base of a query, mechanism or sampling that follows a paper whose claim does not hold.
+
+    ``printed`` names the paper's algorithm: what a caller has to say to run it, and what the report shows.
+    """
+
+    printed: ClassVar[str]
+
+
+@dataclass(frozen=True)
+class PaperNoise:
+    """Published multipliers by release, the formula they come from, and the printed parts of its plan."""
+
+    multipliers: Mapping[str, float]
+    formula: str
+    printed: tuple[str, ...] = ()
+
+
+def marks(query: Any, mechanism: Any, sampling: Any) -> list[str]:
+    """Return the marks of the parts of a release.
+
+    Mechanisms and samplings, which make the event, have to come from the kernel: only those are under the
+    tests that every proof here has. Others are called unreviewed, with their full name. A query may be
+    anybody's; its sensitivity is a claim of whoever wrote it.
+    """
+    found = [_printed(type(query)), _mark(type(mechanism)), _mark(type(sampling))]
+    return [mark for mark in found if mark]
+
+
+def check_asked(found: Collection[str], asked: Collection[str]) -> None:
+    """Refuse a plan with marks that its caller has not named."""
+    if isinstance(asked, str):
+        asked = (asked,)
+    missing = [mark for mark in found if mark not in asked]
+    if missing:
+        raise PlanError(
+            f"The plan holds parts that are not proven here: {'; '.join(missing)}. To run them all the same, "
+            f"open it with printed={tuple(missing)!r}; the report will show these names."
+        )
+
+
+def _mark(kind: type) -> str | None:
+    printed = _printed(kind)
+    # A class that only says it is from the kernel is not found there.
+    home = getattr(sys.modules.get(kind.__module__), kind.__qualname__, None)
+    if printed or (home is kind and kind.__module__.startswith("sordino.kernel.")):
+        return printed
+    return _unreviewed(kind)
+
+
+def _printed(kind: type) -> str | None:
+    named = str(getattr(kind, "printed", "")) or _unreviewed(kind)
+    return named if issubclass(kind, Printed) else None
+
+
+def _unreviewed(kind: type) -> str:
+    return f"unreviewed: {kind.__module__}.{kind.__qualname__}"
+
+
+# ------------------ Releases and plans: what a solver is going to ask, written down before it sees any data
+
+
+@dataclass(frozen=True)
+class Release:
+    """A query, the noise it gets, the rows it sees, and how often it may be asked.
+
+    Parameters
+    ----------
+    query : the question; its norm must be the one of the mechanism.
+    mechanism : the noise, not yet calibrated in a fresh plan.
+    sampling : which records are looked at.
+    times : the number of releases that are paid for.
+    mean : divide the answer by the public expected number of records.
+    lazy : the solver can use an answer whose untouched coordinates are not drawn yet.
+    """
+
+    query: Query
+    mechanism: Mechanism
+    sampling: Sampling = field(default_factory=Full)
+    times: int = 1
+    mean: bool = True
+    lazy: bool = False
+
+    def __post_init__(self) -> None:
+        if self.times < 1:
+            raise InvalidInputError(f"Expected a release to be planned at least once, got {self.times}.")
+        if self.query.norm not in self.mechanism.norms:
+            allowed = " or ".join(norm.value for norm in self.mechanism.norms)
+            raise UnsupportedError(
+                f"{type(self.mechanism).__name__} needs a sensitivity in {allowed}, "
+                f"the query {type(self.query).__name__} has one in {self.query.norm.value}."
+            )
+        if self.mean and isinstance(self.mechanism, (GumbelTopK, LaplaceMax)):
+            raise InvalidInputError("A selection answers with indices, which have no mean. Pass mean=False.")
+        touched = (RecordSums, AffineViews, ColumnSums)
+        absent = missing(self.query.needs, touched) if self.lazy else []
+        if absent:
+            raise UnsupportedError(
+                f"{type(self.query).__name__} needs {' and '.join(absent)}, which a batch of few columns "
+                "does not have. Pass lazy=False."
+            )
+
+    def sensitivity(self, relation: Relation, params: Any = None) -> float:
+        """Return how far the answers of neighbours can be apart.
+
+        Under Poisson sampling and replace-one the worst pair is (+C, -C) whatever the query: see the
+        proof of the dominating pair in the privacy notes.
+        """
+        if isinstance(self.sampling, Poisson) and self.sampling.rate < 1:
+            return relation.contributions * self.query.contribution(params)
+        return self.query.sensitivity(relation, params)
+
+    def event(self, relation: Relation, population: int) -> dp.DpEvent:
+        """Return the privacy event of all ``times`` releases."""
+        single = self.mechanism.event(relation)
+        return self.sampling.amplify(single, self.times, relation, population)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """All releases of a run: what is calibrated, accounted, reserved, executed and reported.
+
+    Parameters
+    ----------
+    releases : the releases by name, in the order of the report.
+    relation : the neighbouring relation.
+    population : the public number of units.
+    unit : what a neighbour differs in, for example ``"record"`` or ``"person"``.
+    """
+
+    releases: Mapping[str, Release]
+    relation: Relation
+    population: int
+    unit: str = "record"
+
+    def __post_init__(self) -> None:
+        if not self.releases:
+            raise InvalidInputError("Expected a plan with at least one release, got none.")
+        if self.population < 1:
+            raise InvalidInputError(f"Expected a public population >= 1, got {self.population}.")
+        object.__setattr__(self, "releases", MappingProxyType(dict(self.releases)))
+        object.__setattr__(self, "relation", Relation.parse(self.relation))
+        for release in self.releases.values():  # refused before any data: free releases, some samplings
+            single = check_event(release.mechanism.at(1.0).event(self.relation))
+            check_event(release.sampling.amplify(single, release.times, self.relation, self.population))
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether every mechanism has its noise multiplier."""
+        return all(r.mechanism.multiplier is not None for r in self.releases.values())
+
+    @property
+    def printed(self) -> tuple[str, ...]:
+        """The names of the parts that are not proven here; a curator wants to hear them from its caller."""
+        parts = [(r.query, r.mechanism, r.sampling) for r in self.releases.values()]
+        return tuple(dict.fromkeys(mark for part in parts for mark in marks(*part)))
+
+    def at(self, scale: float) -> Plan:
+        """Return this plan with every multiplier set to ``scale`` times its relative size."""
+        releases = {
+            name: replace(r, mechanism=r.mechanism.at(scale * r.mechanism.relative))
+            for name, r in self.releases.items()
+        }
+        return replace(self, releases=releases)
+
+    def event(self) -> dp.DpEvent:
+        """Return the privacy event of the whole plan."""
+        if not self.is_calibrated:
+            raise PlanError("The plan has no noise multipliers yet. Call accounting.calibrate first.")
+        events = [r.event(self.relation, self.population) for r in self.releases.values()]
+        return check_event(composed(events))
+
+
+# -------------------- What an executor can do, and the check of a plan against it before anything is booked
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The declaration of an executor.
+
+    Parameters
+    ----------
+    records : what it holds, in words for an error: ``"records grouped by person"``.
+    operations : the groups of operations (:mod:`sordino.kernel.query`) that its records have.
+    lattice : it can take sums in integers, for noise that is safe in floating point.
+    samplings : the kinds of batches it can draw; none means all.
+    sums_only : it adds up the answers of several holders: only sums with independent Gaussian noise.
+    in_parts : its records lie in several places: only sums over records, and public functions of these.
+    parts : the numbers of records of the places that find their own rows of a batch; none for one place.
+    remedy : what a user can do instead.
+    """
+
+    records: str
+    operations: tuple[type, ...]
+    lattice: bool = False
+    samplings: tuple[type, ...] = ()
+    sums_only: bool = False
+    in_parts: bool = False
+    parts: tuple[int, ...] = ()
+    remedy: str = ""
+
+    def unmet(self, release: Release) -> str | None:
+        """Return what a release asks for and this executor does not have, in words; None where it fits."""
+        query = type(release.query).__name__
+        absent = missing(release.query.needs, self.operations)
+        if absent:
+            return f"{query} needs {' and '.join(absent)}, which is not proven for {self.records}"
+        if self.samplings and not isinstance(release.sampling, self.samplings):
+            drawn = " or ".join(kind.__name__ for kind in self.samplings)
+            return (
+                f"{type(release.sampling).__name__} batches cannot be drawn from {self.records}, "
+                f"only {drawn} ones"
+            )
+        if self.in_parts and not (release.query.adds_up or isinstance(release.query, FromSum)):
+            return f"{query} is not a sum over records: it needs all rows in one place, not {self.records}"
+        return self._unmet_sum(release, query) if self.sums_only else self._unmet_lattice(release, query)
+
+    def _unmet_sum(self, release: Release, query: str) -> str | None:
+        if type(release.mechanism) not in (Gaussian, SymmetricGaussian):
+            return f"{type(release.mechanism).__name__} is not independent Gaussian noise on a sum"
+        if not release.query.adds_up:
+            return f"{query} is not a sum over records, so the answers of {self.records} do not add up"
+        return None
+
+    def _unmet_lattice(self, release: Release, query: str) -> str | None:
+        if not release.mechanism.secure:
+            return None
+        exact = isinstance(release.query, OnLattice) and release.query.exact
+        if self.lattice and exact:
+            return None
+        return f"secure_noise=True is not proven for {query if self.lattice else self.records}"
+
+
+def check_offer(plan: Plan, offer: Offer) -> None:
+    """Refuse a plan that asks for more than is offered: one sentence that names release, need and remedy."""
+    for name, release in plan.releases.items():
+        reason = offer.unmet(release)
+        if reason is not None:
+            remedy = "Set secure_noise=False." if reason.startswith("secure_noise") else offer.remedy
+            raise UnsupportedError(f"Release {name!r} cannot be run: {reason}. {remedy}".rstrip())
+        if release.mechanism.secure and release.mechanism.multiplier == 0:
+            raise InvalidInputError("secure_noise needs noise: epsilon=inf has none. Set secure_noise=False.")
+
+
+# -------------------------------- One release as it is asked of records: what is the same wherever they lie
+
+
+@dataclass(frozen=True)
+class Question:
+    """A release with its parameters, all of it public.
+
+    Parameters
+    ----------
+    release, params : what is asked.
+    sensitivity : how far the answers of neighbours can be apart.
+    position : how often the release was asked before.
+    population : the number of units, which bounds the integers of a lattice.
+    """
+
+    release: Release
+    params: Any
+    sensitivity: float
+    position: int
+    population: int
+
+    @property
+    def query(self) -> Query:
+        """The query of the release."""
+        return self.release.query
+
+    @property
+    def lazy(self) -> bool:
+        """Whether the asker can use an answer on the touched columns only."""
+        return self.release.lazy and self.spacing is None and _is_sparse(self.params)
+
+    @cached_property
+    def spacing(self) -> float | None:
+        """The spacing of the lattice of integers that terms are truncated to; None adds up doubles."""
+        mechanism = self.release.mechanism
+        # Nothing moves at sensitivity 0 (a difference of equal points), so there is nothing to hide.
+        if not (mechanism.secure and self.sensitivity > 0):
+            return None
+        if not (isinstance(self.query, OnLattice) and isinstance(mechanism, Gaussian)):
+            raise UnsupportedError(
+                f"secure_noise=True is not proven for {type(self.query).__name__}. Set secure_noise=False."
+            )
+        spacing = mechanism.lattice(self.sensitivity)
+        if self.population * (self.sensitivity / spacing) > 2**61:
+            raise UnsupportedError("secure_noise=True would overflow 64-bit sums for this many records.")
+        return spacing
+
+    def summed(self, records: Any) -> Answer:
+        """Return the exact sum over some records; only what adds the noise to it may see it."""
+        return exact_sum(self.query, records, self.params, self.spacing)
+
+    def noised(self, total: Any, noise: Any) -> Answer:
+        """Return the privatised answer from the sum over all records of the batch."""
+        mechanism: Any = self.release.mechanism
+        if self.spacing is not None:
+            return mechanism.privatise_on_lattice(total, self.spacing, self.sensitivity, noise)
+        if isinstance(self.query, FromSum):
+            total = self.query.finished(total, self.params)
+        return mechanism.privatise(total, self.sensitivity, noise)
+
+
+def exact_sum(query: Any, records: Any, params: Any, spacing: float | None) -> Answer:
+    """Return the sum of a query over some records, on a lattice if it has a spacing."""
+    if spacing is not None:
+        return query.evaluate_on_lattice(records, params, spacing)
+    return query.summed(records, params) if isinstance(query, FromSum) else query.evaluate(records, params)
+
+
+def _is_sparse(params: Any) -> bool:
+    points = params if isinstance(params, tuple) else (params,)
+    return not any(isinstance(p, np.ndarray) for p in points)

@@ -1,0 +1,282 @@
+"""Noise formulas as printed in the papers, and the epsilon that they really give."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+from dp_accounting import dp_event as dp
+from scipy.special import lambertw
+
+from sordino.accounting.conversions import check_delta, check_epsilon
+from sordino.errors import InvalidInputError
+from sordino.kernel import Full, Norm, PaperNoise, Plan, Poisson, Printed, Relation
+from sordino.kernel.mechanism import Additive
+
+# ----------------------------------------- The base of printed mechanisms for which no epsilon is certified
+
+
+@dataclass(frozen=True)
+class Uncertified(Printed, Additive):
+    """A mechanism whose event is "not private": a plan that holds one is never reported as anything else."""
+
+    norms: ClassVar[tuple[Norm, ...]] = (Norm.L2,)
+
+    def event(self, relation: Relation) -> dp.DpEvent:
+        """Return the event of no privacy."""
+        return dp.NonPrivateDpEvent()
+
+    def rho(self) -> float:
+        """Return infinity."""
+        return math.inf
+
+
+# ---------------------------------------------- The noise that the papers print, for ``noise="paper"`` only
+# Each function returns the printed standard deviation (or Laplace scale) divided by the *contribution* of
+# one record to the released sum, the unit of our events. :func:`multiplier` turns it into the multiplier of
+# a mechanism, which is relative to the sensitivity. All papers state replace-one.
+#
+# **Privacy.** Several of these formulas do not give the epsilon they are printed for. Certify the plan that
+# carries them and report that number; never the claim. The privacy notes say what is wrong with each.
+
+
+class Claimed(Protocol):
+    """The epsilon and delta that a paper is asked to claim."""
+
+    @property
+    def epsilon(self) -> float: ...
+
+    @property
+    def delta(self) -> float: ...
+
+
+def multiplier(noise: float, relation: Relation) -> float:
+    """Return noise / sensitivity from noise / contribution."""
+    return noise / relation.contributions
+
+
+def sgd_ht(epsilon: float, delta: float, *, population: int, batch_size: int, steps: int) -> float:
+    r"""DP-SGD-HT: ``sigma^2 = 40 a l^2 T / (n^2 eps)``, ``a = 1 + 2 ln(1/delta) / eps``."""
+    log = _log(epsilon, delta)
+    order = 1 + 2 * log / epsilon
+    return batch_size / _at_least(population, 1) * math.sqrt(40 * order * steps / epsilon)
+
+
+def scsg_ht(
+    epsilon: float,
+    delta: float,
+    *,
+    population: int,
+    anchor_batch: int,
+    batch_size: int,
+    epochs: int,
+    drawn: bool = False,
+) -> tuple[float, float]:
+    r"""DP-SCSG-HT: the noise of the anchor and of the correction.
+
+    ``sigma1^2 / 160 = sigma2^2 / 40 = 2 C B a l^2 J / (b n^2 eps)``, the constants as printed (swapped). A
+    correction is a difference of two gradients, so one record contributes up to 2l. With fixed epoch lengths
+    (option II) C is 1 and ``a = 1 + 2 ln(1/delta) / eps``; with lengths that are ``drawn`` (option I) C
+    is :func:`scsg_length_bound` and half of delta pays for it, ``a = 1 + 2 ln(2/delta) / eps``.
+    """
+    log = _log(epsilon, delta / 2 if drawn else delta)
+    order = 1 + 2 * log / epsilon
+    constant = scsg_length_bound(delta, epochs) if drawn else 1.0
+    variance = 2 * constant * anchor_batch * order * epochs / (batch_size * epsilon)
+    variance /= _at_least(population, 1) ** 2
+    return anchor_batch * math.sqrt(160 * variance), batch_size * math.sqrt(40 * variance) / 2
+
+
+def scsg_length_bound(delta: float, epochs: int) -> float:
+    r"""Return C of DP-SCSG-HT's option I: ``exp(-(C - 1 - ln C)) = 1 - (1 - delta/2)^(1/J)``, C > 1.
+
+    Examples
+    --------
+    >>> round(scsg_length_bound(1e-5, 10), 2)
+    18.42
+    """
+    tail = -math.expm1(math.log1p(-check_delta(delta) / 2) / _at_least(epochs, 1))
+    return float(-lambertw(-tail / math.e, -1).real)
+
+
+def ight(epsilon: float, delta: float, *, steps: int) -> float:
+    r"""DP-IGHT, Theorem 5.2: ``sigma^2 = T G^2 / (n^2 rho)`` with rho of :func:`classical_rho`."""
+    return math.sqrt(steps / classical_rho(epsilon, delta))
+
+
+def ight_logistic(epsilon: float, delta: float, *, steps: int) -> float:
+    r"""DP-IGHT, Corollary 5.8: ``sigma^2 = T K^2 ln(1/delta) / (n^2 eps^2)``."""
+    return math.sqrt(steps * _log(epsilon, delta)) / epsilon
+
+
+def ight_linear(epsilon: float, delta: float, *, steps: int) -> float:
+    r"""DP-IGHT, Corollary 5.6: ``2 lam T K^2 (sqrt(2s) |theta*| + nu log n)^2 ln(1/delta) / (n eps)^2``.
+
+    lam is not defined in the paper (1 here), and ``K (sqrt(2s) |theta*| + nu log n)``, which holds with high
+    probability over the data only and depends on the unknown theta*, is replaced by the clip of a gradient.
+    """
+    return math.sqrt(2 * steps * _log(epsilon, delta)) / epsilon
+
+
+def classical_rho(epsilon: float, delta: float) -> float:
+    r"""Return rho with ``rho + 2 sqrt(rho ln(1/delta)) = eps``, the loose zCDP conversion."""
+    log = _log(epsilon, delta)
+    return (math.sqrt(log + epsilon) - math.sqrt(log)) ** 2
+
+
+def spca(
+    epsilon: float, delta: float, *, population: int, steps: int, batch_size: int = 1, split: float = 0.5
+) -> float:
+    r"""DP-SPCA: ``lambda1^2 = 20 T a G^2 / (n^2 eps mu)``, mu = ``split``.
+
+    ``a = ln(1/delta) / ((1-mu) eps) + 1``, as in all formulas here that have a split.
+    """
+    order = _order(epsilon, delta, split)
+    variance = 20 * steps * order / (_at_least(population, 1) ** 2 * epsilon * split)
+    return batch_size * math.sqrt(variance)
+
+
+def vrpca(
+    epsilon: float, delta: float, *, population: int, steps: int, epochs: int = 1, distance: float = 2.0
+) -> float:
+    r"""DP-VRPCA: ``lambda2^2 = G^2 T m ln(1/delta) / (n^2 eps^2)`` on one record's difference.
+
+    The formula ignores that one record contributes up to ``distance`` (2 for unit vectors) to it.
+    """
+    log = _log(epsilon, delta)
+    return math.sqrt(steps * epochs * log) / (_at_least(population, 1) * epsilon * distance)
+
+
+def srm(
+    epsilon: float, delta: float, *, population: int, batch_size: int, steps: int, split: float = 0.5
+) -> float:
+    r"""DP-SRM: ``sigma^2 = 14 T a ((1-gamma) C2 + gamma C1)^2 / (beta n^2 eps)``, beta = ``split``."""
+    order = _order(epsilon, delta, split)
+    rate = batch_size / _at_least(population, 1)
+    return rate * math.sqrt(14 * steps * order / (split * epsilon))
+
+
+def srm_contribution(gradient_clip: float, difference_clip: float, momentum: float) -> float:
+    """Return what one record adds in DP-SRM: ``(1-gamma) C2 + gamma C1`` (section 4.7 swaps the clips)."""
+    return (1 - momentum) * difference_clip + momentum * gradient_clip
+
+
+def lssgd(
+    epsilon: float, delta: float, *, population: int, batch_size: int, steps: int, split: float = 0.5
+) -> float:
+    r"""DP-LSSGD: ``nu^2 = 20 T a G^2 / (mu n^2 eps)``, mu = ``split``."""
+    order = _order(epsilon, delta, split)
+    rate = batch_size / _at_least(population, 1)
+    return rate * math.sqrt(20 * steps * order / (split * epsilon))
+
+
+def mpc_gradient(epsilon: float, delta: float, *, steps: int) -> float:
+    r"""MPC Grad P: ``s^2 = 8 G^2 T ln(1/delta) / (m^2 n1^2 eps^2)``."""
+    return math.sqrt(8 * steps * _log(epsilon, delta)) / epsilon
+
+
+def mpc_gradient_table(epsilon: float, *, steps: int) -> float:
+    r"""MPC Grad P as its noise table computes it: ``sqrt(2T) G / (m n1 eps)``, without the logarithm."""
+    return math.sqrt(2 * steps) / check_epsilon(epsilon)
+
+
+def mpc_output_pure_epsilon(epsilon: float, *, features: int) -> float:
+    r"""Return the pure epsilon of MPC Out P: an L2 sensitivity under per-coordinate Laplace noise."""
+    return check_epsilon(epsilon) * math.sqrt(_at_least(features, 1))
+
+
+def truncated_mean(epsilon: float, delta: float) -> float:
+    r"""DPODME and DPHDME: ``s^2 = 8 B^2 ln(1.25/delta) / (n^2 eps^2)``, the classical Gaussian mechanism."""
+    return 2 * _classical_gaussian(epsilon, delta)
+
+
+def sco(epsilon: float, delta: float, *, steps: int) -> float:
+    r"""DP-SCO, convex: each step at ``eps / (2 sqrt(2T ln(2/delta)))`` and ``delta / 2T``."""
+    each = check_epsilon(epsilon) / (2 * math.sqrt(2 * steps * math.log(2 / check_delta(delta))))
+    return 2 * _classical_gaussian(each, delta / (2 * steps))
+
+
+def peeling(epsilon: float, delta: float, *, sparsity: int) -> float:
+    r"""Peeling: Laplace of scale ``4 lam sqrt(2 s ln(1/delta)) / eps``, lam two contributions as printed."""
+    return 2 * 4 * math.sqrt(2 * sparsity * _log(epsilon, delta)) / epsilon
+
+
+def frank_wolfe(epsilon: float, delta: float, *, steps: int) -> float:
+    r"""Private Frank-Wolfe: Laplace of scale ``C r sqrt(8 T ln(1/delta)) / (n eps)`` on the scores."""
+    return math.sqrt(8 * steps * _log(epsilon, delta)) / epsilon
+
+
+def mod_sulq(epsilon: float, delta: float, *, features: int) -> float:
+    r"""MOD-SULQ, noise on the sum: ``(d+1)/eps sqrt(2 ln((d^2+d)/(delta sqrt(2 pi)))) + 1/sqrt(eps)``.
+
+    The printed noise is that of the mean, divided by n.
+    """
+    epsilon, delta = check_epsilon(epsilon), check_delta(delta)
+    inside = (features**2 + features) / (delta * math.sqrt(2 * math.pi))
+    return (features + 1) / epsilon * math.sqrt(2 * math.log(inside)) + 1 / math.sqrt(epsilon)
+
+
+def _classical_gaussian(epsilon: float, delta: float) -> float:
+    return math.sqrt(2 * math.log(1.25 / check_delta(delta))) / check_epsilon(epsilon)
+
+
+def _log(epsilon: float, delta: float) -> float:
+    check_epsilon(epsilon)
+    return math.log(1 / check_delta(delta))
+
+
+def _order(epsilon: float, delta: float, split: float) -> float:
+    if not 0 < split < 1:
+        raise InvalidInputError(f"Expected a split strictly between 0 and 1, got {split!r}.")
+    return _log(epsilon, delta) / ((1 - split) * epsilon) + 1
+
+
+def _at_least(value: int, bound: int) -> int:
+    if not value >= bound:
+        raise InvalidInputError(f"Expected a whole number >= {bound}, got {value!r}.")
+    return value
+
+
+# ------------- The published noise of networks (DP-SRM, federated hard thresholding): for reproduction only
+
+
+def srm_noise(plan: Plan, budget: Claimed) -> PaperNoise:
+    """Return the noise of DP-SRM (section 4.5) on the first gradient and on the corrections of a plan."""
+    steps = sum(release.times for release in plan.releases.values())
+    noises = {
+        name: srm(
+            budget.epsilon,
+            budget.delta,
+            population=plan.population,
+            batch_size=_size(release.sampling, plan.population),
+            steps=steps,
+        )
+        for name, release in plan.releases.items()
+    }
+    return _noise(plan, noises, "DP-SRM, section 4.5")
+
+
+def federated_noise(plan: Plan, budget: Claimed) -> PaperNoise:
+    """Return the noise of one client: DP-FedSGD-HT (theorem 4.1), or DP-FedGD-HT where batches are full."""
+    (release,) = plan.releases.values()
+    if isinstance(release.sampling, Full):
+        noise = ight(budget.epsilon, budget.delta, steps=release.times)
+        return _noise(plan, {"gradient": noise}, "DP-FedGD-HT, the noise of DP-IGHT")
+    noise = sgd_ht(
+        budget.epsilon,
+        budget.delta,
+        population=plan.population,
+        batch_size=_size(release.sampling, plan.population),
+        steps=release.times,
+    )
+    return _noise(plan, {"gradient": noise}, "DP-FedSGD-HT, the noise of DP-SGD-HT")
+
+
+def _noise(plan: Plan, noises: dict[str, float], formula: str) -> PaperNoise:
+    made = {name: multiplier(noise, plan.relation) for name, noise in noises.items()}
+    return PaperNoise(made, formula)
+
+
+def _size(sampling: Any, population: int) -> int:
+    return round(sampling.rate * population) if isinstance(sampling, Poisson) else population

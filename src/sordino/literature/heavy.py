@@ -1,0 +1,163 @@
+"""The published forms of Tao et al.: DPODME, DPHDME, DP-SCO and sparse optimisation, for reproduction only.
+
+Thresholds and steps are the papers' own: values beyond a threshold become zero, nothing is learned from
+histograms, so a moment bound (or a threshold) and a step size have to be given. References are to "Private
+stochastic convex optimization and sparse learning with heavy-tailed data revisited".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from sordino.errors import InvalidInputError
+from sordino.kernel import PaperNoise
+from sordino.literature import formulas
+from sordino.literature.formulas import Claimed
+from sordino.problems.problem import Problem
+from sordino.problems.robust import Sample, Truncation
+from sordino.solvers.heavy import HeavyTailedSparse, ProjectedGradient
+from sordino.solvers.heavy.learners import Scaling
+from sordino.solvers.heavy.mean import RobustMean
+
+Published = tuple[Any, PaperNoise]
+_FAILURE = 0.05  # xi
+
+
+def published_mean(solver: RobustMean, sample: Sample, budget: Claimed) -> Published:
+    """Return DPODME (algorithm 1), or for blocks DPHDME (algorithm 3), with its noise.
+
+    The noise is the classical Gaussian mechanism's, ``8 B^2 ln(1.25 / delta) / (n eps)^2`` (times ``m^2 d``
+    for m blocks of d columns), which is sound and loose for epsilon up to 1.
+    """
+    _finite(budget)
+    several = solver.blocks > 1
+    if not several and sample.columns > 1:
+        raise InvalidInputError(
+            f"DPODME is for single numbers, got rows of {sample.columns}. Set estimator='median-of-means' "
+            "for DPHDME."
+        )
+    if solver.fixed is None:
+        _needs(solver.bound, "moment_bound or threshold")
+        level = _mean_level(sample, budget, solver.failure, several)
+        cut = (float(solver.bound or 0.0) * level) ** (1 / (1 + solver.order))
+    else:
+        cut = solver.fixed
+    made = replace(solver, fixed=cut, center=np.zeros(sample.columns), truncation=Truncation(zero=True))
+    noise = formulas.multiplier(formulas.truncated_mean(budget.epsilon, budget.delta), sample.relation)
+    return made, PaperNoise({"mean": noise}, "DPHDME, algorithm 3" if several else "DPODME, algorithm 1")
+
+
+def _mean_level(sample: Sample, budget: Claimed, failure: float, several: bool) -> float:
+    """Return ``n eps`` over the logarithms of algorithm 1, or over ``d^(3/2)`` as in theorem 6."""
+    reach = sample.population * budget.epsilon
+    if several:
+        return float(reach / sample.columns**1.5)
+    return reach / (math.log(1 / failure) * math.sqrt(math.log(1.25 / budget.delta)))
+
+
+def published_learner(noise: str, solver: Any, problem: Problem, budget: Claimed) -> Published:
+    """Return DP-SCO (algorithm 2) or, for a sparse model, algorithm 5, with its noise.
+
+    ``"paper"`` follows the proofs: strongly convex losses see a fresh chunk each step. ``"paper: as listed"``
+    is line 8 of the listing, which passes all records with the budget of one chunk.
+    """
+    _finite(budget)
+    wanted = noise.partition(":")[2].strip()
+    if isinstance(solver, HeavyTailedSparse):
+        forms = _SPARSE
+    else:
+        forms = _SCO
+    if wanted not in forms:
+        known = sorted(f"paper: {form}" if form else "paper" for form in forms)
+        raise InvalidInputError(f"Expected noise in {known} for this model, got {noise!r}.")
+    return forms[wanted](solver, problem, budget)
+
+
+def _sco(solver: ProjectedGradient, problem: Problem, budget: Claimed) -> Published:
+    if solver.average == "all":
+        made = _coordinates(solver, problem, budget, False)
+        level = formulas.sco(budget.epsilon, budget.delta, steps=solver.steps)
+        return made, _gradient_noise(problem, level, "DP-SCO, convex, algorithm 2 and theorem 6")
+    made = _coordinates(solver, problem, budget, True)
+    level = formulas.truncated_mean(budget.epsilon, budget.delta)
+    return made, _gradient_noise(problem, level, "DP-SCO, strongly convex, algorithm 2 and theorem 7")
+
+
+def _as_listed(solver: ProjectedGradient, problem: Problem, budget: Claimed) -> Published:
+    if solver.average == "all":
+        raise InvalidInputError("The listing differs from the proof for solver='strongly-convex' only.")
+    made = replace(_coordinates(solver, problem, budget, False), average="last")
+    level = formulas.truncated_mean(budget.epsilon, budget.delta)
+    return made, _gradient_noise(problem, level, "DP-SCO, strongly convex, line 8 as listed")
+
+
+def _coordinates(
+    solver: ProjectedGradient, problem: Problem, budget: Claimed, split: bool
+) -> ProjectedGradient:
+    """Return the solver with the medians of block means of algorithm 3."""
+    d = problem.columns * problem.outputs
+    level = budget.epsilon * problem.population / d**1.5
+    if split:
+        level /= math.sqrt(solver.steps)
+    records = problem.population // (solver.steps if split else 1)
+    blocks = max(1, min(math.ceil(4.0 * math.log(2.0 * d / _FAILURE)), records))
+    return replace(
+        solver,
+        scaling=_printed_scaling(solver.scaling, level),
+        average="last" if split else solver.average,
+        split=split,
+        truncation=Truncation("coordinate", zero=True),
+        blocks=blocks,
+    )
+
+
+def heavy_tailed(solver: HeavyTailedSparse, problem: Problem, budget: Claimed) -> Published:
+    """Return algorithm 5: fresh chunks, gradients truncated to zero by coordinate, Peeling."""
+    if problem.n_intercepts or solver.sparsity is None:
+        raise InvalidInputError(
+            "Algorithm 5 is for a sparse model without an intercept. Set n_nonzero_coefs and "
+            "fit_intercept=False."
+        )
+    s, steps, d = solver.sparsity, solver.steps, problem.columns * problem.outputs
+    logs = math.log(d * steps / _FAILURE) * math.sqrt(s * math.log(1 / budget.delta))
+    scaling = _printed_scaling(solver.scaling, problem.population * budget.epsilon / (steps * logs))
+    made = replace(solver, scaling=scaling, split=True, selection="peeling", zero=True, joint=None)
+    noise = formulas.peeling(budget.epsilon, budget.delta, sparsity=s)
+    said = "heavy-tailed sparse optimisation, algorithm 5, Peeling"
+    return made, PaperNoise({"select": formulas.multiplier(noise, problem.relation)}, said)
+
+
+def _printed_scaling(scaling: Scaling, level: float) -> Scaling:
+    """Return the given step and the threshold ``(u level)^(1/(1+v))``, or the given one."""
+    step = _needs(scaling.step, "step_size")
+    cut = scaling.fixed
+    if cut is None:
+        cut = (_needs(scaling.bound, "moment_bound or threshold") * level) ** (1 / (1 + scaling.order))
+    return Scaling(order=scaling.order, fixed=cut, step=step)
+
+
+def _gradient_noise(problem: Problem, noise: float, formula: str) -> PaperNoise:
+    return PaperNoise({"gradient": formulas.multiplier(noise, problem.relation)}, formula)
+
+
+def _needs(value: float | None, name: str) -> float:
+    if value is None:
+        raise InvalidInputError(
+            f"The published form of this estimator takes {name} as an input, got none. Pass a public number."
+        )
+    return float(value)
+
+
+def _finite(budget: Claimed) -> None:
+    if not math.isfinite(budget.epsilon):
+        raise InvalidInputError("noise='paper' needs a finite epsilon; epsilon=inf runs without noise.")
+
+
+Form = Callable[[Any, Problem, Claimed], Published]
+_SCO: dict[str, Form] = {"": _sco, "as listed": _as_listed}
+_SPARSE: dict[str, Form] = {"": heavy_tailed}

@@ -1,0 +1,382 @@
+"""Linear solvers as printed: schedules, knowledge transfer, and the noise that each paper asks for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sordino.errors import InvalidInputError
+from sordino.kernel import (
+    Curator,
+    FixedSize,
+    Full,
+    NoiseSource,
+    Norm,
+    PaperNoise,
+    Plan,
+    Poisson,
+    Printed,
+    Relation,
+    Release,
+    Sampling,
+    public_generator,
+)
+from sordino.kernel.arrays import Floats
+from sordino.kernel.mechanism import Gaussian
+from sordino.kernel.query import RecordSums
+from sordino.literature import formulas
+from sordino.literature.formulas import Claimed, Uncertified
+from sordino.literature.heavy import heavy_tailed
+from sordino.problems.problem import Problem
+from sordino.problems.queries import GlmGradient
+from sordino.solvers.sparse import SgdHt
+from sordino.solvers.steps import hard_threshold
+from sordino.solvers.transfer import Transfer, largest_curvature, with_intercept
+
+# -------- DP-SGD-HT with a batch size that changes on the way, as its listing allows: for reproduction only
+
+GROWTH = (1, 2, 4)  # of the batch size: the paper writes b_t and prints no schedule
+
+
+@dataclass(frozen=True)
+class GrowingBatches:
+    """DP-SGD-HT whose batches double after each third of the steps.
+
+    **Privacy.** The Poisson-sampled Gaussian releases of each third, with the printed noise on the mean
+    gradient: the same for all batch sizes, so that a larger batch carries more of it in its sum.
+    """
+
+    solver: SgdHt
+    stages: tuple[tuple[str, int, int], ...]  # name, batch size, steps
+
+    @classmethod
+    def of(cls, solver: SgdHt, population: int) -> GrowingBatches:
+        """Return the printed form of a solver."""
+        if solver.step is None or not isinstance(solver.sampling, Poisson):
+            raise InvalidInputError(
+                "Growing batches need a step size and Poisson batches. Set step_size, leave sampling."
+            )
+        first, thirds = round(solver.sampling.rate * population), len(GROWTH)
+        steps = [len(part) for part in np.array_split(np.arange(solver.steps), thirds)]
+        stages = [
+            (f"gradient_{factor}", min(population, factor * first), times)
+            for factor, times in zip(GROWTH, steps)
+            if times
+        ]
+        return cls(solver, tuple(stages))
+
+    def plan(self, problem: Problem) -> Plan:
+        """Declare the gradients of each stage."""
+        releases = {}
+        for name, size, times in self.stages:
+            one = replace(self.solver, sampling=Poisson(size / problem.population), steps=times)
+            releases[name] = replace(one.plan(problem).releases["gradient"], lazy=False)
+        return problem.planned(**releases)
+
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
+        """Yield the iterates."""
+        w = np.zeros(problem.shape)
+        for name, _, times in self.stages:
+            for _ in range(times):
+                g = curator.release(name, w) + problem.ridge * w
+                moved = w - float(self.solver.step or 0.0) * g
+                w = hard_threshold(moved, self.solver.sparsity, problem.n_intercepts)
+                yield w
+
+
+def growing_batches(solver: Any, problem: Problem, budget: Claimed) -> tuple[Any, PaperNoise]:
+    """Return DP-SGD-HT with growing batches and the noise of theorem 4.1."""
+    made = GrowingBatches.of(solver, problem.population)
+    noises = {
+        name: formulas.multiplier(
+            formulas.sgd_ht(
+                budget.epsilon,
+                budget.delta,
+                population=problem.population,
+                batch_size=size,
+                steps=solver.steps,
+            ),
+            problem.relation,
+        )
+        for name, size, _ in made.stages
+    }
+    return made, PaperNoise(noises, "DP-SGD-HT, theorem 4.1, batches b, 2b, 4b")
+
+
+# ------- DPSL-KT as printed: the responses of a sparse teacher, under a noise that its proof does not carry
+
+TEACHER_STEPS = 200
+_OVERESTIMATE = 1.1  # of largest_curvature, which is meant for step sizes
+
+
+def response_noise(solver: Transfer, problem: Problem, budget: Claimed) -> float:
+    r"""Return the printed standard deviation, ``sqrt(8 m b s g^2 ln(2.5/delta)) / (n eps lam)``.
+
+    b is the largest eigenvalue of the second moments of the public features, as they estimate it; g the
+    bound on the largest entry of a gradient.
+    """
+    if solver.mode != "R" or solver.sparsity is None:
+        raise InvalidInputError(
+            "The published DPSL-KT releases responses of a sparse teacher. Set n_nonzero_coefs and "
+            "solver_options={'mode': 'R', 'public_features': ...}."
+        )
+    x = solver.features
+    spread = largest_curvature(x) / _OVERESTIMATE / x.shape[0]
+    peak = problem.gradient_bound * max(problem.data_norm, problem.intercept) / problem.row_bound
+    variance = 8 * x.shape[0] * spread * solver.sparsity * peak**2 * math.log(2.5 / budget.delta)
+    return math.sqrt(variance) / (problem.population * budget.epsilon * solver.strength)
+
+
+@dataclass(frozen=True, eq=False)
+class SparseResponses(Printed):
+    """What the sparse minimiser of plain hard thresholding says about public features.
+
+    **Privacy.** None: the minimiser is discontinuous in the records, so its sensitivity does not fall with
+    their number. The declared one is a unit in which :class:`PrintedResponses` states its noise.
+    """
+
+    printed: ClassVar[str] = "DPSL-KT with its sparse teacher"
+    needs: ClassVar[tuple[type, ...]] = (RecordSums,)
+    norm: ClassVar[Norm] = Norm.L2
+    adds_up: ClassVar[bool] = False
+
+    gradient: GlmGradient
+    problem: Problem
+    teacher: Transfer
+
+    def contribution(self, params: Any = None) -> float:
+        """Return 1, a unit and no bound."""
+        return 1.0
+
+    def sensitivity(self, relation: Relation, params: Any = None) -> float:
+        """Return 1, a unit and no bound."""
+        return 1.0
+
+    def evaluate(self, records: Any, params: Any = None) -> Floats:
+        """Return the exact responses of the teacher."""
+        problem, strength = self.problem, self.teacher.strength
+        step = 1.0 / (problem.curvature * problem.row_bound**2 + strength)
+        w = np.zeros(problem.shape)
+        for _ in range(TEACHER_STEPS):
+            slope = self.gradient.evaluate(records, w) / problem.population + strength * w
+            w = hard_threshold(w - step * slope, self.teacher.sparsity, problem.n_intercepts)
+        margins: Floats = with_intercept(self.teacher.features, problem.intercept) @ w.T
+        return margins
+
+
+@dataclass(frozen=True)
+class PrintedResponses(Uncertified):
+    """Adds the printed Gaussian noise to responses; no epsilon is certified for it."""
+
+    printed: ClassVar[str] = "DPSL-KT with its sparse teacher"
+
+    def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Floats:
+        """Add the noise."""
+        found: Floats = Gaussian(self.multiplier).privatise(value, sensitivity, noise)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class SparseTeacher:
+    """DPSL-KT: the printed teacher and its noisy responses, then the student of :class:`Transfer`."""
+
+    responses: SparseResponses
+
+    @classmethod
+    def of(cls, solver: Transfer, problem: Problem) -> SparseTeacher:
+        """Return the printed form of a solver."""
+        return cls(SparseResponses(GlmGradient(problem.loss, problem.gradient_bound), problem, solver))
+
+    def plan(self, problem: Problem) -> Plan:
+        """Declare the responses."""
+        return problem.planned(teacher=Release(self.responses, PrintedResponses(), Full(), mean=False))
+
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
+        """Yield the student."""
+        answer = curator.release("teacher")
+        yield self.responses.teacher.student(answer, np.zeros(problem.shape), problem)
+
+
+# ----------------------- The published noise of the linear solvers, DPSL-KT included: for reproduction only
+
+Formula = Callable[[Any, Problem, Claimed], "Published"]
+Published = tuple[Any, PaperNoise]
+
+
+def published(noise: str, name: str, solver: Any, problem: Problem, budget: Claimed) -> Published:
+    """Return the solver as it is printed, with its published noise.
+
+    ``noise`` is ``"paper"``, or ``"paper: NAME"`` for a variant. Which epsilon the multipliers give is for
+    the accountant to say.
+    """
+    variants = _FORMULAS.get(name)
+    if variants is None:
+        raise InvalidInputError(
+            f"noise='paper' needs a solver with a published formula ({sorted(_FORMULAS)}), got {name!r}."
+        )
+    wanted = noise.partition(":")[2].strip()
+    if wanted not in variants:
+        known = sorted(f"paper: {variant}" if variant else "paper" for variant in variants)
+        raise InvalidInputError(f"Expected noise in {known} with solver {name!r}, got {noise!r}.")
+    if not math.isfinite(budget.epsilon):
+        raise InvalidInputError("noise='paper' needs a finite epsilon; epsilon=inf runs without noise.")
+    return variants[wanted](solver, problem, budget)
+
+
+def _ight(solver: Any, problem: Problem, budget: Claimed) -> Published:
+    noise = formulas.ight(budget.epsilon, budget.delta, steps=solver.steps)
+    return solver, _noise(problem, "DP-IGHT, Theorem 5.2", gradient=noise)
+
+
+def _ight_linear(solver: Any, problem: Problem, budget: Claimed) -> Published:
+    _needs_loss(problem, "squared", "Corollary 5.6")
+    noise = formulas.ight_linear(budget.epsilon, budget.delta, steps=solver.steps)
+    said = "DP-IGHT, Corollary 5.6, its undefined lambda 1, its Lipschitz constant the clip"
+    return solver, _noise(problem, said, gradient=noise)
+
+
+def _ight_logistic(solver: Any, problem: Problem, budget: Claimed) -> Published:
+    _needs_loss(problem, "logistic", "Corollary 5.8")
+    noise = formulas.ight_logistic(budget.epsilon, budget.delta, steps=solver.steps)
+    return solver, _noise(problem, "DP-IGHT, Corollary 5.8", gradient=noise)
+
+
+def _sgd_ht(solver: Any, problem: Problem, budget: Claimed) -> Published:
+    n = problem.population
+    noise = formulas.sgd_ht(
+        budget.epsilon,
+        budget.delta,
+        population=n,
+        batch_size=_size(solver.sampling, n),
+        steps=solver.steps,
+    )
+    return solver, _noise(problem, "DP-SGD-HT, Theorem 4.1", gradient=noise)
+
+
+def _scsg_ht(solver: Any, problem: Problem, budget: Claimed) -> Published:
+    n = problem.population
+    solver = replace(solver, row_bound=math.inf)  # the constant bound of the paper, which does not shrink
+    snapshot, correction = formulas.scsg_ht(
+        budget.epsilon,
+        budget.delta,
+        population=n,
+        anchor_batch=_size(solver.snapshots, n),
+        batch_size=_size(solver.minibatches, n),
+        epochs=len(solver.lengths),
+        drawn=solver.drawn,
+    )
+    said = f"DP-SCSG-HT, option {'I' if solver.drawn else 'II'}, constants as printed"
+    return solver, _noise(problem, said, snapshot=snapshot, correction=correction)
+
+
+def _srm(solver: Any, problem: Problem, budget: Claimed) -> Published:
+    n = problem.population
+    first, recursion = (
+        formulas.srm(
+            budget.epsilon, budget.delta, population=n, batch_size=_size(sampling, n), steps=solver.steps
+        )
+        for sampling in (solver.first, solver.minibatches)
+    )
+    noises = {"first": first, "recursion": recursion} if solver.steps > 1 else {"first": first}
+    return solver, _noise(problem, "DP-SRM, section 4.5", **noises)
+
+
+def _srm_random(solver: Any, problem: Problem, budget: Claimed) -> Published:
+    """Return DP-SRM with the noise of all T steps, stopped at a step that is drawn before the plan is made.
+
+    The paper draws among theta_0 to theta_(T-1); theta_0 is no result, so ours is drawn among 1 to T.
+    """
+    _, noise = _srm(solver, problem, budget)
+    public = public_generator(None)
+    steps = int(public.integers(1, solver.steps + 1))
+    made = replace(solver, steps=steps, average=False)
+    kept = {name: noise.multipliers[name] for name in made.plan(problem).releases}
+    return made, PaperNoise(kept, f"{noise.formula}, a random one of {solver.steps} iterates")
+
+
+def _lssgd(solver: Any, problem: Problem, budget: Claimed) -> Published:
+    n = problem.population
+    noise = formulas.lssgd(
+        budget.epsilon,
+        budget.delta,
+        population=n,
+        batch_size=_size(solver.sampling, n),
+        steps=solver.steps,
+    )
+    return solver, _noise(problem, "DP-LSSGD, Theorem 5.3", gradient=noise)
+
+
+def _frank_wolfe(solver: Any, problem: Problem, budget: Claimed) -> Published:
+    _needs_laplace(solver)
+    noise = formulas.frank_wolfe(budget.epsilon, budget.delta, steps=solver.steps)
+    return solver, _noise(problem, "private Frank-Wolfe, Laplace", vertex=noise)
+
+
+def _peeled(solver: Any, problem: Problem, budget: Claimed) -> Published:
+    _needs_laplace(solver)
+    if problem.n_intercepts or not solver.split:
+        raise InvalidInputError(
+            "The published Peeling has no intercept and gives each step its own records. "
+            "Set fit_intercept=False and solver_options={'selection': 'laplace', 'split': True}."
+        )
+    noise = formulas.peeling(budget.epsilon, budget.delta, sparsity=solver.sparsity)
+    return solver, _noise(problem, "Peeling, Laplace", support=noise)
+
+
+def _transfer(solver: Any, problem: Problem, budget: Claimed) -> Published:
+    """Return the published noise on the responses of the certified teacher."""
+    std = response_noise(solver, problem, budget)
+    query = solver.plan(problem).releases["teacher"].query
+    multiplier = std / query.sensitivity(problem.relation, None)
+    return solver, PaperNoise({"teacher": multiplier}, "DPSL-KT, on the certified teacher")
+
+
+def _sparse_teacher(solver: Any, problem: Problem, budget: Claimed) -> Published:
+    """Return DPSL-KT as printed: the responses of a sparse teacher, for which no epsilon is certified."""
+    noise = response_noise(solver, problem, budget)
+    printed = SparseTeacher.of(solver, problem)
+    said = "DPSL-KT as printed, with its sparse teacher"
+    return printed, PaperNoise({"teacher": noise}, said, (PrintedResponses.printed,))
+
+
+def _noise(problem: Problem, formula: str, **noises: float) -> PaperNoise:
+    return PaperNoise(
+        {name: formulas.multiplier(noise, problem.relation) for name, noise in noises.items()}, formula
+    )
+
+
+def _needs_loss(problem: Problem, loss: str, corollary: str) -> None:
+    if problem.loss.name != loss:
+        raise InvalidInputError(f"{corollary} is for the {loss} loss, got {problem.loss.name!r}.")
+
+
+def _needs_laplace(solver: Any) -> None:
+    if solver.selection != "laplace":
+        raise InvalidInputError(
+            "The published noise is Laplace. Set solver_options={'selection': 'laplace'}."
+        )
+
+
+def _size(sampling: Sampling, population: int) -> int:
+    if isinstance(sampling, FixedSize):
+        return sampling.size
+    return round(sampling.rate * population) if isinstance(sampling, Poisson) else population
+
+
+_FORMULAS: dict[str, dict[str, Formula]] = {
+    "frank-wolfe": {"": _frank_wolfe},
+    "heavy-tailed": {"": heavy_tailed},
+    "ight": {"": _ight, "corollary 5.6": _ight_linear, "corollary 5.8": _ight_logistic},
+    "ls-sgd": {"": _lssgd},
+    "peeled": {"": _peeled},
+    "scsg-ht": {"": _scsg_ht},
+    "sgd-ht": {"": _sgd_ht, "growing batches": growing_batches},
+    "sgd": {"": _lssgd},
+    "srm": {"": _srm, "random output": _srm_random},
+    "svrg-ht": {"": _scsg_ht},
+    "transfer": {"": _transfer, "sparse teacher": _sparse_teacher},
+}

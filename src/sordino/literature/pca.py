@@ -1,0 +1,401 @@
+"""PCA mechanisms as printed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from dp_accounting import dp_event as dp
+
+from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.kernel import (
+    Curator,
+    Full,
+    NoiseSource,
+    Norm,
+    PaperNoise,
+    Plan,
+    Printed,
+    Relation,
+    Release,
+    SymmetricGaussian,
+)
+from sordino.kernel.arrays import Floats
+from sordino.kernel.mechanism import Additive
+from sordino.kernel.query import GramSums, Parts
+from sordino.literature import formulas
+from sordino.literature.formulas import Claimed, Uncertified
+from sordino.problems.covariance import Ball, GramMatrix, GramProduct, PcaProblem, Quadratic, operator_norm
+from sordino.solvers.pca import make_pca_solver
+from sordino.solvers.pca.direct import Gauss, principal_of
+from sordino.solvers.pca.iterative import Power, Products, Spca, Vrpca
+from sordino.solvers.pca.spectrum import PcaOptions, Principal, by_strength, locate, noise_std, polar
+
+# ----------------------- Private power iteration as printed: noise that protects a single entry of a record
+
+
+@dataclass(frozen=True)
+class EntryLevelProduct(Printed, GramProduct):
+    r"""The product with the noise of the private power iteration, which protects one *entry*.
+
+    That noise is ``z ||V||_max``. Declaring ``sqrt(d) ||V||_max >= 1`` as the contribution of a record gives
+    the same noise at the multiplier ``z / sqrt(d)``, and an epsilon that is true for records.
+    """
+
+    printed: ClassVar[str] = "private power iteration, entry-level noise"
+
+    def contribution(self, params: Any) -> float:
+        """Return ``radius^2 sqrt(d) ||V||_max``, at least the true bound for orthonormal V."""
+        block, ball = params
+        radius = self.row_norm if ball is None else ball.radius
+        spread = math.sqrt(len(block)) * float(np.abs(block).max())
+        return float(max(super().contribution(params), radius**2 * spread))
+
+
+@dataclass(frozen=True)
+class EntryLevelPower(Power):
+    """The noisy power method with entry-level noise and without momentum."""
+
+    def query(self, problem: PcaProblem) -> GramProduct:
+        """Return the printed product."""
+        return EntryLevelProduct(problem.data_norm)
+
+
+# ---------------------- DP-VRPCA as printed: an exact snapshot and one record's difference, under one noise
+
+_NAME = "DP-VRPCA, step as printed"
+# The exact product of the last anchor, one per set of records: a snapshot holds for many steps.
+_SNAPSHOTS: WeakKeyDictionary[Any, tuple[Floats, Ball, Floats]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True)
+class SnapshotAndDifference(Printed, Quadratic):
+    r"""``A V~ / n + sum over a batch of x x^T (V - V~)``; ``params = (V - V~, V~, ball)``.
+
+    **Privacy.** In units of the contribution ``c = r^2 max(2, ||V - V~||, 2 ||V~||)`` a record adds at most
+    ``1 / (2 n)`` always and at most 1 more when it is in the batch, whatever the blocks are; the 2 is the
+    most that two bases can need, because the printed noise never shrinks. :meth:`evaluate` does not return an
+    answer: only :class:`OneRecordOverSnapshot` can draw the batch, and it adds the noise.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (GramSums, Parts)
+    printed: ClassVar[str] = _NAME
+
+    row_norm: float
+
+    def contribution(self, params: Any) -> float:
+        """Return twice the squared radius; more where the blocks are not differences of bases."""
+        moved, anchor, ball = params
+        return float(ball.radius**2 * max(2.0, operator_norm(moved), 2 * operator_norm(anchor)))
+
+    def evaluate(self, records: Any, params: Any) -> Step:
+        """Return the step of these records, not drawn yet."""
+        return Step(records, *params)
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """The records and blocks of one step, for the mechanism only."""
+
+    records: Any
+    moved: Floats
+    anchor: Floats
+    ball: Ball
+
+    def with_batch(self, rows: Any, population: int) -> Floats:
+        """Return the exact step whose batch is these rows."""
+        batch: Floats = self.records.taken(rows).gram_product(self.moved, self.ball)
+        return self._snapshot() / population + batch
+
+    def _snapshot(self) -> Floats:
+        known = _SNAPSHOTS.get(self.records)
+        if known is None or known[1] is not self.ball or not np.array_equal(known[0], self.anchor):
+            product: Floats = self.records.gram_product(self.anchor, self.ball)
+            known = (self.anchor.copy(), self.ball, product)
+            _SNAPSHOTS[self.records] = known
+        return known[2]
+
+
+@dataclass(frozen=True)
+class OneRecordOverSnapshot(Printed, Additive):
+    """Draws a batch of (on average) one record and adds Gaussian noise to the whole step.
+
+    A record moves the snapshot by 1/n always and the difference by up to 2 with probability 1/n: a mixture of
+    Gaussians, which is what the event says.
+    """
+
+    printed: ClassVar[str] = _NAME
+    norms: ClassVar[tuple[Norm, ...]] = (Norm.L2,)
+    population: int = 1
+
+    def event(self, relation: Relation) -> dp.DpEvent:
+        """Return the mixture, in units of the contribution, which is 2."""
+        if relation is not Relation.ADD_REMOVE:
+            raise UnsupportedError(
+                "The printed DP-VRPCA step is accounted for relation 'add-remove' only. "
+                "Use noise='sound', or relation='add-remove'."
+            )
+        if self.scale(1.0) == 0:
+            return dp.NonPrivateDpEvent()
+        mean, rate = 0.5 / self.population, 1 / self.population
+        return dp.MixtureOfGaussiansDpEvent(self.scale(1.0), [mean, 1 + mean], [1 - rate, rate])
+
+    def rho(self) -> float:
+        """Return 1/2, the cost of a step that holds the record."""
+        return 0.5
+
+    def privatise(self, value: Step, sensitivity: float, noise: NoiseSource) -> Floats:
+        """Draw the batch and add the noise."""
+        rows = noise.bernoulli_rows(value.records.count, 1 / self.population)
+        exact = value.with_batch(rows, self.population)
+        return exact + self.scale(sensitivity) * noise.normal(exact.shape)
+
+
+@dataclass(frozen=True)
+class PrintedVrpca(Vrpca):
+    """``V <- orth(V + step (A V~ + x x^T (V - V~) + noise))``, one release per step."""
+
+    @classmethod
+    def of(cls, solver: Vrpca, **settings: Any) -> PrintedVrpca:
+        """Return the printed form of a solver."""
+        return replace(cls(**vars(solver)), **settings)
+
+    def plan(self, problem: PcaProblem) -> Plan:
+        """Declare the steps."""
+        query = SnapshotAndDifference(problem.data_norm)
+        noise = OneRecordOverSnapshot(population=problem.population)
+        return problem.planned(step=Release(query, noise, Full(), self.epochs * self.inner, mean=False))
+
+    def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
+        """Yield the axes after each step; their variances come from the noisy steps too."""
+        place = locate(curator, problem, 0.0)
+        basis, step = problem.start(self.columns), self.step / place.ball.radius**2
+        inner = np.zeros((self.columns, self.columns))
+        for epoch in range(self.epochs):
+            anchor = basis
+            std = noise_std(curator, "step", (basis - anchor, anchor, place.ball))
+            for t in range(self.inner):
+                answer = curator.release("step", (basis - anchor, anchor, place.ball))
+                inner += 2 / (epoch * self.inner + t + 2) * (basis.T @ answer - inner)
+                basis = polar(basis + step / (epoch + 1) * answer)
+                yield Products(place, problem).principal(inner, by_strength(basis, inner), std)
+
+
+# -------------------------- Wishart noise: published as pure DP, it is not private at all. A benchmark only
+
+
+@dataclass(frozen=True)
+class WishartNotPrivate(Uncertified):
+    r"""Adds ``c G G^T`` with a d x (d + 1) Gaussian ``G`` and ``c = multiplier * sensitivity``.
+
+    The noise is positive definite, so an answer M rules out every data set with a direction in which
+    M is below its Gram matrix: see :func:`distinguishing_probability`. Its event is "not private".
+
+    References: Jiang, Xie, Zhang 2016, who claim pure DP.
+    """
+
+    printed: ClassVar[str] = "Wishart noise"
+
+    def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Any:
+        """Add the positive definite noise."""
+        d = len(value)
+        block = noise.normal((d, d + 1))
+        return value + self.scale(sensitivity) * (block @ block.T)
+
+
+def distinguishing_probability(epsilon: float) -> float:
+    r"""Return ``1 - exp(-epsilon / 3)``: how often the noise shows which of two neighbours it hides.
+
+    Let A' hold one record x more than A. Under A' the answer M satisfies ``M >= A'`` always; under A it
+    fails to when ``c / (x^T (G G^T)^-1 x) < 1``, and that is ``c chi^2_2 < 1``, ``c = 3 / (2 epsilon)``,
+    for every d and n. An event of probability p under A and 0 under A' means delta >= p for every epsilon.
+    """
+    return -math.expm1(-epsilon / 3)
+
+
+@dataclass(frozen=True)
+class Wishart:
+    """Eigenvectors of ``A + W``; never private, runs only with ``noise="paper"``."""
+
+    @classmethod
+    def configured(cls, problem: PcaProblem, options: PcaOptions) -> Wishart:
+        """Refuse a matrix that does not fit."""
+        Gauss.configured(problem, options)
+        return cls()
+
+    def plan(self, problem: PcaProblem) -> Plan:
+        """Declare the matrix."""
+        release = Release(GramMatrix(problem.data_norm), WishartNotPrivate(), Full())
+        return problem.planned(gram=release)
+
+    def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
+        """Yield the axes."""
+        place = locate(curator, problem, 0.0)
+        matrix = curator.release("gram", place.ball)
+        yield principal_of(matrix, 0.0, place, problem)
+
+
+# ------ Local Gaussian (Wang and Xu 2020), a rival of Shang et al.: every record sends its own noisy matrix
+
+
+@dataclass(frozen=True)
+class SumOfLocalNoise(Printed, Additive):
+    """The sum of n symmetric Gaussian matrices, one per record, each with the scale of this mechanism.
+
+    **Privacy.** The event is that of *one* message ``x x^T + noise``, which holds against everybody who reads
+    it: the local model. The sum, which is all that is computed here, hides a record sqrt(n) times better.
+    """
+
+    printed: ClassVar[str] = "local Gaussian, one noisy matrix a record"
+    norms: ClassVar[tuple[Norm, ...]] = (Norm.L2,)
+    population: int = 1
+
+    def event(self, relation: Relation) -> dp.DpEvent:
+        """Return the event of one message."""
+        return SymmetricGaussian(self.multiplier).event(relation)
+
+    def rho(self) -> float:
+        """Return the cost of one message."""
+        return SymmetricGaussian(self.multiplier).rho()
+
+    def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Any:
+        """Add the noise of all messages."""
+        all_of_them = math.sqrt(self.population) * sensitivity
+        return SymmetricGaussian(self.multiplier).privatise(value, all_of_them, noise)
+
+
+@dataclass(frozen=True)
+class LocalGauss:
+    """Eigenvectors of the mean of all messages; runs only with ``noise="paper"``."""
+
+    @classmethod
+    def configured(cls, problem: PcaProblem, options: PcaOptions) -> LocalGauss:
+        """Refuse a matrix that does not fit."""
+        Gauss.configured(problem, options)
+        return cls()
+
+    def plan(self, problem: PcaProblem) -> Plan:
+        """Declare the sum of the messages."""
+        noise = SumOfLocalNoise(population=problem.population)
+        return problem.planned(gram=Release(GramMatrix(problem.data_norm), noise, Full()))
+
+    def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
+        """Yield the axes."""
+        place = locate(curator, problem, 0.0)
+        matrix = curator.release("gram", place.ball)
+        std = noise_std(curator, "gram", place.ball) / math.sqrt(problem.population)
+        yield principal_of(matrix, std, place, problem)
+
+
+# ------------------------------------- The published noise of private PCA, by solver: for reproduction only
+
+Published = tuple[Any, PaperNoise]
+
+
+def published(name: str, problem: PcaProblem, options: PcaOptions, budget: Claimed) -> Published:
+    """Return the named solver with its printed settings and its printed noise."""
+    quarantined: dict[str, Any] = {"wishart": Wishart, "local-gauss": LocalGauss}
+    if name in quarantined:
+        solver: Any = quarantined[name].configured(problem, options)
+    else:
+        solver = make_pca_solver(name, problem, options)
+    kind = type(solver).__name__
+    if kind not in _PUBLISHED:
+        raise InvalidInputError(f"Expected a solver with a published formula, got {kind!r}.")
+    return _PUBLISHED[kind](solver, problem, options, budget)
+
+
+def _spca(solver: Spca, problem: PcaProblem, options: PcaOptions, budget: Claimed) -> Published:
+    n = problem.population
+    steps = n if options.max_iter is None else options.max_iter
+    batch = 1 if options.batch_size is None else options.batch_size
+    solver = replace(
+        solver,
+        columns=problem.components,
+        decay=False,
+        steps=steps,
+        sampling=problem.minibatches(batch),
+        step=0.5 / n if options.step_size is None else options.step_size,
+    )
+    noise = formulas.spca(budget.epsilon, budget.delta, population=n, steps=steps, batch_size=batch)
+    said = "DP-SPCA: lambda1^2 = 20 T a G^2 / (n^2 eps mu)"
+    return solver, PaperNoise({"batch": formulas.multiplier(noise, problem.relation)}, said)
+
+
+def _vrpca(
+    solver: Vrpca, problem: PcaProblem, options: PcaOptions, budget: Claimed
+) -> tuple[Any, PaperNoise]:
+    n = problem.population
+    epochs = 1 if options.max_iter is None else options.max_iter
+    step = 1 / n if options.step_size is None else options.step_size
+    settings = {"columns": problem.components, "epochs": epochs, "inner": n, "step": step}
+    noise = formulas.vrpca(budget.epsilon, budget.delta, population=n, steps=n, epochs=epochs)
+    said = "DP-VRPCA: lambda2^2 = G^2 T m ln(1/delta) / (n^2 eps^2)"
+    return PrintedVrpca.of(solver, **settings), PaperNoise(
+        {"step": noise}, said, (OneRecordOverSnapshot.printed,)
+    )
+
+
+def _power(
+    solver: Power, problem: PcaProblem, options: PcaOptions, budget: Claimed
+) -> tuple[Any, PaperNoise]:
+    log = math.log(1 / budget.delta)
+    entry = math.sqrt(4 * solver.columns * solver.steps * log) / budget.epsilon
+    # ||V||_max >= 1 / sqrt(d) for unit columns, so this is the least noise a record can meet.
+    noise = entry / math.sqrt(problem.features)
+    said = "PPI: s = ||V||_max sqrt(4 p T ln(1/delta)) / eps, which protects one entry"
+    printed = EntryLevelPower(solver.columns, solver.steps, momentum=0.0)
+    multipliers = {"product": noise / _quadratic(problem.relation)}
+    return printed, PaperNoise(multipliers, said, (EntryLevelProduct.printed,))
+
+
+def _mod_sulq(
+    solver: Any, problem: PcaProblem, options: PcaOptions, budget: Claimed
+) -> tuple[Any, PaperNoise]:
+    noise = formulas.mod_sulq(budget.epsilon, budget.delta, features=problem.features)
+    said = "MOD-SULQ: beta = (d+1)/(n eps) sqrt(2 ln((d^2+d)/(delta sqrt(2 pi)))) + 1/(n sqrt(eps))"
+    return solver, PaperNoise({"triangle": noise / _quadratic(problem.relation)}, said)
+
+
+def _gauss(solver: Any, problem: PcaProblem, options: PcaOptions, budget: Claimed) -> Published:
+    noise = math.sqrt(2 * math.log(1.25 / budget.delta)) / budget.epsilon
+    said = "Analyze-Gauss: s = sqrt(2 ln(1.25/delta)) / eps for rows of norm at most 1"
+    return solver, PaperNoise({"gram": noise / _quadratic(problem.relation)}, said)
+
+
+def _wishart(
+    solver: Any, problem: PcaProblem, options: PcaOptions, budget: Claimed
+) -> tuple[Any, PaperNoise]:
+    noise = 1.5 / budget.epsilon / _quadratic(problem.relation)
+    said = "Wishart: c = 3 / (2 n eps), d + 1 degrees of freedom"
+    return solver, PaperNoise({"gram": noise}, said, (WishartNotPrivate.printed,))
+
+
+def _local_gauss(
+    solver: Any, problem: PcaProblem, options: PcaOptions, budget: Claimed
+) -> tuple[Any, PaperNoise]:
+    noise = math.sqrt(2 * math.log(1.25 / budget.delta)) / budget.epsilon
+    said = "local Gaussian: s = sqrt(2 ln(1.25/delta)) / eps on the matrix of each record"
+    return solver, PaperNoise(
+        {"gram": noise / _quadratic(problem.relation)}, said, (SumOfLocalNoise.printed,)
+    )
+
+
+def _quadratic(relation: Relation) -> float:
+    """Return how many contributions the sensitivity of a Gram matrix is."""
+    return math.sqrt(2.0) if relation is Relation.REPLACE_ONE else 1.0
+
+
+_PUBLISHED: dict[str, Callable[..., Published]] = {
+    "Spca": _spca,
+    "Vrpca": _vrpca,
+    "Power": _power,
+    "ModSulq": _mod_sulq,
+    "Gauss": _gauss,
+    "Wishart": _wishart,
+    "LocalGauss": _local_gauss,
+}

@@ -1,0 +1,589 @@
+"""Clipped queries of linear models: gradients, scores, line searches, residuals, targets, class sums."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sordino.errors import InvalidInputError
+from sordino.kernel import ClippedSum, FromSum, Norm, OnLattice, Relation, SparseVector
+from sordino.kernel.arrays import Floats, Ints, public_distance, public_norm
+from sordino.kernel.clip import check_bound, clip_scalars, factors_of, row_peaks
+from sordino.kernel.pull import Pull
+from sordino.kernel.query import (
+    AffineViews,
+    Answer,
+    IntegerSums,
+    OnePass,
+    Point,
+    Records,
+    RecordSums,
+    UnitSums,
+)
+from sordino.problems.losses import Loss, Penalty, compiled_form
+
+# ------------------- Gradients of generalised linear models: one scalar per record clips the whole gradient
+
+
+@dataclass(frozen=True)
+class GlmGradient(ClippedSum, OnLattice):
+    r"""``sum_i clip_C(r_i x_i)`` with ``r_i`` the residual at ``w``.
+
+    ``||r_i x_i|| = |r_i| ||x_i||``, so clipping multiplies ``r_i`` by ``min(1, C / (|r_i| ||x_i||))`` and no
+    gradient is ever stored per record. A non-finite residual contributes zero.
+
+    **Privacy.** Sensitivity C (add-remove) or 2 C (replace-one) in L2, whatever the data.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (UnitSums,)
+    shortcuts: ClassVar[tuple[type, ...]] = (OnePass,)
+
+    loss: Loss
+    clip: float
+
+    def __post_init__(self) -> None:
+        check_clip(self.clip)
+
+    def contribution(self, params: Any) -> float:
+        """Return the clip norm."""
+        return self.clip
+
+    def evaluate(self, records: UnitSums, params: Point) -> Answer:
+        """Return the clipped sum at the point ``params``."""
+        kind, one_pass = compiled_form(self.loss), getattr(records, "clipped_gradient", None)
+        if kind is not None and one_pass is not None and getattr(params, "ndim", 1) == 1:
+            return one_pass(params, Pull(kind[0], self.clip, threshold=kind[1]))
+        return records.unit_sum(self._coefficients(records, params), self.clip)
+
+    def evaluate_on_lattice(self, records: IntegerSums, params: Point, spacing: float) -> Ints:
+        """Return the sum of contributions truncated towards zero to multiples of ``spacing``."""
+        return records.weighted_integer_sum(self._coefficients(records, params), spacing)
+
+    def _coefficients(self, records: UnitSums | IntegerSums, w: Point) -> Floats:
+        residual = residuals(self.loss, records, w)
+        return clip_scalars(residual, records.norms, self.clip)
+
+
+@dataclass(frozen=True)
+class GlmDifference(ClippedSum, OnLattice):
+    r"""``sum_i clip_{C_t}((r_i(w) - r_i(a)) x_i)`` for two released points, ``params = (w, a)``.
+
+    A record touches both gradients at once, so the difference is one contribution. Its bound shrinks
+    with the distance: ``C_t = min(2 clip, curvature * row_bound^2 * ||w - a||)``, which depends on released
+    points only.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (UnitSums,)
+
+    loss: Loss
+    clip: float
+    row_bound: float
+
+    def __post_init__(self) -> None:
+        check_clip(self.clip)
+
+    def contribution(self, params: Any) -> float:
+        """Return the bound at these two points."""
+        w, anchor = params
+        reach = self.loss.curvature * self.row_bound**2 * distance(w, anchor)
+        return float(min(2 * self.clip, reach)) if np.isfinite(reach) else 2 * self.clip
+
+    def evaluate(self, records: UnitSums, params: tuple[Point, Point]) -> Answer:
+        """Return the clipped sum of differences."""
+        return records.unit_sum(self._coefficients(records, params), self.contribution(params))
+
+    def evaluate_on_lattice(self, records: IntegerSums, params: tuple[Point, Point], spacing: float) -> Ints:
+        """Return the sum of differences truncated towards zero to multiples of ``spacing``."""
+        return records.weighted_integer_sum(self._coefficients(records, params), spacing)
+
+    def _coefficients(self, records: UnitSums | IntegerSums, params: tuple[Point, Point]) -> Floats:
+        w, anchor = params
+        at_anchor = residuals(self.loss, records, anchor)
+        at_w = residuals(self.loss, records, w)  # last: it lays out the batch
+        with np.errstate(over="ignore", invalid="ignore"):
+            difference = at_w - at_anchor
+        return clip_scalars(difference, records.norms, self.contribution(params))
+
+
+def residuals(loss: Loss, records: UnitSums | IntegerSums, w: Point) -> Floats:
+    """Return the residual of each record; what is not a number is dealt with by the clip."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return weighted(loss.residual(records.margins(w), records.targets), records.weights)
+
+
+def weighted(residual: Floats, weights: Floats | None) -> Floats:
+    """Weigh residuals before they are clipped, so that weights leave the sensitivity as it is."""
+    if weights is None:
+        return residual
+    return residual * (weights if residual.ndim == 1 else weights[:, None])
+
+
+def distance(w: Point, anchor: Point) -> float:
+    """Return the Euclidean distance of two released points, dense or sparse."""
+    if isinstance(w, SparseVector) and isinstance(anchor, SparseVector):
+        _, slots = np.unique(np.concatenate([w.indices, anchor.indices]), return_inverse=True)
+        return public_norm(np.bincount(slots, np.concatenate([w.values, -anchor.values])))
+    return public_distance(*(p.to_dense() if isinstance(p, SparseVector) else p for p in (w, anchor)))
+
+
+def check_clip(clip: float) -> None:
+    """Refuse a clip norm that bounds nothing."""
+    check_bound("clip_norm", clip, "Pass a public bound on a record's gradient norm.")
+
+
+# --------------- What DP-SRM asks: a little of the gradient and the rest of its change, in one contribution
+
+
+@dataclass(frozen=True)
+class RecursiveGradient(ClippedSum, OnLattice):
+    r"""``sum_i gamma clip_C1(grad f_i(w)) + (1 - gamma) clip_C2(grad f_i(w) - grad f_i(a))``, params (w, a).
+
+    Gradient and difference are clipped apart, so a record adds at most
+    ``Cbar = gamma C1 + (1 - gamma) C2``. With a finite ``row_bound`` R the second clip shrinks with the
+    step: ``C2,t = min(C2, curvature R^2 ||w - a||)``, which looks at released points only. Both vectors are
+    multiples of the row, so one weighted sum does.
+
+    **Privacy.** Sensitivity Cbar (add-remove) or 2 Cbar (replace-one) in L2, whatever the data.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (UnitSums,)
+
+    loss: Loss
+    gradient_clip: float
+    difference_clip: float
+    gamma: float
+    row_bound: float = np.inf
+
+    def __post_init__(self) -> None:
+        check_clip(self.gradient_clip)
+        check_clip(self.difference_clip)
+        if not 0 <= self.gamma <= 1:
+            raise InvalidInputError(f"Expected gamma in [0, 1], got {self.gamma}. It is a public constant.")
+
+    def difference_bound(self, params: Any) -> float:
+        """Return C2,t at two released points."""
+        w, anchor = params
+        with np.errstate(invalid="ignore"):
+            reach = self.loss.curvature * self.row_bound**2 * distance(w, anchor)
+        return float(min(self.difference_clip, reach)) if np.isfinite(reach) else self.difference_clip
+
+    def contribution(self, params: Any) -> float:
+        """Return Cbar at two released points."""
+        return self.gamma * self.gradient_clip + (1 - self.gamma) * self.difference_bound(params)
+
+    def evaluate(self, records: UnitSums, params: tuple[Point, Point]) -> Answer:
+        """Return the sum."""
+        return records.unit_sum(self._coefficients(records, params), self.contribution(params))
+
+    def evaluate_on_lattice(self, records: IntegerSums, params: tuple[Point, Point], spacing: float) -> Ints:
+        """Return the sum of contributions truncated towards zero to multiples of ``spacing``."""
+        return records.weighted_integer_sum(self._coefficients(records, params), spacing)
+
+    def _coefficients(self, records: UnitSums | IntegerSums, params: tuple[Point, Point]) -> Floats:
+        w, anchor = params
+        at_anchor, at_w = residuals(self.loss, records, anchor), residuals(self.loss, records, w)
+        with np.errstate(over="ignore", invalid="ignore"):
+            difference = at_w - at_anchor
+        change = clip_scalars(difference, records.norms, self.difference_bound(params))
+        level = clip_scalars(at_w, records.norms, self.gradient_clip)
+        return self.gamma * level + (1 - self.gamma) * change
+
+
+# ------------------------------ Scores of step sizes: how low the objective gets along a released direction
+
+
+@dataclass(frozen=True)
+class StepSizeScores(FromSum):
+    r"""``-sum_i min(loss_i(w - a g), clip) - n penalty(w - a g)`` for each step size a.
+
+    ``params = (w, g)``, both released. A record's loss is cut to [0, clip] and what is not a number counts
+    as zero, so a record moves every score by at most ``clip``; an added one moves all of them down.
+
+    **Privacy.** Sensitivity ``clip`` in the largest entry under both relations; monotone under add-remove.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (RecordSums,)
+
+    loss: Loss
+    clip: float
+    steps: tuple[float, ...]
+    penalties: tuple[Penalty, ...] = ()
+    population: int = 1
+
+    norm = Norm.LINF
+    adds_up: ClassVar[bool] = False  # each answer holds the penalties
+
+    def __post_init__(self) -> None:
+        check_clip(self.clip)
+
+    def contribution(self, params: Any) -> float:
+        """Return how far one record moves a score."""
+        return self.clip
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return the clip: a loss in [0, clip] moves by no more when its record is replaced."""
+        return self.clip
+
+    def summed(self, records: RecordSums, params: tuple[Floats, Floats]) -> Floats:
+        """Return the sums of losses; margins are linear in the step, so two products serve all of them."""
+        w, g = params
+        at_w, along = records.margins(w), records.margins(g)
+        return np.array([-self._losses(records, at_w - a * along) for a in self.steps])
+
+    def finished(self, total: Floats, params: tuple[Floats, Floats]) -> Floats:
+        """Return the scores."""
+        w, g = params
+        penalties = [sum(p.value(w - a * g) for p in self.penalties) for a in self.steps]
+        return total - self.population * np.array(penalties, dtype=float)
+
+    def _losses(self, records: RecordSums, margins: Floats) -> float:
+        with np.errstate(over="ignore", invalid="ignore"):
+            losses = weighted(self.loss.value(margins, records.targets), records.weights)
+        usable = np.isfinite(records.norms) & ~np.isnan(losses)
+        return float(np.where(usable, np.clip(losses, 0.0, self.clip), 0.0).sum())
+
+
+# ------------------- How large the gradients of records are, on either side: what a clip would take of them
+
+# Sizes are counted from 2^-24 of the largest possible one on, the smaller ones together.
+_OCTAVES = 24
+
+
+@dataclass(frozen=True)
+class GradientCounts(ClippedSum):
+    """How many records have the size of their gradient in each cell of a grid, by the sign of the residual.
+
+    ``params = (w, affine, unit)``: gradients of the mapped rows are measured in ``unit``, and those beyond it
+    are counted in the last cell. An octave has ``cells`` cells.
+
+    **Privacy.** A record adds one to one count: 1 in L2, and sqrt 2 when it is replaced.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (AffineViews,)
+
+    loss: Loss
+    cells: int = 4
+
+    def contribution(self, params: Any) -> float:
+        """Return 1."""
+        return 1.0
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return 1, or sqrt 2 when a record moves from one count to another."""
+        return math.sqrt(relation.contributions)
+
+    @property
+    def sizes(self) -> Floats:
+        """The middle of each cell, in units."""
+        return np.exp2((np.arange(self._cells) - 0.5) / self.cells - _OCTAVES)
+
+    @property
+    def _cells(self) -> int:
+        return self.cells * _OCTAVES + 1
+
+    def evaluate(self, records: AffineViews, params: Any) -> Floats:
+        """Return the counts of those below zero and of the others, shape (2, cells)."""
+        w, affine, unit = params
+        view = records.through(affine)
+        with np.errstate(all="ignore"):  # what is not a number is counted nowhere
+            margins = view.margins(w) * (unit if self.loss.targets == "numbers" else 1.0)
+            residual = weighted(self.loss.residual(margins, view.targets) / unit, view.weights)
+            signed = np.asarray(residual * view.norms)
+            signed = signed[np.isfinite(signed)]
+            octaves = np.clip(np.log2(np.abs(signed)), -_OCTAVES, 0.0)
+        cell = np.ceil(self.cells * (octaves + _OCTAVES)).astype(int) + self._cells * (signed >= 0.0)
+        return np.bincount(cell, minlength=2 * self._cells).reshape(2, -1).astype(float)
+
+
+# -------------------------- Where targets lie: counts in equal cells, asked again in ever smaller intervals
+
+CELLS = 32
+
+
+@dataclass(frozen=True)
+class TargetCounts(ClippedSum):
+    """How many targets lie in each of 32 equal cells of the public interval ``params = (low, high)``.
+
+    **Privacy.** A record adds one to one count or to none: 1 in L2, sqrt 2 when it is replaced.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (Records,)
+
+    def contribution(self, params: Any) -> float:
+        """Return one."""
+        return 1.0
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return 1, or sqrt 2 when a record moves from one count to another."""
+        return math.sqrt(relation.contributions)
+
+    def evaluate(self, records: Records, params: Any) -> Floats:
+        """Return the counts."""
+        low, high = params
+        y = np.asarray(records.targets, dtype=float)
+        y = y[(y >= low) & (y <= high)]
+        cells = np.minimum((CELLS * ((y - low) / (high - low))).astype(int), CELLS - 1)
+        return np.bincount(cells, minlength=CELLS).astype(float)
+
+
+def narrowed(counts: Floats, noise: float, interval: tuple[float, float]) -> tuple[float, float] | None:
+    """Return an interval around the mean of the cells with the middle of the noisy counts, if any stands out.
+
+    Free: it reads released counts only.
+    """
+    kept = np.where(counts > sure(CELLS) * noise, counts, 0.0)
+    if not kept.any():
+        return None
+    below = np.cumsum(kept) / kept.sum()
+    first, last = (int(np.argmax(below >= share)) for share in (0.25, 0.75))
+    cells = np.arange(max(first - 1, 0), min(last + 2, CELLS))
+    weights, width = np.maximum(counts[cells], 0.0), (interval[1] - interval[0]) / CELLS
+    middle = interval[0] + width * (0.5 + float(weights @ cells / weights.sum()))
+    half = width * (last - first + 3) / 2
+    return middle - half, middle + half
+
+
+def sure(cells: int) -> float:
+    """Return how many standard deviations the largest of so many noises exceeds once in some 5,000 times."""
+    return math.sqrt(2.0 * math.log(1000.0 * cells))
+
+
+# ------------ How often each class is: the constant model of labels, and where a descent on log odds starts
+
+# The grid of log odds on which the share of a class is guessed, and the noise, in shares of equal classes, at
+# which half of what was seen is believed.
+_FARTHEST, _POINTS, _LOUD = 12.0, 961, 1.0
+
+
+@dataclass(frozen=True)
+class ClassSums(ClippedSum):
+    r"""``sum_i a_i (e_{y_i} - 1 / K)``: by how much each of K classes is more frequent than 1 / K.
+
+    ``outputs`` is K, or 1 for two classes with the targets -1 and 1. ``a_i`` is the weight of a record, at
+    most one. A target that is no class adds zero.
+
+    **Privacy.** ``||e_y - 1 / K||^2 = 1 - 1 / K``. Replacing a record by one of another class moves the sum
+    by a vector of the squared norm ``(a^2 + b^2) (1 - 1 / K) + 2 a b / K <= 2``.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (Records,)
+
+    outputs: int
+
+    @property
+    def classes(self) -> int:
+        """K."""
+        return max(self.outputs, 2)
+
+    def contribution(self, params: Any) -> float:
+        """Return the norm of a centred indicator."""
+        return math.sqrt(1.0 - 1.0 / self.classes)
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return the norm of a centred indicator, or sqrt 2 for a replaced record."""
+        return math.sqrt(2.0) if relation.contributions == 2 else self.contribution(params)
+
+    def evaluate(self, records: Records, params: Any) -> Floats:
+        """Return the sums, one for each class."""
+        y = np.asarray(records.targets, dtype=float)
+        label = np.where(y == -1.0, 0.0, y) if self.outputs == 1 else y
+        known = np.isin(label, np.arange(self.classes))
+        weights = None
+        if records.weights is not None:
+            weights = np.clip(np.nan_to_num(np.asarray(records.weights, dtype=float)), 0.0, 1.0)[known]
+        counts = np.bincount(label[known].astype(int), weights, minlength=self.classes).astype(float)
+        return counts - counts.sum() / self.classes
+
+
+def log_shares(means: Floats, noise: float) -> Any:
+    """Return the log odds of the constant model from released mean :class:`ClassSums`.
+
+    ``noise`` is the standard deviation of each mean. A share is the mean of what is expected of it: Jeffreys'
+    law before, and normal noise. Where the noise is large, classes count as alike. For two classes there is
+    one number, for more one for each class, with the mean zero.
+    Free: it reads released numbers only.
+    """
+    heard = 1.0 / (1.0 + (noise * means.size / _LOUD) ** 4)
+    if means.size == 2:
+        share = _expected(0.5 + 0.5 * (means[1] - means[0]), noise * math.sqrt(0.5), 2)
+        return heard * math.log(share / (1.0 - share))
+    logs = np.log([_expected(1.0 / means.size + m, noise, means.size) for m in means])
+    return heard * (logs - logs.mean())
+
+
+def _expected(seen: float, noise: float, classes: int) -> float:
+    """Return the mean of the share of one of so many classes that was seen with normal noise."""
+    odds = np.linspace(-_FARTHEST, _FARTHEST, _POINTS)
+    share = 1.0 / (1.0 + np.exp(-odds))
+    law = 0.5 * (np.log(share) + (classes - 1) * np.log1p(-share))
+    law = law - 0.5 * np.square((seen - share) / max(noise, 1e-6))
+    weights = np.exp(law - law.max())
+    return float(weights @ share / weights.sum())
+
+
+# --------- Scores of coordinates for private selection: gradients whose largest entry is bounded per record
+# A record's gradient is ``r_i x_i``, so one factor per record bounds ``|r_i| max_j |x_ij|`` by the clip.
+# ``params`` are released points. Coordinates are numbered through the flattened coefficients.
+
+
+@dataclass(frozen=True)
+class _Scores(FromSum):
+    """What the score queries share: the clip, and terms that depend on released points only.
+
+    **Privacy.** Every score moves by at most ``clip`` (add-remove) or twice that (replace-one).
+    """
+
+    loss: Loss
+    clip: float
+    ridge_sum: float = 0.0  # ridge times the public number of records
+
+    needs: ClassVar[tuple[type, ...]] = (RecordSums,)
+    norm = Norm.LINF
+    adds_up: ClassVar[bool] = False  # each answer holds the penalty
+
+    def __post_init__(self) -> None:
+        check_clip(self.clip)
+
+    def contribution(self, params: Any) -> float:
+        """Return how far one record moves a score."""
+        return self.clip
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return one contribution, or two when a record is replaced."""
+        return relation.contributions * self.clip
+
+    def summed(self, records: RecordSums, params: Any) -> Answer:
+        """Return the sum of the records' gradients at the point."""
+        w = params[0] if isinstance(params, tuple) else params
+        return records.weighted_sum(peak_clipped(self.loss, records, w, self.clip))
+
+    def _penalised(self, gradient: Answer, w: Any, factor: float) -> Answer:
+        """Return the sum plus ``factor * w``."""
+        if isinstance(gradient, SparseVector):  # the executor lists the coordinates of w first
+            values = gradient.values.copy()
+            values[: w.indices.size] += factor * w.values
+            return SparseVector(gradient.indices, values, gradient.size, gradient.touched)
+        return gradient + factor * (w.to_dense() if isinstance(w, SparseVector) else w)
+
+
+@dataclass(frozen=True)
+class VertexScores(_Scores):
+    """Scores of the vertices of an L1 ball: entry i is that of ``+e_i``, entry ``size + i`` of ``-e_i``.
+
+    The score is minus the derivative along the vertex. The two signs are vertices of their own: choosing
+    a coordinate by its magnitude would leave the sign to be released separately.
+    """
+
+    def finished(self, total: Answer, params: Any) -> Answer:
+        """Return the scores at the point ``params``."""
+        g = self._penalised(total, params, self.ridge_sum)
+        if isinstance(g, SparseVector):
+            indices = np.concatenate([g.indices, g.indices + g.size])
+            return SparseVector(indices, np.concatenate([-g.values, g.values]), 2 * g.size)
+        return np.concatenate([-g.reshape(-1), g.reshape(-1)])
+
+
+@dataclass(frozen=True)
+class CoordinateScores(_Scores):
+    """Gradient entries of the features (``params = w``) or of some (``params = (w, flat coordinates)``)."""
+
+    features: int = 0
+
+    def finished(self, total: Answer, params: Any) -> Answer:
+        """Return the entries; the selection takes their magnitudes."""
+        w, candidates = params if isinstance(params, tuple) else (params, None)
+        g = self._penalised(total, w, self.ridge_sum)
+        return without_intercept(g, self.features) if candidates is None else pick(g, candidates)
+
+
+@dataclass(frozen=True)
+class MovedScores(_Scores):
+    r"""``(weight - ridge_sum) w - sum_i clip(r_i x_i)`` on the features: a gradient step in units of the sum.
+
+    ``weight`` is the public number of records over the step size, so the largest entries are those of the
+    vector after a gradient step from the released point ``params``.
+    """
+
+    features: int = 0
+    weight: float = 1.0
+
+    def finished(self, total: Answer, params: Any) -> Answer:
+        """Return the moved vector."""
+        moved = -1.0 * self._penalised(total, params, self.ridge_sum - self.weight)
+        return without_intercept(moved, self.features)
+
+
+@dataclass(frozen=True)
+class RestrictedGradient(ClippedSum):
+    r"""Entries of the clipped gradient sum at released coordinates, ``params = (w, coordinates)``.
+
+    **Privacy.** A record's entries are at most ``peak_clip`` each and ``clip`` in norm, so m of them have
+    norm at most ``min(sqrt(m) peak_clip, clip)``.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (RecordSums,)
+
+    loss: Loss
+    peak_clip: float
+    clip: float
+
+    def __post_init__(self) -> None:
+        check_clip(self.peak_clip)
+        check_clip(self.clip)
+
+    def contribution(self, params: Any) -> float:
+        """Return the bound for this many coordinates."""
+        return min(math.sqrt(len(params[1])) * self.peak_clip, self.clip)
+
+    def evaluate(self, records: RecordSums, params: Any) -> Floats:
+        """Return the entries."""
+        w, coordinates = params
+        coefficients = peak_clipped(self.loss, records, w, self.peak_clip)
+        coefficients = clip_scalars(coefficients, records.norms, self.clip)
+        return pick(records.weighted_sum(coefficients), coordinates)
+
+
+def peak_clipped(loss: Loss, records: RecordSums, w: Point, clip: float) -> Floats:
+    """Return residuals scaled so that no entry of a record's gradient exceeds ``clip``."""
+    residual = residuals(loss, records, w)
+    peaks = np.where(np.isfinite(records.norms), records.peaks, np.nan)  # a record that is no number counts 0
+    if residual.ndim == 1:
+        return clip_scalars(residual, peaks, clip)
+    with np.errstate(over="ignore", invalid="ignore"):
+        factor = factors_of(row_peaks(residual) * peaks, clip)
+    return np.where(factor[:, None] > 0, residual, 0.0) * factor[:, None]
+
+
+def pick(vector: Any, coordinates: Ints) -> Floats:
+    """Return the entries of a dense or sparse vector at flat coordinates."""
+    if not isinstance(vector, SparseVector):
+        return np.asarray(vector).reshape(-1)[coordinates]
+    if not vector.indices.size:
+        return np.zeros(len(coordinates))
+    order = np.argsort(vector.indices)
+    indices, values = vector.indices[order], vector.values[order]
+    at = np.minimum(np.searchsorted(indices, coordinates), indices.size - 1)
+    return np.where(indices[at] == coordinates, values[at], 0.0)
+
+
+def without_intercept(vector: Any, features: int) -> Any:
+    """Return the entries of the features only, flattened."""
+    if not isinstance(vector, SparseVector):
+        return vector[..., :features].reshape(-1)
+    inside = vector.indices < features
+    return SparseVector(vector.indices[inside], vector.values[inside], features)
+
+
+def flat_coordinates(chosen: Ints, features: int, columns: int) -> Ints:
+    """Number coordinates of the features through the flattened coefficients with their intercepts."""
+    return np.asarray((chosen // features) * columns + chosen % features, dtype=np.int64)
+
+
+def intercept_coordinates(shape: tuple[int, ...], kept: int) -> Ints:
+    """Return the flat coordinates of the intercepts."""
+    if not kept:
+        return np.empty(0, dtype=np.int64)
+    return np.arange(1, math.prod(shape[:-1]) + 1, dtype=np.int64) * shape[-1] - 1

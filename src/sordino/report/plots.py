@@ -1,0 +1,174 @@
+"""Plots of coefficients, curves and principal axes, in one style."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from sordino.errors import InvalidInputError
+from sordino.estimators.metrics import CalibrationCurve
+from sordino.estimators.pca import PCA
+from sordino.runs.price import at_most
+
+# ----- One style for all plots: colours that everybody can tell apart, log axes whose labels do not overlap
+
+# Okabe and Ito's palette, without its yellow, which paper swallows.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+BLUE, GREY, BAND = COLOURS[0], "0.45", "0.88"
+_MOST_LABELS = 7
+
+
+def new_axes(width: float = 6.0, height: float = 3.5) -> Any:
+    """Return the axes of a new figure; it is the current one, so that ``plt.savefig`` writes it."""
+    from matplotlib import pyplot
+
+    return dressed(pyplot.figure(figsize=(width, height), layout="constrained").add_subplot())
+
+
+def dressed(axes: Any) -> Any:
+    """Give axes the colours and lines of the house, and return them."""
+    axes.set_prop_cycle(color=COLOURS)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(True, color="0.92", linewidth=0.8)
+    axes.set_axisbelow(True)
+    return axes
+
+
+def log_axis(axes: Any, which: str = "x", at: Iterable[float] | None = None) -> Any:
+    """Make an axis logarithmic with plain labels: at the given values, or at 1, 2, 5, 10 or powers of ten.
+
+    Call it after drawing: the ticks follow the limits. Labels of minor ticks, which matplotlib writes over
+    the major ones, are left out.
+    """
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter, NullLocator
+
+    axes.set(**{f"{which}scale": "log"})
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    limits = axes.get_xlim() if which == "x" else axes.get_ylim()
+    axis.set_major_locator(FixedLocator(list(at) if at is not None else log_ticks(*limits)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: plain_number(value)))
+    axis.set_minor_formatter(NullFormatter())
+    axes.set(**{f"{which}lim": limits})
+    return axes
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Return at most seven round values between two positive limits."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    for steps in ((1, 2, 5), (1, 3), (1,)):
+        ticks = [m * 10.0**e for e in range(first, last + 1) for m in steps]
+        ticks = [t for t in ticks if low * (1 - 1e-9) <= t <= high * (1 + 1e-9)]
+        if len(ticks) <= _MOST_LABELS:
+            return ticks
+    every = math.ceil(len(ticks) / _MOST_LABELS)
+    return ticks[::every]
+
+
+def plain_number(value: float) -> str:
+    """Return a number as people write it: 0.25, 1, 5,000, and powers of ten beyond."""
+    if 1e-3 <= abs(value) < 1e6:
+        return f"{value:,.10g}"
+    return f"{value:.3g}"
+
+
+# ------------------------------------- The coefficients of a private sparse model with the noise they carry
+
+
+def plot_coefficients(model: Any, top: int = 30, axes: Any = None) -> Any:
+    """Draw the largest coefficients with a band of two noise standard deviations around zero.
+
+    A coefficient inside its band could be noise alone. Only released numbers are drawn.
+
+    Parameters
+    ----------
+    model : a fitted sparse estimator with one output.
+    top : how many coefficients.
+    axes : a matplotlib axes; None makes a new figure, which is then the current one.
+    """
+    check_is_fitted(model)
+    coef = np.atleast_2d(model.coef_)
+    if len(coef) != 1:
+        raise InvalidInputError(f"Expected a model with one row of coefficients, got {len(coef)}.")
+    coef = coef[0]
+    order = np.argsort(-np.abs(coef), kind="stable")[: min(top, np.count_nonzero(coef))][::-1]
+    names = getattr(model, "coef_names_", getattr(model, "feature_names_in_", None))
+    labels = [f"x{i}" if names is None else str(names[i]) for i in order]
+    axes = new_axes(6.0, 1.2 + 0.24 * len(order)) if axes is None else axes
+    where = np.arange(len(order))
+    axes.plot(coef[order], where, "o", color=BLUE, label="coefficient")
+    noise = getattr(model, "coef_noise_", None)
+    if noise is not None:
+        noise = np.atleast_2d(noise)[0]
+        axes.barh(where, 4 * noise[order], left=-2 * noise[order], color=BAND, label="noise, two sigma")
+    axes.axvline(0, color=GREY, linewidth=0.8)
+    axes.set_yticks(where, labels)
+    axes.set_xlabel(f"coefficient (epsilon = {at_most(model.privacy_.epsilon, 3)})")
+    axes.legend()
+    return axes
+
+
+# ---------------------------------------------------------------------------------- Plots of private scores
+
+
+def calibration_plot(curve: CalibrationCurve, ax: Any = None) -> Any:
+    """Draw seen against said chances, with their intervals.
+
+    Parameters
+    ----------
+    curve : what :func:`sordino.private_score` returns for ``metric="calibration"``.
+    ax : Matplotlib axes; None makes a new figure.
+    """
+    ax = new_axes(4.5, 4.2) if ax is None else ax
+    there = np.isfinite(curve.observed)
+    low = np.maximum(curve.observed - curve.low, 0.0)[there]
+    high = np.maximum(curve.high - curve.observed, 0.0)[there]
+    ax.plot([0, 1], [0, 1], color=GREY, linestyle=":", label="calibrated")
+    ax.errorbar(
+        curve.predicted[there],
+        curve.observed[there],
+        yerr=[low, high],
+        fmt="o",
+        color=BLUE,
+        capsize=2,
+        label=f"seen, {curve.confidence:.0%} intervals",
+    )
+    ax.set(xlabel="said chance", ylabel="seen share", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
+    ax.legend()
+    return ax
+
+
+# ------------------------------------------------------ Plots of private PCA; everything drawn was released
+
+
+def scree_plot(pca: PCA, ax: Any = None, deviations: float = 2.0) -> Any:
+    """Draw the released eigenvalues, and what the axes capture with its uncertainty.
+
+    The grey area is what noise alone would show: an eigenvalue inside it says nothing. The band is
+    ``deviations`` standard deviations about the captured variance.
+
+    Parameters
+    ----------
+    pca : a fitted :class:`sordino.PCA`.
+    ax : Matplotlib axes; None makes a new figure, which is then the current one.
+    deviations : the half width of the band.
+
+    **Privacy.** Only attributes of the fitted model are read, so the plot is as private as the model.
+    """
+    ax = new_axes() if ax is None else ax
+    values = np.asarray(pca.noisy_eigenvalues_)
+    number = np.arange(1, values.size + 1)
+    ax.axhspan(0.0, pca.noise_edge_, color=BAND, label="noise alone")
+    ax.plot(number, values, ".-", color=BLUE, label="released eigenvalue")
+    kept, captured = np.arange(1, pca.n_components_ + 1), pca.explained_variance_
+    width = deviations * pca.eigenvalue_noise_[: kept.size]
+    band = {"color": BLUE, "alpha": 0.25, "linewidth": 0, "label": f"captured ± {deviations:g} sd"}
+    ax.fill_between(kept, captured - width, captured + width, **band)
+    ax.plot(kept, captured, "k_", label="captured variance")
+    ax.set(xlabel="axis", ylabel="variance")
+    ax.legend()
+    return ax

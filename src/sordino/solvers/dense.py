@@ -1,0 +1,602 @@
+"""Dense linear models: SGD, gradient descent, RRPSGD, Adam, accelerated descent, DP-SRM."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sordino.errors import InvalidInputError
+from sordino.kernel import Curator, Full, GumbelTopK, Plan, Poisson, Release, Sampling, public_generator
+from sordino.kernel.arrays import Floats
+from sordino.kernel.sampling import FixedSize
+from sordino.problems.problem import Problem
+from sordino.problems.queries import GlmGradient, RecursiveGradient, StepSizeScores
+from sordino.solvers.base import BATCHES, CURVED, STEPS, Capabilities, Options, among, count, positive
+from sordino.solvers.base import STEPS as STEP_OPTIONS
+from sordino.solvers.descent import noise_std
+from sordino.solvers.steps import DENSE, Momentum, Pace, bearable, chosen_momentum, dense, in_units
+
+# ------------------------------------------ Laplacian smoothing of released gradients: free post-processing
+
+
+def smoothed(vector: Floats, strength: float, kept: int = 0) -> Floats:
+    r"""Return ``A^{-1} v`` with A = I - strength * Laplacian on a circle, by the fast Fourier transform.
+
+    A is circulant, ``1 + 2 s`` on the diagonal and ``-s`` beside it, so its eigenvalues are
+    ``1 + 2 s (1 - cos(2 pi k / d))``. Each output is smoothed on its own over its features; the last
+    ``kept`` columns (the intercept) have no neighbours. Sums are kept and norms never grow.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> smoothed(np.array([4.0, 0.0, 0.0, 0.0]), 1.0).round(3).tolist()
+    [1.867, 0.8, 0.533, 0.8]
+    """
+    if not strength:
+        return vector
+    d = vector.shape[-1] - kept
+    eigenvalues = 1 + 2 * strength * (1 - np.cos(2 * np.pi * np.arange(d // 2 + 1) / d))
+    out = np.array(vector, dtype=float)
+    out[..., :d] = np.fft.irfft(np.fft.rfft(out[..., :d]) / eigenvalues, n=d)
+    return out
+
+
+def checked_strength(value: Any) -> float:
+    """Return a smoothing strength >= 0."""
+    number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else -1.0
+    if not 0 <= number < np.inf:
+        raise InvalidInputError(f"Expected smoothing in [0, inf), got {value!r}. Usual are 0 to 3.")
+    return number
+
+
+# --------------------------------------------------------------------- DP-SGD and DP-LSSGD for dense models
+
+EPOCHS = 20
+SCHEDULES = ("constant", "inverse", "inverse-root")
+OUTPUTS = ("last", "average")
+
+
+@dataclass(frozen=True)
+class Sgd:
+    r"""``w <- w - step_t A^{-1}(batch gradient / expected batch size + noise + penalty'(w))``.
+
+    ``A = I - smoothing * Laplacian`` is the identity without smoothing. ``schedule`` divides the step of
+    number t by 1, t or sqrt t; the output is the last iterate or the average of all.
+
+    **Privacy.** ``steps`` Poisson-sampled Gaussian releases of clipped sums. The penalty, momentum,
+    smoothing and averaging are post-processing.
+
+    References: Wang, dissertation, chapter 5 (DP-LSSGD). Departures: Poisson batches divided by the
+    expected size; the penalty is outside the clip; each output is smoothed apart, without its intercept.
+    """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="mini-batch gradients",
+        reads=BATCHES,
+        options=("epochs", "momentum", "momentum_weight", "output", "schedule", "smoothing"),
+        dense=True,
+        persons=True,
+        secure_noise=True,
+        paper="DP-SGD",
+    )
+
+    steps: int
+    step: float | None
+    clip: float
+    sampling: Sampling
+    momentum: Momentum = field(default_factory=Momentum)
+    smoothing: float = 0.0
+    schedule: str = "constant"
+    output: str = "last"
+
+    @classmethod
+    def configured(cls, problem: Problem, options: Options, smoothing: float = 0.0) -> Sgd:
+        """Fill what the user left open from public facts."""
+        momentum, extra = chosen_momentum(
+            options, epochs=EPOCHS, smoothing=smoothing, schedule="constant", output="last"
+        )
+        steps = epochs_of(extra["epochs"], problem, options)
+        return cls(steps, **update_of(problem, options, extra), momentum=momentum)
+
+    @classmethod
+    def smooth(cls, problem: Problem, options: Options) -> Sgd:
+        """Return the same with smoothing 1 where the user left it open."""
+        return cls.configured(problem, options, 1.0)
+
+    def plan(self, problem: Problem) -> Plan:
+        """Declare the gradients."""
+        query = GlmGradient(problem.loss, self.clip)
+        return problem.planned(gradient=Release(query, problem.gaussian(), self.sampling, self.steps))
+
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
+        """Yield the iterates, or their running averages."""
+        w = previous = mean = np.zeros(problem.shape)
+        pace = self._pace(curator, problem) if self.step is None else None
+        for t in range(1, self.steps + 1):
+            asked, start = self.momentum.asked_at(w, previous), self.momentum.moved_from(w, previous)
+            g = curator.release("gradient", asked) + problem.penalty_gradient(dense(asked))
+            h = self._step(t, pace.first if pace else self.step)
+            h = pace.after(dense(asked), g) if pace and isinstance(self.sampling, Full) else h
+            w, previous = start - h * smoothed(g, self.smoothing, problem.n_intercepts), w
+            mean = mean + (w - mean) / t
+            yield w if self.output == "last" else mean
+
+    def _pace(self, curator: Curator, problem: Problem) -> Pace:
+        momentum = 0.0 if self.momentum.kind == "none" else self.momentum.beta
+        return Pace.of(curator, "gradient", problem, DENSE, momentum)
+
+    def _step(self, t: int, step: float | None) -> float:
+        assert step is not None
+        return step / {"constant": 1.0, "inverse": float(t), "inverse-root": t**0.5}[self.schedule]
+
+
+def epochs_of(epochs: Any, problem: Problem, options: Options, share: int = 200) -> int:
+    """Return the number of steps: the asked one, or that of so many passes."""
+    if options.max_iter is not None:
+        return options.max_iter
+    return count("epochs", epochs) * max(1, problem.population // options.batch(problem, share))
+
+
+def update_of(problem: Problem, options: Options, extra: dict[str, Any]) -> dict[str, Any]:
+    """Return what the gradient solvers have in common, checked."""
+    return {
+        "step": options.step_size,
+        "clip": options.clip(problem),
+        "sampling": options.minibatches(problem),
+        "smoothing": checked_strength(extra["smoothing"]),
+        "schedule": among("schedule", extra["schedule"], SCHEDULES),
+        "output": among("output", extra["output"], OUTPUTS),
+    }
+
+
+# ----------------------------------------------------------------------------------- DP-GD for dense models
+
+GD_STEPS = 50
+
+
+class Gd(Sgd):
+    r"""``w <- w - step A^{-1}(mean clipped gradient + noise + penalty'(w))`` over all records.
+
+    A step size that is left open follows :class:`sordino.solvers.steps.Pace`, with Nesterov's momentum.
+
+    **Privacy.** ``steps`` Gaussian releases of a clipped sum: exactly one Gaussian release of the same sum
+    with ``sqrt(steps)`` less noise.
+    """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="the gradient on all records",
+        reads=STEP_OPTIONS,
+        options=("momentum", "momentum_weight", "output", "schedule", "smoothing"),
+        dense=True,
+        persons=True,
+        secure_noise=True,
+        paper="DP-GD",
+    )
+
+    @classmethod
+    def configured(cls, problem: Problem, options: Options, smoothing: float = 0.0) -> Gd:
+        """Fill what the user left open from public facts."""
+        paced = options.step_size is None and "schedule" not in options.extra
+        momentum, extra = chosen_momentum(
+            options, "nesterov" if paced else "none", smoothing=smoothing, schedule="constant", output="last"
+        )
+        steps = GD_STEPS if options.max_iter is None else options.max_iter
+        update = {**update_of(problem, options, extra), "sampling": Full()}
+        return cls(steps, **update, momentum=momentum)
+
+
+# ----------------------------------------------- RRPSGD: stochastic gradients with a random number of steps
+
+RRP_EPOCHS = 10
+
+
+class RrpSgd(Sgd):
+    r"""DP-SGD that stops after R steps, R uniform in {1, ..., T}: the stationary point of nonconvex theory.
+
+    **Privacy.** R is a public number, drawn before the plan is made: for each R the run is private, and so
+    is the mixture. Only the R steps that are taken are planned and paid for.
+
+    References: Zhang et al. 2017. Departures: Poisson mini-batches in place of single records; calibrated on
+    the drawn R and not on T.
+    """
+
+    capabilities: ClassVar[Capabilities] = replace(Sgd.capabilities, paper="RRPSGD, stopped at a random step")
+
+    @classmethod
+    def configured(cls, problem: Problem, options: Options, smoothing: float = 0.0) -> RrpSgd:
+        """Fill what the user left open from public facts, and draw R."""
+        momentum, extra = chosen_momentum(
+            options, epochs=RRP_EPOCHS, smoothing=smoothing, schedule="constant", output="last"
+        )
+        most = epochs_of(extra["epochs"], problem, options)
+        public = public_generator(options.random_state)
+        steps = int(public.integers(1, most + 1))
+        return cls(steps, **update_of(problem, options, extra), momentum=momentum)
+
+
+# ------------------------------------------------------------------- DP-Adam and DP-LSAdam for dense models
+
+STEP = 0.03  # of a coefficient that moves a margin by its unit
+TINY = 1e-8  # of the clip norm
+
+
+@dataclass(frozen=True)
+class Adam:
+    r"""``w <- w - step m / (sqrt s + 1e-8 clip)`` with running means of noisy gradients and of their squares.
+
+    ``subtract_noise`` takes the known variance of the noise out of ``s``: without it s is mostly noise, and
+    Adam is momentum with a constant step. Smoothing acts on the gradient, before the means.
+
+    **Privacy.** ``steps`` Poisson-sampled Gaussian releases; the rest is post-processing of them and of the
+    public noise level.
+    """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="mini-batch gradients",
+        reads=BATCHES,
+        options=("beta1", "beta2", "epochs", "smoothing", "subtract_noise"),
+        dense=True,
+        persons=True,
+        secure_noise=True,
+        paper="DP-Adam",
+    )
+
+    steps: int
+    step: float
+    clip: float
+    sampling: Sampling
+    smoothing: float = 0.0
+    beta1: float = 0.9
+    beta2: float = 0.999
+    subtract_noise: bool = False
+
+    @classmethod
+    def configured(cls, problem: Problem, options: Options, smoothing: float = 0.0) -> Adam:
+        """Fill what the user left open from public facts."""
+        extra = options.chosen(
+            epochs=EPOCHS, smoothing=smoothing, beta1=0.9, beta2=0.999, subtract_noise=False
+        )
+        return cls(
+            epochs_of(extra["epochs"], problem, options),
+            STEP * in_units(problem) if options.step_size is None else options.step_size,
+            options.clip(problem),
+            options.minibatches(problem),
+            checked_strength(extra["smoothing"]),
+            positive("beta1", extra["beta1"], 1 - 1e-12),
+            positive("beta2", extra["beta2"], 1 - 1e-12),
+            among("subtract_noise", extra["subtract_noise"], (True, False)),
+        )
+
+    @classmethod
+    def smooth(cls, problem: Problem, options: Options) -> Adam:
+        """Return the same with smoothing 1 where the user left it open."""
+        return cls.configured(problem, options, 1.0)
+
+    def plan(self, problem: Problem) -> Plan:
+        """Declare the gradients."""
+        query = GlmGradient(problem.loss, self.clip)
+        return problem.planned(gradient=Release(query, problem.gaussian(), self.sampling, self.steps))
+
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
+        """Yield the iterates."""
+        w, m, s = (np.zeros(problem.shape) for _ in range(3))
+        known = self._noise_variance(curator, problem)
+        for t in range(1, self.steps + 1):
+            g = curator.release("gradient", w) + problem.penalty_gradient(w)
+            g = smoothed(g, self.smoothing, problem.n_intercepts)
+            m = self.beta1 * m + (1 - self.beta1) * g
+            s = self.beta2 * s + (1 - self.beta2) * np.square(g)
+            level = np.maximum(s / (1 - self.beta2**t) - known, known * 1e-2)
+            w = w - self.step * m / (1 - self.beta1**t) / (np.sqrt(level) + TINY * self.clip)
+            yield w
+
+    def _noise_variance(self, curator: Curator, problem: Problem) -> Any:
+        """Return the variance that the noise adds to each entry of a smoothed mean gradient."""
+        if not self.subtract_noise:
+            return 0.0
+        std = noise_std(curator, "gradient") / self.sampling.expected(problem.population)
+        # the entries of A^{-1} N(0, I) have the variance sum_j (A^{-1})_0j^2
+        row = np.zeros(problem.columns)
+        row[0] = 1.0
+        smooth = float(np.square(smoothed(row, self.smoothing, problem.n_intercepts)).sum())
+        shares = np.full(problem.columns, smooth)
+        shares[problem.features :] = 1.0
+        return np.broadcast_to(std**2 * shares, problem.shape)
+
+
+# -------------- DP-AGD: noisy gradient descent that spends more on a gradient only where less does not help
+
+# So many gradients, fewer where so many records and units of epsilon for each are not there.
+GRADIENTS, FEWEST, RECORDS = 60, 20, 20.0
+SEARCH_SHARE = 0.1
+STEP_COUNT = 8  # halvings from 32 over the largest curvature: shorter ones win by noise only
+
+
+@dataclass(frozen=True)
+class Agd:
+    r"""Noisy gradients with a private line search; where no step helps, the gradient is asked again.
+
+    A portion is one noisy gradient of fixed price. At a point, portions are averaged; a noisy minimum over
+    ``{0, step sizes}`` of the clipped objective picks the move. Where 0 wins, the number of portions per
+    point grows by ``1 + growth``, the missing ones are asked at the same point and averaged in (the price of
+    the difference), and the search is repeated. The run ends when portions or searches are spent.
+
+    **Privacy.** This is a zCDP filter in whole portions: ``portions`` Gaussian releases and ``searches``
+    Gumbel selections of fixed prices are planned and paid for. Where they are asked depends on released
+    values only, which adaptive composition allows; what is left over at the end stays spent.
+
+    References: Lee and Kifer 2018. Departures: budgets rise in whole portions; Gumbel noise and, under
+    add-remove, its monotone price for the search.
+    """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="gradients in portions, and private line searches",
+        reads=STEPS,
+        options=("growth", "objective_clip", "search_share", "searches", "smoothing", "step_count"),
+        dense=True,
+        paper="DP-AGD",
+        losses=CURVED,
+    )
+
+    portions: int
+    searches: int
+    steps: tuple[float, ...]
+    clip: float
+    objective_clip: float
+    growth: float = 0.5
+    search_share: float = SEARCH_SHARE
+    smoothing: float = 0.0
+
+    @classmethod
+    def configured(cls, problem: Problem, options: Options) -> Agd:
+        """Fill what the user left open from public facts."""
+        extra = options.chosen(
+            searches=None,
+            step_count=STEP_COUNT,
+            objective_clip=None,
+            growth=0.5,
+            search_share=SEARCH_SHARE,
+            smoothing=0.0,
+        )
+        told = int(min(problem.population * problem.epsilon / RECORDS, GRADIENTS))
+        portions = max(told, FEWEST) if options.max_iter is None else options.max_iter
+        searches = max(1, 2 * portions // 3) if extra["searches"] is None else extra["searches"]
+        wanted = extra["objective_clip"]
+        return cls(
+            portions,
+            count("searches", searches),
+            _grid(32 * options.step(problem), count("step_count", extra["step_count"])),
+            options.clip(problem),
+            _typical_loss(problem) if wanted is None else positive("objective_clip", wanted),
+            positive("growth", extra["growth"]),
+            positive("search_share", extra["search_share"], 0.9),
+            checked_strength(extra["smoothing"]),
+        )
+
+    def plan(self, problem: Problem) -> Plan:
+        """Declare the portions and the searches."""
+        gradient = GlmGradient(problem.loss, self.clip)
+        scores = StepSizeScores(
+            problem.loss, self.objective_clip, (0.0, *self.steps), problem.penalties, problem.population
+        )
+        search = GumbelTopK(monotone=True)
+        # a release of relative size r and price rho/r^2 at multiplier 1 gets the share times * rho / r^2
+        spread = math.sqrt(self.portions * 0.5 / (1 - self.search_share))
+        finest = math.sqrt(self.searches * search.rho() / self.search_share)
+        return problem.planned(
+            gradient=Release(gradient, problem.gaussian(spread), Full(), self.portions),
+            search=Release(
+                scores, GumbelTopK(monotone=True, relative=finest), Full(), self.searches, mean=False
+            ),
+        )
+
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
+        """Yield the iterates; a search that finds no better point yields the same one again."""
+        w, level, left = np.zeros(problem.shape), 1.0, self.portions
+        total, asked = np.zeros(problem.shape), 0
+        for _ in range(self.searches):
+            missing = min(math.ceil(level) - asked, left)
+            if missing <= 0 and left == 0:
+                return
+            for _ in range(missing):
+                total, asked = total + curator.release("gradient", w), asked + 1
+            left -= missing
+            d = smoothed(total / asked + problem.penalty_gradient(w), self.smoothing, problem.n_intercepts)
+            best = int(curator.release("search", (w, d))[0])
+            if best == 0:
+                level = math.ceil(level) * (1 + self.growth)
+            else:
+                w = w - (0.0, *self.steps)[best] * d
+                total, asked = np.zeros(problem.shape), 0
+            yield w
+
+
+def _grid(largest: float, points: int) -> tuple[float, ...]:
+    """Return step sizes that halve from the largest."""
+    return tuple(largest * 2.0**-i for i in range(points))
+
+
+def _typical_loss(problem: Problem) -> float:
+    """Return five times the largest loss of the model that knows nothing: a public bound to clip losses at.
+
+    A lower clip would forget the records of a rare class, whose losses are large at first.
+    """
+    shape = (1,) if problem.outputs == 1 else (1, problem.outputs)
+    target = np.array([problem.target_bound if problem.loss.targets == "numbers" else 1.0])
+    return max(5.0 * float(problem.loss.value(np.zeros(shape), target)[0]), 1e-12)
+
+
+# --------------------------------------------- DP-SRM: stochastic recursive momentum for nonconvex problems
+
+SRM_EPOCHS = 4
+SHARE = 100  # a mini-batch is this part of the records
+GAMMA = 0.15
+LATE = 0.7  # the average is over the iterates after this share of the steps
+# Of the default step: the margin noise of the last iterate; how far the noise of v may feed back into the
+# bound on its own next difference; and how many times one over the curvature it may be.
+MARGIN_NOISE, FEEDBACK, LONGEST = 4.0, 0.2, 10.0
+RULES = ("constant", "adaptive")
+SRM_OUTPUTS = ("average", "last", "random")
+
+
+@dataclass(frozen=True)
+class Srm:
+    r"""Steps along a recursive estimate v of the gradient: a little new gradient, the rest its change.
+
+    ``v_0`` is a noisy batch gradient; then ``w_{t+1} = w_t - step_t (v_t + penalty'(w_t))`` and
+    ``v_{t+1} = (1 - gamma) v_t + mean_batch[gamma clip_C1(grad(w_{t+1})) + (1 - gamma)
+    clip_C2(grad(w_{t+1}) - grad(w_t))] + noise``. The rule ``"adaptive"`` cuts a step to the length
+    ``C2 / curvature``, where the difference is never clipped: ``min(C2 / (curvature ||v||), step)``. A step
+    of None is chosen from the planned noise: see :meth:`step_for`. The output is the last iterate, a random
+    one, or the average of the last ones, which takes out most of the noise of the last one.
+
+    **Privacy.** One sampled Gaussian release of the first gradient, one of each recursion. A record adds at
+    most ``Cbar = gamma C1 + (1 - gamma) C2,t`` to it; ``C2,t = min(C2, curvature R^2 ||w_{t+1} - w_t||)``
+    is a function of released points. ``"random"`` output draws its index before the plan is made, from a
+    public generator; later steps are neither taken nor paid for.
+
+    References: Wang, dissertation, chapter 4 (DP-SRM). Departures: Cbar as in its section 4.5 (4.7 swaps
+    the clips); Poisson batches divided by expected sizes; the penalty is outside v and the clips.
+    """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="a first gradient, then recursive corrections",
+        reads=BATCHES,
+        options=(
+            "difference_clip",
+            "epochs",
+            "first_batch",
+            "first_noise",
+            "gamma",
+            "output",
+            "shrinking_bound",
+            "smoothing",
+            "step_rule",
+        ),
+        dense=True,
+        persons=True,
+        secure_noise=True,
+        paper="DP-SRM",
+    )
+
+    steps: int
+    step: float | None
+    gradient_clip: float
+    difference_clip: float
+    gamma: float
+    row_bound: float
+    first: Sampling
+    minibatches: Sampling
+    rule: str = "constant"
+    smoothing: float = 0.0
+    first_noise: float = 1.0
+    average: bool = False
+
+    @classmethod
+    def configured(cls, problem: Problem, options: Options) -> Srm:
+        """Fill what the user left open from public facts."""
+        extra = options.chosen(
+            epochs=SRM_EPOCHS,
+            gamma=GAMMA,
+            difference_clip=None,
+            first_batch=None,
+            first_noise=1.0,
+            shrinking_bound=True,
+            step_rule="constant",
+            output="average",
+            smoothing=0.0,
+        )
+        clip, wanted = options.clip(problem), extra["difference_clip"]
+        shrinking = among("shrinking_bound", extra["shrinking_bound"], (True, False))
+        return cls(
+            _drawn(epochs_of(extra["epochs"], problem, options, SHARE), extra["output"], options),
+            options.step_size,
+            clip,
+            2 * clip if wanted is None else positive("difference_clip", wanted, 2 * clip),
+            positive("gamma", extra["gamma"], 1.0),
+            problem.row_bound if shrinking else np.inf,
+            _first(extra["first_batch"], problem, options),
+            options.minibatches(problem, SHARE),
+            among("step_rule", extra["step_rule"], RULES),
+            checked_strength(extra["smoothing"]),
+            positive("first_noise", extra["first_noise"]),
+            extra["output"] == "average",
+        )
+
+    def plan(self, problem: Problem) -> Plan:
+        """Declare the first gradient and the recursions."""
+        first = GlmGradient(problem.loss, self.gradient_clip)
+        releases = {"first": Release(first, problem.gaussian(self.first_noise), self.first)}
+        if self.steps > 1:
+            query = RecursiveGradient(
+                problem.loss, self.gradient_clip, self.difference_clip, self.gamma, self.row_bound
+            )
+            releases["recursion"] = Release(query, problem.gaussian(), self.minibatches, self.steps - 1)
+        return problem.planned(**releases)
+
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
+        """Yield the iterates."""
+        w = previous = mean = np.zeros(problem.shape)
+        step = self.step_for(curator, problem) if self.step is None else self.step
+        v = curator.release("first", w)
+        for t in range(self.steps):
+            if t > 0:
+                v = (1 - self.gamma) * v + curator.release("recursion", (w, previous))
+            d = smoothed(v + problem.penalty_gradient(w), self.smoothing, problem.n_intercepts)
+            w, previous = w - self._cut(step, d, problem) * d, w
+            late = t - int(LATE * self.steps)
+            mean = w if late <= 0 else mean + (w - mean) / (late + 1)
+            yield mean if self.average else w
+
+    def _cut(self, step: float, direction: Floats, problem: Problem) -> float:
+        length = float(np.linalg.norm(direction))
+        if self.rule == "constant" or length == 0:
+            return step
+        return min(step, self.difference_clip / (_curvature(problem) * length))
+
+    def step_for(self, curator: Curator, problem: Problem) -> float:
+        r"""Return the largest step that the planned noise allows: a function of public numbers.
+
+        With noise of multiplier z and batches b, ``steps`` steps h put noise of about
+        ``h C1 z sqrt(steps) R / b`` into a margin. And as the difference bound grows with the length of v,
+        which holds noise of norm ``Cbar z sqrt(d / (2 gamma)) / b``, v would feed its own noise beyond
+        ``h curvature (1 - gamma) z sqrt(d) / (b sqrt(2 gamma)) = 1``.
+        """
+        longest = LONGEST if np.isfinite(problem.loss.lipschitz) else 1.0
+        limit = longest / (_curvature(problem) + problem.penalty_curvature)
+        release = curator.plan.releases.get("recursion")
+        z = 0.0 if release is None else float(release.mechanism.multiplier or 0.0)
+        if z == 0:
+            return limit / longest
+        z *= curator.plan.relation.contributions / self.minibatches.expected(problem.population)
+        margin = MARGIN_NOISE * bearable(problem)
+        margin /= self.gradient_clip * z * np.sqrt(self.steps) * problem.row_bound
+        d = float(np.prod(problem.shape))
+        feedback = (1 - self.gamma) * _curvature(problem) * z * np.sqrt(d / (2 * self.gamma))
+        return float(min(limit, margin, FEEDBACK / max(feedback, 1e-300)))
+
+
+def _curvature(problem: Problem) -> float:
+    """Return the curvature of a record's loss."""
+    return problem.curvature * problem.row_bound**2
+
+
+def _drawn(steps: int, output: str, options: Options) -> int:
+    """Return how many steps are taken: all, or up to an iterate drawn before anything is planned."""
+    if among("output", output, SRM_OUTPUTS) != "random":
+        return steps
+    public = public_generator(options.random_state)
+    return int(public.integers(1, steps + 1))
+
+
+def _first(wanted: Any, problem: Problem, options: Options) -> Sampling:
+    """Return how the first batch is drawn: four times a mini-batch if the user left it open."""
+    n = problem.population
+    size = min(n, 4 * options.batch(problem, SHARE)) if wanted is None else count("first_batch", wanted, n)
+    if size >= n:
+        return Full()
+    return FixedSize(size) if options.sampling == "fixed" else Poisson(size / n)

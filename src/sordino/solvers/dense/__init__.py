@@ -1,1 +1,0 @@
-"""Solvers that fit every coefficient: descent with momentum, adaptive steps, recursion, smoothing."""

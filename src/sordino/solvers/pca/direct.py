@@ -1,0 +1,286 @@
+"""PCA from one noisy matrix: Gaussian, MOD-SuLQ, screened columns, and chunks of a stream."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sordino.errors import InvalidInputError
+from sordino.kernel import Curator, Disjoint, Full, Plan, Release
+from sordino.kernel.arrays import Floats, Ints
+from sordino.problems.covariance import Ball, GramMatrix, GramTriangle, PcaProblem, RowMoments, SquaredColumns
+from sordino.solvers.pca.spectrum import (
+    SHARE,
+    Location,
+    PcaOptions,
+    Principal,
+    captured_variance,
+    decompose,
+    filled,
+    fits_matrix,
+    locate,
+    location_from,
+    measured,
+    moments_release,
+    noise_level,
+    noise_std,
+    shared,
+    spectrum_release,
+    spectrum_share,
+    strength,
+    weight_of_rest,
+)
+
+# ---------------------------------------- Analyze-Gauss: the whole second moment once, with symmetric noise
+
+
+@dataclass(frozen=True)
+class Gauss:
+    r"""Eigenvectors of ``sum (x_i - m)(x_i - m)^T / n + noise``, rows clipped about the released mean m.
+
+    **Privacy.** One Gaussian release of the mean, one of the matrix with noise of the Gaussian orthogonal
+    ensemble (half the off-diagonal variance of independent entries), one of the variances along the axes.
+
+    References: Dwork et al. 2014. Departures: symmetric noise; rows are measured from the released mean
+    and clipped at their released spread, which makes the second release sharper.
+    """
+
+    @classmethod
+    def configured(cls, problem: PcaProblem, options: PcaOptions) -> Gauss:
+        """Refuse a matrix that does not fit."""
+        if not fits_matrix(problem.features):
+            raise InvalidInputError(
+                f"Expected at most 3952 features for solver 'gauss' (500 MB of matrices), got "
+                f"{problem.features}. Use solver='power'."
+            )
+        return cls()
+
+    def plan(self, problem: PcaProblem) -> Plan:
+        """Declare the mean and the matrix."""
+        noise = problem.symmetric(weight_of_rest(problem, last=True))
+        gram = Release(GramMatrix(problem.data_norm), noise, Full())
+        return problem.planned(**moments_release(problem), gram=gram, **spectrum_release(problem))
+
+    def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
+        """Yield the axes."""
+        d = problem.features
+        place = locate(curator, problem, noise_level(curator, "gram", problem, d))
+        matrix = curator.release("gram", place.ball)
+        std = noise_std(curator, "gram", place.ball) / problem.population
+        yield measured(curator, problem, principal_of(matrix, std, place, problem))
+
+
+def principal_of(matrix: Floats, std: float, place: Location, problem: PcaProblem) -> Principal:
+    """Return the axes of a noisy second moment about ``place.mean``; ``std`` is that of its diagonal."""
+    d, k = problem.features, problem.components
+    factor, moved = place.unclipped(float(np.trace(matrix)), std * math.sqrt(d), problem)
+    matrix, std = factor * matrix, factor * std
+    if not problem.center:
+        matrix = place.with_mean(matrix)
+    noisy, axes = decompose(matrix, k)
+    total = float(np.trace(matrix)) if place.total is None else place.total
+    variances, doubt = place.real(*captured_variance(noisy, std, k))
+    doubt, total = np.hypot(doubt, moved * variances), max(total, 1e-300)
+    variances, doubt = filled(variances, total, d), shared(doubt, d)
+    edge = strength(std, d)
+    return Principal(axes, variances, noisy[:k], std, doubt, edge, total, place.mean, place.stray)
+
+
+# ----------------------------------------- The textbook's independent entries, and MOD-SULQ's noise on them
+
+
+@dataclass(frozen=True)
+class ModSulq:
+    r"""Eigenvectors of ``A`` plus a symmetric matrix with independent N(0, s^2) on and above the diagonal.
+
+    **Privacy.** One Gaussian release of the upper triangle. It has the sensitivity of the whole matrix
+    (attained at a unit vector) and twice the off-diagonal noise of ``gauss``: kept for comparison.
+
+    References: Chaudhuri et al. 2012; ``noise="paper"`` runs their formula, hundreds of times too large.
+    """
+
+    @classmethod
+    def configured(cls, problem: PcaProblem, options: PcaOptions) -> ModSulq:
+        """Refuse a matrix that does not fit."""
+        Gauss.configured(problem, options)
+        return cls()
+
+    def plan(self, problem: PcaProblem) -> Plan:
+        """Declare the mean and the triangle."""
+        noise = problem.gaussian(weight_of_rest(problem, last=True))
+        triangle = Release(GramTriangle(problem.data_norm), noise, Full())
+        return problem.planned(**moments_release(problem), triangle=triangle, **spectrum_release(problem))
+
+    def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
+        """Yield the axes."""
+        place = locate(curator, problem, noise_level(curator, "triangle", problem, problem.features))
+        entries = curator.release("triangle", place.ball)
+        std = noise_std(curator, "triangle", place.ball) / problem.population
+        found = principal_of(symmetric(entries, problem.features), std * np.sqrt(2), place, problem)
+        yield measured(curator, problem, found)
+
+
+def symmetric(entries: Floats, features: int) -> Floats:
+    """Return the symmetric matrix with these entries on and above its diagonal."""
+    out = np.zeros((features, features))
+    out[np.triu_indices(features)] = entries
+    return out + np.triu(out, 1).T
+
+
+# ---------------------------- Screening: find the columns that matter first, then release their matrix only
+
+# The shares of the squared budget for the choice of columns and for their mean; how many standard deviations
+# a column has to stand out (ten of 100,000 empty columns do by chance); the most columns of a matrix.
+COLUMNS_SHARE, MEAN_SHARE, CLEAR, MOST = 0.25, 0.1, 3.7, 3000
+
+
+@dataclass(frozen=True)
+class Screen:
+    r"""Keep the columns with large noisy squares, then :class:`Gauss` on them; other entries are zero.
+
+    In text a few of 100,000 columns carry the leading axes. The noise of a matrix grows with the root
+    of its size, so dropping the others costs little variance and most of the noise.
+
+    **Privacy.** Three Gaussian releases: the squares of all columns, then the mean and the matrix of the
+    kept ones. Which columns are kept is post-processing of the first.
+
+    References: diagonal thresholding, Johnstone and Lu 2009.
+    """
+
+    most: int = MOST
+
+    @classmethod
+    def configured(cls, problem: PcaProblem, options: PcaOptions) -> Screen:
+        """There is nothing to fill in."""
+        return cls()
+
+    def plan(self, problem: PcaProblem) -> Plan:
+        """Declare the squares, the mean and the matrix."""
+        norm, rest = problem.data_norm, 1 - COLUMNS_SHARE - MEAN_SHARE - spectrum_share(problem)
+        return problem.planned(
+            squares=Release(SquaredColumns(norm), problem.gaussian(COLUMNS_SHARE**-0.5), Full()),
+            moments=Release(RowMoments(norm), problem.gaussian(MEAN_SHARE**-0.5), Full()),
+            gram=Release(GramMatrix(norm), problem.symmetric(rest**-0.5), Full()),
+            **spectrum_release(problem),
+        )
+
+    def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
+        """Yield the axes."""
+        n, norm = problem.population, problem.data_norm
+        squares = curator.release("squares")
+        columns = self._chosen(squares, noise_std(curator, "squares") / n, 2 * problem.components)
+        small = replace(problem, features=columns.size, components=min(problem.components, columns.size))
+        answer, kept = curator.release("moments", Ball(norm, None, columns)), float(squares[columns].sum())
+        whole = RowMoments(norm).read(answer)[1]
+        answer[-1] *= kept / whole if whole > 0 else 0.0  # the spread of the kept columns alone
+        level = (curator.plan.releases["gram"].mechanism.multiplier or 0.0) * 2 * math.sqrt(columns.size) / n
+        place = location_from(small, answer, noise_std(curator, "moments") / n, level)
+        ball = replace(place.ball, columns=columns)
+        found = principal_of(
+            curator.release("gram", ball), noise_std(curator, "gram", ball) / n, place, small
+        )
+        found = measured(curator, small, found, columns)
+        yield widened(found, columns, problem, max(whole - kept, 0.0) + found.total)
+
+    def _chosen(self, squares: Floats, std: float, least: int) -> Ints:
+        """Return the columns that stand out of the noise, in order."""
+        order = np.argsort(-squares)[: min(self.most, squares.size)]
+        if std > 0:
+            order = order[: max(least, int((squares[order] > CLEAR * std).sum()))]
+        return np.sort(order)
+
+
+def widened(found: Principal, columns: Ints, problem: PcaProblem, total: float) -> Principal:
+    """Put the axes and the mean of some columns among zeros."""
+    axes = np.zeros((len(found.axes), problem.features))
+    axes[:, columns] = found.axes
+    mean = np.zeros(problem.features)
+    mean[columns] = found.mean
+    return replace(found, axes=axes, mean=mean, total=total)
+
+
+# ------------------ PCA of a stream: each chunk is released once, with the whole budget, and then forgotten
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """Released sums over the chunks so far; all of it is public.
+
+    ``moments`` sums ``(x, w ||x||^2 / R)``, ``matrix`` sums ``x x^T``, each with the variance of its noise.
+    """
+
+    count: int
+    moments: Floats
+    matrix: Floats
+    moments_variance: float = 0.0
+    matrix_variance: float = 0.0
+
+    @classmethod
+    def empty(cls, features: int) -> Pooled:
+        """Return the sums over no chunk."""
+        return cls(0, np.zeros(features + 1), np.zeros((features, features)))
+
+
+@dataclass(frozen=True)
+class StreamGauss:
+    """The matrix of :class:`Gauss`, chunk by chunk.
+
+    **Privacy.** A record is in one chunk, so ``parts`` releases of disjoint chunks cost as much as one.
+    """
+
+    parts: int
+
+    @classmethod
+    def configured(cls, problem: PcaProblem, parts: int) -> StreamGauss:
+        """Refuse a matrix that does not fit."""
+        Gauss.configured(problem, PcaOptions())
+        return cls(parts)
+
+    def plan(self, problem: PcaProblem) -> Plan:
+        """Declare a mean and a matrix for each chunk."""
+        chunks, norm = Disjoint(self.parts), problem.data_norm
+        noise = problem.gaussian(1 / math.sqrt(SHARE))
+        moments = Release(RowMoments(norm), noise, chunks, self.parts, mean=False)
+        matrix_noise = problem.symmetric(weight_of_rest(problem))
+        gram = Release(GramMatrix(norm), matrix_noise, chunks, self.parts, mean=False)
+        return problem.planned(moments=moments, gram=gram)
+
+    def absorb(self, curator: Curator, problem: PcaProblem, pooled: Pooled, size: int) -> Pooled:
+        r"""Release the next chunk, of a public size, and add it to what is known.
+
+        The chunk is measured from the mean c of all chunks up to it, which is sharper than its own mean m;
+        ``sum x x^T = sum (x-c)(x-c)^T + n (c m^T + m c^T - c c^T)`` puts it back.
+        """
+        own = curator.release("moments")
+        pooled = replace(
+            pooled,
+            count=pooled.count + size,
+            moments=pooled.moments + own,
+            moments_variance=pooled.moments_variance + noise_std(curator, "moments") ** 2,
+        )
+        place = self._place(curator, problem, pooled, size)
+        c, m = place.mean, own[:-1]
+        shift = np.outer(c, m) + np.outer(m, c) - size * np.outer(c, c)
+        return replace(
+            pooled,
+            matrix=pooled.matrix + curator.release("gram", place.ball) + shift,
+            matrix_variance=pooled.matrix_variance + noise_std(curator, "gram", place.ball) ** 2,
+        )
+
+    def _place(self, curator: Curator, problem: PcaProblem, pooled: Pooled, size: int) -> Location:
+        multiplier = curator.plan.releases["gram"].mechanism.multiplier or 0.0
+        level = multiplier * 2 * math.sqrt(problem.features) / size
+        std = math.sqrt(pooled.moments_variance) / pooled.count
+        return location_from(problem, pooled.moments / pooled.count, std, level)
+
+    def principal(self, pooled: Pooled, problem: PcaProblem) -> Principal:
+        """Return the axes of all chunks so far."""
+        n, mean = pooled.count, pooled.moments[:-1] / pooled.count
+        std = math.sqrt(pooled.moments_variance) / n
+        place = location_from(problem, pooled.moments / n, std, 0.0)
+        # The same noise is in the mean and in the matrix: taking the mean out takes most of it out.
+        matrix = pooled.matrix / n - np.outer(mean, mean)
+        return principal_of(matrix, math.sqrt(pooled.matrix_variance) / n, place, problem)

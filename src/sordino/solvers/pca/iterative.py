@@ -1,0 +1,343 @@
+"""PCA by iteration: the power method, DP-SPCA, Oja and DP-VRPCA, with a Ritz step at the end."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from sordino.kernel import Curator, Disjoint, Full, Plan, Release, Sampling
+from sordino.kernel.arrays import Floats
+from sordino.problems.covariance import GramProduct, PcaProblem
+from sordino.solvers.pca.spectrum import (
+    Location,
+    PcaOptions,
+    Principal,
+    by_strength,
+    captured_variance,
+    filled,
+    fix_signs,
+    locate,
+    measured,
+    moments_release,
+    noise_level,
+    noise_std,
+    polar,
+    shared,
+    spectrum_release,
+    strength,
+    weight_of_rest,
+)
+
+# --------------------- What the iterations share: products about the mean, and the variances that they tell
+
+# Products are averaged over about the last sixth of them; how far off the trace is that a few random
+# directions tell; how much of a standard deviation to state where later bases follow earlier noise.
+LATE, DIRECTIONS, FOLLOWED = 6, 0.1, 1.5
+
+
+@dataclass(frozen=True)
+class Products:
+    """Released products with clipped rows: by what they are too short, and in which unit to step.
+
+    Parameters
+    ----------
+    place : where rows are measured.
+    problem : what is public.
+    factor, moved : see :meth:`Location.unclipped`.
+    unit : one over the unit of a step, the largest singular value of a product so far: the leading eigenvalue
+        where the data speak and the size of the noise where they do not. The same step is short against
+        noise and does not vanish without it, whatever the scale of the rows. In a paper's plan, which
+        releases no mean, it is the squared radius.
+    """
+
+    place: Location
+    problem: PcaProblem
+    factor: float = 1.0
+    moved: float = 0.0
+    unit: float = 0.0
+
+    def first(self, basis: Floats, answer: Floats, std: float) -> Products:
+        """Return the products after the first one, of a random basis: it tells the trace."""
+        d, p = basis.shape
+        inner = basis.T @ answer
+        trace = d / p * float(np.trace(inner))
+        squares = (d / p) ** 2 * (float(np.square(inner).sum()) - (p * std) ** 2) - trace**2 / p
+        missed = math.sqrt(2 * max(squares, 0.0) * (1 / p - 1 / d))  # the more, the fewer axes there are
+        off = math.hypot(d / math.sqrt(p) * std, max(DIRECTIONS * trace, missed))
+        factor, moved = self.place.unclipped(trace, off, self.problem)
+        return replace(self, factor=factor, moved=moved)
+
+    def about(self, basis: Floats, answer: Floats) -> Floats:
+        """Return the product with rows of full length, about the mean or about zero."""
+        answer = self.factor * answer
+        return answer if self.problem.center else self.place.with_mean(answer, basis)
+
+    def after(self, answer: Floats) -> Products:
+        """Return the products with the unit once this one, about the mean, is released."""
+        if self.place.total is None:
+            return replace(self, unit=self.place.ball.radius**2)
+        return replace(self, unit=max(self.unit, self.factor * float(np.linalg.norm(answer, 2)), 1e-300))
+
+    def principal(self, inner: Floats, axes: Floats, std: float) -> Principal:
+        """Return the axes (columns, the strongest first) with the variances ``inner = V^T (A V + N)``.
+
+        The noise N of an answer, of standard deviation ``std``, is independent of the basis V that was
+        asked, so ``inner`` is unbiased; made symmetric, its noise is that of a small matrix.
+        """
+        k, place, std = self.problem.components, self.place, self.factor * std
+        noisy = np.asarray(np.linalg.eigvalsh((inner + inner.T) / 2)[::-1], dtype=np.float64)
+        variances, doubt = place.real(*captured_variance(noisy, std, k))
+        doubt = shared(np.hypot(FOLLOWED * doubt, self.moved * variances), self.problem.features)
+        total = max(place.total or float(variances.sum()), 1e-300)
+        variances = filled(variances, total, self.problem.features)
+        rows, edge = fix_signs(np.ascontiguousarray(axes[:, :k].T)), strength(std, len(inner))
+        return Principal(rows, variances, noisy[:k], std, doubt, edge, total, place.mean, place.stray)
+
+
+@dataclass(frozen=True)
+class Averaged:
+    """A running mean of ``V_t^T (A V_t + N_t)``, turned with the basis, and the variance of its noise."""
+
+    value: Floats
+    variance: float = 0.0
+
+    def with_one(self, t: int, inner: Floats, std: float) -> Averaged:
+        """Return the mean with one more; newer ones weigh more, as the basis was still moving."""
+        weight = LATE / (t + LATE)
+        return Averaged(
+            self.value + weight * (inner - self.value),
+            (1 - weight) ** 2 * self.variance + (weight * std) ** 2,
+        )
+
+    def turned(self, old: Floats, new: Floats) -> Averaged:
+        """Return the mean in the coordinates of the new basis."""
+        turn = polar(old.T @ new)
+        return replace(self, value=turn.T @ self.value @ turn)
+
+
+# ----------------------------- The noisy power method: products with a few directions, never a d x d matrix
+
+# With noise each step takes a share of the budget, and products are added up against it; without any, a step
+# costs only time, and adding up earlier products would only hold it back.
+STEPS, STEPS_WITHOUT_NOISE = 5, 20
+
+
+@dataclass(frozen=True)
+class Power:
+    r"""``V <- orth(A V + noise + momentum * previous products)``, ``steps`` times, p > k columns.
+
+    It is a randomised range finder with power iterations: one pass over the data per step, d x p
+    numbers in memory. Earlier products, turned into the present basis, are added with weight
+    ``momentum``: they are released already, so this averages their noise away for free.
+
+    **Privacy.** ``steps`` Gaussian releases of ``X^T X V``: a record moves it by at most its squared norm,
+    whatever the number of columns.
+
+    References: Hardt and Roth 2013, Hardt and Price 2014. Departure: noise for whole records; theirs,
+    which protects a single entry, is ``noise="paper"``.
+    """
+
+    columns: int
+    steps: int
+    momentum: float = 1.0
+
+    @classmethod
+    def configured(cls, problem: PcaProblem, options: PcaOptions) -> Power:
+        """Fill what the user left open from public facts."""
+        noisy = math.isfinite(problem.epsilon)
+        steps = (STEPS if noisy else STEPS_WITHOUT_NOISE) if options.max_iter is None else options.max_iter
+        momentum = float(noisy) if options.momentum is None else options.momentum
+        return cls(options.columns(problem), steps, momentum)
+
+    def plan(self, problem: PcaProblem) -> Plan:
+        """Declare the mean and the products."""
+        noise = problem.gaussian(weight_of_rest(problem, self.steps, last=True))
+        product = Release(self.query(problem), noise, Full(), self.steps)
+        return problem.planned(**moments_release(problem), product=product, **spectrum_release(problem))
+
+    def query(self, problem: PcaProblem) -> GramProduct:
+        """Return the product that each step asks for."""
+        return GramProduct(problem.data_norm)
+
+    def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
+        """Yield the axes after each step."""
+        place = locate(curator, problem, noise_level(curator, "product", problem, self.columns))
+        basis, products = problem.start(self.columns), Products(place, problem)
+        memory = np.zeros_like(basis)
+        std = noise_std(curator, "product", (basis, place.ball)) / problem.population
+        for t in range(self.steps):
+            answer = curator.release("product", (basis, place.ball))
+            products = products.first(basis, answer, std) if t == 0 else products
+            answer = products.about(basis, answer)
+            memory = self.momentum * memory + answer
+            turned = np.linalg.svd(memory, full_matrices=False)[0]
+            found = products.principal(basis.T @ answer, turned, std)
+            yield found if t + 1 < self.steps else measured(curator, problem, found)
+            memory, basis = memory @ (basis.T @ turned), turned
+
+
+# ---------------------------------------------------------------------- DP-SPCA: Oja's rule on mini-batches
+
+# In units of :class:`Products`; divided by the number of the step.
+EPOCHS, STEP = 4, 5.0
+
+
+@dataclass(frozen=True)
+class Spca:
+    r"""``V <- orth(V + step / t (batch sum of x x^T V / expected batch size + noise))``.
+
+    The decaying step averages the noise of the batches.
+
+    **Privacy.** ``steps`` Poisson-sampled Gaussian releases; under replace-one a record counts twice.
+
+    References: Shang et al. (DP-SPCA). Departures: Poisson batches instead of one record (amplification
+    is accounted, not assumed); rows clipped in code; the step does not depend on the data.
+    """
+
+    columns: int
+    steps: int
+    step: float
+    sampling: Sampling
+    decay: bool = True
+
+    @classmethod
+    def configured(cls, problem: PcaProblem, options: PcaOptions) -> Spca:
+        """Fill what the user left open from public facts."""
+        batch = options.batch(problem)
+        steps = EPOCHS * max(1, problem.population // batch)
+        steps = steps if options.max_iter is None else options.max_iter
+        sampling = problem.minibatches(batch)
+        step = STEP if options.step_size is None else options.step_size
+        return cls(options.columns(problem), steps, step, sampling)
+
+    def plan(self, problem: PcaProblem) -> Plan:
+        """Declare the mean and the batches."""
+        query = GramProduct(problem.data_norm)
+        batch = Release(query, problem.gaussian(), self.sampling, self.steps)
+        return problem.planned(**moments_release(problem), batch=batch)
+
+    def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
+        """Yield the axes after each step."""
+        place = locate(curator, problem, noise_level(curator, "batch", problem, self.columns))
+        basis, products = problem.start(self.columns), Products(place, problem)
+        inner = Averaged(np.zeros((self.columns, self.columns)))
+        std = noise_std(curator, "batch", (basis, place.ball))
+        std /= self.sampling.expected(problem.population)
+        for t in range(self.steps):
+            answer = curator.release("batch", (basis, place.ball))
+            products = products.first(basis, answer, std) if t == 0 else products
+            products, answer = products.after(answer), products.about(basis, answer)
+            inner = inner.with_one(t, basis.T @ answer, std)
+            step = (self.step / (t + 1) if self.decay else self.step) / products.unit
+            moved = polar(basis + step * answer)
+            basis, inner = moved, inner.turned(basis, moved)
+            yield products.principal(inner.value, by_strength(basis, inner.value), math.sqrt(inner.variance))
+
+
+# -------------------- One private pass of Oja's rule: disjoint batches, each answered with the whole budget
+
+# How many batches the records are cut into, and the step in units of :class:`Products`.
+BATCHES, OJA_STEP = 5, 10.0
+
+
+@dataclass(frozen=True)
+class Oja(Spca):
+    r"""``V <- orth(V + step / t (sum of x x^T V over batch t / its size + noise))``, a record in one batch.
+
+    The batches compose in parallel, so each is answered with all of the budget that the mean leaves; but it
+    is small, so its noise is T times that of all records, where a step of :class:`Power` pays sqrt T.
+
+    **Privacy.** One release of the mean and squared norm, then ``steps`` Gaussian releases of disjoint
+    batches. Which batch a record is in is public: it is fixed by its position.
+
+    References: Liu, Kong, Jain, Oh 2022 (DP-Oja), Duengler, Sanyal 2025 (several axes). Departures: rows are
+    clipped in code, at a radius from a release where theirs follows from the law of the rows.
+    """
+
+    @classmethod
+    def configured(cls, problem: PcaProblem, options: PcaOptions) -> Oja:
+        """Fill what the user left open from public facts."""
+        steps = min(BATCHES if options.max_iter is None else options.max_iter, problem.population)
+        step = OJA_STEP if options.step_size is None else options.step_size
+        return cls(options.columns(problem), steps, step, Disjoint(steps))
+
+    def plan(self, problem: PcaProblem) -> Plan:
+        """Declare the mean and the batches."""
+        noise = problem.gaussian(weight_of_rest(problem))
+        batch = Release(GramProduct(problem.data_norm), noise, self.sampling, self.steps)
+        return problem.planned(**moments_release(problem), batch=batch)
+
+
+# -------------------------------------------- DP-VRPCA: variance reduction with a snapshot that is paid for
+
+# The step is in units of :class:`Products`, divided by the number of the epoch.
+VRPCA_EPOCHS, INNER, VRPCA_STEP = 4, 3, 1.0
+
+
+@dataclass(frozen=True)
+class Vrpca:
+    r"""Per epoch a noisy snapshot ``G = A V~``, then ``V <- orth(V + step (G + batch of x x^T (V - V~)))``.
+
+    The correction's noise shrinks with ``||V - V~||_op``: that is what variance reduction is worth under
+    privacy.
+
+    **Privacy.** ``epochs`` Gaussian releases of the snapshot and ``epochs * inner`` Poisson-sampled ones
+    of the correction, whose bound is computed from released bases and enforced by clipping rows.
+
+    References: Shang et al. (DP-VRPCA). Departures: the paper's snapshot is exact and unpaid, and its
+    noise ignores the correction: see ``noise="paper"``.
+    """
+
+    columns: int
+    epochs: int
+    inner: int
+    step: float
+    sampling: Sampling
+    correction: float = 0.3
+
+    @classmethod
+    def configured(cls, problem: PcaProblem, options: PcaOptions) -> Vrpca:
+        """Fill what the user left open from public facts."""
+        epochs = VRPCA_EPOCHS if options.max_iter is None else options.max_iter
+        sampling = problem.minibatches(options.batch(problem))
+        step = VRPCA_STEP if options.step_size is None else options.step_size
+        return cls(options.columns(problem), epochs, INNER, step, sampling)
+
+    def plan(self, problem: PcaProblem) -> Plan:
+        """Declare the mean, the snapshots and the corrections."""
+        query = GramProduct(problem.data_norm)
+        noise = problem.gaussian(weight_of_rest(problem, self.epochs))
+        snapshot = Release(query, noise, Full(), self.epochs)
+        releases = {**moments_release(problem), "snapshot": snapshot}
+        if self._corrections:
+            small = problem.gaussian(self.correction * math.sqrt(self._corrections))
+            releases["correction"] = Release(query, small, self.sampling, self._corrections)
+        return problem.planned(**releases)
+
+    @property
+    def _corrections(self) -> int:
+        return (self.epochs - 1) * (self.inner - 1)
+
+    def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
+        """Yield the axes after each step."""
+        place = locate(curator, problem, noise_level(curator, "snapshot", problem, self.columns))
+        basis, products = problem.start(self.columns), Products(place, problem)
+        std = noise_std(curator, "snapshot", (basis, place.ball)) / problem.population
+        for epoch in range(self.epochs):
+            anchor = basis
+            answer = curator.release("snapshot", (anchor, place.ball))
+            products = products if epoch else products.first(anchor, answer, std)
+            products, answer = products.after(answer), products.about(anchor, answer)
+            inner = Averaged(anchor.T @ answer)
+            for t in range(self.inner if epoch else 1):
+                v = answer
+                if t > 0:  # the first correction is zero by definition, so it is not released at all
+                    drift = curator.release("correction", (basis - anchor, place.ball))
+                    v = answer + products.about(basis - anchor, drift)
+                # From a random basis the first snapshot is all that is known: a whole power step.
+                moved = polar(basis + self.step / epoch / products.unit * v) if epoch else polar(answer)
+                basis, inner = moved, inner.turned(basis, moved)
+                yield products.principal(inner.value, by_strength(basis, inner.value), std)

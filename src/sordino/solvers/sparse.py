@@ -1,0 +1,453 @@
+"""Sparse linear models by hard thresholding: DP-IGHT, DP-SGD-HT, DP-SCSG-HT and DP-SVRG-HT."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from sordino.kernel import (
+    Curator,
+    FixedSize,
+    Full,
+    Plan,
+    Poisson,
+    Release,
+    Sampling,
+    SparseVector,
+    public_generator,
+)
+from sordino.kernel.query import Point
+from sordino.problems.problem import Problem
+from sordino.problems.queries import GlmDifference, GlmGradient
+from sordino.solvers.base import BATCHES, STEPS, Capabilities, Options, among, count, positive, share
+from sordino.solvers.steps import (
+    DENSE,
+    MOMENTUM,
+    SPARSE,
+    Momentum,
+    Pace,
+    as_sparse,
+    chosen_momentum,
+    dense,
+    hard_threshold,
+    starting_point,
+    vector_sum,
+)
+
+# --------------------------------------------- DP-IGHT: iterative gradient hard thresholding on all records
+
+LATE = 0.8  # thresholding starts after this share of the steps
+
+
+@dataclass(frozen=True)
+class Ight:
+    r"""``w <- H_k(w - step (mean clipped gradient + noise + ridge w))``, ``steps`` times.
+
+    A step size that is left open follows :class:`sordino.solvers.steps.Pace`, with Nesterov's momentum, and
+    thresholding starts late: the noise of early steps would choose the support.
+
+    **Privacy.** ``steps`` Gaussian releases of a clipped sum over all records; thresholding, the ridge term
+    and momentum are post-processing. Also known as DP-GD-HT.
+
+    References: Wang and Gu 2019 (DP-IGHT). Departures: the gradient is clipped, so the bound holds for
+    every data set and not only with high probability; momentum on released iterates.
+    """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="the gradient on all records",
+        reads=("n_nonzero_coefs", *STEPS),
+        options=("momentum", "momentum_weight", "threshold_after"),
+        sparse=True,
+        dense=True,
+        persons=True,
+        secure_noise=True,
+        paper="DP-IGHT = DP-GD-HT",
+        page="ight",
+    )
+
+    sparsity: int | None
+    steps: int
+    step: float | None
+    clip: float
+    momentum: Momentum = field(default_factory=Momentum)
+    threshold_after: float = 0.0
+
+    @classmethod
+    def configured(cls, problem: Problem, options: Options) -> Ight:
+        """Fill what the user left open from public facts."""
+        open_ = options.step_size is None
+        momentum, extra = chosen_momentum(
+            options, "nesterov" if open_ else "none", threshold_after=LATE if open_ else 0.0
+        )
+        return cls(
+            options.n_nonzero_coefs,
+            50 if options.max_iter is None else options.max_iter,
+            options.step_size,
+            options.clip(problem),
+            momentum,
+            share("threshold_after", extra["threshold_after"]),
+        )
+
+    def plan(self, problem: Problem) -> Plan:
+        """Declare the gradients."""
+        query = GlmGradient(problem.loss, self.clip)
+        return problem.planned(gradient=Release(query, problem.gaussian(), Full(), self.steps))
+
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
+        """Yield the iterates."""
+        w = previous = starting_point(problem.shape, problem.n_intercepts, sparse=False)
+        noise = DENSE if self.sparsity is None else SPARSE
+        pace = Pace.of(curator, "gradient", problem, noise) if self.step is None else None
+        for t in range(1, self.steps + 1):
+            asked, start = self.momentum.asked_at(w, previous), self.momentum.moved_from(w, previous)
+            g = curator.release("gradient", asked) + problem.penalty_gradient(dense(asked))
+            h = self.step if pace is None else pace.after(dense(asked), g)
+            kept = self.sparsity if t > self.threshold_after * self.steps else None
+            w, previous = hard_threshold(start - h * g, kept, problem.n_intercepts), w
+            yield w
+
+
+# --------------------------------------------------------- DP-SGD-HT: stochastic gradient hard thresholding
+
+EPOCHS = 20
+
+
+@dataclass(frozen=True)
+class SgdHt:
+    r"""``w <- H_k(w - step (batch gradient / expected batch size + noise + ridge w))``.
+
+    On sparse data the step never touches more columns than the batch and the iterate hold: see
+    :mod:`sordino.kernel.lazy`.
+
+    **Privacy.** ``steps`` Poisson-sampled Gaussian releases.
+
+    References: Liang et al. (DP-SGD-HT). Departures: Poisson batches divided by the expected size
+    (the realised size is private); the ridge term is outside the clip; momentum on released iterates.
+    """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="mini-batch gradients",
+        reads=("n_nonzero_coefs", *BATCHES),
+        options=("epochs", "momentum", "momentum_weight"),
+        sparse=True,
+        dense=True,
+        persons=True,
+        secure_noise=True,
+        lazy=True,
+        paper="DP-SGD-HT",
+        page="sgd-ht",
+    )
+
+    sparsity: int | None
+    steps: int
+    step: float | None
+    clip: float
+    sampling: Sampling
+    momentum: Momentum = field(default_factory=Momentum)
+
+    @classmethod
+    def configured(cls, problem: Problem, options: Options) -> SgdHt:
+        """Fill what the user left open from public facts."""
+        momentum, extra = chosen_momentum(options, epochs=EPOCHS)
+        epoch = max(1, problem.population // options.batch(problem))
+        steps = count("epochs", extra["epochs"]) * epoch if options.max_iter is None else options.max_iter
+        return cls(
+            options.n_nonzero_coefs,
+            steps,
+            options.step_size,
+            options.clip(problem),
+            options.minibatches(problem),
+            momentum,
+        )
+
+    @property
+    def _lazy(self) -> bool:
+        return self.sparsity is not None
+
+    def plan(self, problem: Problem) -> Plan:
+        """Declare the gradients."""
+        lazy = self._lazy and problem.outputs == 1 and not problem.secure_noise
+        query = GlmGradient(problem.loss, self.clip)
+        release = Release(query, problem.gaussian(), self.sampling, self.steps, lazy=lazy)
+        return problem.planned(gradient=release)
+
+    def _open_step(self, curator: Curator, problem: Problem) -> float:
+        momentum = 0.0 if self.momentum.kind == "none" else self.momentum.beta
+        return Pace.of(curator, "gradient", problem, DENSE, momentum).first
+
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
+        """Yield the iterates."""
+        lazy = curator.plan.releases["gradient"].lazy
+        w = previous = starting_point(problem.shape, problem.n_intercepts, sparse=lazy)
+        step = self._open_step(curator, problem) if self.step is None else self.step
+        for _ in range(self.steps):
+            asked, start = self.momentum.asked_at(w, previous), self.momentum.moved_from(w, previous)
+            g = curator.release("gradient", asked)
+            if problem.ridge:
+                g = vector_sum(g, problem.ridge * asked)
+            w, previous = (
+                hard_threshold(vector_sum(start, -step * g), self.sparsity, problem.n_intercepts),
+                w,
+            )
+            yield w
+
+
+# ----------------------- DP-SCSG-HT: hard thresholding with gradients that are corrected against a snapshot
+
+SCSG_STEPS = 50
+SHARE = 50  # corrections of small batches are unstable: their noise grows with the distance from the snapshot
+# How far the noise of corrections may feed back into their own bound, and how much of it an epoch bears.
+FEEDBACK, BEARABLE = 0.5, 0.05
+
+
+@dataclass(frozen=True)
+class ScsgHt:
+    r"""Each epoch releases a snapshot gradient ``m`` at ``a`` on a batch B, then steps with corrections.
+
+    ``w <- H_k(w - step (m + correction(w, a) + ridge w))``, where the correction is the mean over a batch b
+    of ``clip(grad f_i(w) - grad f_i(a))`` plus noise. ``lengths`` are the numbers of steps of the epochs:
+    option II takes ``B / b`` each; option I draws them from the geometric law of that mean.
+
+    **Privacy.** One (Poisson-sampled) Gaussian release per snapshot, one per correction. A record enters a
+    correction with both gradients at once, so the clip is on the difference; its bound
+    ``min(difference_clip, curvature R^2 ||w - a||)`` depends on released points only, so the noise shrinks
+    as the steps do, at the same price.
+
+    References: Liang et al. (DP-SCSG-HT). Departures: Poisson batches divided by expected sizes; lengths
+    are drawn before planning from a public generator, truncated at ``20 B / b``, and the noise is
+    calibrated for the drawn ones, so that no delta is lost on them; an epoch of length zero releases no
+    snapshot; the first correction of an epoch is zero by definition (w = a), so it is not released at all.
+    """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="batch snapshots, mini-batch corrections",
+        reads=("n_nonzero_coefs", *BATCHES),
+        options=(
+            "difference_clip",
+            "epochs",
+            "option",
+            "shrinking_bound",
+            "snapshot_batch",
+            "snapshot_keep",
+            "snapshot_noise",
+            "threshold_after",
+        ),
+        sparse=True,
+        dense=True,
+        persons=True,
+        secure_noise=True,
+        lazy=True,
+        paper="DP-SCSG-HT",
+        page="scsg-ht",
+    )
+
+    sparsity: int | None
+    step: float | None
+    clip: float
+    difference_clip: float
+    row_bound: float
+    snapshots: Sampling
+    minibatches: Sampling
+    lengths: tuple[int, ...]
+    snapshot_keep: int | None = None
+    snapshot_noise: float = 1.0
+    threshold_after: float = 0.0
+    drawn: bool = False  # option I: the lengths were drawn
+
+    @classmethod
+    def configured(cls, problem: Problem, options: Options) -> ScsgHt:
+        """Fill what the user left open from public facts."""
+        extra = _extra(options, snapshot_batch=None, option="II")
+        small, n = options.batch(problem, SHARE), problem.population
+        wanted = max(small, n // 5) if extra["snapshot_batch"] is None else extra["snapshot_batch"]
+        big = count("snapshot_batch", wanted, n)
+        option = among("option", extra["option"], ("I", "II"))
+        lengths = _lengths(extra, options, option, big / small, problem)
+        batches = _batches(big, n, options), options.minibatches(problem, SHARE)
+        made = _assembled(cls, problem, options, extra, batches, lengths)
+        return replace(made, drawn=option == "I")
+
+    def plan(self, problem: Problem) -> Plan:
+        """Declare the snapshots and the corrections."""
+        lazy = self._lazy(problem)
+        epochs = sum(length > 0 for length in self.lengths)
+        corrections = sum(self.lengths) - epochs
+        gradient = GlmGradient(problem.loss, self.clip)
+        noise = problem.gaussian(self.snapshot_noise)
+        releases = {"snapshot": Release(gradient, noise, self.snapshots, epochs, lazy=lazy)}
+        if corrections:
+            difference = GlmDifference(problem.loss, self.difference_clip / 2, self.row_bound)
+            releases["correction"] = Release(
+                difference, problem.gaussian(), self.minibatches, corrections, lazy=lazy
+            )
+        return problem.planned(**releases)
+
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
+        """Yield the iterates."""
+        w = starting_point(problem.shape, problem.n_intercepts, sparse=self._lazy(problem))
+        pace = self._pace(curator, problem) if self.step is None else None
+        momentum = Momentum("nesterov") if pace is not None and not self._lazy(problem) else Momentum()
+        previous, dense_steps, done = w, self.threshold_after * sum(self.lengths), 0
+        for length in self.lengths:
+            if length == 0:  # nothing would use the snapshot, so it is not paid for
+                continue
+            anchor = asked = momentum.asked_at(w, previous)
+            m = self._snapshot(curator.release("snapshot", anchor), problem)
+            for t in range(length):
+                asked = momentum.asked_at(w, previous)
+                v = m if t == 0 else vector_sum(curator.release("correction", (asked, anchor)), m)
+                v = vector_sum(v, problem.ridge * asked) if problem.ridge else v
+                h = self._step(pace, asked, v)
+                done += 1
+                kept = self.sparsity if done > dense_steps else None
+                w, previous = hard_threshold(vector_sum(asked, -h * v), kept, problem.n_intercepts), w
+                yield w
+
+    def _step(self, pace: Pace | None, asked: Point, v: Any) -> float:
+        if pace is None:
+            assert self.step is not None
+            return self.step
+        return pace.largest if isinstance(asked, SparseVector) else pace.after(dense(asked), dense(v))
+
+    def _pace(self, curator: Curator, problem: Problem) -> Pace:
+        """Return the pace that the planned noise allows.
+
+        The noise of a snapshot is in every step of its epoch and adds up in the margins; that of a correction
+        grows with the distance from the snapshot, and must not carry itself away.
+        """
+        used = sum(self.lengths) / sum(length > 0 for length in self.lengths)
+        noise, lazy = (DENSE if self.sparsity is None else SPARSE), self._lazy(problem)
+        pace = Pace.of(curator, "snapshot", problem, noise, 0.0 if lazy else MOMENTUM, used)
+        release = curator.plan.releases.get("correction")
+        z = 0.0 if release is None else float(release.mechanism.multiplier or 0.0)
+        z *= curator.plan.relation.contributions / self.minibatches.expected(problem.population)
+        curvature = problem.curvature * problem.row_bound**2
+        feedback = curvature * z * math.sqrt(math.prod(problem.shape) * used)
+        largest = min(pace.largest, FEEDBACK / feedback) if feedback else pace.largest
+        largest = min(largest, pace.first) if lazy else largest
+        return replace(pace, first=min(pace.first, largest), largest=largest)
+
+    def _snapshot(self, answer: Any, problem: Problem) -> Any:
+        # A dense snapshot stays in every step of its epoch: undrawn coordinates would not be i.i.d. from
+        # the second step on. A sparse one is part of the touched set, so the lazy step stays exact.
+        if self.snapshot_keep is None:
+            return answer
+        kept = hard_threshold(answer, self.snapshot_keep, problem.n_intercepts)
+        return as_sparse(kept, problem.n_intercepts) if self._lazy(problem) else kept
+
+    def _lazy(self, problem: Problem) -> bool:
+        sparse = self.sparsity is not None and self.snapshot_keep is not None
+        return sparse and problem.outputs == 1 and not problem.secure_noise
+
+
+def _extra(options: Options, **defaults: Any) -> dict[str, Any]:
+    return options.chosen(
+        epochs=None,
+        snapshot_keep=None,
+        snapshot_noise=1.0,
+        difference_clip=None,
+        shrinking_bound=True,
+        threshold_after=LATE if options.step_size is None else 0.0,
+        **defaults,
+    )
+
+
+def _assembled(
+    kind: Any,
+    problem: Problem,
+    options: Options,
+    extra: dict[str, Any],
+    batches: tuple[Sampling, Sampling],
+    lengths: tuple[int, ...],
+) -> Any:
+    clip = options.clip(problem)
+    keep, bound = extra["snapshot_keep"], extra["difference_clip"]
+    return kind(
+        options.n_nonzero_coefs,
+        options.step_size,
+        clip,
+        2 * clip if bound is None else positive("difference_clip", bound, 2 * clip),
+        # an infinite row bound leaves the constant bound of the paper
+        problem.row_bound if among("shrinking_bound", extra["shrinking_bound"], (True, False)) else math.inf,
+        *batches,
+        lengths,
+        None if keep is None else count("snapshot_keep", keep),
+        positive("snapshot_noise", extra["snapshot_noise"]),
+        0.0 if keep is not None else share("threshold_after", extra["threshold_after"]),
+    )
+
+
+def _bearable(problem: Problem, mean: float) -> float:
+    """Return how many steps an epoch may have before the noise of its corrections outweighs them.
+
+    A correction has noise of norm ``z sqrt(d) / b`` times the distance from the snapshot, and z is at least
+    about ``sqrt(steps) (b / n) 4 / epsilon``: with many columns for the records there is no room for one.
+    """
+    noise = 4 * math.sqrt(SCSG_STEPS * math.prod(problem.shape)) / (problem.population * problem.epsilon)
+    return max(1.0, min(mean, BEARABLE / noise)) if noise else mean
+
+
+def _batches(size: int, population: int, options: Options) -> Sampling:
+    if size >= population:
+        return Full()
+    return FixedSize(size) if options.sampling == "fixed" else Poisson(size / population)
+
+
+def _lengths(
+    extra: dict[str, Any], options: Options, option: str, mean: float, problem: Problem
+) -> tuple[int, ...]:
+    """Return the lengths of all epochs, cut where ``max_iter`` steps are reached."""
+    if extra["epochs"] is None:
+        mean = min(mean, _bearable(problem, mean))
+        extra = {**extra, "epochs": math.ceil(SCSG_STEPS / mean)}
+    epochs, longest = count("epochs", extra["epochs"]), math.ceil(20 * mean)
+    if option == "II":
+        drawn = [max(1, round(mean))] * epochs
+    else:
+        public = public_generator(options.random_state)
+        # P(N = m) = (1 - g) g^m with g = B / (B + b); the generator counts from one.
+        drawn = [min(int(m) - 1, longest) for m in public.geometric(1.0 / (1.0 + mean), size=epochs)]
+    left = sum(drawn) if options.max_iter is None else options.max_iter
+    lengths = []
+    for length in drawn:
+        lengths.append(min(length, left))
+        left -= lengths[-1]
+    return tuple(lengths) if sum(lengths) else (*lengths[:-1], 1)
+
+
+# --------------------------------------------------- DP-SVRG-HT: DP-SCSG-HT whose snapshots see all records
+
+SVRG_SHARE = 10
+
+
+@dataclass(frozen=True)
+class SvrgHt(ScsgHt):
+    r"""Snapshots on all records, ``n / b`` corrected steps between them.
+
+    **Privacy.** One Gaussian release per snapshot (no sampling, so no amplification), one Poisson-sampled
+    release per correction; see :class:`ScsgHt`.
+
+    References: Liang et al. (DP-SVRG-HT). Departure: their subsampling lemma needs a rate below .147 and
+    does not apply to full snapshots; we account for them as they are.
+    """
+
+    capabilities: ClassVar[Capabilities] = replace(
+        ScsgHt.capabilities,
+        asks="full snapshots, mini-batch corrections",
+        options=tuple(name for name in ScsgHt.capabilities.options if name != "snapshot_batch"),
+        paper="DP-SVRG-HT",
+        page="svrg-ht",
+    )
+
+    @classmethod
+    def configured(cls, problem: Problem, options: Options) -> SvrgHt:
+        """Fill what the user left open from public facts."""
+        extra = _extra(options, option="II")
+        mean = problem.population / options.batch(problem, SVRG_SHARE)
+        option = among("option", extra["option"], ("I", "II"))
+        lengths = _lengths(extra, options, option, mean, problem)
+        batches = Full(), options.minibatches(problem, SVRG_SHARE)
+        solver: SvrgHt = _assembled(cls, problem, options, extra, batches, lengths)
+        return replace(solver, drawn=option == "I")

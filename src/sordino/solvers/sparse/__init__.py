@@ -1,1 +1,0 @@
-"""Solvers that keep few coefficients: thresholding, selection, knowledge transfer."""

@@ -1,0 +1,244 @@
+"""What update rules share: vectors that are sparse or dense, momentum, and the pace of a run."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, overload
+
+import numpy as np
+
+from sordino.errors import InvalidInputError
+from sordino.kernel import Curator, LazyVector, SparseVector
+from sordino.kernel.arrays import Floats, Ints
+from sordino.kernel.query import Point
+from sordino.problems.problem import Problem
+from sordino.solvers.base import Options, among
+
+# ----------------------------------------------------------- Maps of released vectors: free post-processing
+
+AnyVector: TypeAlias = Point | LazyVector
+
+
+@overload
+def hard_threshold(vector: Floats, count: int | None, kept: int = 0) -> Floats: ...
+
+
+@overload
+def hard_threshold(vector: AnyVector, count: int | None, kept: int = 0) -> Point: ...
+
+
+def hard_threshold(vector: AnyVector, count: int | None, kept: int = 0) -> Point:
+    """Keep the ``count`` largest magnitudes; the last ``kept`` columns are always kept.
+
+    ``count=None`` keeps everything. A matrix is thresholded as a whole.
+    """
+    if isinstance(vector, LazyVector):
+        return vector.hard_threshold(vector.size - kept if count is None else count, kept)
+    if isinstance(vector, SparseVector):
+        return _threshold_sparse(vector, count, kept)
+    return _threshold_dense(np.array(vector, dtype=float), count, kept)
+
+
+def _threshold_dense(out: Floats, count: int | None, kept: int) -> Floats:
+    free = out[..., : out.shape[-1] - kept]
+    if count is None or count >= free.size:
+        return out
+    sizes = np.abs(free).reshape(-1)
+    drop = np.argpartition(sizes, sizes.size - count)[: sizes.size - count]
+    flat = np.array(free).reshape(-1)
+    flat[drop] = 0.0
+    out[..., : out.shape[-1] - kept] = flat.reshape(free.shape)
+    return out
+
+
+def _threshold_sparse(vector: SparseVector, count: int | None, kept: int) -> SparseVector:
+    free = np.flatnonzero(vector.indices < vector.size - kept)
+    if count is None or count >= free.size:
+        return vector
+    best = free[np.argpartition(np.abs(vector.values[free]), free.size - count)[free.size - count :]]
+    chosen = np.concatenate([best, np.flatnonzero(vector.indices >= vector.size - kept)])
+    return SparseVector(vector.indices[chosen], vector.values[chosen], vector.size)
+
+
+def starting_point(shape: tuple[int, ...], kept: int, sparse: bool) -> Point:
+    """Return zero, as a sparse vector for solvers that can stay sparse."""
+    if sparse and len(shape) == 1:
+        return SparseVector.zeros(shape[0], kept)
+    return np.zeros(shape)
+
+
+@overload
+def vector_sum(left: Point, right: Point) -> Point: ...
+
+
+@overload
+def vector_sum(left: AnyVector, right: AnyVector) -> AnyVector: ...
+
+
+def vector_sum(left: Any, right: Any) -> AnyVector:
+    """Return the sum of two vectors of any kind: dense, sparse or lazy."""
+    if isinstance(left, LazyVector) or isinstance(right, LazyVector):
+        left, right = (left, right) if isinstance(left, LazyVector) else (right, left)
+        return left + (right if isinstance(right, SparseVector) else as_sparse(right))
+    if isinstance(left, SparseVector) and isinstance(right, SparseVector):
+        return _union(left, right)
+    return dense(left) + dense(right)
+
+
+def added_at(w: Point, at: Ints, change: Floats) -> Point:
+    """Return ``w`` with ``change`` added at flat coordinates."""
+    if isinstance(w, SparseVector):
+        return vector_sum(w, SparseVector(at, change, w.size))
+    out = np.array(w)
+    out.reshape(-1)[at] += change
+    return out
+
+
+def dense(vector: Point) -> Floats:
+    """Return a dense or sparse vector as an array."""
+    return vector.to_dense() if isinstance(vector, SparseVector) else np.asarray(vector, dtype=float)
+
+
+def as_sparse(vector: Point, kept: int = 0) -> SparseVector:
+    """Return the non-zeros of a vector, and its last ``kept`` entries whatever they are."""
+    if isinstance(vector, SparseVector):
+        return vector
+    marked = vector != 0
+    marked[marked.size - kept :] = True
+    indices = np.flatnonzero(marked)
+    return SparseVector(indices, vector[indices], vector.size)
+
+
+def _union(left: SparseVector, right: SparseVector) -> SparseVector:
+    indices, slots = np.unique(np.concatenate([left.indices, right.indices]), return_inverse=True)
+    both = np.concatenate([left.values, right.values])
+    values = np.bincount(slots, both, minlength=indices.size).astype(np.float64, copy=False)
+    return SparseVector(indices, values, left.size)
+
+
+# -------------- Momentum on released iterates: free post-processing, and sparse as long as the iterates are
+# Momentum is taken on differences of *thresholded* iterates and not on a running mean of noisy gradients:
+# such a mean is dense, and the lazy step of :mod:`sordino.kernel.lazy` would no longer be exact with it.
+
+KINDS = ("none", "heavy-ball", "nesterov")
+
+
+@dataclass(frozen=True)
+class Momentum:
+    r"""How the last move is carried on, with weight ``beta`` in [0, 1).
+
+    ``"heavy-ball"``: ``w <- H_k(w - step g(w) + beta (w - previous))``.
+    ``"nesterov"``: ``w <- H_k(y - step g(y))`` at ``y = w + beta (w - previous)``.
+
+    **Privacy.** Both are functions of released iterates and public constants.
+    """
+
+    kind: str = "none"
+    beta: float = 0.9
+
+    def __post_init__(self) -> None:
+        among("momentum", self.kind, KINDS)
+        if isinstance(self.beta, bool) or not isinstance(self.beta, (int, float)) or not 0 <= self.beta < 1:
+            raise InvalidInputError(f"Expected momentum_weight in [0, 1), got {self.beta!r}.")
+
+    def asked_at(self, w: Point, previous: Point) -> Point:
+        """Return where the gradient is asked."""
+        return self._carried(w, previous) if self.kind == "nesterov" else w
+
+    def moved_from(self, w: Point, previous: Point) -> Point:
+        """Return the point that the gradient step starts from."""
+        return w if self.kind == "none" else self._carried(w, previous)
+
+    def _carried(self, w: Point, previous: Point) -> Point:
+        return vector_sum((1.0 + self.beta) * w, -self.beta * previous)
+
+
+def chosen_momentum(options: Options, kind: str = "none", **defaults: Any) -> tuple[Momentum, dict[str, Any]]:
+    """Return the momentum that was asked for, ``kind`` by default, and the solver's other options."""
+    extra = options.chosen(momentum=kind, momentum_weight=0.9, **defaults)
+    return Momentum(extra.pop("momentum"), extra.pop("momentum_weight")), extra
+
+
+# --------------------------- How far to step on noisy gradients: a rule on public and released numbers only
+
+# What a last margin may carry of noise, in units of the targets: more hides the signal, less stops short of
+# it. With a threshold noise decides which coefficients survive, so it has to be less.
+DENSE, SPARSE, NUMBERS = 1.2, 0.4, 0.15
+MOMENTUM = 0.9
+# Without noise a step is at most so many times one over the largest curvature that a record can have.
+LONGEST = 1e4
+
+
+@dataclass
+class Pace:
+    r"""The step of number t: doubling from one over the largest curvature, up to what noise and data allow.
+
+    ``largest`` is where the noise of all steps adds up to its share of a margin; one over the largest
+    curvature seen between two released gradients is the other limit. Both gradients carry noise, and the
+    second point that of the first, which looks like curvature: its expectation is known and subtracted.
+    All in units of a row of norm one and of the targets, so that no unit of the data matters.
+
+    **Privacy.** Post-processing of released gradients and of the planned noise.
+    """
+
+    first: float
+    largest: float
+    energy: float
+    taken: int = 0
+    curvature: float = 0.0
+    earlier: tuple[Floats, Floats, float] | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        curator: Curator,
+        name: str,
+        problem: Problem,
+        margin_noise: float,
+        momentum: float = MOMENTUM,
+        used: float = 1.0,
+    ) -> Pace:
+        """Return the pace of a planned gradient that is used in so many steps."""
+        release = curator.plan.releases[name]
+        std = float(release.mechanism.multiplier or 0.0) * release.sensitivity(curator.plan.relation)
+        std /= release.sampling.expected(problem.population)
+        first = 1.0 / (problem.curvature * problem.row_bound**2 + problem.penalty_curvature)
+        budget = margin_noise * bearable(problem) * (1 - momentum) / problem.row_bound
+        noisy = used * math.sqrt(release.times) * std
+        largest = min(LONGEST * first, budget / noisy) if noisy else LONGEST * first
+        energy = (1 + momentum) * std**2 * math.prod(problem.shape)
+        return cls(min(first, largest), largest, energy)
+
+    def after(self, point: Floats, gradient: Floats) -> float:
+        """Return the step from a point with this gradient."""
+        if self.earlier is not None:
+            moved, changed = point - self.earlier[0], gradient - self.earlier[1]
+            self.curvature = max(self.curvature, self._seen(moved, changed, self.earlier[2]))
+        step = min(self.largest, self.first * 2.0 ** min(self.taken, 100))
+        step = min(step, 1.0 / self.curvature) if self.curvature > 0 else step
+        self.earlier, self.taken = (point, gradient, step), self.taken + 1
+        return step
+
+    def _seen(self, moved: Floats, changed: Floats, step: float) -> float:
+        length = float(np.square(moved).sum())
+        return (float((moved * changed).sum()) - step * self.energy) / length if length > 0 else 0.0
+
+
+def target_unit(problem: Problem) -> float:
+    """Return the unit of margins: the bound of numbers, one for labels and logarithms of counts."""
+    return max(problem.target_bound, 1e-300) if problem.loss.targets == "numbers" else 1.0
+
+
+def bearable(problem: Problem) -> float:
+    """Return the noise of a margin that one unit of budget stands for.
+
+    The noise of a label's margin is squashed; that of a number adds to its error, and numbers are mostly well
+    within their bound.
+    """
+    return (NUMBERS if problem.loss.targets == "numbers" else 1.0) * target_unit(problem)
+
+
+def in_units(problem: Problem) -> float:
+    """Return a typical coefficient: one that moves a margin by its unit along a row at the bound."""
+    return target_unit(problem) / problem.row_bound
