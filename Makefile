@@ -47,6 +47,9 @@ test-long: $(FULL)  ## all tests, more examples each, then the mutation tests
 	HYPOTHESIS_PROFILE=long $(PYTEST)
 	$(MAKE) mutate
 
+nightly: $(FULL)  ## long tests, sabotages, a shard of the mutants, pages and guard, in four hours, on one page
+	$(BIN)/python tools/nightly.py --workers $(WORKERS)
+
 mutate: $(FULL)  ## break kernel/ and accounting/ line by line; every break must fail a test
 	$(BIN)/python tools/mutate.py --jobs $(WORKERS)
 
