@@ -17,7 +17,7 @@ from sklearn.utils.validation import validate_data
 from sordino.errors import InvalidInputError, InvalidTypeError, UndeclaredBoundWarning
 from sordino.execute import Held, HeldColumn, held, untensored
 from sordino.execute.csr import sound
-from sordino.refusals import CAUGHT, refuse_masked, refusing
+from sordino.refusals import CAUGHT, refuse_unreadable, refusing
 
 # Parameters are used squared, multiplied and divided; within these limits nothing over- or underflows.
 SMALLEST, LARGEST = 1e-100, 1e100
@@ -228,7 +228,7 @@ def _kind_of_labels(y: Any) -> str:
 def _declared(classes: Any) -> np.ndarray:
     try:
         known = np.unique(np.asarray(classes))
-    except (TypeError, ValueError):
+    except CAUGHT:
         known = np.empty(0)
     if known.size < 2 or known.dtype.kind not in "biufUSO":
         raise InvalidInputError("Expected classes as a list of 2 or more labels of one kind, got others.")
@@ -271,7 +271,7 @@ def record_weights(declared: Any, X: Any, bound: float) -> np.ndarray:
     """Return each record's weight as a share of the declared bound, at which it is clipped."""
     if isinstance(X, Held) and isinstance(declared := X.column(declared), HeldColumn):
         return _held_weights(declared, X, bound)
-    refuse_masked(declared)
+    refuse_unreadable(declared)
     weights = np.empty(0)
     with contextlib.suppress(*CAUGHT):
         weights = _real(np.asarray(declared))

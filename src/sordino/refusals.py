@@ -11,7 +11,7 @@ from sklearn.exceptions import NotFittedError
 from sordino.errors import InvalidInputError, InvalidTypeError, SordinoError
 
 Reason = tuple[tuple[str, ...], str, type[InvalidInputError]]
-CAUGHT = (ValueError, TypeError, OverflowError, AttributeError)
+CAUGHT = (ValueError, TypeError, ArithmeticError, AttributeError)
 
 # The first kind of problem whose marks are in the foreign message gives ours. The marks only choose among
 # these texts: a message that is not known gets the last one.
@@ -86,7 +86,7 @@ _REASONS: tuple[Reason, ...] = (
 
 def refusing(call: Callable[[], Any], X: Any, y: Any = None, estimator: Any = None, least: int = 1) -> Any:
     """Return ``call()``; what it refuses is refused in our words, without its message and its chain."""
-    refuse_masked(X, y)
+    refuse_unreadable(X, y)
     try:
         return call()
     except (SordinoError, NotFittedError):
@@ -96,13 +96,24 @@ def refusing(call: Callable[[], Any], X: Any, y: Any = None, estimator: Any = No
     raise refusal  # outside of the handler: the foreign error would be its context
 
 
-def refuse_masked(*arrays: Any) -> None:
-    """Refuse masked arrays, whatever they mask: conversion would read what was taken out."""
+def refuse_unreadable(*arrays: Any) -> None:
+    """Refuse masked arrays, of which conversion would read what was taken out, and integers of 128 bits."""
     if any(isinstance(array, np.ma.MaskedArray) for array in arrays):
         raise InvalidInputError(
             "Expected a plain array, got a masked one, whose hidden values would be used. Fill them with a "
             "public constant (filled) or leave the records out (compressed)."
         )
+    types = [t for a in arrays for t in (getattr(a, "dtype", None), *_types_of_columns(a))]
+    if any(str(t) in ("Int128", "UInt128") for t in types):
+        raise InvalidTypeError(
+            "Expected numbers of at most 64 bits, got a column of 128, which NumPy has not. Cast it: numbers "
+            "to Float64, identifiers to String."
+        )
+
+
+def _types_of_columns(table: Any) -> tuple[Any, ...]:
+    """Return the types of a polars frame's columns."""
+    return tuple(table.dtypes) if isinstance(getattr(table, "dtypes", None), list) else ()
 
 
 def _refusal(text: str, X: Any, y: Any, estimator: Any, least: int) -> InvalidInputError:

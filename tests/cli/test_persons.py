@@ -1,6 +1,7 @@
 """The commands of the front page, `tune`, `stats` and `schema learn` on a table with a person column."""
 
 import json
+from pathlib import Path
 
 import pytest
 from tests.cli.helpers import typed, typed_json
@@ -23,6 +24,7 @@ levels = ["north", "south"]
 kind = "target"
 levels = ["no", "yes"]
 """
+ROOT = Path(__file__).resolve().parents[2]
 BOOKED = ("--ledger", "budget.db", "--dataset", "visits")
 
 
@@ -70,6 +72,17 @@ def test_door_07_every_command_of_the_front_page_and_tune_protect_persons(visits
         assert "per person" in typed("inspect", model)
     with sordino.Ledger.open("budget.db") as book:
         assert book.spent("visits").reservations == 4
+
+
+def test_door_07_a_budget_of_records_is_refused_with_the_command_that_makes_one_of_persons(visits):
+    """The front page creates a budget of records: its hint and the refusal name the same option."""
+    typed("ledger", "create", "budget.db", "records", "--epsilon", 3, "--delta", 1e-4)
+    fit = ("fit", "visits.csv", "--schema", "visits.toml", "--epsilon", 1, *BOOKED[:-1])
+    refused = typed(*fit, "records", "--output", "m.sordino", code=5)
+    for page in (refused, (ROOT / "README.md").read_text("utf-8")):
+        assert "--unit person" in page
+    assert typed_json("ledger", "show", "budget.db", "records")["reservations"] == 0
+    typed(*fit, "visits", "--output", "m.sordino")
 
 
 def test_door_07_statistics_and_learned_schemas_protect_persons(visits):

@@ -108,7 +108,7 @@ def test_door_35_a_count_of_yes_and_no_says_nothing_of_an_odd_record(odd):
         loose = np.empty(1000, dtype=object)
         loose[:] = column
         forms.append(loose)
-        forms += [np.array(column, dtype=float)] if type(odd) is int and odd < 2**50 and base[0] == 0 else []
+        forms += [np.array(column, dtype=int)] if type(odd) is int and odd < 2**50 and base[0] == 0 else []
         for form in forms:
             assert abs(float(sordino.count(form, epsilon=1e3)) - 499) < 1
 

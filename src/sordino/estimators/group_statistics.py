@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -28,7 +29,7 @@ from sordino.execute.persons import is_missing, number_owners
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.robust import Sample
-from sordino.refusals import refuse_masked
+from sordino.refusals import refuse_unreadable
 from sordino.runs import Ask, Price, PrivacyReport, run_privately
 from sordino.runs.price import at_most, each_once
 from sordino.solvers.heavy.ranks import CellCounts, CellMeans, CellQuantiles, Cells, CellSums
@@ -38,6 +39,8 @@ from sordino.tables.values import codes_of, flag_of, framed, plain
 # -------------- Declared cells: which level of each key a record has. Nothing here is learned from the data
 
 MOST_CELLS = 1_000_000
+_FLOATING = re.compile(r"(torch\.)?(b?float|double|half)", re.IGNORECASE)
+"""How NumPy, pandas, polars, Arrow, Dask and torch spell a floating-point type."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +90,7 @@ class Levels:
 
     def codes(self, column: Any) -> Ints:
         """Return the number of each record's level, -1 for what was not declared."""
-        refuse_masked(column)
+        refuse_unreadable(column)
         values = column if isinstance(column, np.ndarray) else np.asarray(column, dtype=object)
         if values.ndim != 1:
             raise InvalidInputError(f"Expected {self.name!r} as one column, got shape {values.shape}.")
@@ -132,7 +135,7 @@ class Flags(Levels):
 
         **Privacy.** Each value is read by itself: were an odd one refused, the refusal would tell of it.
         """
-        refuse_masked(column)
+        refuse_unreadable(column)
         loose = isinstance(column, (list, tuple))
         values = np.fromiter(column, dtype=object, count=len(column)) if loose else np.asarray(column)
         if values.dtype.kind in "mMc" or values.ndim != 1:
@@ -154,7 +157,7 @@ class ColumnLevels(Levels):
 
     def codes(self, column: Any) -> Ints:
         """Return the number of each record's level, -1 for what was not declared."""
-        refuse_masked(column)
+        refuse_unreadable(column)
         series = framed({self.name: column}).column(self.name)
         return np.maximum(codes_of(series, tuple(map(str, self.labels)), frozenset()), -1)
 
@@ -421,8 +424,8 @@ def count(
 
     Parameters
     ----------
-    x : one column: of yes or no (True, 1 or a word for yes counts, all else does not), or of anything with
-        ``levels``.
+    x : one column: of yes or no (True, 1 or a word for yes counts, all else does not; a column whose type is
+        floating-point is refused), or of anything with ``levels``.
     epsilon, delta : the budget; ``delta=None`` means ``min(1e-5, 1 / (10 n))``.
     levels : the public levels to count; what has another one is not counted. None counts what is true. A
         column of a :class:`sordino.Schema` stands for its own, and for what was paid if they were learned.
@@ -450,6 +453,11 @@ def count(
     terms = Terms(epsilon, delta, confidence, relation, secure_noise, ledger, dataset_id)
     if levels is not None:
         return group_by(x, levels=levels, groups=groups)._counted(terms)
+    if _FLOATING.match(str(getattr(x, "dtype", getattr(x, "type", "")))):  # the declared type, not values
+        raise InvalidInputError(
+            "Expected one column of yes and no, got one of floating-point numbers, of which hardly any is a "
+            "yes. Pass what you count (x == 1, x > 65), levels=[...], or ask for a histogram."
+        )
     table = GroupBy(Keys.of({"group": x}, (Flags.named("group"),), groups))._counted(terms)
     return PrivateFloat(float(table.value[0]), table.privacy, (float(table.low[0]), float(table.high[0])))
 

@@ -14,7 +14,7 @@ from sordino.execute.local import LocalExecutor
 from sordino.kernel import Batch, Offer, Question, clip
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.query import UnitSums
-from sordino.refusals import refuse_masked
+from sordino.refusals import refuse_unreadable
 
 MARKERS = ("", "?", "NA", "N/A", "nan", "NaN", "null", "NULL", "None")
 """Texts that stand for a missing value, in tables and in labels of owners."""
@@ -134,7 +134,7 @@ def number_owners(groups: Any) -> Ints:
     table. All missing labels would be one person, and neighbouring integers beyond 2^53 too: several persons
     would share one contribution, and leaving one of them out would move an answer twice as far as claimed.
     """
-    refuse_masked(groups)
+    refuse_unreadable(groups)
     labels = _as_labels(groups)
     if labels.ndim != 1:
         raise InvalidInputError(f"Expected one group per record, got shape {labels.shape}.")

@@ -15,7 +15,7 @@ from sordino.execute.draws import held_generators, seeded_draws
 from sordino.execute.persons import Owners
 from sordino.execute.processes import Processes
 from sordino.execute.torch import PersonExecutor, TorchExecutor, ViewExecutor, Views, saturated
-from sordino.refusals import refuse_masked
+from sordino.refusals import refuse_unreadable
 
 # -------------------- Records with several named inputs (token ids, masks), held side by side in one tensor
 
@@ -238,7 +238,7 @@ def _count(inputs: Any) -> int:
 
 
 def _tensor(part: Any) -> Tensor:
-    refuse_masked(part)
+    refuse_unreadable(part)
     if isinstance(part, Tensor) and (part.layout is not torch.strided or part.is_complex()):
         raise InvalidTypeError("Expected dense real tensors, got others. Call to_dense() or view_as_real().")
     return single(part.detach() if isinstance(part, Tensor) else _from_array(part))

@@ -165,10 +165,10 @@ def refused(file: DataFile, text: str, names: Sequence[str] = ()) -> DataFileErr
         )
     if "Empty CSV file" in text:
         return file.refuse("it is empty.")
+    if "n_features was set to" in text or (file.kind == "libsvm" and "too large" in text):
+        return file.refuse("a record has a column beyond the number of columns that was declared.")
     if "straddles two chunks" in text or "too large" in text:
         return file.refuse("a record is longer than 16 MiB. Is a quote never closed?")
-    if "n_features was set to" in text:
-        return file.refuse("a record has a column beyond the number of columns that was declared.")
     if "pickle" in text:
         return file.refuse("it holds Python objects, which are not loaded. Save arrays of numbers or texts.")
     return file.refuse(f"it cannot be read as {file.kind}: it is cut off, damaged, or of another format.")
@@ -480,8 +480,12 @@ def _typed(file: DataFile, name: str, column: Any, kind: str) -> Any:
         column = column.cast(column.type.value_type)
     texts = types.is_string(column.type) or types.is_large_string(column.type)
     if kind == NUMBER:
-        if texts or types.is_nested(column.type):
-            raise file.refuse(f"the column {name!r} holds {column.type}, and numbers were declared.")
+        numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_null)
+        if not any(is_kind(column.type) for is_kind in numbers):
+            raise file.refuse(
+                f"the column {name!r} holds {column.type}, and numbers were declared. Leave it out, or "
+                "declare what it holds in a schema (a category, a date)."
+            )
         return column.cast(double, safe=False)
     if kind == TEXT or (kind == AS_IS and texts):
         if types.is_nested(column.type) or types.is_binary(column.type):

@@ -293,7 +293,7 @@ class Schema:
     def _persons(self, person: Person, frame: Frame) -> np.ndarray:
         series = frame.column(person.name)
         texts = {value.strip() for value in series.astype(object) if isinstance(value, str)}
-        if series.isna().any() or not texts.isdisjoint(self.markers):
+        if not texts.isdisjoint(self.markers):
             raise refuse(person.name, "a record has no person", "Leave out such records.")
         try:
             return number_owners(series)

@@ -15,6 +15,7 @@ import numpy as np
 
 from sordino.errors import InvalidTypeError, SchemaError, require_extra
 from sordino.kernel.arrays import Floats, Ints
+from sordino.refusals import refuse_unreadable
 from sordino.tables.columns import level_text
 
 # ------------ One way to look at tables of any make: names of columns, number of rows, one column at a time
@@ -60,7 +61,7 @@ def framed(table: Any) -> Frame:
         return Frame(
             _names(table.columns),
             table.height,
-            lambda name, start, stop: table.get_column(name).slice(start, stop - start).to_pandas(),
+            lambda name, start, stop: _of_polars(table.get_column(name).slice(start, stop - start)),
         )
     if home == "polars" and hasattr(table, "collect"):
         raise InvalidTypeError("Expected a table in memory, got a lazy polars frame. Call collect() on it.")
@@ -71,6 +72,11 @@ def framed(table: Any) -> Frame:
             lambda name, start, stop: table.column(name).slice(start, stop - start).to_pandas(),
         )
     raise InvalidTypeError(f"{_WANTED}, got {type(table).__name__}.")
+
+
+def _of_polars(series: Any) -> Any:
+    refuse_unreadable(series)
+    return series.to_pandas()
 
 
 def _is_records(table: Any) -> bool:
