@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.optimize import minimize
+from sklearn import linear_model
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.utils.estimator_checks import check_estimator
@@ -52,10 +53,36 @@ def test_the_report_certifies_just_below_the_target(solver):
 
 
 def objective(X, y, bound, penalty):
-    """Return the penalised logistic loss of rows that are clipped to the bound."""
+    """Return the logistic loss of rows that are clipped to the bound, the slopes penalised."""
     rows = X * np.minimum(1, bound / np.linalg.norm(X, axis=1))[:, None]
     rows = np.hstack([rows, np.ones((len(X), 1))])
-    return lambda w: np.logaddexp(0, -(2 * y - 1) * (rows @ w)).mean() + penalty.value(w)
+    return lambda w: np.logaddexp(0, -(2 * y - 1) * (rows @ w)).mean() + penalty.value(w[:-1])
+
+
+@pytest.mark.parametrize("data_norm", [2.0, 6.0])
+@pytest.mark.parametrize("task", ["numbers", "counts", "two classes", "three classes"])
+def test_ridge_leaves_the_intercept_free_as_scikit_learn_does(task, data_norm):
+    rng = np.random.default_rng(8)
+    X, alpha, n = rng.uniform(-1, 1, (4000, 4)), 0.2, 4000
+    common = {"epsilon": INF, "data_norm": data_norm, "penalty": "ridge", "alpha": alpha}
+    if task == "numbers":
+        y = 2 + X @ [1.0, 2.0, 0.0, -1.0] + 0.5 * rng.normal(size=n)
+        found = LinearRegression(target_bound=12.0, **common).fit(X, y)
+        plain = linear_model.Ridge(alpha=n * alpha, tol=1e-10).fit(X, y)
+    elif task == "counts":
+        y = rng.poisson(np.exp(1 + X @ [0.5, 1.0, 0.0, -0.5])).astype(float)
+        found = LinearRegression(loss="poisson", target_bound=60.0, **common).fit(X, y)
+        plain = linear_model.PoissonRegressor(alpha=alpha, tol=1e-9).fit(X, y)
+    else:
+        scores = -2 * (
+            X @ np.array([[2.0, 0.0], [1.0, 1.0], [0.0, 2.0], [-1.0, 0.0]]) + rng.logistic(size=(n, 2))
+        )
+        y = (scores > 3).sum(axis=1) if task == "three classes" else (scores[:, 0] > 3).astype(int)
+        found = LogisticRegression(classes=sorted(set(y)), **common).fit(X, y)
+        plain = linear_model.LogisticRegression(C=1 / (n * alpha), tol=1e-9, max_iter=1000).fit(X, y)
+    intercept = np.ravel(found.intercept_) - (np.mean(found.intercept_) if task == "three classes" else 0.0)
+    np.testing.assert_allclose(found.coef_, plain.coef_, atol=0.01)
+    np.testing.assert_allclose(intercept, np.ravel(plain.intercept_), atol=0.01)
 
 
 @pytest.mark.parametrize("solver", ["gd", "srm", "agd", "sgd", "adam"])

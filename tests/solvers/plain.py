@@ -40,10 +40,13 @@ def run(solver: Any, problem: Problem, x: Any, y: Any, scale: float = 0.0, seed:
     return [w.to_dense() if hasattr(w, "to_dense") else np.array(w) for w in iterates]
 
 
-def gradient(problem: Problem, x: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """Return the mean gradient with ridge, not clipped."""
+def gradient(problem: Problem, x: np.ndarray, y: np.ndarray, w: np.ndarray, free: bool = True) -> np.ndarray:
+    """Return the mean gradient with ridge, not clipped; the intercept is not penalised where it is free."""
     rows = np.hstack([x, np.full((len(x), 1), problem.intercept)]) if problem.intercept else x
-    return problem.loss.residual(rows @ w, y) @ rows / problem.population + problem.ridge * w
+    pull = problem.ridge * w
+    if free:
+        pull[problem.features :] = 0.0
+    return problem.loss.residual(rows @ w, y) @ rows / problem.population + pull
 
 
 def top(w: np.ndarray, count: int, kept: int = 0) -> np.ndarray:

@@ -16,7 +16,7 @@ from sordino.solvers.baselines import FrankWolfe
 def plain(problem, x, y, steps, radius):
     w = np.zeros(problem.columns)
     for t in range(1, steps + 1):
-        g = gradient(problem, x, y, w)
+        g = gradient(problem, x, y, w, free=False)
         j = np.argmax(np.abs(g))
         vertex = np.zeros_like(w)
         vertex[j] = -radius * np.sign(g[j])

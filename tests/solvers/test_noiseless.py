@@ -122,17 +122,18 @@ CONVERGED = [case for case in CASES if case.converged is not None]
 
 
 def _reference(problem: Problem, matrix: np.ndarray, targets: np.ndarray) -> np.ndarray:
-    """Return the minimiser of the mean loss plus ``ridge / 2 ||w||^2``, by scikit-learn."""
+    """Return the minimiser of the mean loss plus ``ridge / 2 ||w||^2``, intercept free, by scikit-learn."""
     n = len(targets)
     norms = np.linalg.norm(matrix, axis=1)
     rows = matrix * np.minimum(1.0, problem.data_norm / norms)[:, None]
-    if problem.intercept:
-        rows = np.hstack([rows, np.full((n, 1), problem.intercept)])
+    has = bool(problem.intercept)
     if problem.loss.name == "squared":
-        model = Ridge(alpha=n * problem.ridge, fit_intercept=False, tol=1e-12)
+        model = Ridge(alpha=n * problem.ridge, fit_intercept=has, tol=1e-12)
     else:
-        model = LogisticRegression(C=1 / (n * problem.ridge), fit_intercept=False, tol=1e-10, max_iter=10_000)
-    return model.fit(rows, targets).coef_
+        model = LogisticRegression(C=1 / (n * problem.ridge), fit_intercept=has, tol=1e-10, max_iter=10_000)
+    slopes = np.atleast_2d(model.fit(rows, targets).coef_)
+    last = np.reshape(model.intercept_, (-1, 1)) / problem.intercept if has else np.empty((len(slopes), 0))
+    return np.hstack([slopes, last])
 
 
 @pytest.mark.parametrize("case", CONVERGED, ids=[case.id for case in CONVERGED])

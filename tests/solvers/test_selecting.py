@@ -91,7 +91,9 @@ def test_votes_find_the_support_and_the_fit_is_the_restricted_minimiser(kind):
     solver = TwoStage(3, problem.row_bound, 0.02, 10, 2.0)
     w = run(solver, problem, kind(x), y)[-1]
     assert set(np.flatnonzero(w)) == {0, 1, 2, 12}
-    restricted = gradient(made_problem(n=2000, d=12, intercept=0.6, ridge=0.02), x, y, w)[[0, 1, 2, 12]]
+    restricted = gradient(made_problem(n=2000, d=12, intercept=0.6, ridge=0.02), x, y, w, False)[
+        [0, 1, 2, 12]
+    ]
     assert np.linalg.norm(restricted) < 1e-5
 
 

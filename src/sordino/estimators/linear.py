@@ -72,7 +72,7 @@ class LogisticRegression(_Dense, ClassifierBase):
     data_norm : rows are clipped to this Euclidean norm, in fit and in predict; a public bound, never the
         data's own maximum. None is 1, and says so once.
     penalty : None, ``"ridge"`` for ``alpha ||w||^2 / 2``, or ``"nonconvex"`` for
-        ``alpha sum_j w_j^2 / (1 + w_j^2)``, which does not shrink large coefficients.
+        ``alpha sum_j w_j^2 / (1 + w_j^2)``, which does not shrink large coefficients. The intercept is free.
     alpha : the weight of the penalty, of ``"ridge"`` where none is named; None is 1e-3 where one is.
     smoothing : the strength of Laplacian smoothing over neighbouring columns; None leaves it to the solver.
     classes : the class labels; None takes those seen, which the report lists as assumed public.
@@ -303,7 +303,8 @@ class SparseLogisticRegression(_Sparse, ClassifierBase):
     class_weight : declared weights of the classes, a dict; they scale the losses before the clip.
     weight_bound : ``sample_weight`` is clipped to this public bound and divided by it; None is 1.
     fit_intercept : add a coefficient that is never thresholded.
-    alpha : the weight of the penalty, the squared norm, outside the clip and so free.
+    alpha : the weight of the penalty, the squared norm, outside the clip and so free. The intercept is left
+        out of it, but by ``frank-wolfe`` and ``two-stage``.
     relation : ``"add-remove"`` (n is public) or ``"replace-one"``.
     sampling : ``"poisson"`` or ``"fixed"`` (replace-one only) mini-batches.
     noise : ``"sound"``, or ``"paper"`` for the published formula with the epsilon it really gives; variants

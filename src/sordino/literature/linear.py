@@ -82,7 +82,7 @@ class GrowingBatches:
         w = np.zeros(problem.shape)
         for name, _, times in self.stages:
             for _ in range(times):
-                g = curator.release(name, w) + problem.ridge * w
+                g = curator.release(name, w) + problem.penalty_gradient(w)
                 moved = w - float(self.solver.step or 0.0) * g
                 w = hard_threshold(moved, self.solver.sparsity, problem.n_intercepts)
                 yield w

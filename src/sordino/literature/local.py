@@ -79,7 +79,7 @@ class PrintedTilt(Uncertified):
 
 @dataclass(frozen=True)
 class LocalObjective:
-    """Local Obj P for one party: the minimiser of its randomly tilted objective.
+    """Local Obj P for one party: the minimiser of its randomly tilted objective, the intercept penalised too.
 
     **Privacy.** None is certified. Claimed is pure epsilon under replace-one, for rows of norm at most 1, a
     slope of at most 1 and the exact minimiser.

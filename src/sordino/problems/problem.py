@@ -24,7 +24,8 @@ class Problem:
     outputs : 1, or the number of classes of a multinomial model.
     data_norm : the norm to which rows are clipped.
     intercept : the constant of the intercept column, 0 for none.
-    ridge : the weight of ``||w||^2 / 2``, added outside the clip.
+    ridge : the weight of ``||w||^2 / 2``, added outside the clip. :meth:`penalty_gradient` leaves out
+        the intercept; solvers whose proof needs a curvature along all coordinates do not.
     penalty : one more function of the coefficients outside the clip; for the dense solvers.
     weight_bound : the largest declared weight of a record's loss.
     """
@@ -89,8 +90,10 @@ class Problem:
         return sum(p.curvature for p in self.penalties)
 
     def penalty_gradient(self, w: Floats) -> Floats:
-        """Return the gradient of the penalties: free, ``w`` is released."""
-        return sum((p.gradient(w) for p in self.penalties), np.zeros_like(w))
+        """Return the gradient of the penalties: free, ``w`` is released. The intercept is not penalised."""
+        out = sum((p.gradient(w) for p in self.penalties), np.zeros_like(w))
+        out[..., w.shape[-1] - self.n_intercepts :] = 0.0
+        return out
 
     def gaussian(self, relative: float = 1.0) -> Gaussian:
         """Return the noise of a vector release, not yet calibrated."""

@@ -199,7 +199,8 @@ class RecursiveGradient(ClippedSum, OnLattice):
 class StepSizeScores(FromSum):
     r"""``-sum_i min(loss_i(w - a g), clip) - n penalty(w - a g)`` for each step size a.
 
-    ``params = (w, g)``, both released. A record's loss is cut to [0, clip] and what is not a number counts
+    ``params = (w, g)``, both released; the first ``features`` columns are penalised, or all of them.
+    A record's loss is cut to [0, clip] and what is not a number counts
     as zero, so a record moves every score by at most ``clip``; an added one moves all of them down.
 
     **Privacy.** Sensitivity ``clip`` in the largest entry under both relations; monotone under add-remove.
@@ -212,6 +213,7 @@ class StepSizeScores(FromSum):
     steps: tuple[float, ...]
     penalties: tuple[Penalty, ...] = ()
     population: int = 1
+    features: int | None = None
 
     norm = Norm.LINF
     adds_up: ClassVar[bool] = False  # each answer holds the penalties
@@ -236,6 +238,7 @@ class StepSizeScores(FromSum):
     def finished(self, total: Floats, params: tuple[Floats, Floats]) -> Floats:
         """Return the scores."""
         w, g = params
+        w, g = w[..., : self.features], g[..., : self.features]  # the intercept is not penalised
         penalties = [sum(p.value(w - a * g) for p in self.penalties) for a in self.steps]
         return total - self.population * np.array(penalties, dtype=float)
 

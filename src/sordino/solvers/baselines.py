@@ -53,6 +53,11 @@ STEPS = 20
 MARGIN_NOISE, LONGEST = 0.5, 20.0
 
 
+def _ridge_pull(problem: Problem, w: Point, at: Ints) -> Floats:
+    """Return the gradient of the ridge at some coordinates; intercepts are not penalised."""
+    return np.where(at % problem.columns < problem.features, problem.ridge * pick(w, at), 0.0)
+
+
 @dataclass(frozen=True)
 class Coordinate:
     r"""``w_j <- w_j - step (g_j + noise + ridge w_j)`` for the ``block`` coordinates of best noisy ``|g_j|``.
@@ -122,7 +127,7 @@ class Coordinate:
             chosen = self._choose(curator, problem, w, support)
             support = np.union1d(support, chosen)
             at = np.concatenate([chosen, always])
-            slope = curator.release("derivative", (w, at)) + problem.ridge * pick(w, at)
+            slope = curator.release("derivative", (w, at)) + _ridge_pull(problem, w, at)
             w = added_at(w, at, -np.repeat(step, (chosen.size, always.size)) * slope)
             yield w
 
@@ -337,7 +342,7 @@ class Peeled:
         )
         moved = np.empty(0)
         if open_.size:
-            slope = curator.release("values", (w, open_)) + problem.ridge * pick(w, open_)
+            slope = curator.release("values", (w, open_)) + _ridge_pull(problem, w, open_)
             moved = pick(w, open_) - self._lengths(chosen.size - known.size, open_.size) * slope
         at, values = np.concatenate([chosen[: known.size], open_]), np.concatenate([known, moved])
         out = SparseVector(at, values, math.prod(problem.shape))
@@ -406,9 +411,8 @@ class BlockVotes:
         w = np.zeros(problem.shape)
         for _ in range(self.steps):
             mean = self.gradient.evaluate(records, w) / max(records.count, 1)
-            w = hard_threshold(
-                w - self.step * (mean + problem.ridge * w), self.sparsity, problem.n_intercepts
-            )
+            moved = w - self.step * (mean + problem.penalty_gradient(w))
+            w = hard_threshold(moved, self.sparsity, problem.n_intercepts)
         return np.flatnonzero(without_intercept(w, problem.features))
 
 

@@ -336,8 +336,6 @@ def _moved(whole: Whole, w: Floats) -> Floats:
     sure, unsure = max(noise**2 + bias, NOTHING), max(most**2, NOTHING)
     mean = (narrow / sure + wide / unsure) / (1.0 / sure + 1.0 / unsure)
     error = 1.0 / (1.0 / sure + 1.0 / unsure)
-    mean += float(whole.penalty(w)[-1]) / whole.own.intercept
-    mean /= 1.0 + whole.problem.penalty_curvature / whole.problem.intercept**2
     out = w.copy()
     # The mean of most targets is their centre; of others it lies anywhere within their deviation.
     usual = max((_SKEW * whole.targets.spread / whole.targets.size) ** 2, mean**2 - 9.0 * error)

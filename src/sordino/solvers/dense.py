@@ -381,7 +381,12 @@ class Agd:
         """Declare the portions and the searches."""
         gradient = GlmGradient(problem.loss, self.clip)
         scores = StepSizeScores(
-            problem.loss, self.objective_clip, (0.0, *self.steps), problem.penalties, problem.population
+            problem.loss,
+            self.objective_clip,
+            (0.0, *self.steps),
+            problem.penalties,
+            problem.population,
+            problem.features,
         )
         search = GumbelTopK(monotone=True)
         # a release of relative size r and price rho/r^2 at multiplier 1 gets the share times * rho / r^2

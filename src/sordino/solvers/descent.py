@@ -404,11 +404,8 @@ def penalty_bend(problem: Problem, affine: Affine) -> Floats | float:
     """Return a bound on the second derivative of the penalties in mapped weights."""
     if not problem.penalties:
         return 0.0
-    along = np.diag(affine.scale)
-    if affine.intercept:
-        along = np.pad(along, (0, 1))
-        along[-1] = np.append(-affine.scale * affine.shift, affine.intercept) / problem.intercept
-    return problem.penalty_curvature * along.T @ along
+    along = np.square(affine.scale)  # the intercept is not penalised
+    return problem.penalty_curvature * np.diag(np.append(along, 0.0) if affine.intercept else along)
 
 
 # --------------------- Nesterov descent on noisy gradients, with a step that looks at released numbers only

@@ -216,11 +216,10 @@ def _found(
         moved = offset + point[1] if query.offset else offset
         params = (plain, moved, float(point[0]), model.targets.size, own)
         gradient, curvature = query.unpacked(curator.release("length", params) / n)
-        if problem.penalties and isinstance(
-            problem.loss, LabelModel
-        ):  # longer margins cost more of them, too
+        if isinstance(problem.loss, LabelModel):  # longer margins cost more of the penalties, too
+            slopes = plain[..., : model.affine.scale.size]
             gradient[0] += float(np.sum(plain * problem.penalty_gradient(point[0] * plain)))
-            curvature[0, 0] += problem.penalty_curvature * float(np.sum(np.square(plain)))
+            curvature[0, 0] += problem.penalty_curvature * float(np.sum(np.square(slopes)))
         return gradient, curvature
 
     noise = query.unpacked(np.full(query.size, noise_std(curator, "length") / n))[0]

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
+import numpy as np
+
 from sordino.kernel import (
     Curator,
     FixedSize,
@@ -39,6 +41,14 @@ from sordino.solvers.steps import (
 # --------------------------------------------- DP-IGHT: iterative gradient hard thresholding on all records
 
 LATE = 0.8  # thresholding starts after this share of the steps
+
+
+def ridge_pull(problem: Problem, w: Point) -> Point:
+    """Return the gradient of the ridge; the intercept is not penalised."""
+    if not isinstance(w, SparseVector):
+        return problem.penalty_gradient(w)
+    values = np.where(w.indices < problem.features, problem.ridge * w.values, 0.0)
+    return replace(w, values=values)
 
 
 @dataclass(frozen=True)
@@ -186,7 +196,7 @@ class SgdHt:
             asked, start = self.momentum.asked_at(w, previous), self.momentum.moved_from(w, previous)
             g = curator.release("gradient", asked)
             if problem.ridge:
-                g = vector_sum(g, problem.ridge * asked)
+                g = vector_sum(g, ridge_pull(problem, asked))
             w, previous = (
                 hard_threshold(vector_sum(start, -step * g), self.sparsity, problem.n_intercepts),
                 w,
@@ -298,7 +308,7 @@ class ScsgHt:
             for t in range(length):
                 asked = momentum.asked_at(w, previous)
                 v = m if t == 0 else vector_sum(curator.release("correction", (asked, anchor)), m)
-                v = vector_sum(v, problem.ridge * asked) if problem.ridge else v
+                v = vector_sum(v, ridge_pull(problem, asked)) if problem.ridge else v
                 h = self._step(pace, asked, v)
                 done += 1
                 kept = self.sparsity if done > dense_steps else None

@@ -80,7 +80,7 @@ class WeightedMinimiser:
 
 @dataclass(frozen=True)
 class OutputPerturbation:
-    """One release of the weighted minimiser."""
+    """One release of the weighted minimiser; its proof needs a curvature of the intercept, too."""
 
     clip: float
     strength: float
