@@ -14,6 +14,7 @@ from scipy import sparse
 
 from sordino.execute import GroupedExecutor, LocalExecutor
 from sordino.execute.local import StreamExecutor, ValueExecutor
+from sordino.execute.parties import SimulatedParties
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +67,16 @@ def _value(executor: ValueExecutor, rows: Any) -> ValueExecutor:
     return ValueExecutor(executor.population, numbers, texts)
 
 
+def _parties(executor: SimulatedParties, rows: Any) -> SimulatedParties:
+    """Return members of whom one has lost a record; the numbers of their records are public and stay."""
+    members, start = [], 0
+    for member in executor.members:
+        gone = rows[(rows >= start) & (rows < start + member.population)] - start
+        members.append(_rows(member, gone) if gone.size else member)
+        start += member.population
+    return SimulatedParties(members, executor.share)
+
+
 class _Stream(StreamExecutor):
     """Loses one record of the chunk it is in: that of a number, counted over all chunks."""
 
@@ -90,4 +101,5 @@ ABSENT: dict[type, Callable[[Any, Any], Any]] = {
     LocalExecutor: _rows,
     ValueExecutor: _value,
     StreamExecutor: _Stream,
+    SimulatedParties: _parties,
 }

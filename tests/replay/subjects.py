@@ -14,8 +14,10 @@ from tests.replay.neighbours import PLACES, Data
 
 import sordino
 from sordino.estimators.evaluation import METRICS
+from sordino.execute.parties import SimulatedParties
 from sordino.kernel import Relation
 from sordino.kernel.noise import seeded_noise_not_private
+from sordino.parties.mpc.plan import JointPlan, make_plan
 from sordino.solvers import SOLVERS, solvers_with
 from sordino.solvers.pca import PCA_SOLVERS, READS
 from sordino.tables import Category, Number, Person, Schema, Target, learn_schema
@@ -366,10 +368,56 @@ def chain_rows() -> Iterator[Subject]:
     yield Subject("pipeline_privacy", "numbers", fit, IN_MEMORY)
 
 
+# ------------------------------------------------------------------------------------- joint runs
+
+MODES = ("secure-aggregation", "noise-inside")
+JOINT: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "auto": ("signs", {"kind": "gradient", "loss": "logistic", "solver": "auto", "intercept": 0.5}),
+    "ight": ("numbers", {"kind": "gradient", "loss": "squared", "options": {
+        "max_iter": 3, "clip_norm": 0.7}}),
+    "sgd-ht": ("signs", {"kind": "gradient", "loss": "logistic", "solver": "sgd-ht", "options": {
+        "max_iter": 3, "batch_size": 6, "n_nonzero_coefs": 2}}),
+    "output": ("signs", {"kind": "output", "loss": "logistic", "ridge": 0.5}),
+    "pca": ("numbers", {"kind": "pca", "components": 2, "options": {"max_iter": 2}}),
+}  # fmt: skip
+
+
+@cache
+def joint_plan(task: str, mode: str, relation: str) -> Mapping[str, Any]:
+    """Return the text of a plan of three members, which is public."""
+    members = [
+        {"name": f"m{i}", "host": "127.0.0.1", "port": 26500 + i, "fingerprint": f"{i}" * 64, "records": 8}
+        for i in range(3)
+    ]
+    budget = {**BUDGET, "relation": relation, "unit": "record"}
+    facts = {"features": 5, "data_norm": 2.0, **JOINT[task][1]}
+    return make_plan("three", members, facts, budget, mode=mode).text
+
+
+def joint_rows() -> Iterator[Subject]:
+    """Yield rows of joint runs: three members in this process, the integers and the noise of real ones."""
+
+    def joint(task: str, mode: str) -> Callable[[Data, str], Any]:
+        def fit(data: Data, relation: str) -> Any:
+            plan = JointPlan.read(joint_plan(task, mode, relation))  # anew: a plan is opened once
+            places = np.split(np.arange(len(data.y)), np.cumsum(plan.records)[:-1])
+            members = [plan.task.records(data.X[rows], data.y[rows]) for rows in places]
+            promise = plan.promised()
+            with promise.run(SimulatedParties(members, plan.share), "joint plan") as curator:
+                *_, last = plan.task.solver.run(curator, plan.task.problem)
+            return plan.task.finish(last), promise.report(plan.task.bounds)
+
+        return fit
+
+    for task, (kind, _) in JOINT.items():
+        for mode in MODES:
+            yield Subject(f"joint run/{task}/{mode}", kind, joint(task, mode))
+
+
 def all_rows() -> list[Subject]:
     """Return every row but those of networks."""
     makers = (linear_rows, pca_rows, heavy_rows, statistics_rows)
-    makers += (table_rows, score_rows, search_rows, chain_rows)
+    makers += (table_rows, score_rows, search_rows, chain_rows, joint_rows)
     rows = [row for make in makers for row in make()]
     assert len({row.name for row in rows}) == len(rows)
     assert all(place in PLACES for row in rows for place in (*row.must, *row.may))

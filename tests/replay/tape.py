@@ -23,6 +23,7 @@ from tests.replay.readings import Reading, kept, read
 
 import sordino.literature  # noqa: F401 - its mechanisms are known before the tape looks for all of them
 from sordino.errors import SordinoError
+from sordino.execute.parties import executor as parties
 from sordino.kernel import Curator, Plan, curator
 from sordino.kernel.mechanism import Additive
 from sordino.kernel.noise import NoiseSource, seeded_noise_not_private
@@ -115,6 +116,7 @@ class Tape:
             _running.append(self)
             stack.enter_context(_replaced(Curator, "__init__", _curator))
             stack.enter_context(_replaced(curator, "answer", _answer))
+            stack.enter_context(_replaced(parties, "_quantised", _contribution))
             for mechanism in _subclasses(Additive):
                 for name in ("privatise", "privatise_on_lattice"):
                     if name in vars(mechanism):
@@ -139,6 +141,17 @@ class Tape:
         source: Any = self.source(1)
         return noise_to(heard, replace(noise, noise=source) if hasattr(noise, "noise") else source)
 
+    def contributed(self, found: Any, multiplier: float) -> Any:
+        """Write down a party's integers and the sensitivity its noise is for; return those of the script."""
+        question, lattice = self.questions[-1], found.lattice
+        question.value = [*(question.value or ()), found]
+        question.exact = read(sum(part.values for part in question.value), lattice.spacing)
+        question.sensitivity = lattice.std * lattice.spacing / multiplier
+        question.facts = (*question.facts, ("lattice", repr(lattice)))
+        if self.script is None or len(self.questions) > len(self.script.questions):
+            return found
+        return self.script.questions[len(self.questions) - 1].value[len(question.value) - 1]
+
 
 class Listener:
     """An executor as a curator sees it; it writes down what it is asked."""
@@ -162,7 +175,7 @@ class Listener:
     def offer(self) -> Any:
         return self._inner.offer
 
-    def heard(self, asked: Any, noise: Any, original: Callable[..., Any]) -> Any:
+    def heard(self, asked: Any, original: Callable[..., Any]) -> Any:
         """Write a question down, ask it, and write down what its asker hears."""
         tape, release, sensitivity = self._tape, asked.release, asked.sensitivity
         name = next((n for n, planned in self._plan.releases.items() if planned is release), "?")
@@ -172,7 +185,7 @@ class Listener:
         found = facts_of(asked.params)
         tape.questions.append(Question(name, self._kind, facts, found, release.query.norm, sensitivity))
         tape.batch = self._left_out
-        answer = original(self._inner, asked, noise)
+        answer = original(self._inner, asked, tape.source(3))  # for an executor that makes its own noise
         if tape.batch is not None:
             raise HarnessError(f"{self._kind} has no way to leave a unit out; give it one in absent.py")
         tape.questions[-1].answer = () if hasattr(answer, "hard_threshold") else facts_of(answer)
@@ -197,7 +210,7 @@ def _curator(original: Any, name: str) -> Any:
 
 
 def _answer(original: Any, name: str) -> Any:
-    return lambda listener, question, noise: listener.heard(question, noise, original)
+    return lambda listener, question, noise: listener.heard(question, original)
 
 
 def _mechanism(original: Any, name: str) -> Any:
@@ -213,6 +226,13 @@ def _mechanism(original: Any, name: str) -> Any:
             tape._noised.inside = False
 
     return privatise
+
+
+def _contribution(original: Any, name: str) -> Any:
+    def quantised(local: Any, question: Any, rows: Any) -> Any:
+        return _running[0].contributed(original(local, question, rows), question.release.mechanism.multiplier)
+
+    return quantised
 
 
 def _sampling(original: Any, name: str) -> Any:

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.replay.cases import Case, told
-from tests.replay.subjects import BUDGET, LINEAR, Subject, linear_rows
+from tests.replay.subjects import BUDGET, LINEAR, Subject, joint_rows, linear_rows
 
 import sordino
+from sordino.execute.parties import executor as parties
 from sordino.execute.persons import Owners
 from sordino.problems.queries import GlmGradient
 from sordino.solvers import SOLVERS, Entry
@@ -215,3 +216,32 @@ def test_merged_persons_are_found(monkeypatch, tmp_path):
     honest = Owners.of
     monkeypatch.setattr(Owners, "of", lambda groups, records: honest(np.zeros(records, dtype=int), records))
     assert kinds(behind(Door), "add-remove", "persons", tmp_path) == {"sensitivity"}
+
+
+# ------------------------------------------------------------------------------------- joint runs
+
+
+def joint_run(task: str) -> Subject:
+    """Return the row of a task by secure aggregation."""
+    return next(row for row in joint_rows() if row.name == f"joint run/{task}/secure-aggregation")
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace-one"])
+@pytest.mark.parametrize("task", ["ight", "pca"])
+def test_parties_that_make_noise_for_half_of_a_sensitivity_are_found(monkeypatch, tmp_path, task, relation):
+    honest, row = parties.quantise, joint_run(task)
+    assert kinds(row, relation, "memory", tmp_path) == set()
+    monkeypatch.setattr(
+        parties, "quantise", lambda r, records, w, bound, n: honest(r, records, w, bound / 2, n)
+    )
+    assert kinds(row, relation, "memory", tmp_path) == {"sensitivity"}
+
+
+def test_a_member_whose_records_choose_the_grid_is_found(monkeypatch, tmp_path):
+    honest, row = parties.quantise, joint_run("ight")
+
+    def fitted_grid(release, records, params, bound, n):
+        return honest(release, records, params, bound * (100.0 + float(records.targets.sum())), n)
+
+    monkeypatch.setattr(parties, "quantise", fitted_grid)
+    assert "questions" in kinds(row, "replace-one", "memory", tmp_path)
