@@ -80,7 +80,7 @@ def parts(value: Any) -> Iterator[bytes]:
         yield from parts(value.to_dict())
     elif hasattr(value, "state_dict"):
         yield from parts({name: t.detach().cpu().numpy() for name, t in value.state_dict().items()})
-    elif dataclasses.is_dataclass(value):
+    elif dataclasses.is_dataclass(value) and not hasattr(value, "fit"):  # an estimator is what it fitted
         yield from parts({field.name: getattr(value, field.name) for field in dataclasses.fields(value)})
     elif hasattr(value, "__dict__") and not callable(value):
         yield from parts({n: v for n, v in vars(value).items() if n.endswith("_") and not n.startswith("_")})

@@ -8,6 +8,7 @@ goes, a deprecation (see `sordino.deprecation`).
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import inspect
 import re
@@ -38,7 +39,9 @@ def _members(kind: type) -> Iterator[str]:
     if issubclass(kind, enum.Enum):
         yield from (f"{member.name} = {member.value!r}" for member in kind)
         return
-    for name in sorted(n for n in dir(kind) if not n.startswith("_")):
+    # The signature of a dataclass has its fields.
+    told = {f.name for f in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else set()
+    for name in sorted(n for n in dir(kind) if not n.startswith("_") and n not in told):
         value = inspect.getattr_static(kind, name)
         own = getattr(getattr(kind, name, None), "__module__", "sordino") or "sordino"
         if own.startswith("sordino"):

@@ -47,26 +47,16 @@ _TYPES: dict[str, tuple[type, dict[str, _Kind]]] = {
     "zcdp": (dp.ZCDpEvent, {"rho": _NUMBER, "xi": _NUMBER}),
     "repeated": (dp.SelfComposedDpEvent, {"event": _EVENT, "count": _COUNT}),
     "composed": (dp.ComposedDpEvent, {"events": _Kind.EVENTS}),
-    "poisson": (
-        dp.PoissonSampledDpEvent,
-        {"sampling_probability": _Kind.PROBABILITY, "event": _EVENT},
-    ),
+    "poisson": (dp.PoissonSampledDpEvent, {"sampling_probability": _Kind.PROBABILITY, "event": _EVENT}),
     "fixed-size": (
         dp.SampledWithoutReplacementDpEvent,
         {"source_dataset_size": _COUNT, "sample_size": _COUNT, "event": _EVENT},
     ),
     "gaussian-mixture": (
         dp.MixtureOfGaussiansDpEvent,
-        {
-            "standard_deviation": _NUMBER,
-            "sensitivities": _Kind.NUMBERS,
-            "sampling_probs": _Kind.NUMBERS,
-        },
+        {"standard_deviation": _NUMBER, "sensitivities": _Kind.NUMBERS, "sampling_probs": _Kind.NUMBERS},
     ),
-    "best-of": (
-        dp.RepeatAndSelectDpEvent,
-        {"event": _EVENT, "mean": _NUMBER, "shape": _NUMBER},
-    ),
+    "best-of": (dp.RepeatAndSelectDpEvent, {"event": _EVENT, "mean": _NUMBER, "shape": _NUMBER}),
 }
 _NAMES = {cls: name for name, (cls, _) in _TYPES.items()}
 

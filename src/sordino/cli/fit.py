@@ -121,7 +121,11 @@ def fit(data: str, output: Path, report: Path | None, force: bool, as_json: bool
     if rows.groups is None:
         model.fit(rows.X, rows.y)
     else:
-        _require_groups(model)
+        if "groups" not in inspect.signature(model.fit).parameters:
+            raise InvalidInputError(
+                f"{type(model).__name__} cannot protect persons, and the file says whose record each one is. "
+                "Choose another model, or leave groups out of the file if a record is all of a person."
+            )
         model.fit(rows.X, rows.y, groups=rows.groups)
     run = run_facts("fit", settings, started, data, len(rows))
     run = finish(model, output, as_json, run)
@@ -236,14 +240,6 @@ def _classes(text: str, file: Any, schema: Any, target: str | None) -> list[Any]
     if words and stored_flags(file, target or ""):
         return ["true" if flag_of(label) == 1 else "false" for label in labels]
     return list(labels)
-
-
-def _require_groups(model: Any) -> None:
-    if "groups" not in inspect.signature(model.fit).parameters:
-        raise InvalidInputError(
-            f"{type(model).__name__} cannot protect persons, and the file says whose record each one is. "
-            "Choose another model, or leave groups out of the file if a record is all of a person."
-        )
 
 
 def _listed(value: Any) -> list[Any]:

@@ -625,14 +625,7 @@ def _allocate(n: int, d: int, m: int, path: str | os.PathLike[str] | None, dtype
     return arrays
 
 
-def _fill(
-    public: Public,
-    arrays: dict[str, Any],
-    start: int,
-    stop: int,
-    edges: Ints,
-    theta: Floats,
-) -> None:
+def _fill(public: Public, arrays: dict[str, Any], start: int, stop: int, edges: Ints, theta: Floats) -> None:
     """Make the rows ``start`` to ``stop``."""
     m = len(edges) - 1
     shape = (stop - start, m)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from sordino.checks import (
     check_not_negative,
     check_positive,
     literature,
-    remember,
 )
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError
@@ -48,28 +47,41 @@ _ALLOWED = {
 _DEFAULT_STEPS, _SPARSE_STEPS, _SPLIT_STEPS, _FREE_STEPS = 50, 10, 10, 500
 
 
-class HeavyTailedModel(Tabular, PrivateEstimator):
+@dataclass(eq=False, repr=False)
+class HeavyTailedParameters:
+    """The parameters of both models, in the order of their signatures."""
+
+    epsilon: float = 1.0
+    delta: float | None = None
+    _: KW_ONLY
+    solver: str = "strongly-convex"
+    split: bool = False
+    gradient: str = "norm"
+    truncation: str = "clip"
+    joint_clip: float | None = None
+    moment_order: float = 1.0
+    moment_bound: float | str = "auto"
+    threshold: float | None = None
+    n_nonzero_coefs: int | None = None
+    selection: str = "gumbel"
+    constraint: Any = None
+    scale_columns: bool | str = "auto"
+    fit_intercept: bool = True
+    alpha: float = 0.0
+    relation: str = "add-remove"
+    ledger: Any = None
+    dataset_id: str | None = None
+    schema: Any = None
+    max_iter: int | None = None
+    step_size: float | None = None
+    noise: str = "sound"
+    random_state: Any = None
+    verbose: int = 0
+
+
+class HeavyTailedModel(HeavyTailedParameters, Tabular, PrivateEstimator):
     """What the two models share: no bound on the data, only a moment."""
 
-    solver: str
-    split: bool
-    gradient: str
-    truncation: str
-    joint_clip: float | None
-    moment_order: float
-    moment_bound: float | str
-    threshold: float | None
-    n_nonzero_coefs: int | None
-    selection: str
-    constraint: Any
-    scale_columns: bool | str
-    fit_intercept: bool
-    alpha: float
-    max_iter: int | None
-    step_size: float | None
-    noise: str
-    random_state: Any
-    verbose: int
     coef_: Floats
     intercept_: Any
     n_iter_: int
@@ -206,6 +218,7 @@ def _sizes(problem: Problem) -> tuple[str, str]:
 # ---------------------------------------------------------------------- Linear models for heavy-tailed data
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
     r"""Linear regression on features and targets without bounds, under differential privacy.
 
@@ -238,8 +251,7 @@ class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
     schema : a :class:`sordino.Schema`: then ``fit`` and ``predict`` take tables, encoded by
         :class:`sordino.TableEncoder`; targets come from it and are clipped to their declared bounds.
     step_size : None learns it from a noisy histogram of row norms, shortens it when gradients grow, and
-    keeps it
-        so short that the noise of all steps moves the model by less than a residual.
+        keeps it so short that the noise of all steps moves the model by less than a residual.
     noise : "sound"; "paper" runs the published algorithm with its own thresholds and noise (algorithms 2 and
         5), warns, and reports what it certifies; "paper: as listed" is line 8 of algorithm 2. It needs
         ``step_size`` and ``moment_bound`` or ``threshold``.
@@ -260,38 +272,8 @@ class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
     (1,)
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        *,
-        loss: str = "squared",
-        huber_threshold: float = 1.0,
-        solver: str = "strongly-convex",
-        split: bool = False,
-        gradient: str = "norm",
-        truncation: str = "clip",
-        joint_clip: float | None = None,
-        moment_order: float = 1.0,
-        moment_bound: float | str = "auto",
-        threshold: float | None = None,
-        n_nonzero_coefs: int | None = None,
-        selection: str = "gumbel",
-        constraint: Any = None,
-        scale_columns: bool | str = "auto",
-        fit_intercept: bool = True,
-        alpha: float = 0.0,
-        relation: str = "add-remove",
-        ledger: Any = None,
-        dataset_id: str | None = None,
-        schema: Any = None,
-        max_iter: int | None = None,
-        step_size: float | None = None,
-        noise: str = "sound",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        remember(self, locals())
+    loss: str = "squared"
+    huber_threshold: float = 1.0
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -316,6 +298,7 @@ class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
         return self._decision(X)[:, 0]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class HeavyTailedClassifier(MarginClassifier, HeavyTailedModel):
     r"""Logistic regression on features without bounds, under differential privacy.
 
@@ -334,37 +317,7 @@ class HeavyTailedClassifier(MarginClassifier, HeavyTailedModel):
     array([False,  True])
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        *,
-        classes: Any = None,
-        solver: str = "strongly-convex",
-        split: bool = False,
-        gradient: str = "norm",
-        truncation: str = "clip",
-        joint_clip: float | None = None,
-        moment_order: float = 1.0,
-        moment_bound: float | str = "auto",
-        threshold: float | None = None,
-        n_nonzero_coefs: int | None = None,
-        selection: str = "gumbel",
-        constraint: Any = None,
-        scale_columns: bool | str = "auto",
-        fit_intercept: bool = True,
-        alpha: float = 0.0,
-        relation: str = "add-remove",
-        ledger: Any = None,
-        dataset_id: str | None = None,
-        schema: Any = None,
-        max_iter: int | None = None,
-        step_size: float | None = None,
-        noise: str = "sound",
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        remember(self, locals())
+    classes: Any = None
 
     def fit(self, X: Any, y: Any = None) -> HeavyTailedClassifier:
         """Fit the model; the budget is spent here. With a schema, X is a table with the labels in it."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.checks import among, check_count, check_not_negative, remember
+from sordino.checks import among, check_count, check_not_negative
 from sordino.errors import InvalidInputError
 from sordino.estimators.linear_base import ClassifierBase, LinearModel, RegressorBase
 from sordino.problems.losses import Nonconvex
@@ -55,6 +56,7 @@ class _Dense(LinearModel):
         return {**options, "smoothing": strength}
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LogisticRegression(_Dense, ClassifierBase):
     r"""Logistic regression under differential privacy.
 
@@ -108,38 +110,14 @@ class LogisticRegression(_Dense, ClassifierBase):
     (10, 64)
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        *,
-        solver: str = "auto",
-        schema: Any = None,
-        data_norm: float | None = None,
-        penalty: str | None = None,
-        alpha: float | None = None,
-        smoothing: float | None = None,
-        classes: Any = None,
-        class_weight: Any = None,
-        weight_bound: float | None = None,
-        fit_intercept: bool = True,
-        relation: str = "add-remove",
-        sampling: str = "poisson",
-        noise: str = "sound",
-        secure_noise: bool = False,
-        ledger: Any = None,
-        dataset_id: str | None = None,
-        max_iter: int | None = None,
-        batch_size: int | None = None,
-        step_size: float | None = None,
-        clip_norm: float | None = None,
-        solver_options: dict[str, Any] | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        remember(self, locals())
+    penalty: str | None = None
+    alpha: float | None = None
+    smoothing: float | None = None
+    classes: Any = None
+    class_weight: Any = None
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LinearClassifier(_Dense, ClassifierBase):
     r"""A linear classifier with a choice of loss, under differential privacy.
 
@@ -163,39 +141,15 @@ class LinearClassifier(_Dense, ClassifierBase):
     (1, 4)
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        *,
-        loss: str = "logistic",
-        solver: str = "auto",
-        schema: Any = None,
-        data_norm: float | None = None,
-        penalty: str | None = None,
-        alpha: float | None = None,
-        smoothing: float | None = None,
-        classes: Any = None,
-        class_weight: Any = None,
-        weight_bound: float | None = None,
-        fit_intercept: bool = True,
-        relation: str = "add-remove",
-        sampling: str = "poisson",
-        noise: str = "sound",
-        secure_noise: bool = False,
-        ledger: Any = None,
-        dataset_id: str | None = None,
-        max_iter: int | None = None,
-        batch_size: int | None = None,
-        step_size: float | None = None,
-        clip_norm: float | None = None,
-        solver_options: dict[str, Any] | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        remember(self, locals())
+    loss: str = "logistic"
+    penalty: str | None = None
+    alpha: float | None = None
+    smoothing: float | None = None
+    classes: Any = None
+    class_weight: Any = None
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LinearRegression(_Dense, RegressorBase):
     r"""Linear regression under differential privacy: least squares, a robust loss, or counts.
 
@@ -225,37 +179,12 @@ class LinearRegression(_Dense, RegressorBase):
     (4,)
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        *,
-        loss: str = "squared",
-        huber_threshold: float = 1.0,
-        solver: str = "auto",
-        schema: Any = None,
-        data_norm: float | None = None,
-        target_bound: float | None = None,
-        weight_bound: float | None = None,
-        penalty: str | None = None,
-        alpha: float | None = None,
-        smoothing: float | None = None,
-        fit_intercept: bool = True,
-        relation: str = "add-remove",
-        sampling: str = "poisson",
-        noise: str = "sound",
-        secure_noise: bool = False,
-        ledger: Any = None,
-        dataset_id: str | None = None,
-        max_iter: int | None = None,
-        batch_size: int | None = None,
-        step_size: float | None = None,
-        clip_norm: float | None = None,
-        solver_options: dict[str, Any] | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        remember(self, locals())
+    loss: str = "squared"
+    huber_threshold: float = 1.0
+    target_bound: float | None = None
+    penalty: str | None = None
+    alpha: float | None = None
+    smoothing: float | None = None
 
 
 # ------------------------------------------------------------------------------------- Sparse linear models
@@ -282,6 +211,7 @@ class _Sparse(LinearModel):
         return None if self._has_members and has_metric(problem) else count
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SparseLogisticRegression(_Sparse, ClassifierBase):
     r"""Logistic regression with few non-zero coefficients, under differential privacy.
 
@@ -336,37 +266,13 @@ class SparseLogisticRegression(_Sparse, ClassifierBase):
     10
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        *,
-        n_nonzero_coefs: int | None = None,
-        solver: str = "auto",
-        schema: Any = None,
-        data_norm: float | None = None,
-        classes: Any = None,
-        class_weight: Any = None,
-        weight_bound: float | None = None,
-        fit_intercept: bool = True,
-        alpha: float = 0.0,
-        relation: str = "add-remove",
-        sampling: str = "poisson",
-        noise: str = "sound",
-        secure_noise: bool = False,
-        ledger: Any = None,
-        dataset_id: str | None = None,
-        max_iter: int | None = None,
-        batch_size: int | None = None,
-        step_size: float | None = None,
-        clip_norm: float | None = None,
-        solver_options: dict[str, Any] | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        remember(self, locals())
+    n_nonzero_coefs: int | None = None
+    classes: Any = None
+    class_weight: Any = None
+    alpha: float = 0.0
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SparseLinearRegression(_Sparse, RegressorBase):
     r"""Linear regression with few non-zero coefficients, under differential privacy.
 
@@ -386,33 +292,8 @@ class SparseLinearRegression(_Sparse, RegressorBase):
     (4,)
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        delta: float | None = None,
-        *,
-        loss: str = "squared",
-        huber_threshold: float = 1.0,
-        n_nonzero_coefs: int | None = None,
-        solver: str = "auto",
-        schema: Any = None,
-        data_norm: float | None = None,
-        target_bound: float | None = None,
-        weight_bound: float | None = None,
-        fit_intercept: bool = True,
-        alpha: float = 0.0,
-        relation: str = "add-remove",
-        sampling: str = "poisson",
-        noise: str = "sound",
-        secure_noise: bool = False,
-        ledger: Any = None,
-        dataset_id: str | None = None,
-        max_iter: int | None = None,
-        batch_size: int | None = None,
-        step_size: float | None = None,
-        clip_norm: float | None = None,
-        solver_options: dict[str, Any] | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        remember(self, locals())
+    loss: str = "squared"
+    huber_threshold: float = 1.0
+    n_nonzero_coefs: int | None = None
+    target_bound: float | None = None
+    alpha: float = 0.0

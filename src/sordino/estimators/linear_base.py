@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -146,7 +146,34 @@ _REGRESSION_LOSSES = ("squared", "huber", "poisson")
 _INTERCEPT = 0.25
 
 
-class LinearModel(Tabular, PrivateEstimator):
+@dataclass(eq=False, repr=False)
+class LinearParameters:
+    """The parameters of all linear models, in the order of their signatures."""
+
+    epsilon: float = 1.0
+    delta: float | None = None
+    _: KW_ONLY
+    solver: str = "auto"
+    schema: Any = None
+    data_norm: float | None = None
+    weight_bound: float | None = None
+    fit_intercept: bool = True
+    relation: str = "add-remove"
+    sampling: str = "poisson"
+    noise: str = "sound"
+    secure_noise: bool = False
+    ledger: Any = None
+    dataset_id: str | None = None
+    max_iter: int | None = None
+    batch_size: int | None = None
+    step_size: float | None = None
+    clip_norm: float | None = None
+    solver_options: dict[str, Any] | None = None
+    random_state: Any = None
+    verbose: int = 0
+
+
+class LinearModel(LinearParameters, Tabular, PrivateEstimator):
     """Public facts in, a paid-for model out; subclasses say what they penalise and how sparse they are.
 
     ``person_default`` stands for ``"auto"`` where persons are protected.
@@ -154,21 +181,7 @@ class LinearModel(Tabular, PrivateEstimator):
 
     person_default: ClassVar[str] = "ight"
 
-    solver: str
-    data_norm: float | None
-    weight_bound: float | None
-    fit_intercept: bool
     alpha: float | None
-    sampling: str
-    noise: str
-    secure_noise: bool
-    max_iter: int | None
-    batch_size: int | None
-    step_size: float | None
-    clip_norm: float | None
-    solver_options: dict[str, Any] | None
-    random_state: Any
-    verbose: int
     coef_: Floats
     coef_noise_: Floats | None
     data_norm_: float

@@ -273,7 +273,7 @@ class AreaUnderCurve:
         totals = cells.sum(axis=1)
         if not (totals > max(1.0, 2.0 * noise * math.sqrt(CELLS / 2))).all():
             return 0.5, 0.0, 1.0
-        ranks = _middle_ranks(cells, totals)
+        ranks = (np.cumsum(cells, axis=1) - cells / 2.0) / totals[:, None]
         area = float(cells[1] @ ranks[0] / totals[1])
         slopes = np.concatenate([(1.0 - ranks[1] - area) / totals[0], (ranks[0] - area) / totals[1]])
         slopes -= slopes.mean()
@@ -288,11 +288,6 @@ class AreaUnderCurve:
         half = z * math.sqrt(sampling + noise**2 * float(slopes @ slopes)) + 0.5 / float(totals.min())
         hidden = 0.5 * float(shares[0] @ shares[1])
         return min(max(area, 0.0), 1.0), max(area - half - hidden, 0.0), min(area + half + hidden, 1.0)
-
-
-def _middle_ranks(cells: Floats, totals: Floats) -> Floats:
-    """Return for each class the share of its records below the middle of each cell."""
-    return (np.cumsum(cells, axis=1) - cells / 2.0) / totals[:, None]
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,6 +21,7 @@ from sordino.checks import (
     check_positive,
     declared_bound,
     literature,
+    remember,
 )
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError
@@ -222,26 +223,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
-        self.n_components = n_components
-        self.epsilon = epsilon
-        self.delta = delta
-        self.solver = solver
-        self.data_norm = data_norm
-        self.center = center
-        self.whiten = whiten
-        self.relation = relation
-        self.noise = noise
-        self.ledger = ledger
-        self.dataset_id = dataset_id
-        self.schema = schema
-        self.max_iter = max_iter
-        self.batch_size = batch_size
-        self.step_size = step_size
-        self.n_oversamples = n_oversamples
-        self.momentum = momentum
-        self.n_chunks = n_chunks
-        self.random_state = random_state
-        self.verbose = verbose
+        remember(self, locals())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.checks import bound_fact, check_data, check_flag, check_positive, declared_bound
+from sordino.checks import bound_fact, check_data, check_flag, check_positive, declared_bound, remember
 from sordino.elsewhere import where_rows_lie
 from sordino.execute import executor_of, is_sparse
 from sordino.kernel import Curator, Full, Gaussian, Plan, Relation, Release
@@ -89,13 +89,7 @@ class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
         ledger: Any = None,
         dataset_id: str | None = None,
     ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.data_norm = data_norm
-        self.with_mean = with_mean
-        self.relation = relation
-        self.ledger = ledger
-        self.dataset_id = dataset_id
+        remember(self, locals())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

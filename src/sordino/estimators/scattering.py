@@ -12,7 +12,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.checks import among, check_count, check_data
+from sordino.checks import among, check_count, check_data, remember
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError
 from sordino.kernel.arrays import Floats
@@ -71,10 +71,7 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
         shape: tuple[int, ...] | None = None,
         normalise: str = "groups",
     ) -> None:
-        self.scales = scales
-        self.angles = angles
-        self.shape = shape
-        self.normalise = normalise
+        remember(self, locals())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -29,6 +29,7 @@ from sordino.checks import (
     check_positive,
     declared_bound,
     encode_labels,
+    remember,
 )
 from sordino.errors import InvalidInputError, UndeclaredBoundWarning, UnsupportedError
 from sordino.estimators.pipeline import keeps_nothing, learned_for, mixes_step, pipeline_privacy, reason
@@ -393,20 +394,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         dataset_id: str | None = None,
         random_state: Any = None,
     ) -> None:
-        self.estimator = estimator
-        self.param_grid = param_grid
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mean_trials = mean_trials
-        self.distribution = distribution
-        self.validation = validation
-        self.scoring = scoring
-        self.target_bound = target_bound
-        self.assume_public = assume_public
-        self.relation = relation
-        self.ledger = ledger
-        self.dataset_id = dataset_id
-        self.random_state = random_state
+        remember(self, locals())
 
     def __sklearn_tags__(self) -> Any:
         tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)

@@ -9,7 +9,16 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
-from sordino.checks import among, check_count, check_data, check_flag, check_noise, check_positive, literature
+from sordino.checks import (
+    among,
+    check_count,
+    check_data,
+    check_flag,
+    check_noise,
+    check_positive,
+    literature,
+    remember,
+)
 from sordino.errors import InvalidInputError, InvalidTypeError, UndeclaredBoundWarning, UnsupportedError
 from sordino.execute import executor_of, held_numbers
 from sordino.kernel import PaperNoise, Relation, public_generator
@@ -535,19 +544,7 @@ class TruncatedMean(PrivateEstimator):
         ledger: Any = None,
         dataset_id: str | None = None,
     ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.moment_order = moment_order
-        self.moment_bound = moment_bound
-        self.truncation = truncation
-        self.joint_clip = joint_clip
-        self.threshold = threshold
-        self.center = center
-        self.failure_probability = failure_probability
-        self.confidence = confidence
-        self.relation = relation
-        self.ledger = ledger
-        self.dataset_id = dataset_id
+        remember(self, locals())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

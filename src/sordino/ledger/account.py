@@ -178,10 +178,7 @@ TOLERANCE = 1e-6  # what two runs of a numerical accountant may differ by, relat
 
 
 def charge_of(
-    event: dp.DpEvent,
-    relation: Relation,
-    orders: Sequence[float],
-    certificate: tuple[float, float],
+    event: dp.DpEvent, relation: Relation, orders: Sequence[float], certificate: tuple[float, float]
 ) -> Charge:
     """Return the cost of an event at each order of a filter, beside its certified guarantee.
 

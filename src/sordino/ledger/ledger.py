@@ -117,10 +117,7 @@ class Reservation:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
             self.settle()
@@ -392,10 +389,7 @@ class LedgerReader:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
 
@@ -450,11 +444,7 @@ class Ledger(LedgerReader):
 
     @classmethod
     def open(
-        cls,
-        address: str | os.PathLike[str],
-        *,
-        create: bool = True,
-        timeout: float = DEFAULT_TIMEOUT,
+        cls, address: str | os.PathLike[str], *, create: bool = True, timeout: float = DEFAULT_TIMEOUT
     ) -> Ledger:
         """Open a ledger, and bring its tables up to date.
 

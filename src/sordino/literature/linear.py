@@ -248,11 +248,7 @@ def _ight_logistic(solver: Any, problem: Problem, budget: Claimed) -> Published:
 def _sgd_ht(solver: Any, problem: Problem, budget: Claimed) -> Published:
     n = problem.population
     noise = formulas.sgd_ht(
-        budget.epsilon,
-        budget.delta,
-        population=n,
-        batch_size=_size(solver.sampling, n),
-        steps=solver.steps,
+        budget.epsilon, budget.delta, population=n, batch_size=_size(solver.sampling, n), steps=solver.steps
     )
     return solver, _noise(problem, "DP-SGD-HT, Theorem 4.1", gradient=noise)
 
@@ -301,11 +297,7 @@ def _srm_random(solver: Any, problem: Problem, budget: Claimed) -> Published:
 def _lssgd(solver: Any, problem: Problem, budget: Claimed) -> Published:
     n = problem.population
     noise = formulas.lssgd(
-        budget.epsilon,
-        budget.delta,
-        population=n,
-        batch_size=_size(solver.sampling, n),
-        steps=solver.steps,
+        budget.epsilon, budget.delta, population=n, batch_size=_size(solver.sampling, n), steps=solver.steps
     )
     return solver, _noise(problem, "DP-LSSGD, Theorem 5.3", gradient=noise)
 

@@ -399,10 +399,7 @@ def _finite(value: float) -> float | str:
 
 @lru_cache(maxsize=1)
 def _templates() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("sordino.runs"),
-        autoescape=True,
-    )
+    environment = Environment(loader=PackageLoader("sordino.runs"), autoescape=True)
     environment.filters["short"] = _short
     environment.filters["at_most"] = at_most
     return environment

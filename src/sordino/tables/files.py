@@ -128,20 +128,16 @@ def in_words(file: DataFile, call: Callable[[], T]) -> T:
     except UnicodeError:
         refusal = _encoding(file, "")
     except OSError as error:
-        refusal = _trouble(file, error)
+        words = {
+            FileNotFoundError: _NOWHERE,
+            IsADirectoryError: _FOLDER,
+            PermissionError: "it may not be read by this user.",
+        }
+        known = words.get(type(error))
+        refusal = refused(file, str(error)) if known is None else file.refuse(known)
     except Exception as error:  # whatever a reader makes of a damaged file
         refusal = refused(file, str(error))
     raise refusal  # outside of the handlers: the foreign error would be its context
-
-
-def _trouble(file: DataFile, error: OSError) -> DataFileError:
-    words = {
-        FileNotFoundError: _NOWHERE,
-        IsADirectoryError: _FOLDER,
-        PermissionError: "it may not be read by this user.",
-    }
-    known = words.get(type(error))
-    return refused(file, str(error)) if known is None else file.refuse(known)
 
 
 def refused(file: DataFile, text: str, names: Sequence[str] = ()) -> DataFileError:

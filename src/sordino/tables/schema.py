@@ -114,11 +114,7 @@ class Schema:
     markers: tuple[str, ...] = MARKERS
 
     def __init__(
-        self,
-        columns: Iterable[Column],
-        *,
-        markers: Iterable[str] = MARKERS,
-        learned: Iterable[Price] = (),
+        self, columns: Iterable[Column], *, markers: Iterable[str] = MARKERS, learned: Iterable[Price] = ()
     ) -> None:
         if isinstance(columns, (str, bytes)) or not isinstance(columns, Iterable):
             raise SchemaError("Expected columns as a list of Number, Category and so on, got another.")

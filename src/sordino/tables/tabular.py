@@ -36,7 +36,13 @@ class Tabular:
         encoder = self._fresh_encoder()
         if encoder is None:
             return X, y, groups
-        self._check_target()
+        target = declared_target(self)
+        wanted = "category" if hasattr(self, "classes") else "number"
+        if target is not None and target.kind != wanted:
+            raise SchemaError(
+                f"Column {target.name!r}: {type(self).__name__} predicts a {wanted}, the schema declares a "
+                f"{target.kind}. Use a {'regressor' if wanted == 'category' else 'classifier'} instead."
+            )
         elsewhere = _held_table(X, y, encoder.transform, partial(_targets_of, self.schema))
         if elsewhere is not None:
             return self._tabled_elsewhere(encoder, *elsewhere, groups)
@@ -101,15 +107,6 @@ class Tabular:
         """Return the rows to predict for, through the same map as in fit."""
         encoder = getattr(self, "encoder_", None)
         return X if encoder is None else encoder.transform(X)
-
-    def _check_target(self) -> None:
-        target = declared_target(self)
-        wanted = "category" if hasattr(self, "classes") else "number"
-        if target is not None and target.kind != wanted:
-            raise SchemaError(
-                f"Column {target.name!r}: {type(self).__name__} predicts a {wanted}, the schema declares a "
-                f"{target.kind}. Use a {'regressor' if wanted == 'category' else 'classifier'} instead."
-            )
 
     def _declared(self, name: str) -> Any:
         """Return the parameter, or a word where the schema stands for it."""
