@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from sordino.checks import (
 )
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError
-from sordino.estimators.linear_base import MarginClassifier
+from sordino.estimators.linear_base import Budget, MarginClassifier
 from sordino.estimators.statistics import joint_clip_of, moment_bound_of, moment_order_of
 from sordino.execute import executor_of, is_sparse
 from sordino.kernel import Relation
@@ -47,13 +47,10 @@ _ALLOWED = {
 _DEFAULT_STEPS, _SPARSE_STEPS, _SPLIT_STEPS, _FREE_STEPS = 50, 10, 10, 500
 
 
-@dataclass(eq=False, repr=False)
-class HeavyTailedParameters:
+@dataclass(eq=False, repr=False, kw_only=True)
+class HeavyTailedParameters(Budget):
     """The parameters of both models, in the order of their signatures."""
 
-    epsilon: float = 1.0
-    delta: float | None = None
-    _: KW_ONLY
     solver: str = "strongly-convex"
     split: bool = False
     gradient: str = "norm"
@@ -219,7 +216,14 @@ def _sizes(problem: Problem) -> tuple[str, str]:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
+class _Numbers(HeavyTailedParameters):
+    """The parameters of the regressor."""
+
+    loss: str = "squared"
+    huber_threshold: float = 1.0
+
+
+class HeavyTailedRegressor(_Numbers, Scored, RegressorMixin, HeavyTailedModel):
     r"""Linear regression on features and targets without bounds, under differential privacy.
 
     Projected gradient descent on ``mean_i loss(x_i . w + b - y_i) + alpha ||w||^2 / 2`` with a robust private
@@ -272,9 +276,6 @@ class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
     (1,)
     """
 
-    loss: str = "squared"
-    huber_threshold: float = 1.0
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.regressor_tags.poor_score = True  # a few dozen rows cannot be learnt from privately
@@ -299,7 +300,13 @@ class HeavyTailedRegressor(Scored, RegressorMixin, HeavyTailedModel):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class HeavyTailedClassifier(MarginClassifier, HeavyTailedModel):
+class _Labels(HeavyTailedParameters):
+    """The parameters of the classifier."""
+
+    classes: Any = None
+
+
+class HeavyTailedClassifier(_Labels, MarginClassifier, HeavyTailedModel):
     r"""Logistic regression on features without bounds, under differential privacy.
 
     Several classes by softmax. ``classes`` are the class labels; None takes those seen, which the report
@@ -316,8 +323,6 @@ class HeavyTailedClassifier(MarginClassifier, HeavyTailedModel):
     >>> HeavyTailedClassifier(epsilon=2.0).fit(X, X[:, 0] > 0).classes_
     array([False,  True])
     """
-
-    classes: Any = None
 
     def fit(self, X: Any, y: Any = None) -> HeavyTailedClassifier:
         """Fit the model; the budget is spent here. With a schema, X is a table with the labels in it."""

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sordino.checks import among, check_count, check_not_negative
 from sordino.errors import InvalidInputError
-from sordino.estimators.linear_base import ClassifierBase, LinearModel, RegressorBase
+from sordino.estimators.linear_base import ClassifierBase, LinearModel, LinearParameters, RegressorBase
 from sordino.problems.losses import Nonconvex
 from sordino.problems.problem import Problem
 from sordino.solvers import solvers_with
@@ -57,7 +57,17 @@ class _Dense(LinearModel):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class LogisticRegression(_Dense, ClassifierBase):
+class _DenseLabels(LinearParameters):
+    """The parameters of a dense classifier."""
+
+    penalty: str | None = None
+    alpha: float | None = None
+    smoothing: float | None = None
+    classes: Any = None
+    class_weight: Any = None
+
+
+class LogisticRegression(_DenseLabels, _Dense, ClassifierBase):
     r"""Logistic regression under differential privacy.
 
     Minimises ``mean_i log(1 + exp(-y_i (x_i . w + b))) + penalty(w, b)``; several classes by softmax, with
@@ -110,15 +120,15 @@ class LogisticRegression(_Dense, ClassifierBase):
     (10, 64)
     """
 
-    penalty: str | None = None
-    alpha: float | None = None
-    smoothing: float | None = None
-    classes: Any = None
-    class_weight: Any = None
-
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class LinearClassifier(_Dense, ClassifierBase):
+class _DenseLosses(_DenseLabels):
+    """The parameters of a dense classifier with a choice of loss."""
+
+    loss: str = "logistic"
+
+
+class LinearClassifier(_DenseLosses, _Dense, ClassifierBase):
     r"""A linear classifier with a choice of loss, under differential privacy.
 
     Minimises ``mean_i loss(y_i (x_i . w + b)) + penalty(w, b)``.
@@ -141,16 +151,20 @@ class LinearClassifier(_Dense, ClassifierBase):
     (1, 4)
     """
 
-    loss: str = "logistic"
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class _DenseNumbers(LinearParameters):
+    """The parameters of a dense regressor."""
+
+    loss: str = "squared"
+    huber_threshold: float = 1.0
+    target_bound: float | None = None
     penalty: str | None = None
     alpha: float | None = None
     smoothing: float | None = None
-    classes: Any = None
-    class_weight: Any = None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class LinearRegression(_Dense, RegressorBase):
+class LinearRegression(_DenseNumbers, _Dense, RegressorBase):
     r"""Linear regression under differential privacy: least squares, a robust loss, or counts.
 
     Minimises ``mean_i loss(x_i . w + b, y_i) + penalty(w, b)`` with clipped gradients. The targets are
@@ -179,13 +193,6 @@ class LinearRegression(_Dense, RegressorBase):
     (4,)
     """
 
-    loss: str = "squared"
-    huber_threshold: float = 1.0
-    target_bound: float | None = None
-    penalty: str | None = None
-    alpha: float | None = None
-    smoothing: float | None = None
-
 
 # ------------------------------------------------------------------------------------- Sparse linear models
 
@@ -212,7 +219,16 @@ class _Sparse(LinearModel):
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class SparseLogisticRegression(_Sparse, ClassifierBase):
+class _SparseLabels(LinearParameters):
+    """The parameters of a sparse classifier."""
+
+    n_nonzero_coefs: int | None = None
+    classes: Any = None
+    class_weight: Any = None
+    alpha: float = 0.0
+
+
+class SparseLogisticRegression(_SparseLabels, _Sparse, ClassifierBase):
     r"""Logistic regression with few non-zero coefficients, under differential privacy.
 
     Minimises ``mean_i log(1 + exp(-y_i (x_i . w + b))) + alpha ||w||^2 / 2`` over w with at most
@@ -266,14 +282,19 @@ class SparseLogisticRegression(_Sparse, ClassifierBase):
     10
     """
 
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class _SparseNumbers(LinearParameters):
+    """The parameters of a sparse regressor."""
+
+    loss: str = "squared"
+    huber_threshold: float = 1.0
     n_nonzero_coefs: int | None = None
-    classes: Any = None
-    class_weight: Any = None
+    target_bound: float | None = None
     alpha: float = 0.0
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
-class SparseLinearRegression(_Sparse, RegressorBase):
+class SparseLinearRegression(_SparseNumbers, _Sparse, RegressorBase):
     r"""Linear regression with few non-zero coefficients, under differential privacy.
 
     Minimises ``mean_i loss(x_i . w + b, y_i) + alpha ||w||^2 / 2`` with clipped gradients; ``loss``,
@@ -291,9 +312,3 @@ class SparseLinearRegression(_Sparse, RegressorBase):
     >>> model.coef_.shape
     (4,)
     """
-
-    loss: str = "squared"
-    huber_threshold: float = 1.0
-    n_nonzero_coefs: int | None = None
-    target_bound: float | None = None
-    alpha: float = 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -147,12 +147,17 @@ _INTERCEPT = 0.25
 
 
 @dataclass(eq=False, repr=False)
-class LinearParameters:
-    """The parameters of all linear models, in the order of their signatures."""
+class Budget:
+    """What stands first in the signature of a model."""
 
     epsilon: float = 1.0
     delta: float | None = None
-    _: KW_ONLY
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class LinearParameters(Budget):
+    """The parameters of all linear models, in the order of their signatures."""
+
     solver: str = "auto"
     schema: Any = None
     data_norm: float | None = None
@@ -181,7 +186,7 @@ class LinearModel(LinearParameters, Tabular, PrivateEstimator):
 
     person_default: ClassVar[str] = "ight"
 
-    alpha: float | None
+    alpha: Any
     coef_: Floats
     coef_noise_: Floats | None
     data_norm_: float
