@@ -73,7 +73,8 @@ def test_a_model_comes_back_with_its_answers_its_parameters_and_its_report(name,
     skipped = ("random_state", "estimator")
     kept = {k: v for k, v in model.get_params(deep=False).items() if k not in skipped}
     assert {k: v for k, v in again.get_params(deep=False).items() if k not in skipped} == kept
-    assert set(vars(again)) == set(vars(model))
+    # What a search keeps for the members of one fit (`_around`) is not saved: a file holds one model.
+    assert set(vars(again)) == set(vars(model)) - {"_around"}
     if hasattr(model, "privacy_"):
         assert again.privacy_ == model.privacy_
         assert again.privacy_.status == "unverified copy"
