@@ -353,7 +353,6 @@ def size_scatter(
             out[At(indices[p])] += size * size if square else size
 
 
-# ----------------------------------------------------------------------------------------------------------
 # A clipped gradient in one pass over rows in memory: a block is read once, for its margins and its sum.
 # Its residuals and clips are those of :mod:`sordino.kernel.pull`.
 

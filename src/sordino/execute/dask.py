@@ -27,8 +27,6 @@ from sordino.execute.parts import Nodes, PartedExecutor
 from sordino.kernel import Question, SparseVector
 from sordino.kernel.sampling import Share
 
-# -------------- Rounds over the workers of a Dask cluster: one message to each worker and one back, no task
-
 _REMEDY = "Bring the rows into one place (X.compute()), or choose a solver that asks for sums."
 _LARGE = 1 << 22  # bytes, over all workers, from which on workers pass messages on to each other
 # Seconds: how often silent workers are counted, how long a first word may take, how often a cluster is told
@@ -79,7 +77,9 @@ class DaskExecutor(PartedExecutor):
     def _branches(self, question: Question, shares: Sequence[Share]) -> list[Nodes]:
         found: list[Nodes] = []
         left = set(range(len(self.sizes)))
-        self._sign()
+        if monotonic() - self._signed > _SIGN:
+            self._signed = monotonic()
+            self._cluster.submit("", worker.size_of, None)
         for attempt in range(_TRIES):
             asked = replace(question, params=self._sent(question.params, again=attempt > 0))
             reply = self._asked(asked, shares, left)
@@ -87,8 +87,9 @@ class DaskExecutor(PartedExecutor):
             if not reply.missing:
                 self._bytes = max((_nbytes(node) for node in reply.nodes.values()), default=0)
                 return found
-            left = set(reply.missing)
-            self._look_again()
+            left = set(reply.missing)  # these parts are read again from their source, perhaps elsewhere
+            self._cluster.results(self._cluster.each(worker.size_of, self._parts))
+            self._groups = self._located()
         raise WorkerError(
             f"The cluster lost workers {_TRIES} times in one round. What was booked stays spent; see why its "
             "workers die (memory, machines that are taken away)."
@@ -134,7 +135,10 @@ class DaskExecutor(PartedExecutor):
                 await asyncio.wait(asks, timeout=beat)
                 await self._give_up_on_lost(asks)
                 beat = min(2 * beat, _BEAT)
-            replies = [_answer(ask, branch) for ask, branch in asks.items()]
+            replies = [
+                Reply({}, _all_of(branch)) if ask.cancelled() else ask.result()
+                for ask, branch in asks.items()
+            ]
         finally:
             for ask in asks:
                 ask.cancel()
@@ -172,16 +176,6 @@ class DaskExecutor(PartedExecutor):
         asks = (self._cluster.client.rpc(home).run(**words) for home in self._groups)
         await asyncio.gather(*asks, return_exceptions=True)
 
-    def _look_again(self) -> None:
-        """Wait until lost parts have been read again from their source, and see where they lie now."""
-        self._cluster.results(self._cluster.each(worker.size_of, self._parts))
-        self._groups = self._located()
-
-    def _sign(self) -> None:
-        if monotonic() - self._signed > _SIGN:
-            self._signed = monotonic()
-            self._cluster.submit("", worker.size_of, None)
-
     def _sent(self, params: Any, again: bool) -> Any:
         """Return parameters as they are sent: what stays the same for a run goes once to each worker."""
         if type(params) is tuple:
@@ -218,10 +212,6 @@ def unread(error: Exception) -> WorkerError:
     )
 
 
-def _answer(ask: Any, branch: Sequence[Job]) -> Any:
-    return Reply({}, _all_of(branch)) if ask.cancelled() else ask.result()
-
-
 def _all_of(jobs: Sequence[Job]) -> tuple[int, ...]:
     return tuple(number for job in jobs for number in job.numbers)
 
@@ -240,8 +230,6 @@ def _nbytes(value: Any) -> int:
         return sum(_nbytes(part) for part in value)
     return sum(_nbytes(part) for part in getattr(value, "__dict__", {}).values())
 
-
-# ----------------------------------------------------------------- Records on the workers of a Dask cluster
 
 # Seconds: how often workers are counted, how long nobody may be there, and how long none of those to whom
 # parts were given: Dask does not give those parts to workers that come later.
@@ -434,7 +422,6 @@ class Spread(Held):
         self.names = names
 
     def column(self, values: Any, encode: Any = None) -> SpreadColumn:
-        """Return one value per row, brought to its rows."""
         if isinstance(values, SpreadColumn):
             return values
         blocks = self._column_blocks(values)
@@ -495,7 +482,6 @@ class SpreadColumn(HeldColumn):
         self.shape = (count,)
 
     def map(self, function: Callable[..., Any], *constants: Any) -> SpreadColumn:
-        """Return the column through a function of arrays."""
         ((futures, steps),) = self.factors
         mapped = ((futures, (*steps, (function, constants))),)
         return SpreadColumn(self._cluster, self.shape[0], mapped, self.kinds)
@@ -505,7 +491,6 @@ class SpreadColumn(HeldColumn):
         return SpreadColumn(self._cluster, self.shape[0], both, self.kinds | other.kinds)
 
     def unique(self) -> Any:
-        """Return the distinct values in order; None where they are too many to be labels."""
         ((futures, _),) = self.factors
         found = self._cluster.results(self._cluster.each(worker.labels_of, futures))
         if any(part is None for part in found):
@@ -513,7 +498,6 @@ class SpreadColumn(HeldColumn):
         return np.unique(np.concatenate(found))
 
     def least(self) -> float:
-        """Return the smallest number."""
         ((futures, _),) = self.factors
         return min(self._cluster.results(self._cluster.each(worker.least_of, futures)))
 
@@ -552,9 +536,6 @@ def blocks_of(X: Any) -> list[Any]:
 def _names(X: Any) -> list[str] | None:
     names = list(getattr(X, "columns", []))
     return names if names and all(isinstance(name, str) for name in names) else None
-
-
-# --------- Functions of rows in Dask, applied where they lie: predictions, and rows made of several columns
 
 
 def rows_of_columns(columns: Sequence[Any], make: Callable[[tuple[Any, ...]], Any]) -> Spread:

@@ -211,7 +211,9 @@ def _held_part(
 ) -> MarkedPart:
     ready = [_mapped(column.values, maps) for column, maps in zip(columns, steps, strict=True)]
     weights = None if len(ready) < 2 else np.prod(ready[1:], axis=0)
-    mark = _mark([*_arrays(rows.values), *ready])
+    mark = 0
+    for array in (*_arrays(rows.values), *ready):
+        mark = crc32(np.ascontiguousarray(array).data, crc32(str(array.shape).encode(), mark))
     return MarkedPart(rows.values, ready[0] if ready else None, bound, intercept, weights, mark=mark)
 
 
@@ -219,13 +221,6 @@ def _mapped(values: Any, steps: Steps) -> Floats:
     for function, constants in steps:
         values = function(values, *constants)
     return np.asarray(values, dtype=np.float64)
-
-
-def _mark(arrays: Sequence[Any]) -> int:
-    mark = 0
-    for array in arrays:
-        mark = crc32(np.ascontiguousarray(array).data, crc32(str(array.shape).encode(), mark))
-    return mark
 
 
 def size_of(part: Any) -> Any:
@@ -307,7 +302,11 @@ def joined(replies: Sequence[Any], count: int) -> Any:
     if len(nodes) < sum(len(reply.nodes) for reply in replies):
         return Failed("PlanError", "Expected each part once in a sum, got one of them twice.")
     found = quietly(folded, nodes, count)
-    return found if isinstance(found, Failed) else Reply(_sendable(found), missing)
+    if isinstance(found, Failed):
+        return found
+    for at, s in found.items():  # without the maps of their columns: whoever joins these sums makes one
+        found[at] = SparseVector(s.indices, s.values, s.size) if isinstance(s, SparseVector) else s
+    return Reply(found, missing)
 
 
 async def forwarded(rpc: Any, jobs: Sequence[Job], asked: Round) -> Any:
@@ -367,14 +366,6 @@ def _resolved(params: Any) -> Any:
     ready = tuple(_known.get(v.token, v) if isinstance(v, Kept) else v for v in values)
     unknown = next((value for value in ready if isinstance(value, Kept)), None)
     return unknown if unknown is not None else ready if type(params) is tuple else ready[0]
-
-
-def _sendable(nodes: Nodes) -> Nodes:
-    """Return sums without the maps of their columns: whoever joins them makes one."""
-    return {
-        at: SparseVector(s.indices, s.values, s.size) if isinstance(s, SparseVector) else s
-        for at, s in nodes.items()
-    }
 
 
 def _arrays(matrix: Any) -> tuple[Any, ...]:

@@ -108,8 +108,6 @@ class Arriving:
         return np.asarray(self) + other
 
 
-# -------------------------- Many short operations on a device, recorded once and played again: a CUDA graph
-
 GRAPHS = True
 
 

@@ -29,8 +29,6 @@ from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.machine_code import compiled
 from sordino.kernel.query import PublicMap
 
-# ----------- Blocks of a file with some columns alone, kept in memory for the passes that ask for no others
-
 _FACTS = 10 * 8  # bytes for a record besides its row: norms, factors, targets, what its last map made of them
 
 
@@ -87,7 +85,6 @@ class NarrowRecords:
 
     @property
     def targets(self) -> Floats:
-        """The targets."""
         return self._kept.records.targets
 
     @property
@@ -101,7 +98,6 @@ class NarrowRecords:
         return self._kept.view(affine) if mine else self._whole().through(affine)
 
     def within(self, columns: Ints | None) -> Any:
-        """Return the records with some columns and the intercept."""
         mine = columns is not None and np.array_equal(columns, self._kept.columns)
         return self._kept.records if mine else self._whole().within(columns)
 
@@ -167,8 +163,6 @@ def with_columns(records: LocalRecords, columns: Ints) -> LocalRecords:
         positions=records.positions,
     )
 
-
-# ------------ Sums over rows on a disk: blocks are announced, read by several threads and added up in order
 
 Chosen: TypeAlias = slice | Ints
 Buffers: TypeAlias = dict[str, Any]
@@ -250,7 +244,10 @@ class DiskExecutor:
         return self._part(rows, buffers).records(None)
 
     def _part(self, rows: Chosen, buffers: Buffers) -> LocalExecutor:
-        targets, weights = (None if v is None else _picked(v, rows) for v in (self._targets, self._weights))
+        targets, weights = (
+            None if v is None else np.asarray(v[rows], dtype=np.float64)
+            for v in (self._targets, self._weights)
+        )
         block = self._rows.read(rows, buffers)
         return LocalExecutor(block, targets, self._norm, self._intercept, weights)
 
@@ -261,12 +258,6 @@ def cut(rows: Ints | None, count: int, size: int) -> list[Chosen]:
         return [slice(i, min(i + size, count)) for i in range(0, max(count, 1), size)]
     return [np.sort(rows)[i : i + size] for i in range(0, max(len(rows), 1), size)]
 
-
-def _picked(values: Any, rows: Chosen) -> Floats:
-    return np.asarray(values[rows], dtype=np.float64)
-
-
-# ------------------------- Rows on a disk, read in order or here and there: a batch reads its own rows only
 
 # A block is as small as it can be without answers, of eight bytes a column, taking long beside it: it is
 # looked at several times, and one that stays in the caches is read from memory once.
@@ -334,7 +325,6 @@ class DiskMatrix(Held):
         return here
 
     def executor(self, targets: Any, data_norm: float | None, intercept: float, weights: Any) -> DiskExecutor:
-        """Return the executor over these rows."""
         return DiskExecutor(self, targets, data_norm, intercept, weights)
 
     def blocks(self) -> Iterator[Any]:
@@ -352,7 +342,9 @@ class DiskMatrix(Held):
         if not isinstance(rows, slice):
             self._touched += int(3 * mmap.PAGESIZE + self._layout.row_bytes) * len(rows)
         if self._touched * SHARE > self.memory:
-            self._forget()
+            self._touched = 0  # what batches read is not memory that the next one needs
+            for file in self._files.values():
+                file.forget()
         return found
 
     def announce(self, rows: Chosen) -> None:
@@ -444,12 +436,6 @@ class DiskMatrix(Held):
 
     def _mapped(self, name: str, kind: str) -> Any:
         return self._files[name].mapped(kind)
-
-    def _forget(self) -> None:
-        """Give mapped pages back: what batches read is not memory that the next one needs."""
-        self._touched = 0
-        for file in self._files.values():
-            file.forget()
 
 
 def on_disk(path: str | os.PathLike[str], *, memory: int = 1 << 30, verify: bool = False) -> DiskMatrix:

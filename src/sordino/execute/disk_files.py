@@ -310,7 +310,9 @@ def write_blocks(blocks: Blocks, opened: Callable[[str], BinaryIO], verbose: boo
             files = {name: Written(opened(name)) for name in made.sizes()}
             if made.sparse:
                 files["pointers.bin"].write(np.zeros(1, dtype=np.int64).tobytes())
-        _check_kind(first, made)
+        kinds = [(layout.columns, layout.sparse, layout.values, layout.targets) for layout in (first, made)]
+        if kinds[0] != kinds[1]:
+            raise InvalidInputError("Expected blocks of one width and kind, got others behind the first.")
         _append(files, block, y, entries, first)
         rows, entries = rows + made.rows, entries + made.entries
         if verbose:
@@ -335,12 +337,6 @@ def _layout_of(block: Any, y: Any) -> Layout:
     kind = "<i4" if columns <= np.iinfo(np.int32).max else "<i8"
     values = "<f4" if block.dtype == np.float32 else "<f8"
     return Layout(rows, columns, int(block.nnz), True, values, kind, targets)
-
-
-def _check_kind(first: Layout, made: Layout) -> None:
-    kinds = [(layout.columns, layout.sparse, layout.values, layout.targets) for layout in (first, made)]
-    if kinds[0] != kinds[1]:
-        raise InvalidInputError("Expected blocks of one width and kind, got others behind the first.")
 
 
 def _append(files: dict[str, Written], block: Any, y: Any, entries: int, first: Layout) -> None:

@@ -22,7 +22,6 @@ from torch import Tensor
 
 from sordino.kernel.noise import NoiseSource
 
-# ----------------- ChaCha20 in integer tensor operations: a cryptographic stream made where the gradient is
 # The key comes from the kernel's noise source, a fresh one for each block of noise, so a stream is never
 # used twice; what is computed here is a function of that key alone.
 
@@ -39,7 +38,11 @@ def chacha20_words(key: Tensor, blocks: int, nonce: tuple[int, int, int] = (0, 0
     key : eight int32 words, on the device where the stream is wanted.
     blocks : how many blocks of 64 bytes; the counter starts at zero.
     """
-    first = _initial(key, blocks, nonce)
+    fixed = torch.tensor([_signed(w) for w in _CONSTANTS], dtype=torch.int32, device=key.device)
+    counter = torch.arange(blocks, dtype=torch.int32, device=key.device)
+    last = [counter, *(torch.full_like(counter, _signed(w)) for w in nonce)]
+    head = torch.cat([fixed, key]).reshape(3, 4, 1).expand(3, 4, blocks)
+    first = torch.cat([head, torch.stack(last)[None]])
     a, b, c, d = first.unbind(0)
     for _ in range(_ROUNDS // 2):
         a, b, c, d = _quarter(a, b, c, d)
@@ -82,15 +85,6 @@ def _kernel(device: torch.device) -> Any:
     return made if same and near else None
 
 
-def _initial(key: Tensor, blocks: int, nonce: tuple[int, int, int]) -> Tensor:
-    """Return the state as (4 rows, 4 columns, blocks)."""
-    fixed = torch.tensor([_signed(w) for w in _CONSTANTS], dtype=torch.int32, device=key.device)
-    counter = torch.arange(blocks, dtype=torch.int32, device=key.device)
-    last = [counter, *(torch.full_like(counter, _signed(w)) for w in nonce)]
-    head = torch.cat([fixed, key]).reshape(3, 4, 1).expand(3, 4, blocks)
-    return torch.cat([head, torch.stack(last)[None]])
-
-
 def _quarter(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     a = a + b
     d = _rotated(d ^ a, 16)
@@ -115,8 +109,6 @@ def _unsigned(words: Tensor) -> Tensor:
     wide = words.to(torch.float64)
     return torch.where(wide < 0, wide + 2.0**32, wide)
 
-
-# ----- What others draw while a release is computed: masks of dropout, and what a model or a data set draws
 
 _MOST_OBJECTS, _FEW = 20_000, 64  # objects that are looked at, and entries of one container
 _FOREIGN = ("builtins", "collections", "functools", "numpy", "random", "scipy", "sordino", "torch", "typing")
@@ -171,13 +163,21 @@ def seeded_draws(seed: int, held: Iterable[Any] = ()) -> Iterator[None]:
         kept = [_state(one) for one in others]
         _seed_all(seed)
         for place, one in enumerate(others):
-            _seed(one, (seed + place) % 2**32)
+            bits, own = _bits(one), (seed + place) % 2**32
+            if bits is not None:
+                bits.state = type(bits)(own).state
+            else:
+                (one.manual_seed if isinstance(one, torch.Generator) else one.seed)(own)
         try:
             yield
         finally:
             restore(outside)
             for one, state in zip(others, kept, strict=True):
-                _set_state(one, state)
+                bits = _bits(one)
+                if bits is not None:
+                    bits.state = state
+                else:
+                    (one.setstate if hasattr(one, "setstate") else one.set_state)(state)
 
 
 def drawn(held: Iterable[Any] = ()) -> list[str]:
@@ -243,22 +243,6 @@ def _state(one: Any) -> Any:
     return one.getstate() if hasattr(one, "getstate") else one.get_state()
 
 
-def _set_state(one: Any, state: Any) -> None:
-    bits = _bits(one)
-    if bits is not None:
-        bits.state = state
-    else:
-        (one.setstate if hasattr(one, "setstate") else one.set_state)(state)
-
-
-def _seed(one: Any, seed: int) -> None:
-    bits = _bits(one)
-    if bits is not None:
-        bits.state = type(bits)(seed).state
-    else:
-        (one.manual_seed if isinstance(one, torch.Generator) else one.seed)(seed)
-
-
 def reached(*roots: Any) -> list[Any]:
     """Return what some objects hold, directly or not: attributes, entries, closures, named globals."""
     seen: dict[int, Any] = {}
@@ -275,7 +259,11 @@ def _inside(one: Any) -> list[Any]:
     if isinstance(one, _PLAIN):
         return []
     if isinstance(one, FunctionType):
-        return _of_function(one)
+        if (one.__module__ or "").partition(".")[0] in _FOREIGN:
+            return []
+        cells = [cell.cell_contents for cell in one.__closure__ or () if cell != type(cell)()]
+        named = [one.__globals__.get(name) for name in _names(one.__code__)]
+        return [*cells, *(one.__defaults__ or ()), *(one.__kwdefaults__ or {}).values(), *named]
     if isinstance(one, MethodType):
         return [one.__self__, one.__func__]
     if isinstance(one, Mapping):
@@ -286,14 +274,6 @@ def _inside(one: Any) -> list[Any]:
     kinds = [kind for kind in type(one).__mro__ if kind.__module__.partition(".")[0] not in _FOREIGN]
     functions = [f for kind in kinds for f in vars(kind).values() if isinstance(f, FunctionType)]
     return [*parts, *getattr(one, "__dict__", {}).values(), *functions]
-
-
-def _of_function(function: FunctionType) -> list[Any]:
-    if (function.__module__ or "").partition(".")[0] in _FOREIGN:
-        return []
-    cells = [cell.cell_contents for cell in function.__closure__ or () if cell != type(cell)()]
-    named = [function.__globals__.get(name) for name in _names(function.__code__)]
-    return [*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values(), *named]
 
 
 def _names(code: CodeType) -> list[str]:

@@ -177,7 +177,11 @@ def untensored(values: Any, here: bool = True) -> Any:
             f"Expected a tensor on the processor or on a CUDA device, got one on {values.device.type}. Pass "
             "X.cpu(): linear models and PCA need double precision."
         )
-    plain = _widened(values.detach())
+    tensor = values.detach()
+    if tensor.is_quantized:
+        raise UnsupportedError("Expected a tensor of numbers, got quantized codes. Pass X.dequantize().")
+    narrow = tensor.is_floating_point() and str(tensor.dtype) not in _FLOATS
+    plain = tensor.float() if narrow else tensor
     if plain.ndim != 2 and str(plain.layout) != "torch.strided":
         plain = plain.to_dense()
     if str(plain.layout) == "torch.strided":
@@ -186,14 +190,6 @@ def untensored(values: Any, here: bool = True) -> Any:
         plain = plain.to_sparse_csr()
     parts = (plain.values(), plain.col_indices(), plain.crow_indices())
     return sparse.csr_matrix(tuple(part.numpy() for part in parts), shape=tuple(plain.shape), copy=False)
-
-
-def _widened(tensor: Any) -> Any:
-    """Return numbers of a kind that NumPy lacks (bfloat16) in single precision, which holds them."""
-    if tensor.is_quantized:
-        raise UnsupportedError("Expected a tensor of numbers, got quantized codes. Pass X.dequantize().")
-    narrow = tensor.is_floating_point() and str(tensor.dtype) not in _FLOATS
-    return tensor.float() if narrow else tensor
 
 
 def held_numbers(x: Any) -> tuple[Held, bool] | None:

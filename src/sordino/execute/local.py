@@ -60,7 +60,8 @@ class LocalExecutor:
         object.__setattr__(self, "targets", np.where(good, targets, np.nan))
         object.__setattr__(self, "_scale", scale)
         object.__setattr__(self, "_lengths", lengths)
-        object.__setattr__(self, "_norms", _with_intercept(lengths, self.intercept))
+        last = np.full(len(lengths), abs(self.intercept))
+        object.__setattr__(self, "_norms", clip.joint_norms([lengths, last]) if self.intercept else lengths)
 
     @property
     def population(self) -> int:
@@ -84,14 +85,16 @@ class LocalExecutor:
 
     def records(self, rows: Ints | None, lazy: bool = False) -> LocalRecords | LazyRecords:
         """Return the rows with the operations of queries; for queries only."""
-        base = self._all_records() if rows is None else self._records(rows)
-        return LazyRecords(base) if lazy and isinstance(base, CsrRecords) and self._lazy_pays(rows) else base
-
-    def _all_records(self) -> LocalRecords:
-        if self._all is None:
+        if rows is None and self._all is None:
             object.__setattr__(self, "_all", self._records(None))
-        all_of_them: LocalRecords = self._all
-        return all_of_them
+        base: LocalRecords = self._all if rows is None else self._records(rows)
+        if not lazy or not isinstance(base, CsrRecords):
+            return base
+        # Both paths have the same law, so this may look at the batch: only the run time tells.
+        x = self.matrix
+        entries = x.nnz if rows is None else rows.size * (x.nnz / max(1, x.shape[0]))
+        ratio = LAZY_RATIO / 2 if rows is None else LAZY_RATIO  # all rows are laid out once, not at each step
+        return LazyRecords(base) if x.shape[1] > ratio * entries else base
 
     def _records(self, rows: Ints | None) -> LocalRecords:
         pick = slice(None) if rows is None else rows
@@ -111,13 +114,6 @@ class LocalExecutor:
             "row_norms": self._lengths[pick],
             "positions": pick if isinstance(pick, np.ndarray) else None,
         }
-
-    def _lazy_pays(self, rows: Ints | None) -> bool:
-        # Both paths have the same law, so this may look at the batch: only the run time tells.
-        x = self.matrix
-        entries = x.nnz if rows is None else rows.size * (x.nnz / max(1, x.shape[0]))
-        ratio = LAZY_RATIO / 2 if rows is None else LAZY_RATIO  # all rows are laid out once, not at each step
-        return bool(x.shape[1] > ratio * entries)
 
 
 def _as_targets(targets: Any, count: int) -> Floats:
@@ -144,13 +140,6 @@ def _clip_factors(matrix: Any, bound: float | None) -> tuple[Floats, Floats, Flo
     return np.where(far, factors, 1.0), np.where(far | np.isnan(norms), 1.0, factors), after
 
 
-def _with_intercept(lengths: Floats, intercept: float) -> Floats:
-    return clip.joint_norms([lengths, np.full(len(lengths), abs(intercept))]) if intercept else lengths
-
-
-# ------------------------ The columns of a table as they are, for questions about values and not about rows
-
-
 @dataclass(frozen=True, eq=False)
 class ValueExecutor:
     """Columns held in memory.
@@ -174,30 +163,22 @@ class ValueExecutor:
             raise InvalidInputError(f"Expected {self.population} records in every column.")
 
     def numbers(self, column: int) -> Floats:
-        """Return the numbers of a column."""
         return self.number_columns[column]
 
     def counts(self, column: int) -> dict[str, int]:
         """Return how many records have each text; several numbers may stand for one text."""
         codes, texts = self.text_columns[column]
         out: dict[str, int] = {}
-        for code, count in _tally(codes, len(texts)):
+        counts = np.bincount(codes[codes >= 0], minlength=len(texts))
+        for code in np.flatnonzero(counts):
             text = texts[code]
             if text is not None:
-                out[text] = out.get(text, 0) + count
+                out[text] = out.get(text, 0) + int(counts[code])
         return out
 
     def total(self, question: Question, batch: Batch) -> Any:
         """Return the exact answer on all records."""
         return question.summed(self)
-
-
-def _tally(codes: Ints, size: int) -> list[tuple[int, int]]:
-    counts = np.bincount(codes[codes >= 0], minlength=size)
-    return [(int(code), int(counts[code])) for code in np.flatnonzero(counts)]
-
-
-# ----------------------------------------------- Data that arrive in chunks: one plan over the whole stream
 
 
 class StreamExecutor:

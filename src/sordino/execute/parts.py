@@ -14,7 +14,7 @@ from sordino.kernel import Disjoint, FixedSize, Full, Offer, Poisson, Question, 
 from sordino.kernel.query import Parts
 from sordino.kernel.sampling import Batch, Share
 
-# --------- Sums of parts in one fixed order: a binary tree over their numbers, whoever adds up which branch
+# Sums of parts in one fixed order: a binary tree over their numbers, whoever adds up which branch
 # A node ``(level, index)`` is the sum of the parts ``index 2^level`` to ``(index + 1) 2^level - 1``.
 # Whoever holds both children of a node adds them up, so the total is the same to the last bit however the
 # parts are spread over workers, and a worker that holds neighbours sends few nodes.
@@ -29,18 +29,13 @@ def folded(nodes: Mapping[tuple[int, int], Any], count: int) -> Nodes:
         width = (count + (1 << level) - 1) >> level
         for at, index in sorted(out):
             if at == level and index % 2 == 0:
-                _join(out, level, index, width)
+                right = (level, index + 1)
+                if index + 1 == width:  # it has no sibling in the tree
+                    out[level + 1, index // 2] = out.pop((level, index))
+                elif right in out:
+                    out[level + 1, index // 2] = added(out.pop((level, index)), out.pop(right))
         level += 1
     return out
-
-
-def _join(nodes: Nodes, level: int, index: int, width: int) -> None:
-    """Move a left child up, with its right sibling; one that has no sibling in the tree goes alone."""
-    right = (level, index + 1)
-    if index + 1 == width:
-        nodes[level + 1, index // 2] = nodes.pop((level, index))
-    elif right in nodes:
-        nodes[level + 1, index // 2] = added(nodes.pop((level, index)), nodes.pop(right))
 
 
 def total(branches: Iterable[Mapping[tuple[int, int], Any]], count: int) -> Any:
@@ -69,9 +64,6 @@ def added(one: Any, other: Any) -> Any:
     if isinstance(one, SparseVector) and isinstance(other, SparseVector):
         return one.joined(other)
     return one + other
-
-
-# ------- Records in parts that lie in several places: each part adds up its own, the curator adds the noise
 
 
 def in_parts(offer: Offer, records: str, remedy: str) -> Offer:
@@ -105,7 +97,6 @@ class PartedExecutor:
         self.offer = replace(in_parts(CSR if sparse else DENSE, records, remedy), parts=self.sizes)
 
     def total(self, question: Question, batch: Batch) -> Any:
-        """Return the exact sum over the records of a batch."""
         return total(self._branches(question, batch.shares), len(self.sizes))
 
     def _branches(self, question: Question, shares: Sequence[Share]) -> list[Nodes]:

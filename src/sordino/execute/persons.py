@@ -107,7 +107,6 @@ class GroupedRecords:
         self.targets, self.norms, self.weights = base.targets, base.norms, base.weights
 
     def margins(self, w: Any) -> Floats:
-        """Return the margins of the rows."""
         return self._base.margins(w)
 
     def unit_sum(self, coefficients: Floats, bound: float) -> Any:
@@ -171,7 +170,8 @@ def _check_distinct(labels: list[Any]) -> None:
         raise _unknown("missing ones (None, nan, NaT or NA, an empty text or another that marks a gap)")
     if any(map(_is_rounded, parts)):
         raise _unknown("numbers in floating point that are too large (2^53 in double precision)")
-    if len({_kind(label) for label in labels}) > 1:
+    known = [[kind for kind in (str, bytes, Number) if isinstance(label, kind)] for label in labels]
+    if len({kinds[0] if kinds else type(label) for kinds, label in zip(known, labels, strict=True)}) > 1:
         raise _unknown("labels of several kinds, such as 1 and '1'")
     if len({label.strip() for label in labels if isinstance(label, str)} or labels) < len(labels):
         raise _unknown("texts that differ by the spaces around them only")
@@ -197,10 +197,6 @@ def is_missing(label: Any) -> bool:
 def _marks_a_gap(label: Any) -> bool:
     text = label.decode("latin-1") if isinstance(label, bytes) else label
     return isinstance(text, str) and text.strip() in MARKERS
-
-
-def _kind(label: Any) -> type:
-    return next((kind for kind in (str, bytes, Number) if isinstance(label, kind)), type(label))
 
 
 def _unknown(what: str) -> InvalidInputError:

@@ -94,7 +94,6 @@ class LocalRecords:
         return out
 
     def weighted_integer_sum(self, coefficients: Floats, spacing: float) -> Ints:
-        """Return the sum of contributions, each truncated towards zero to multiples of ``spacing``."""
         if coefficients.ndim == 2:
             return np.stack([self.weighted_integer_sum(c, spacing) for c in coefficients.T])
         out = np.zeros(self.columns, dtype=np.int64)
@@ -249,7 +248,6 @@ class DenseRecords(LocalRecords):
     def pulled(
         self, w: Floats, at: tuple[float, float], facts: MappedFacts, pull: Pull, out: Floats
     ) -> tuple[float, float]:
-        """Add a clipped gradient of mapped rows to ``out`` in one pass."""
         return over_dense(self.matrix, w, at, facts, pull, out)
 
     def _add(self, coefficients: Floats, out: Floats) -> None:
@@ -285,7 +283,6 @@ class DenseRecords(LocalRecords):
         return out
 
     def clipped_rows(self, rows: slice) -> Floats:
-        """Return a block of clipped rows."""
         return self._block(rows) * self.scale[rows, None]
 
     def _scaled(self, rows: slice, coefficients: Floats) -> Any:
@@ -332,7 +329,6 @@ class DenseColumns(DenseRecords):
     def pulled(
         self, w: Floats, at: tuple[float, float], facts: MappedFacts, pull: Pull, out: Floats
     ) -> tuple[float, float]:
-        """Add a clipped gradient of mapped rows to ``out`` in one pass."""
         every = np.zeros(self.matrix.shape[1])
         sums = super().pulled(self._spread(w), at, facts, pull, every)
         out += every[self.chosen]
@@ -344,7 +340,6 @@ class DenseColumns(DenseRecords):
         out += every[self.chosen]
 
     def margins(self, w: Point) -> Floats:
-        """Return ``x_i . w``, one column per output."""
         return LocalRecords.margins(self, w)
 
     def weighted_sum(self, coefficients: Floats) -> Floats:
@@ -356,16 +351,12 @@ class DenseColumns(DenseRecords):
         return self._block(rows)[:, self.chosen] * self.scale[rows, None]
 
     def centred_norms(self, shift: Floats, weights: Floats, spread: float = 1.0) -> Floats:
-        """Return upper bounds of ``|| weights (x_i - shift) ||`` of clipped rows, without the intercept."""
         return super().centred_norms(self._spread(shift), self._spread(weights), spread)
 
     def _spread(self, values: Floats) -> Floats:
         out = np.zeros(self.matrix.shape[1])
         out[self.chosen] = values
         return out
-
-
-# -------------------------- Rows of a CSR matrix in memory, and the operations that queries may use on them
 
 
 @dataclass(frozen=True, eq=False)
@@ -395,7 +386,6 @@ class CsrRecords(LocalRecords):
     def pulled(
         self, w: Floats, at: tuple[float, float], facts: MappedFacts, pull: Pull, out: Floats
     ) -> tuple[float, float]:
-        """Add a clipped gradient of mapped rows to ``out`` in one pass."""
         return over_csr(self.matrix, self.rows, w, at, facts, pull, out)
 
     def margins(self, w: Point) -> Floats:
@@ -456,7 +446,6 @@ class CsrRecords(LocalRecords):
         return out
 
     def clipped_rows(self, rows: slice) -> Floats:
-        """Return a block of clipped rows as an array."""
         x, chosen = self.matrix, self.rows[rows]
         out = np.zeros((chosen.size, self.features))
         csr.fill(x.indptr, x.indices, x.data, chosen, self.scale[rows], out)
@@ -468,8 +457,6 @@ class CsrRecords(LocalRecords):
     def _scaled(self, rows: slice, coefficients: Floats) -> Any:
         return sparse.diags_array(coefficients) @ self.matrix[self.rows[rows]].astype(np.float64)
 
-
-# ------ Records of a CSR matrix that only ever touch the columns they hold: their cost does not grow with d
 
 _NONE = np.empty(0, dtype=np.int64)
 
@@ -487,7 +474,6 @@ class LazyRecords:
 
     @property
     def peaks(self) -> Floats:
-        """The largest magnitude of each clipped row, intercept included."""
         return self._base.peaks
 
     def margins(self, w: SparseVector) -> Floats:
@@ -559,11 +545,9 @@ class LazyRecords:
         return TouchedView(view, columns, self._base.features)
 
     def within(self, columns: Ints | None) -> LocalRecords:
-        """Return these records with some columns and the intercept."""
         return self._base.within(columns)
 
     def unit_sum(self, coefficients: Floats, bound: float) -> SparseVector:
-        """Return ``sum_i c_i x_i``: a record is a unit, and its coefficient bounds it already."""
         return self.weighted_sum(coefficients)
 
     def weighted_sum(self, coefficients: Floats) -> SparseVector:

@@ -30,8 +30,6 @@ from sordino.kernel.clip.doubles import (
 from sordino.kernel.pull import Pull, pulled
 from sordino.kernel.query import AffineViews, ColumnSums, GramSums, Point, PublicBall, PublicMap, RecordSums
 
-# -------------------- Rows as tensors on a device, dense or CSR, and the sums over them in double precision
-
 _CHUNK = 1 << 26  # entries of a block that is cast to double precision at a time
 
 
@@ -80,18 +78,15 @@ class DenseStore:
         self.shape = (tensor.shape[0], tensor.shape[1])
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the rows in blocks."""
         step = max(1, _CHUNK // max(1, self.shape[1]))
         for start in range(0, self.shape[0], step):
             rows = slice(start, min(start + step, self.shape[0]))
             yield rows, self._tensor[rows].double()
 
     def products(self, w: Tensor) -> Tensor:
-        """Return ``x_i . w`` of each row."""
         return self._each(lambda block, _: block @ w)
 
     def added(self, coefficients: Tensor) -> Tensor:
-        """Return ``sum_i c_i x_i``."""
         out = coefficients.new_zeros(self.shape[1])
         for rows, block in self.blocks():
             out += coefficients[rows] @ block
@@ -106,11 +101,9 @@ class DenseStore:
         return out
 
     def norms(self) -> Tensor:
-        """Return upper bounds of the norms of rows."""
         return self._each(lambda block, _: row_norms(block))
 
     def peaks(self) -> Tensor:
-        """Return the largest magnitude of each row."""
         return self._each(lambda block, _: block.abs().amax(1))
 
     def centred(self, factors: Tensor, shift: Tensor, weights: Tensor, spread: float) -> Tensor:
@@ -122,11 +115,9 @@ class DenseStore:
         return self._each(each)
 
     def picked(self, rows: Tensor) -> DenseStore:
-        """Return some rows."""
         return DenseStore(self._tensor[rows])
 
     def zeroed(self, marked: Tensor) -> DenseStore:
-        """Return a copy with zeros in the marked rows."""
         return DenseStore(self._tensor.masked_fill(marked[:, None], 0.0))
 
     def _each(self, function: Any) -> Tensor:
@@ -155,15 +146,12 @@ class CsrStore:
         self._turned = self._transposed(self._values)
 
     def products(self, w: Tensor) -> Tensor:
-        """Return ``x_i . w`` of each row."""
         return _times(self._matrix, w)
 
     def added(self, coefficients: Tensor) -> Tensor:
-        """Return ``sum_i c_i x_i``."""
         return _times(self._turned, coefficients)
 
     def added_sizes(self, coefficients: Tensor, square: bool) -> Tensor:
-        """Return the sums of sizes."""
         sizes = self._values.abs() * coefficients[self._rows]  # before: the square of a factor underflows
         ones = coefficients.new_ones(self.shape[0])
         return _times(self._transposed(sizes.square() if square else sizes), ones)
@@ -173,13 +161,11 @@ class CsrStore:
         return _csr(self._ends, self._turned_rows, values[self._order], turned)
 
     def norms(self) -> Tensor:
-        """Return upper bounds of the norms of rows."""
         return norms_of(
             self._values, self.peaks(), lambda each: each[self._rows], self._by_row, self.shape[1]
         )
 
     def peaks(self) -> Tensor:
-        """Return the largest magnitude of each row."""
         out = self._values.new_zeros(self.shape[0])
         return out.scatter_reduce(0, self._rows, self._values.abs(), "amax")
 
@@ -194,7 +180,6 @@ class CsrStore:
         return centred_norms(inside + rest, away, whole, self.shape[1], spread, False)
 
     def picked(self, rows: Tensor) -> CsrStore:
-        """Return some rows."""
         counts = self._pointers.diff()[rows]
         pointers = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
         starts = torch.repeat_interleave(self._pointers[:-1][rows] - pointers[:-1], counts)
@@ -203,12 +188,10 @@ class CsrStore:
         return CsrStore(_csr(pointers, self._columns[entries], self._values[entries], shape))
 
     def zeroed(self, marked: Tensor) -> CsrStore:
-        """Return a copy with zeros in the marked rows."""
         values = self._values.masked_fill(marked[self._rows], 0.0)
         return CsrStore(_csr(self._pointers, self._columns, values, self.shape))
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the rows as dense blocks."""
         step = max(1, _CHUNK // max(1, self.shape[1]))
         for start in range(0, self.shape[0], step):
             rows = slice(start, min(start + step, self.shape[0]))
@@ -233,9 +216,6 @@ def _times(matrix: Tensor, w: Tensor) -> Tensor:
 
 def _csr(pointers: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
     return torch.sparse_csr_tensor(pointers, columns, values, shape, check_invariants=False)
-
-
-# ------------ Mapped rows on a device: what there is one of for each record or column stays beside the rows
 
 
 class DeviceView(AffineView):
@@ -295,8 +275,6 @@ class DeviceView(AffineView):
         return found
 
 
-# ------- Linear models and PCA on tensors, where they lie: rows on a GPU are never brought to the processor
-
 _LAYOUTS = (torch.strided, torch.sparse_csr)
 
 
@@ -329,7 +307,6 @@ class TensorRows(Held):
     def executor(
         self, targets: Any, data_norm: float | None, intercept: float, weights: Any
     ) -> TensorExecutor:
-        """Return the executor over these rows."""
         return TensorExecutor(store_of(self._tensor), targets, data_norm, intercept, weights)
 
 
@@ -342,9 +319,7 @@ class TensorExecutor:
     """
 
     offer: ClassVar[Offer] = Offer(
-        "rows on a device",
-        (RecordSums, AffineViews, ColumnSums, GramSums),
-        remedy="Pass X.cpu().",
+        "rows on a device", (RecordSums, AffineViews, ColumnSums, GramSums), remedy="Pass X.cpu()."
     )
 
     store: Store = field(repr=False)
@@ -425,7 +400,6 @@ class TensorRecords(LocalRecords):
         return Arriving(torch.cat([out, last]) if self.intercept else out)
 
     def weighted_sum(self, coefficients: Floats) -> Floats:
-        """Return ``sum_i c_i x_i``, one row per output."""
         if coefficients.ndim == 2:
             return np.stack([self.weighted_sum(c) for c in coefficients.T])
         near: Any = coefficients
@@ -437,10 +411,10 @@ class TensorRecords(LocalRecords):
         """Return the sums of the columns and of their absolute values, or squares, over clipped rows."""
         usable = self.tensor(self.norms).isfinite().double()
         first = self.weighted_sum(DeviceVector(usable))[: self.features]  # type: ignore[arg-type]
-        return first, self._host(self.matrix.added_sizes(usable * self.tensor(self.scale), square))
+        found: Floats = self.matrix.added_sizes(usable * self.tensor(self.scale), square).cpu().numpy()
+        return first, found if self.chosen is None else found[self.chosen]
 
     def centred_norms(self, shift: Floats, weights: Floats, spread: float = 1.0) -> Floats:
-        """Return upper bounds of ``|| weights (x_i - shift) ||`` of clipped rows, without the intercept."""
         return np.asarray(self.centred_sizes(shift, weights, spread).cpu().numpy())
 
     def centred_sizes(self, shift: Floats, weights: Floats, spread: float = 1.0) -> Tensor:
@@ -465,12 +439,10 @@ class TensorRecords(LocalRecords):
 
     @property
     def peaks(self) -> Floats:
-        """The largest magnitude of each clipped row, intercept included."""
         found = self.matrix.peaks() * self.tensor(self.scale)
         return np.maximum(found.cpu().numpy(), abs(self.intercept))
 
     def taken(self, rows: Ints) -> TensorRecords:
-        """Return some of these rows, by position."""
         at = self.near(rows)
 
         def part(values: Any) -> Any:
@@ -543,10 +515,6 @@ class TensorRecords(LocalRecords):
     def tensor(self, values: Any) -> Tensor:
         """Return the tensor of numbers that lie beside the rows."""
         return values.tensor if isinstance(values, DeviceVector) else torch.from_numpy(values)
-
-    def _host(self, columns: Tensor) -> Floats:
-        found: Floats = columns.cpu().numpy()
-        return found if self.chosen is None else found[self.chosen]
 
     def _spread(self, values: Tensor) -> Tensor:
         if self.chosen is None:

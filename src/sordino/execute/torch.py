@@ -255,8 +255,6 @@ class NoisePool:
         raise PlanError("A pool of noise cannot be copied or pickled: noise used twice cancels.")
 
 
-# ----- Tensors grouped by person: persons are sampled, and what all records of a person add is clipped once
-
 # Persons with more records than this run alone: an ordinary backward pass over so many is well used, and the
 # matrices by which persons are told apart grow with the square of the records of one.
 _TOGETHER = {"cpu": 32, "cuda": 256}
@@ -315,7 +313,6 @@ class PersonRecords:
         return self._alone(self.persons[places > self._largest])
 
     def each(self) -> Iterator[Iterator[tuple[Tensor, Tensor]]]:
-        """Yield all persons, each in parts."""
         return self._alone(self.persons)
 
     def _alone(self, persons: Ints) -> Iterator[Iterator[tuple[Tensor, Tensor]]]:
@@ -346,8 +343,6 @@ def _rounded_up(sizes: Ints) -> Ints:
     power = 2 ** np.ceil(np.log2(np.maximum(sizes, 1))).astype(np.int64)
     return np.where((sizes <= 3 * power // 4) & (power >= 4), 3 * power // 4, power)
 
-
-# ------ Tensors of which a release sees random views: the mean gradient of a record's views is clipped once
 
 _FINE = 1 << 24  # the numbers that views are made from are multiples of 1 / _FINE
 
@@ -401,13 +396,14 @@ class ViewExecutor(PersonExecutor):
     _draws: NoiseSource = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.views is None or self.owners is None or len(self.owners.order) != self._views():
+        if (
+            self.views is None
+            or self.owners is None
+            or len(self.owners.order) != self._count * self.views.count
+        ):
             raise PlanError("Expected the owner of each view.")
         super(PersonExecutor, self).__post_init__()
         object.__setattr__(self, "_draws", fresh_noise())
-
-    def _views(self) -> int:
-        return self._count * (1 if self.views is None else self.views.count)
 
     def batch(self, rows: Rows) -> tuple[Tensor, Tensor]:
         """Return a view of each of some rows, and its target; for queries only."""

@@ -20,7 +20,6 @@ from sordino.kernel.query import Point, PublicBall, PublicMap
 if TYPE_CHECKING:
     from sordino.execute.records import CsrRecords, DenseRecords, LocalRecords
 
-# ----------------------------------------------------------------------------------------------------------
 # Sums over records of ``y y^T`` with ``y = clip_radius(x - center)``: dense in blocks, CSR never dense.
 # Everything is accumulated in double precision. ``records.scale`` clips the stored rows first.
 
@@ -39,9 +38,6 @@ def clip_factors(distances: Floats, radius: float, length: int, spread: float) -
     gives way to that, besides the rounding of the distances.
     """
     return clip.factors_of(distances, clip.limit(radius, int(length * spread)))
-
-
-# ------------------------------------------------------------------------------------------- dense
 
 
 def dense_rows(records: DenseRecords, ball: PublicBall, spread: float = 1.0) -> Iterator[Floats]:
@@ -91,9 +87,6 @@ def dense_squares(records: DenseRecords, ball: PublicBall) -> Floats:
     for block in dense_rows(records, ball):
         out += np.einsum("ij,ij->j", block, block)
     return out
-
-
-# ------------------------------------------------------------------------------------------ sparse
 
 
 def csr_factors(records: CsrRecords, ball: PublicBall, spread: float = 1.0) -> Floats:
@@ -205,8 +198,6 @@ def add_pairs(indptr: Any, indices: Any, data: Any, rows: Any, scale: Floats, ou
             out[k, j] = out[j, k]
 
 
-# ---------------------------------------- Rows through a public affine map, without storing the mapped rows
-
 # Columns at a time where mapped rows are never stored; entries of a block of them where they are.
 _COLUMNS, _ENTRIES = 16, 1 << 16
 # From so many columns for each entry of a row on, products of entries cost less than those of blocks.
@@ -239,7 +230,10 @@ class AffineView:
         """Return ``z_i . w``, one column per output."""
         w = w.to_dense() if isinstance(w, SparseVector) else w
         weights = w[..., :-1] if self._affine.intercept else w
-        out = self._products(weights * self._affine.scale) - (weights * self._offset).sum(axis=-1)
+        point = weights * self._affine.scale
+        if self._base.intercept:
+            point = np.concatenate([point, np.zeros((*point.shape[:-1], 1))], axis=-1)
+        out = self._base.margins(point) - (weights * self._offset).sum(axis=-1)
         out = out * (self._clip if out.ndim == 1 else self._clip[:, None])
         return out + self._affine.intercept * w[..., -1] if self._affine.intercept else out
 
@@ -263,11 +257,6 @@ class AffineView:
             out[block] = self.weighted_sum(entries * factors[:, None])[:, :d]
         return (out + out.T) / 2.0
 
-    def _products(self, weights: Floats) -> Floats:
-        if self._base.intercept:
-            weights = np.concatenate([weights, np.zeros((*weights.shape[:-1], 1))], axis=-1)
-        return self._base.margins(weights)
-
 
 class LocalView(AffineView):
     """Mapped rows in memory."""
@@ -279,18 +268,15 @@ class LocalView(AffineView):
         constant = affine.intercept * float(w[-1]) if affine.intercept else 0.0
         weights, offset = point_on_rows(np.ascontiguousarray(w), affine.scale, self._offset)
         out = np.zeros(d + bool(affine.intercept))
-        total, shifted = self._base.pulled(weights, (offset, constant), self._facts(pull), pull, out[:d])
+        kept = self.__dict__.get("_known")
+        if kept is None or kept[0] != pull.longest:
+            facts = MappedFacts.of(self, self._base.scale, self._clip, pull.longest)
+            kept = self.__dict__["_known"] = (pull.longest, facts)
+        total, shifted = self._base.pulled(weights, (offset, constant), kept[1], pull, out[:d])
         mapped(out, affine.scale, self._offset, shifted)
         if affine.intercept:
             out[-1] = affine.intercept * total
         return out
-
-    def _facts(self, pull: Pull) -> MappedFacts:
-        known = self.__dict__.get("_known")
-        if known is None or known[0] != pull.longest:
-            facts = MappedFacts.of(self, self._base.scale, self._clip, pull.longest)
-            known = self.__dict__["_known"] = (pull.longest, facts)
-        return known[1]
 
     def gram(self, factors: Floats) -> Floats:
         """Return ``sum_i f_i z_i z_i^T`` from blocks of mapped rows, or from entries where these are few."""

@@ -14,7 +14,7 @@ Rows: TypeAlias = Ints | None
 """Row numbers; None means every row."""
 
 
-# ------------ Norms of vectors that are released or public. Norms of data are in :mod:`sordino.kernel.clip`
+# Norms of vectors that are released or public. Norms of data are in :mod:`sordino.kernel.clip`.
 
 
 def public_norm(vector: Any) -> float:

@@ -19,8 +19,6 @@ from dp_accounting import dp_event as dp
 
 from sordino.errors import InvalidInputError, PlanError
 
-# ------------------------------------------------------------------ Which two data sets count as neighbours
-
 
 class Relation(str, Enum):
     """The neighbouring relation of a guarantee.
@@ -50,7 +48,7 @@ class Relation(str, Enum):
         return self.value
 
 
-# --------------------------------------------- The only place where noise multipliers become privacy events
+# The only place where noise multipliers become privacy events.
 
 
 @attrs.define(frozen=True, slots=True, auto_attribs=True)

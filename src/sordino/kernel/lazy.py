@@ -22,8 +22,6 @@ from sordino.kernel.arrays import Bools, Floats, Ints
 from sordino.kernel.machine_code import compiled
 from sordino.kernel.noise import NoiseSource
 
-# ------------------ A small hash set of touched columns: its cost depends on what a batch touches, not on d
-
 _FREE = -1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -137,8 +135,6 @@ def _collect_absent(
             start += 1
     return start
 
-
-# ---------------------------------- Vectors whose untouched coordinates are not drawn until they are needed
 
 _FIRST_CHUNK = 64
 _SAMPLE = 1024

@@ -77,7 +77,6 @@ class Additive:
         return False
 
     def at(self, multiplier: float) -> Self:
-        """Return this mechanism with its multiplier set."""
         return replace(self, multiplier=multiplier)
 
     def scale(self, sensitivity: float) -> float:
@@ -101,7 +100,6 @@ class Gaussian(Additive):
     secure: bool = False
 
     def event(self, relation: Relation) -> dp.DpEvent:
-        """Return the Gaussian event."""
         return gaussian_event(_ready(self.multiplier), relation)
 
     def rho(self) -> float:
@@ -144,7 +142,6 @@ class Laplace(Additive):
     norms: ClassVar[tuple[Norm, ...]] = (Norm.L1,)
 
     def event(self, relation: Relation) -> dp.DpEvent:
-        """Return the Laplace event."""
         return laplace_event(_ready(self.multiplier))
 
     def rho(self) -> float:
@@ -152,7 +149,6 @@ class Laplace(Additive):
         return 0.5
 
     def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Any:
-        """Add the noise."""
         value = _dense(value)
         return value + self.scale(sensitivity) * noise.laplace(np.shape(value))
 
@@ -177,7 +173,6 @@ class NormGamma(Additive):
         return 0.5
 
     def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Any:
-        """Add the noise."""
         value = np.asarray(_dense(value), dtype=float)
         direction = noise.normal(value.shape)
         radius = self.scale(sensitivity) * noise.gamma(float(value.size))
@@ -194,9 +189,6 @@ def _dense(value: Any) -> Any:
     return value.to_dense() if isinstance(value, SparseVector) else value
 
 
-# ----------------------------------------------------------------------------------- Symmetric matrix noise
-
-
 @dataclass(frozen=True)
 class SymmetricGaussian(Additive):
     r"""Noise of the Gaussian orthogonal ensemble for a symmetric matrix.
@@ -209,11 +201,9 @@ class SymmetricGaussian(Additive):
     norms: ClassVar[tuple[Norm, ...]] = (Norm.L2,)
 
     def event(self, relation: Relation) -> dp.DpEvent:
-        """Return the Gaussian event."""
         return gaussian_event(_ready(self.multiplier), relation)
 
     def rho(self) -> float:
-        """Return 1/2."""
         return 0.5
 
     def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Any:
@@ -225,8 +215,6 @@ class SymmetricGaussian(Additive):
         # (G + G^T)/2 with G of std s has variance s^2 on the diagonal and s^2/2 off it.
         return value + (half + half.T)  # in this order it is symmetric to the last bit
 
-
-# ---------------------------- Noise inside an objective: the minimiser of a randomly tilted convex function
 
 OUTPUT_MULTIPLE = 30.0
 """The output noise in units of the multiplier: its price is a 900th of that of the tilt."""
@@ -284,9 +272,6 @@ class TiltedObjective(Additive):
         """Draw the tilt, minimise, and cover the error of the minimiser."""
         found = value.minimised(self.scale(sensitivity) * noise.normal(value.size))
         return found + OUTPUT_MULTIPLE * self.scale(value.output_sensitivity) * noise.normal(value.size)
-
-
-# ----------------- Counts of values that nobody listed beforehand: told where they are large, and only then
 
 
 @dataclass(frozen=True)

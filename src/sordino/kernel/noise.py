@@ -24,7 +24,6 @@ from sordino.errors import InvalidInputError, PlanError
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.machine_code import compiled
 
-# ----------------------------------------------- Exact rounding of a Gaussian to integers, from random bits
 # A uniform V in (0, 1) is known by its first 64 bits, that is as an interval. Its image under the
 # decreasing map ``|Z| = -ndtri(V / 2)`` is an interval too. When, with a margin far above the error
 # of ``ndtri``, both ends round to the same integer, that integer is exact. Otherwise more bits are
@@ -71,8 +70,6 @@ def _upper_quantile(tail: mpmath.mpf) -> mpmath.mpf:
         return mpmath.mpf(1e9)  # replaced by more bits before it can be used
     return mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * tail)
 
-
-# -------------------------------------------- The one source of randomness for noise and for secret batches
 
 Shape = int | tuple[int, ...]
 

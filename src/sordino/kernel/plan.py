@@ -28,8 +28,6 @@ from sordino.kernel.query import (
 from sordino.kernel.sampling import Full, Poisson, Sampling
 from sordino.kernel.selection import GumbelTopK, LaplaceMax
 
-# ------- Marks on the parts of a plan that nobody here has proven: printed in a paper, or written elsewhere
-
 
 class Printed:
     """Base of a query, mechanism or sampling that follows a paper whose claim does not hold.
@@ -88,9 +86,6 @@ def _printed(kind: type) -> str | None:
 
 def _unreviewed(kind: type) -> str:
     return f"unreviewed: {kind.__module__}.{kind.__qualname__}"
-
-
-# ------------------ Releases and plans: what a solver is going to ask, written down before it sees any data
 
 
 @dataclass(frozen=True)
@@ -204,9 +199,6 @@ class Plan:
         return check_event(composed(events))
 
 
-# -------------------- What an executor can do, and the check of a plan against it before anything is booked
-
-
 @dataclass(frozen=True)
 class Offer:
     """The declaration of an executor.
@@ -275,9 +267,6 @@ def check_offer(plan: Plan, offer: Offer) -> None:
             raise InvalidInputError("secure_noise needs noise: epsilon=inf has none. Set secure_noise=False.")
 
 
-# -------------------------------- One release as it is asked of records: what is the same wherever they lie
-
-
 @dataclass(frozen=True)
 class Question:
     """A release with its parameters, all of it public.
@@ -304,7 +293,9 @@ class Question:
     @property
     def lazy(self) -> bool:
         """Whether the asker can use an answer on the touched columns only."""
-        return self.release.lazy and self.spacing is None and _is_sparse(self.params)
+        points = self.params if isinstance(self.params, tuple) else (self.params,)
+        sparse = not any(isinstance(p, np.ndarray) for p in points)
+        return self.release.lazy and self.spacing is None and sparse
 
     @cached_property
     def spacing(self) -> float | None:
@@ -341,8 +332,3 @@ def exact_sum(query: Any, records: Any, params: Any, spacing: float | None) -> A
     if spacing is not None:
         return query.evaluate_on_lattice(records, params, spacing)
     return query.summed(records, params) if isinstance(query, FromSum) else query.evaluate(records, params)
-
-
-def _is_sparse(params: Any) -> bool:
-    points = params if isinstance(params, tuple) else (params,)
-    return not any(isinstance(p, np.ndarray) for p in points)

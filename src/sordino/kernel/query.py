@@ -10,7 +10,6 @@ from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.events import Relation
 from sordino.kernel.lazy import SparseVector
 
-# ----------------- Groups of operations on records: queries say which they need, executors which they offer
 # A group is a protocol. A query names groups in ``needs`` and takes its records as one of them; an executor
 # names groups in its :class:`sordino.kernel.Offer`. The two are compared once, before anything is booked.
 # Groups in ``shortcuts`` are used where records have them, and done without elsewhere.
@@ -243,9 +242,6 @@ def missing(needs: Iterable[type], offered: Iterable[type]) -> list[str]:
     return [need.__name__ for need in needs if need not in known]
 
 
-# -------------------------------------------------- Queries: functions of records with a proven sensitivity
-
-
 class Norm(str, Enum):
     """The norm in which a sensitivity is measured."""
 
@@ -310,7 +306,6 @@ class FromSum:
         raise NotImplementedError  # pragma: no cover
 
     def evaluate(self, records: Any, params: Any) -> Answer:
-        """Return the exact answer."""
         return self.finished(self.summed(records, params), params)
 
 

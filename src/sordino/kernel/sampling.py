@@ -17,8 +17,6 @@ from sordino.kernel.arrays import Rows
 from sordino.kernel.events import Relation, fixed_size_event, poisson_event, repeated
 from sordino.kernel.noise import NoiseSource
 
-# ----- A batch: how each part of the records finds its rows, wherever it lies and however often it is asked
-
 
 class Share(Protocol):
     """One part's rows of one release: the same ones each time, so that a task may be run again."""
@@ -70,7 +68,6 @@ class Chosen:
     key: int = field(repr=False)
 
     def rows(self, count: int) -> Rows:
-        """Return the rows that this key draws."""
         return NoiseSource.of_subkey(self.key).distinct_rows(count, self.size)
 
 
@@ -84,9 +81,6 @@ class Batch:
         """Return the rows of records that all lie in one place, ``count`` of them; None for all."""
         (only,) = self.shares
         return only.rows(count)
-
-
-# ---------------------------------------------------- Which records a release looks at, and what that saves
 
 
 class Sampling(Protocol):
@@ -113,7 +107,6 @@ class Full:
     """Every record, every time."""
 
     def draw(self, population: int, position: int, noise: NoiseSource) -> Rows:
-        """Return None: all rows."""
         return None
 
     def shares(self, sizes: Sequence[int], position: int, noise: NoiseSource) -> list[Share]:

@@ -48,7 +48,6 @@ class GumbelTopK(Additive):
         return zcdp_event(rho)
 
     def rho(self) -> float:
-        """Return the cost at multiplier 1."""
         return self._rho(Relation.ADD_REMOVE)
 
     def _rho(self, relation: Relation) -> float:
@@ -114,7 +113,6 @@ class LaplacePeeling(Additive):
         return composed([repeated(rounds, self.count), repeated(laplace_event(multiplier), self.count)])
 
     def rho(self) -> float:
-        """Return the zCDP cost at multiplier 1."""
         return 2.5 * self.count
 
     def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> SparseVector:

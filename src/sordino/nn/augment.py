@@ -50,14 +50,11 @@ class Shifts:
             )
         step = torch.floor(numbers[:2] * (2 * self.reach + 1)).long() - self.reach
         for axis, by in ((-2, step[0]), (-1, step[1])):
-            image = torch.index_select(image, axis, _mirrored(image.shape[axis], by, image.device))
+            side = image.shape[axis]
+            # moved, and mirrored at the ends
+            places = (torch.arange(side, device=image.device) + by).abs()
+            image = torch.index_select(image, axis, side - 1 - (side - 1 - places).abs())
         return torch.where(numbers[2] < 0.5, image.flip(-1), image) if self.flips else image
-
-
-def _mirrored(side: int, by: Tensor, device: torch.device) -> Tensor:
-    """Return the places of a side that was moved and mirrored at its ends."""
-    places = (torch.arange(side, device=device) + by).abs()
-    return side - 1 - (side - 1 - places).abs()
 
 
 @dataclass(frozen=True, eq=False)

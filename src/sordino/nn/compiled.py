@@ -27,8 +27,6 @@ from sordino.nn.graph import Graph, Routes, Use, pulled_back
 from sordino.nn.network import Network, made_up, product_inputs, same_draws, without_autocast
 from sordino.nn.operations import Found, found_at, kept_at, united
 
-# ----- What is changed in a traced graph before a compiler for a GPU sees it: order of axes, and sums twice
-
 _aten = torch.ops.aten
 _PURE = (_aten.mul.Tensor, _aten.sum.dim_IntList)
 
@@ -157,8 +155,6 @@ def _shape(node: Node) -> torch.Size:
     )
 
 
-# ----------- Ghost norms in little memory: two backward passes, each slope is let go as soon as it was used
-
 Act: TypeAlias = Callable[[str, Ghost | Rows], None]
 
 
@@ -176,7 +172,6 @@ class LeanEngine(GhostEngine):
     def clipped(
         self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return the clipped sum, and what each record (or person) was multiplied by."""
         if len(x) == 1:  # nothing to spare, and one record alone may take other operations
             return super().clipped(vector, x, y, clip, present)
         params = self._leaves(vector)
@@ -307,8 +302,6 @@ def _fixed_order(device: torch.device) -> Iterator[None]:
             room.fill_uninitialized_memory = filled
 
 
-# ------------------------------------- The clipped sum as a compiled graph, for blocks of at most two sizes
-
 Backend: TypeAlias = str | Callable[..., Any]
 _TRIES = 3
 _DEAR = 1.25  # a record in a small block takes this much longer, about, than one in a large block
@@ -360,22 +353,23 @@ class CompiledEngine:
         return len(self._graphs)
 
     def per_record(self, vector: Tensor, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
-        """Return the gradients, one row per record or person."""
         return self.inner.per_record(vector, x, y, present)
 
     def whole(self, vector: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        """Return the gradient of all records together."""
         return self.inner.whole(vector, x, y)
 
     def clipped_sum(
         self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor | None = None
     ) -> Tensor:
-        """Return the clipped sum."""
         if present is not None and present.dim() == 2:
-            return self._of_persons(vector, x, y, clip, present)
+            missing = max(0, self.chunk // present.shape[1] - len(present))
+            present = torch.cat([present, present.new_zeros(missing, present.shape[1])])
+            return self._run(vector, _filled(x, present.numel()), _filled(y, present.numel()), clip, present)
         total: Tensor | None = None
         for start, stop, size in self._cuts(len(x)):
-            counted = self._places(x.device)[:size] < stop - start
+            if x.device not in self._held:
+                self._held[x.device] = torch.arange(self.chunk, device=x.device)
+            counted = self._held[x.device][:size] < stop - start
             if present is not None:
                 counted = _filled(present[start:stop], size) * counted
             a, b = (_filled(part[start:stop], size) for part in (x, y))
@@ -393,32 +387,17 @@ class CompiledEngine:
             yield start, min(start + size, count), size
             start += size
 
-    def _of_persons(self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor) -> Tensor:
-        """Return the clipped sum of persons of so many places each: those that fill up have no record."""
-        missing = max(0, self.chunk // present.shape[1] - len(present))
-        present = torch.cat([present, present.new_zeros(missing, present.shape[1])])
-        return self._run(vector, _filled(x, present.numel()), _filled(y, present.numel()), clip, present)
-
     def _run(self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor) -> Tensor:
         # the bounds in a graph are those for the precision of products when it was traced
         key = (present.shape, x.shape, x.dtype, y.shape, y.dtype, product_inputs(x.device))
-        inputs = vector, x, y, present, self._limit(clip, x.device)
+        if (clip, x.device) not in self._held:
+            self._held[clip, x.device] = torch.tensor(clip, dtype=torch.float64, device=x.device)
+        inputs = vector, x, y, present, self._held[clip, x.device]
         with without_autocast(x.device):
             if key not in self._graphs:
                 self._graphs[key] = self._traced(*inputs)
             total = self._graphs[key](*inputs)
         return total.clone() if self.mode else total  # a CUDA graph overwrites its output next time
-
-    def _places(self, device: torch.device) -> Tensor:
-        if device not in self._held:
-            self._held[device] = torch.arange(self.chunk, device=device)
-        return self._held[device]
-
-    def _limit(self, clip: float, device: torch.device) -> Tensor:
-        """Return the clip as a tensor: it is an input of the graph, so another one needs no other graph."""
-        if (clip, device) not in self._held:
-            self._held[clip, device] = torch.tensor(clip, dtype=torch.float64, device=device)
-        return self._held[clip, device]
 
     def _traced(self, *inputs: Tensor) -> Any:
         def whole(v: Tensor, a: Tensor, b: Tensor, p: Tensor, limit: Tensor) -> Tensor:

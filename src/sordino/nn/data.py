@@ -17,8 +17,6 @@ from sordino.execute.processes import Processes
 from sordino.execute.torch import PersonExecutor, TorchExecutor, ViewExecutor, Views, saturated
 from sordino.refusals import refuse_unreadable
 
-# -------------------- Records with several named inputs (token ids, masks), held side by side in one tensor
-
 _LABELS = ("labels", "label", "targets")
 _TOKENS = ("input_ids", "decoder_input_ids")
 Collate: TypeAlias = Callable[[list[Any]], Any]
@@ -108,8 +106,6 @@ def packing(
 
     return packed
 
-
-# -------------------------------------------- Tensors, data sets and loaders, as the records of an executor
 
 _MEMORY = {"cpu": 1 << 28, "cuda": 1 << 31}  # numbers held at once per kind of device
 _LARGEST = {"cpu": 512, "cuda": 4096}

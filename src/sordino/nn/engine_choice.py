@@ -18,8 +18,6 @@ from sordino.nn.engines import Engine, GhostEngine, VmapEngine
 from sordino.nn.entrance import try_out
 from sordino.nn.network import Network, forward_inputs, made_up, points, quiet_dropout, same_draws, uneven
 
-# ------------------- Which layers cannot be trained with per-record privacy, and what to use in their place
-
 _BATCH = nn.modules.batchnorm._BatchNorm
 _INSTANCE = nn.modules.instancenorm._InstanceNorm
 
@@ -76,8 +74,6 @@ def _groups(channels: int) -> int:
     # at least four channels to a group: one alone would be normalised to zero in a plain vector
     return next(g for g in range(max(1, min(32, channels // 4)), 0, -1) if channels % g == 0)
 
-
-# ------------------ Which engine differentiates a model, checked on made-up records before any data is seen
 
 METHODS = ("auto", "ghost", "lean", "vmap")
 _FULL = 0.8  # of a GPU's memory: a run needs some for noise, parameters and what else is there
@@ -340,7 +336,8 @@ def _compare(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> None:
         moved = _moved(engine, vector, rows[0], x, y) if _reach(network) > _TOLERANCE else 0.0
     size = norms.norm()
     moved = moved / float(size.clamp_min(1e-30))
-    unfair = _unfair(factors, (clip / norms).clamp(max=1))
+    shares = (factors / (clip / norms).clamp(max=1)).nan_to_num(1.0)
+    unfair = max(float(shares.max()) - 1, 1 - _LOST - float(shares.min()))
     apart = max(float((got - want).norm()) / clip, float((rows - alone).norm() / size), unfair)
     if apart <= _reach(network) * len(x) and moved <= _TOLERANCE * len(x):
         return
@@ -350,12 +347,6 @@ def _compare(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> None:
             f"so ghost norms cannot be compared. Let logarithms and roots bear any number.{_REMEDY}"
         )
     raise UnsupportedError(_disagreement(network, rows - alone))
-
-
-def _unfair(factors: Tensor, fair: Tensor) -> float:
-    """Return how far a factor is above the one that clips, or below it by more than a bound may cost."""
-    shares = (factors / fair).nan_to_num(1.0)
-    return max(float(shares.max()) - 1, 1 - _LOST - float(shares.min()))
 
 
 def _moved(engine: GhostEngine, vector: Tensor, first: Tensor, x: Tensor, y: Tensor) -> float:

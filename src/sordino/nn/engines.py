@@ -62,7 +62,6 @@ class VmapEngine:
     method: str = field(default="vmap", init=False)
 
     def per_record(self, vector: Tensor, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
-        """Return the gradients, one row per record or person."""
         if present is not None and present.dim() == 2:
             apart = (part.unflatten(0, present.shape) for part in (x, y))
             return vmap(grad(self._weighted), (None, 0, 0, 0), randomness="different")(
@@ -82,7 +81,6 @@ class VmapEngine:
     def clipped_sum(
         self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor | None = None
     ) -> Tensor:
-        """Return the clipped sum."""
         rows = self.per_record(vector, x, y, present)
         fills = present if present is None or present.dim() == 1 else None
         with without_autocast(rows.device):
@@ -104,7 +102,6 @@ class GhostEngine:
     _routes: dict[Hashable, Routes] = field(default_factory=dict, init=False, repr=False)
 
     def per_record(self, vector: Tensor, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
-        """Return the gradients, one row per record or person."""
         try:
             return self._sorted_out(vector, x, y, True, units_of(present))[1].all()
         except _OneRecord:
@@ -125,7 +122,6 @@ class GhostEngine:
     def clipped_sum(
         self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor | None = None
     ) -> Tensor:
-        """Return the clipped sum."""
         return self.clipped(vector, x, y, clip, present)[0]
 
     def clipped(
@@ -156,7 +152,8 @@ class GhostEngine:
         """Split the parameters into those with ghost norms and those whose gradients are formed."""
         ghosts = list[tuple[Graph, Ghost]]()
         rows = _Rows(self.network, len(x) if units is None else len(units))
-        back: _Backward = self._found(vector, x, y, units)
+        params = self._leaves(vector)
+        back: _Backward = self.network.holding(params, lambda: self._slopes(params, x, y, units))
         with without_autocast(vector.device), torch.no_grad():
             for name, uses in back.found.items():
                 for piece in pieces(back.graph, name, uses, form):
@@ -168,10 +165,6 @@ class GhostEngine:
             for name, values in by_vmap(self.network, back.unknown, vector, x, y, units).items():
                 rows.add(Rows(name, values))
         return ghosts, rows
-
-    def _found(self, vector: Tensor, x: Tensor, y: Tensor, units: Tensor | None) -> _Backward:
-        params = self._leaves(vector)
-        return self.network.holding(params, lambda: self._slopes(params, x, y, units))
 
     def _slopes(
         self, params: dict[str, Tensor], x: Tensor, y: Tensor, units: Tensor | None = None

@@ -22,8 +22,6 @@ from sordino.kernel.arrays import Ints
 from sordino.nn.graph import read_graph
 from sordino.nn.network import Network, forward_inputs, made_up, points, quiet_dropout, same_draws
 
-# ----- Models that keep state between calls are found and refused: what a record leaves there gets no noise
-
 _PLAIN = (bool, int, float, complex, str, bytes)
 
 
@@ -111,8 +109,6 @@ def _same_state(a: Any, b: Any) -> bool:
     return bool(a == b) or (a != a and b != b)
 
 
-# ---------------------- What a model and a loss are tried for on made-up records before an engine is chosen
-
 # of the outputs: the same operations on the same numbers differ by their rounding only, which may be coarse
 _APART, _COARSELY = 0.01, 0.1
 _UNLIKE = 1e-3
@@ -149,7 +145,8 @@ def _check_own_parameters(network: Network, x: Tensor, y: Tensor) -> None:
     with torch.enable_grad():
         total = torch.stack(losses_alone(network, network.outputs(params, x), y)).sum()
     own = {id(value) for value in params.values()}
-    leaves = (getattr(node, "variable", None) for node in _nodes(total, params))
+    nodes = [] if total.grad_fn is None else read_graph(total.grad_fn, params).nodes
+    leaves = (getattr(node, "variable", None) for node in nodes)
     if any(isinstance(leaf, nn.Parameter) and id(leaf) not in own for leaf in leaves):
         raise UnsupportedError(
             "The loss depends on trainable parameters that are not the model's, and they would never be "
@@ -157,10 +154,6 @@ def _check_own_parameters(network: Network, x: Tensor, y: Tensor) -> None:
             "function that was made in __init__ (a lambda, a hook) still holds the module that this one was "
             "copied from: make it a method. Freeze what stays as it is (requires_grad_(False))."
         )
-
-
-def _nodes(total: Tensor, params: dict[str, Tensor]) -> list[Any]:
-    return [] if total.grad_fn is None else read_graph(total.grad_fn, params).nodes
 
 
 def _check_attributes(network: Network, x: Tensor) -> None:
@@ -178,22 +171,15 @@ def _check_attributes(network: Network, x: Tensor) -> None:
                 held = network.outputs(None, x)
         finally:
             network.load(start, network.model)
-    share = _COARSELY if _rounds(network) else _APART
-    if called.shape == held.shape and not _close(called.nan_to_num(), held.nan_to_num(), share):
+    around = torch.is_autocast_enabled(network.device.type) or network.precision is not torch.float32
+    share = _COARSELY if around or forward_inputs(network.device) > 0 else _APART
+    called, held = called.nan_to_num(), held.nan_to_num()
+    if called.shape == held.shape and not float((called - held).norm()) <= share * float(held.norm()):
         raise UnsupportedError(
             "The model reads some of its parameters otherwise than as attributes (out of a list or a "
             "dictionary), so it would be trained with their initial values there. Read self.name, or keep "
             "them in nn.ParameterList or nn.ParameterDict."
         )
-
-
-def _rounds(network: Network) -> bool:
-    kind, around = network.device, torch.is_autocast_enabled(network.device.type)
-    return around or network.precision is not torch.float32 or forward_inputs(kind) > 0
-
-
-def _close(one: Tensor, other: Tensor, share: float) -> bool:
-    return float((one - other).norm()) <= share * float(other.norm())
 
 
 def _say_of_whole_batches(network: Network, x: Tensor, y: Tensor) -> None:
@@ -205,12 +191,13 @@ def _say_of_whole_batches(network: Network, x: Tensor, y: Tensor) -> None:
             whole = network.loss(outputs, y).sum()
         except Exception:  # a loss for single records is a loss
             return
-    criterion = getattr(network.loss, "loss", network.loss)
+    criterion: Any = getattr(network.loss, "loss", network.loss)
     if getattr(criterion, "ignore_index", -1) >= 0 or not bool(each.isfinite().all() & whole.isfinite()):
         return
     reach = _UNLIKE * float(each.abs().sum())
     adds_up = any(abs(float(each.sum() / n - whole)) <= reach / n for n in (1, len(each)))
-    if not adds_up or _weights_cancel(criterion):
+    plain = isinstance(criterion, (nn.CrossEntropyLoss, nn.NLLLoss))
+    if not adds_up or (plain and criterion.weight is not None and criterion.reduction == "mean"):
         warnings.warn(
             "The loss of several records is neither the sum nor the mean of their losses. It is called on "
             "one record at a time, so what compares records is lost, and weights of classes cancel in a mean "
@@ -219,13 +206,6 @@ def _say_of_whole_batches(network: Network, x: Tensor, y: Tensor) -> None:
             stacklevel=5,
         )
 
-
-def _weights_cancel(loss: Any) -> bool:
-    plain = isinstance(loss, (nn.CrossEntropyLoss, nn.NLLLoss))
-    return plain and loss.weight is not None and loss.reduction == "mean"
-
-
-# ------ All records are looked at before a budget is booked: one that failed in a step would tell of itself
 
 _SEED = 5387  # public: what is drawn here is thrown away
 _AGAIN = 32  # items of a data set that are read a second time, in another order
@@ -362,7 +342,8 @@ def _check_draws(executor: TorchExecutor) -> None:
     first = {i: _read(executor, np.array([i]), _SEED) for i in some}
     for i in some[::-1]:
         again = _read(executor, np.array([i]), _SEED)
-        if any(not _same(a, b) for a, b in zip(first[i], again, strict=True)):
+        both = zip(first[i], again, strict=True)
+        if any(a.shape != b.shape or not ((a == b) | ((a != a) & (b != b))).all() for a, b in both):
             raise UnsupportedError(
                 "The data set gives an item other numbers when it is read again, from generators that were "
                 "given the same seed: it draws from one that is not among its attributes, or remembers what "
@@ -389,7 +370,3 @@ def _check_seeds(executor: TorchExecutor, rows: Ints) -> None:
                 "another leaves. Draw from the generators of torch, NumPy or Python, or from one in an "
                 "attribute, and seed none: they have a hidden seed in each step. " + _BOOKED
             )
-
-
-def _same(a: Tensor, b: Tensor) -> bool:
-    return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())

@@ -78,14 +78,12 @@ class TorchModel:
         return self.network.flat().cpu().numpy()
 
     def plan(self, recipe: FederatedSteps) -> Plan:
-        """Declare the gradients."""
         query = TorchGradient(self._engine, recipe.clip_norm)
         sampling = recipe.sampling(self.executor.population)
         release = Release(query, Gaussian(), sampling, recipe.releases)
         return Plan({"gradient": release}, recipe.relation, self.executor.population)
 
     def steps(self, curator: Curator, weights: Weights, recipe: FederatedSteps, step_size: float) -> Weights:
-        """Make the local steps of one round."""
         single = np.clip(weights, -_LARGEST, _LARGEST).astype(np.float32)  # finite in single precision too
         w = torch.from_numpy(single).to(self.network.device)
         keep = None if recipe.sparsity is None else HardThreshold(recipe.sparsity)

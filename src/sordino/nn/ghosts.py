@@ -284,19 +284,12 @@ def _direct_pays(found: Product | Table | Tied) -> bool:
     if count == 1:
         return False
     if found.device.type == "cuda":
-        return _direct_pays_on_gpu(count, rows, columns, product_inputs(found.device) > 0)
+        byte, entries = _BYTE_COST[product_inputs(found.device) > 0], rows * columns
+        # A gradient is written, read for its norm and read for the sum. Two Gram matrices take products, are
+        # read and written a few times, and the sum then reads positions and slopes again.
+        formed = 12 * byte * entries
+        moved = 36 * count**2 + 8 * count * min(rows, columns) + 4 * count * (rows + columns)
+        grams = 2 * count**2 * (rows + columns) + byte * moved
+        return formed < grams and entries <= _HELD * count * (rows + columns)
     small = rows * columns <= count * (rows + columns)
     return small or _ENTRY_COST * rows * columns < count * count * (rows + columns)
-
-
-def _direct_pays_on_gpu(count: int, rows: int, columns: int, coarse: bool) -> bool:
-    """Compare what is beyond the products of a plain step.
-
-    A gradient is written, read for its norm and read for the sum. Two Gram matrices take products, are read
-    and written a few times, and the sum then reads positions and slopes again.
-    """
-    byte, entries = _BYTE_COST[coarse], rows * columns
-    formed = 12 * byte * entries
-    moved = 36 * count**2 + 8 * count * min(rows, columns) + 4 * count * (rows + columns)
-    grams = 2 * count**2 * (rows + columns) + byte * moved
-    return formed < grams and entries <= _HELD * count * (rows + columns)

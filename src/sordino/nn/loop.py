@@ -66,7 +66,8 @@ class PrivateSteps:
         first = torch.empty(0)
         with self._session as session, _Watch(own[name] for name in self._network.names):
             for step in range(self._steps):
-                point = self._point(own)
+                parts = [own[n].detach().reshape(-1).float() for n in self._network.names]
+                point = torch.cat(parts).to(self._network.device)
                 if step == 1:
                     _say_if_thrown_away(point, first, [own[n].grad for n in self._network.names])
                 first = point
@@ -74,10 +75,6 @@ class PrivateSteps:
                 for name, gradient in self._network.unflatten(released).items():
                     own[name].grad = gradient.to(own[name])
                 yield step
-
-    def _point(self, own: dict[str, nn.Parameter]) -> Tensor:
-        parts = [own[n].detach().reshape(-1).float() for n in self._network.names]
-        return torch.cat(parts).to(self._network.device)
 
 
 def _say_if_thrown_away(now: Tensor, before: Tensor, gradients: list[Tensor | None]) -> None:

@@ -21,8 +21,6 @@ from sordino.execute.draws import TURN, generators, restore
 from sordino.kernel import public_generator
 from sordino.nn.data import Fields
 
-# ------------------------------- How far the matrix products of torch round, as torch is set at this moment
-
 # How far float32 numbers are rounded before they are multiplied.
 INPUTS = {"none": 0.0, "ieee": 0.0, "tf32": 2.0**-11, "bf16": 2.0**-8}
 _LEGACY = {"highest": 0.0, "high": 2.0**-11, "medium": 2.0**-8}
@@ -60,8 +58,6 @@ def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
         return nullcontext()
     return torch.autocast(device.type, enabled=False)
 
-
-# ------------------------------------- A PyTorch module seen as a function of one flat vector of parameters
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -104,7 +100,12 @@ class Network:
                 )
         object.__setattr__(self, "names", tuple(name for name, _ in found))
         object.__setattr__(self, "shapes", tuple(p.shape for _, p in found))
-        object.__setattr__(self, "_places", _places_of(self.model))
+        # Where modules hold parameters. One that stands in two places is one place: ``functional_call`` would
+        # exchange its tensors once for each name, and go on with other weights in the end.
+        first = {id(p): name for name, p in self.model.named_parameters()}
+        held = [(path, key, p) for path, m in self.model.named_modules() for key, p in m._parameters.items()]
+        places = {f"{path}.{key}" if path else key: first[id(p)] for path, key, p in held if p is not None}
+        object.__setattr__(self, "_places", places)
         for p in self.model.parameters():  # gradients are taken by hand, never accumulated
             p.requires_grad_(False)
 
@@ -131,7 +132,9 @@ class Network:
     def flatten(self, gradients: dict[str, Tensor]) -> Tensor:
         """Return gradients by name as one vector; a parameter without one gets zeros."""
         parts = [
-            gradients[name].reshape(-1) if name in gradients else self._zeros(shape)
+            gradients[name].reshape(-1)
+            if name in gradients
+            else torch.zeros(shape.numel(), device=self.device)
             for name, shape in zip(self.names, self.shapes, strict=True)
         ]
         return torch.cat(parts)
@@ -183,20 +186,6 @@ class Network:
         with torch.no_grad():
             for name, value in self.unflatten(vector).items():
                 own[name].copy_(value)
-
-    def _zeros(self, shape: torch.Size) -> Tensor:
-        return torch.zeros(shape.numel(), device=self.device)
-
-
-def _places_of(model: nn.Module) -> dict[str, str]:
-    """Return the places where modules hold parameters, each with the first name of its parameter.
-
-    A module that stands in two places is one place. ``functional_call`` would exchange its tensors twice,
-    once for each name, and put the tried ones back in the end: it would go on with other weights.
-    """
-    first = {id(p): name for name, p in model.named_parameters()}
-    held = [(path, key, p) for path, m in model.named_modules() for key, p in m._parameters.items()]
-    return {f"{path}.{key}" if path else key: first[id(p)] for path, key, p in held if p is not None}
 
 
 def copied(model: nn.Module) -> nn.Module:
@@ -309,8 +298,6 @@ class same_draws:
         TURN.release()
 
 
-# ------------------- Public random records of the shape and type of the data, on which models are tried out
-
 _LARGE = 1000.0  # how much larger than the others one record is
 _SEED = 8191  # public: what is drawn here has nothing to do with the data
 
@@ -342,16 +329,12 @@ def uneven(network: Network, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     inputs, targets = made_up(network, x, y, 4, 1.0)
     if network.fields is None and inputs.dim() > 1:  # named inputs have masks, and those end early anyway
         places = inputs.shape[1]
+        found = [m.padding_idx for m in network.model.modules() if isinstance(m, nn.Embedding)]
         for i in range(len(inputs) - 1):
-            inputs[i, max(1, (i + 1) * places // 5) :] = _padding(network.model)
+            inputs[i, max(1, (i + 1) * places // 5) :] = next((word for word in found if word is not None), 0)
     if inputs.is_floating_point():
         inputs[-1] = inputs[-1] * _LARGE
     return inputs, targets
-
-
-def _padding(model: nn.Module) -> int:
-    found = [m.padding_idx for m in model.modules() if isinstance(m, nn.Embedding)]
-    return next((word for word in found if word is not None), 0)
 
 
 def _vocabularies(model: nn.Module) -> tuple[int, int]:

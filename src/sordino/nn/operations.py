@@ -23,7 +23,6 @@ from sordino.kernel.clip.tensors import pairs
 from sordino.nn.graph import Graph, Layout, Use
 from sordino.nn.network import INPUTS, product_inputs
 
-# -------- Gradients of the kernels of convolutions, record by record, on a GPU and without unfolded windows
 # Where matrix products may round their inputs to 11 bits (TF32), so may these: images and slopes of a
 # record, some channels at a time, are brought to at most one and rounded to float16, which has as many. A
 # row is held as it comes out, and its norm and the sum are those of the row that is held: how it was
@@ -93,7 +92,9 @@ def _module() -> Any:
 @cache
 def _kernel(device: torch.device) -> Any:
     """Return the kernel if this machine can build it and it makes the rows of unfolded windows."""
-    images, slopes = (_waves(c, device) for c in (20, 33))
+    images, slopes = (
+        torch.arange(3 * c * 81, device=device).float().mul(0.7).sin().reshape(3, c, 9, 9) for c in (20, 33)
+    )
     try:
         made: Any = _module()
         for step, ends in ((1, 9), (2, 5)):
@@ -106,12 +107,6 @@ def _kernel(device: torch.device) -> Any:
         return None
     return made
 
-
-def _waves(channels: int, device: torch.device) -> Tensor:
-    return torch.arange(3 * channels * 81, device=device).float().mul(0.7).sin().reshape(3, channels, 9, 9)
-
-
-# ----- Gradients that are not formed: products of what went in and of slopes, tables, and windows of images
 
 _ENTRIES = 25  # of a kernel, at most, whose windows are compared entry by entry
 
@@ -130,7 +125,6 @@ class Product:
 
     @property
     def device(self) -> torch.device:
-        """Where the numbers are."""
         return self.left.device
 
 
@@ -157,14 +151,12 @@ class Windows(Product):
 
     @property
     def sizes(self) -> tuple[int, int, int]:
-        """Places, rows and columns."""
         groups, places = self._kept.groups, self._narrow.shape[2:].numel()
         columns = self._wide.shape[1] // groups * self._kernel.numel()
         return self._images * places, self._narrow.shape[1] // groups, columns
 
     @property
     def device(self) -> torch.device:
-        """Where the numbers are."""
         return self._wide.device
 
     @cached_property
@@ -231,7 +223,6 @@ def _windows(a: Tensor, kernel: Any, dilation: Any, stride: Any) -> Tensor:
     return a.permute(0, 1, *entries, *places)
 
 
-# ----------------------------------------------------------------------------------------------------------
 # Gradients of single operations, record by record, from what autograd kept and the slope of the output.
 
 
@@ -317,9 +308,6 @@ def _not_last(graph: Graph, use: Use) -> bool:
     return use.layout.axis < len(graph.nodes[use.node]._input_metadata[0].shape) - 1
 
 
-# ------------------------------------------------------------------------------------- products
-
-
 def _times(seen: Seen, left: Tensor, right: Tensor, scale: Any = 1) -> Product:
     """Return the product of two arrays of (positions, features)."""
     left, right = seen.records(left), seen.records(right)
@@ -347,23 +335,13 @@ def _conv(seen: Seen) -> Product:
     return Windows(seen.kept, seen.slope, seen.shape[2:], seen.batch, seen.records)
 
 
-# --------------------------------------------------------------------------------------- tables
-
-
 def _embedding(seen: Seen) -> Table:
     padding = seen.kept.padding_idx
-    found = _table(seen, seen.kept.indices)
+    words = seen.layout.records(seen.kept.indices, seen.batch).reshape(seen.batch, -1)
+    found = Table(words, seen.records(seen.slope).reshape(seen.batch, words.shape[1], -1))
     if 0 <= padding < seen.shape[0]:
         found.slopes = found.slopes * (found.words != padding)[:, :, None]
     return found
-
-
-def _table(seen: Seen, indices: Tensor) -> Table:
-    words = seen.layout.records(indices, seen.batch).reshape(seen.batch, -1)
-    return Table(words, seen.records(seen.slope).reshape(seen.batch, words.shape[1], -1))
-
-
-# ---------------------------------------------------------------------------------- small gradients
 
 
 def _layer_norm(seen: Seen) -> Tensor:

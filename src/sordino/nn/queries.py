@@ -74,7 +74,6 @@ class TorchGradient(OnLattice, ClippedSum):
         return self.block is not None
 
     def contribution(self, params: Any) -> float:
-        """Return the clip norm."""
         return self.clip
 
     def evaluate(self, records: TensorChunks, params: Any) -> Tensor:
@@ -123,7 +122,6 @@ class TorchDifference(OnLattice, ClippedSum):
 
     @property
     def exact(self) -> bool:
-        """Whether blocks are fixed."""
         return self.block is not None
 
     def __post_init__(self) -> None:
@@ -142,7 +140,6 @@ class TorchDifference(OnLattice, ClippedSum):
         return total
 
     def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> Any:
-        """Return the clipped sum in integers; what a record adds is a function of this record alone."""
         total = torch.zeros_like(params[0], dtype=torch.int64)
         assert self.block is not None
         for x, y, kept in self.block.cut(records):
@@ -197,8 +194,6 @@ def finite_sum(clipped_sum: Any, x: Tensor, y: Tensor) -> Tensor:
     return finite_sum(clipped_sum, x[:half], y[:half]) + finite_sum(clipped_sum, x[half:], y[half:])
 
 
-# ------------ The questions asked about a network when the unit of privacy is a person with several records
-
 BlockSum = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
@@ -214,7 +209,6 @@ class PersonGradient(TorchGradient):
     needs: ClassVar[tuple[type, ...]] = (TensorPersons,)
 
     def evaluate(self, records: Any, params: Any) -> Tensor:
-        """Return the clipped sum at the point ``params``."""
         persons: TensorPersons = records
 
         def together(x: Tensor, y: Tensor, present: Tensor) -> Tensor:
@@ -246,7 +240,6 @@ class PersonDifference(TorchDifference):
     needs: ClassVar[tuple[type, ...]] = (TensorPersons,)
 
     def evaluate(self, records: Any, params: Any) -> Tensor:
-        """Return the clipped sum at the two points."""
         persons: TensorPersons = records
 
         def together(x: Tensor, y: Tensor, present: Tensor) -> Tensor:
@@ -260,7 +253,6 @@ class PersonDifference(TorchDifference):
         return total
 
     def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> Any:
-        """Return the clipped sum in integers; each person is differentiated alone."""
         persons: TensorPersons = records
         total = torch.zeros_like(params[0], dtype=torch.int64)
         for parts in persons.each():
@@ -303,7 +295,6 @@ def _if_finite(total: Tensor) -> Tensor:
     return total if bool(torch.isfinite(total).all()) else torch.zeros_like(total)
 
 
-# ------------------------ Sums of gradients without any rounding, for noise that can be defended bit by bit
 # A record's clipped gradient is truncated to a lattice of integers, and integers add up exactly. What is
 # left to show is that a record's row is a function of *this record alone*: matrix products of another shape
 # may be computed in another order, so a batch with one record less would move the last bits of all others.

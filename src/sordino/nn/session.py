@@ -21,7 +21,6 @@ from sordino.nn.solvers import NetworkSolver, NetworkTask, Releases, TrainingSta
 from sordino.runs import Ask, Journal, PrivacyReport, Promise, Run, SavedRun, resumed
 from sordino.runs.journal import latest
 
-# ----------------------- Checkpoints of a training: a crash loses no budget, and no question is asked twice
 # Two files: the checkpoint (released values only) is replaced as a whole every few steps; the journal gets
 # one line *before* each release. After a crash the state is that of the checkpoint, the position that of
 # the journal: releases in between are spent and not repeated.
@@ -65,9 +64,10 @@ class Checkpoint:
 
     def save(self, state: TrainingState, saved: SavedRun, used: dict[str, int]) -> None:
         """Replace the checkpoint as a whole."""
+        slots = {f"slot {name}": value for name, value in state.slots.items()}
         content = {
             "format": FORMAT,
-            "state": {"vector": state.vector, "average": state.average, **_named(state.slots)},
+            "state": {"vector": state.vector, "average": state.average, **slots},
             "weight": state.weight,
             "random": generators(),
             "used": used,
@@ -110,13 +110,6 @@ def words(value: Any) -> str:
         inner = ", ".join(f"{f.name}={words(getattr(value, f.name))}" for f in fields(value))
         return f"{type(value).__name__}({inner})"
     return getattr(value, "__qualname__", None) or repr(value)
-
-
-def _named(slots: dict[str, Any]) -> dict[str, Any]:
-    return {f"slot {name}": value for name, value in slots.items()}
-
-
-# --------------------------------------------- One paid-for training: a new run, or the rest of a saved one
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,9 +214,6 @@ def resume_session(made: Training, checkpoint: Checkpoint) -> Session:
     return Session(run, curator, made.report(run.promise), state, checkpoint, recipe, _journal=journal)
 
 
-# --------- One training in several processes: the first runs the session, the others follow it step by step
-
-
 class Leading:
     """The curator of the first process: what it releases is shared with the others."""
 
@@ -253,7 +243,6 @@ class Following:
 
     @property
     def used(self) -> dict[str, int]:
-        """How often each release was asked so far."""
         return dict(self._used)
 
     def release(self, name: str, params: Any = None) -> Tensor:
@@ -306,9 +295,23 @@ def together(made: Training, opened: Callable[[], Session]) -> Session | Followi
     processes = made.executor.processes
     if processes is None:
         return opened()
-    processes.agreed(_facts(made))
+    task, network = made.task, made.task.engine.network
+    processes.agreed(
+        {
+            "number of records": task.population,
+            "model": (network.names, tuple(map(tuple, network.shapes))),
+            "parameters at the start": fingerprint(network.flat().cpu()),
+            "setting": (words(made.solver), task.relation.value, task.unit, made.executor.chunk),
+            "data": made.mark,
+            "owners of records": _owners(made.executor),
+        }
+    )
     if not processes.first:
-        return _followed(made, processes)
+        heard = processes.told()
+        if not isinstance(heard, Opening):
+            raise WorkerError(f"The first process has refused this training: {heard}")
+        curator = Following(made.executor, made.solver.plan(made.task), heard.used)
+        return FollowingSession(curator, heard.report, _moved(heard.state, made.executor.device), processes)
     try:
         session = opened()
     except BaseException as error:
@@ -324,30 +327,9 @@ def together(made: Training, opened: Callable[[], Session]) -> Session | Followi
     return session
 
 
-def _followed(made: Training, processes: Processes) -> FollowingSession:
-    heard = processes.told()
-    if not isinstance(heard, Opening):
-        raise WorkerError(f"The first process has refused this training: {heard}")
-    curator = Following(made.executor, made.solver.plan(made.task), heard.used)
-    return FollowingSession(curator, heard.report, _moved(heard.state, made.executor.device), processes)
-
-
 def _moved(state: TrainingState, device: torch.device) -> TrainingState:
     slots = {name: value.to(device) for name, value in state.slots.items()}
     return TrainingState(state.vector.to(device), slots, state.average.to(device), state.weight)
-
-
-def _facts(made: Training) -> dict[str, Any]:
-    """Return what all processes must share, in words for an error."""
-    task, network = made.task, made.task.engine.network
-    return {
-        "number of records": task.population,
-        "model": (network.names, tuple(map(tuple, network.shapes))),
-        "parameters at the start": fingerprint(network.flat().cpu()),
-        "setting": (words(made.solver), task.relation.value, task.unit, made.executor.chunk),
-        "data": made.mark,
-        "owners of records": _owners(made.executor),
-    }
 
 
 def _owners(executor: TorchExecutor) -> int | None:

@@ -160,12 +160,7 @@ class Recipe:
                 )
 
     def moved(
-        self,
-        state: TrainingState,
-        direction: Tensor,
-        slots: Slots,
-        task: NetworkTask,
-        position: int,
+        self, state: TrainingState, direction: Tensor, slots: Slots, task: NetworkTask, position: int
     ) -> TrainingState:
         """Return the state after one step in the smoothed direction."""
         rate = self.learning_rate * self.schedule(position / self.steps)
@@ -202,7 +197,6 @@ class Descent:
     rule: UpdateRule = field(default_factory=Sgd)
 
     def plan(self, task: NetworkTask) -> Plan:
-        """Declare the gradients."""
         query = task.gradient(self.recipe.clip)
         sampling = task.batches(self.recipe.batch)
         return task.planned(gradient=Release(query, task.noise(), sampling, self.recipe.steps))
@@ -212,7 +206,6 @@ class Descent:
         return _fresh(task, self.rule.start(task.engine.network.flat()))
 
     def run(self, curator: Releases, task: NetworkTask, state: TrainingState) -> Iterator[TrainingState]:
-        """Yield the states."""
         for position in range(curator.used.get("gradient", 0), self.recipe.steps):
             g = curator.release("gradient", state.vector)
             g = smoothed_by_layer(g, task.sizes, self.recipe.smoothing)
@@ -261,7 +254,6 @@ class Srm:
         return _fresh(task, {"direction": torch.zeros_like(vector), "before": vector.clone()})
 
     def run(self, curator: Releases, task: NetworkTask, state: TrainingState) -> Iterator[TrainingState]:
-        """Yield the states."""
         used = sum(curator.used.values())
         for position in range(used, self.recipe.steps):
             v = self._direction(curator, state)
@@ -277,7 +269,6 @@ class Srm:
         return (1 - self.gamma) * state.slots["direction"] + correction
 
 
-# ----------------------------------------------------------------------------------------------------------
 # Settings of a training from public facts, so that they need no runs on the data: images, text, tables.
 
 # name -> (what makes the solver from a recipe and options, strength of smoothing, learning rate)

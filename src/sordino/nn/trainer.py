@@ -47,8 +47,6 @@ from sordino.nn.solvers import (
 from sordino.nn.updates import HardThreshold
 from sordino.runs import Ask, Price, PrivacyReport, track
 
-# ----------------------- After a training: exactly the trained parameters have moved, and not without bound
-
 _RISEN = 10.0  # times the loss of the initial model
 _GROWN = 100.0  # parameters start at about 1 or below; a training multiplies them by less than ten
 
@@ -123,8 +121,6 @@ def _worse(scores: tuple[float, ...]) -> str | None:
         "the steps were too long, or the noise too strong."
     )
 
-
-# --------- What may be looked at while a network trains: scores on public records, and callbacks, both free
 
 _BLOCK = 1024
 
@@ -206,14 +202,6 @@ def scoring(validation: Any, network: Network, loss: Loss) -> Callable[[nn.Modul
     return lambda model: _mean_loss(model, network, loss, source)
 
 
-def check_callbacks(callbacks: Any) -> None:
-    """Refuse what cannot be called after a step, before a budget is spent on the step."""
-    if not isinstance(callbacks, (tuple, list)) or not all(map(callable, callbacks)):
-        raise InvalidTypeError(
-            "Expected callbacks as a tuple of functions of a step, got something else. Pass (function,)."
-        )
-
-
 def score_every(every: int | None, steps: int) -> int:
     """Return how many steps lie between two scores; None makes about ten of them."""
     if every is None:
@@ -237,8 +225,6 @@ def _mean_loss(model: nn.Module, network: Network, loss: Loss, source: Source) -
 def _device_of_model(model: nn.Module) -> torch.device:
     return next(model.parameters(), torch.zeros(())).device
 
-
-# ---------------------------------------------------------------------- Private training of a PyTorch model
 
 _PRECISIONS = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -441,7 +427,10 @@ class Trainer:
     def _shown(self, network: Network) -> tuple[str, ...]:
         """Return what the report says about records that the training is scored on; try them once."""
         score_every(self.validate_every, 1)
-        check_callbacks(self.callbacks)
+        if not isinstance(self.callbacks, (tuple, list)) or not all(map(callable, self.callbacks)):
+            raise InvalidTypeError(
+                "Expected callbacks as a tuple of functions of a step, got something else. Pass (function,)."
+            )
         score = scoring(self.validation, network, self.loss)
         if score is None:
             return ()

@@ -72,11 +72,7 @@ class Adam:
         first = self.beta1 * slots["first"] + (1 - self.beta1) * gradient
         second = self.beta2 * slots["second"] + (1 - self.beta2) * gradient.square()
         scale = (second / (1 - self.beta2**count)).sqrt() + self.stability
-        return first / (1 - self.beta1**count) / scale, {
-            "first": first,
-            "second": second,
-            "count": count,
-        }
+        return first / (1 - self.beta1**count) / scale, {"first": first, "second": second, "count": count}
 
 
 @dataclass(frozen=True)
@@ -141,11 +137,7 @@ def warm_up(share: float = 0.1, then: str | Callable[[float], float] = "cosine")
     return WarmUp(share, schedule_of(then))
 
 
-SCHEDULES: dict[str, Callable[[float], float]] = {
-    "constant": constant,
-    "cosine": cosine,
-    "linear": linear,
-}
+SCHEDULES: dict[str, Callable[[float], float]] = {"constant": constant, "cosine": cosine, "linear": linear}
 
 
 def schedule_of(value: str | Callable[[float], float]) -> Callable[[float], float]:
@@ -157,9 +149,6 @@ def schedule_of(value: str | Callable[[float], float]) -> Callable[[float], floa
             f"Expected schedule in {sorted(SCHEDULES)} or a function of the progress, got {value!r}."
         )
     return SCHEDULES[value]
-
-
-# -------------------------- Laplacian smoothing of released gradients, layer by layer: free post-processing
 
 
 def smoothed(vector: Tensor, strength: float) -> Tensor:

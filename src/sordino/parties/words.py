@@ -10,8 +10,6 @@ from typing import Any
 
 from sordino.errors import InvalidInputError, PartyError, SordinoError
 
-# -------------------- What a member says of a refusal to others: one of a few codes, and nothing of its own
-
 
 class Code(str, Enum):
     """Why a member does not take part, as the others may hear it.
@@ -78,8 +76,6 @@ def code_of(error: BaseException, default: Code = Code.OWN) -> Code:
     found = getattr(error, "code", default)
     return found if isinstance(found, Code) else default
 
-
-# ------------- Plain data of a plan, read word by word: known words only, each of its kind and in its range
 
 Check = Callable[[Any], bool]
 LARGEST = 2**53  # whole numbers up to here are exact in every part of the computation

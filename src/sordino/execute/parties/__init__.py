@@ -4,12 +4,4 @@ from sordino.execute.parties.engine import Draw, Engine, Mode, NoiseShare
 from sordino.execute.parties.executor import PartiesExecutor, SimulatedParties
 from sordino.execute.parties.law import CoarseLaw
 
-__all__ = [
-    "CoarseLaw",
-    "Draw",
-    "Engine",
-    "Mode",
-    "NoiseShare",
-    "PartiesExecutor",
-    "SimulatedParties",
-]
+__all__ = ["CoarseLaw", "Draw", "Engine", "Mode", "NoiseShare", "PartiesExecutor", "SimulatedParties"]

@@ -29,7 +29,7 @@ from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.mechanism import Gaussian, SymmetricGaussian
 from sordino.kernel.noise import NoiseSource
 
-# ----------------- Real answers as integers: how fine, how large, and what rounding adds to the sensitivity
+# Real answers as integers: how fine, how large, and what rounding adds to the sensitivity
 
 # Mersenne primes: the smallest one that holds every sum is the field of a release.
 FIELDS = (61, 89, 107, 127)
@@ -92,15 +92,12 @@ class HalfMatrix(ClippedSum):
     needs: ClassVar[tuple[type, ...]] = ()
 
     def contribution(self, params: Any) -> float:
-        """Return that of the matrix."""
         return float(self.matrix.contribution(params))
 
     def reach(self, params: Any) -> float:
-        """Return that of the matrix."""
         return float(self.matrix.reach(params))
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return that of the matrix."""
         return float(self.matrix.sensitivity(relation, params))
 
     def evaluate(self, records: Any, params: Any) -> Floats:
@@ -198,9 +195,6 @@ def gaussian_of(release: Release) -> Gaussian:
             "Gaussian noise can. Choose a solver that asks for such sums, for example 'ight'."
         )
     return release.mechanism
-
-
-# ------------------------- What every engine for sums with noise offers, and the noise a party brings along
 
 
 class Mode(str, Enum):
@@ -327,7 +321,6 @@ def centred(values: Any, modulus: int) -> NDArray[Any]:
     return out
 
 
-# ---------------- The secret computation: one addition of everybody's integers, and noise that nobody knows
 # Everything here is written against :class:`Arithmetic`, on one party's shares. Sums and public factors are
 # local, and so is a product, which :meth:`Arithmetic.reduce` brings back to the degree of a sharing. A wire
 # of the noise is a pair ``(x, key x)`` along the first axis: see :mod:`sordino.execute.parties.law`.

@@ -107,7 +107,6 @@ class SimulatedParties:
 
     @property
     def offer(self) -> Offer:
-        """What can be asked of all parties together."""
         return _offer_of(self.members)
 
     def noisy_total(self, question: Question, batch: Batch, noise: NoiseSource) -> Any:

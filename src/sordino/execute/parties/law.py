@@ -152,7 +152,7 @@ def _starts(prefix: list[int]) -> Ints:
     return np.array([k for k, p in enumerate(prefix) if k == 0 or p != prefix[k - 1]], dtype=np.int64)
 
 
-# ------------------ Products that a member cannot bend: every wire carries a second copy under a secret key
+# Products that a member cannot bend: every wire carries a second copy under a secret key
 # Whoever lies in a product of shares adds a number of its choice to the result, and whoever shares 0 as its
 # sign takes the noise away. So a wire is a pair ``(x, k x)`` with a key k that all parties draw together;
 # products are formed of both, and before anything is opened the parties toss coins and check that

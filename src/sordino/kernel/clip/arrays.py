@@ -16,7 +16,7 @@ from sordino.kernel.clip import doubles as clip_doubles
 from sordino.kernel.clip.doubles import HIGHEST, LOWEST, NOTHING, TINY, UNIT, above, limit, slack
 from sordino.kernel.machine_code import compiled
 
-# ------------- Compiled passes over rows. The order of a sum is free: the written bounds hold for any order
+# Compiled passes over rows. The order of a sum is free: the written bounds hold for any order.
 
 _FREE_ORDER = {"reassoc", "contract", "nsz"}
 _MAGNITUDE = 0x7FFFFFFFFFFFFFFF
@@ -142,7 +142,6 @@ def centred(
         near[i], away[i] = inside + max(rest, 0.0), size
 
 
-# ------------------ Euclidean norms of rows: never below the exact norm, never harmed by over- or underflow
 # Rows are those of a C-ordered array or of a CSR matrix whose structure was checked. A row that is not
 # finite has the norm nan; a finite row beyond 1.8e308 has inf.
 
@@ -215,17 +214,12 @@ def joint_norms(norms: list[Any]) -> Floats:
     """
     out = norms[0]
     if hasattr(out, "tensor"):  # on a device
-        return _joint_near(norms)
+        last = [n.tensor if hasattr(n, "tensor") else n for n in norms[1:]]
+        return out.like(clip_doubles.joint_norms(out.tensor, *last))
     with np.errstate(all="ignore"):
         for other in norms[1:]:
             out = np.hypot(out, other)
     return np.asarray(above(out, 2 * len(norms)))
-
-
-def _joint_near(norms: list[Any]) -> Any:
-    near = norms[0]
-    last = [n.tensor if hasattr(n, "tensor") else n for n in norms[1:]]
-    return near.like(clip_doubles.joint_norms(near.tensor, *last))
 
 
 def weighted_norms(matrix: Any, weights: Floats, rows: Rows = None) -> Floats:
@@ -306,9 +300,6 @@ def _floats(values: Any) -> Any:
     if values.dtype in (np.float32, np.float64) and values.flags.aligned and values.dtype.isnative:
         return values
     return values.astype(np.float64)
-
-
-# ---------------------------------------------------- Clip factors from norms that are upper bounds already
 
 
 def check_bound(name: str, bound: float, remedy: str) -> float:
@@ -435,9 +426,6 @@ def _products(coefficients: Any, factors: Any, out: Any) -> None:
         out[i] = times_factor(coefficients[i], factors[i])
 
 
-# ----------------------- Blocks of rows clipped to a norm: robust rows of several parts, and whole matrices
-
-
 def clipped_blocks(parts: list[Any], bound: float, drop: bool = False) -> list[Any]:
     r"""Scale rows, all parts together, to the norm ``bound``; with ``drop`` rows beyond become zero.
 
@@ -502,9 +490,6 @@ def _towards_zero(values: Any, factors: Floats) -> Any:
         down = np.nextafter(out, values.dtype.type(0))
         down = np.where(np.abs(down) > np.abs(exact), np.nextafter(down, values.dtype.type(0)), down)
     return np.where(factors == 1.0, values, np.where(factors == 0.0, values.dtype.type(0), down))
-
-
-# ------------------------------------------------------------------------------- The norms of persons' sums
 
 
 def person_norms(blocks: Any, owner: Ints, persons: int, sizes: Floats) -> Floats:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-# -------------------------------------- By how much doubles may be wrong, and how a bound makes room for it
 # Write ``u = 2^-53``. All norms of this package are taken in double precision (single precision is cast
 # first, which is exact), over numbers that were scaled by a power of two, which is exact too.
 
@@ -56,7 +55,7 @@ def root_above(square: float) -> float:
     return root if root * root == square and root == int(root) else math.nextafter(root, math.inf)
 
 
-# -------- Norms of rows and clip factors for tensors in double precision; methods of tensors need no import
+# Norms of rows and clip factors for tensors in double precision; methods of tensors need no import.
 # These are the passes of :mod:`sordino.kernel.clip` on a device: the same operations in the same precision,
 # so the same bounds hold. A sum of K terms errs by ``K u`` of the sum of their sizes in whatever order a
 # device adds it up; products, quotients and roots in double precision round once, as the standard says.

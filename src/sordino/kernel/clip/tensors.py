@@ -151,7 +151,9 @@ class Contributions:
         (batch, S) and (batch, S, inputs). The products of the ``d_s`` are exact. The two parts are brought to
         one size first (``k d_s (e_s / k)^T`` is the same): the bound above multiplies sums over all places.
         """
-        k = _balance(positions.flatten(1), rows.flatten(1))[:, None, None, None]
+        least, sizes = 2.0**-30, (positions.flatten(1).norm(2, 1), rows.flatten(1).norm(2, 1))
+        ratios = (sizes[0] / sizes[1]).nan_to_num(1.0, 1 / least, least)
+        k = ratios.clamp(least, 1 / least).log2().round().exp2()[:, None, None, None]
         self._flushed = max(self._flushed, slopes.shape[1:].numel())
         picked = slopes.gather(3, words[:, None, None, :].expand(-1, 1, slopes.shape[2], -1)) / k
         same = (words[:, None, :, None] == words[:, None, None, :]).to(slopes.dtype) / k
@@ -228,11 +230,19 @@ class _Grams:
 
     def add(self, inner: Tensor, outer: Tensor, *lengths: int) -> None:
         """Note a layer by its Gram matrices and the lengths of their products."""
-        self.columns.append(_noted(inner, outer))
+        double = _float64(inner)
+        x, y = inner.diagonal(dim1=2, dim2=3), outer.diagonal(dim1=2, dim2=3)
+        reach = (x * y).sqrt().sum(2, dtype=double)
+        # a float64 copy of a whole matrix would cost a GPU more than all else here
+        sizes = [matrix.norm(2, 2).norm(2, 2, dtype=double) for matrix in (inner, outer)]
+        both = (inner * outer).sum(2).sum(2, dtype=double)
+        # sum AB, r, ||A||, ||B||, X and Y of each record and group
+        self.columns.append((both, reach, *sizes, x.sum(2, dtype=double), y.sum(2, dtype=double)))
         self.places = max(self.places, inner.shape[2])
         for length in lengths:
             self.longest = max(self.longest, length)
-            self.error = max(self.error, _ROOM * _product(_summed(length), self.inputs))
+            slices = -(-length // _SLICE)  # an entry is rounded in a slice, between slices, and later
+            self.error = max(self.error, _ROOM * _product(-(-length // slices) + slices + 12, self.inputs))
 
     def bounds(self, join: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Return the sums over the layers of bounds of ||v||^2, of r^2, and of X."""
@@ -285,17 +295,6 @@ def row_factors(rows: Tensor, clip: float, inputs: float = 0.0, present: Tensor 
     return contributions.factors(clip, present)
 
 
-def _noted(inner: Tensor, outer: Tensor) -> tuple[Tensor, ...]:
-    """Return, for each record and group, sum AB, r, ||A||, ||B||, X and Y, all in float64."""
-    double = _float64(inner)
-    x, y = inner.diagonal(dim1=2, dim2=3), outer.diagonal(dim1=2, dim2=3)
-    reach = (x * y).sqrt().sum(2, dtype=double)
-    # a float64 copy of a whole matrix would cost a GPU more than all else here
-    sizes = [matrix.norm(2, 2).norm(2, 2, dtype=double) for matrix in (inner, outer)]
-    both = (inner * outer).sum(2).sum(2, dtype=double)
-    return both, reach, *sizes, x.sum(2, dtype=double), y.sum(2, dtype=double)
-
-
 def pairs(values: Tensor) -> Tensor:
     """Return the products of all pairs of positions, for :meth:`Contributions.add_grams`."""
     return _products(values)
@@ -308,19 +307,6 @@ def _products(values: Tensor) -> Tensor:
     for part in parts[1:]:
         total = total + part @ part.transpose(-1, -2)
     return total
-
-
-def _balance(one: Tensor, other: Tensor) -> Tensor:
-    """Return the power of two, for each record, that brings the other to the size of the one, nearly."""
-    least = 2.0**-30
-    ratios = (one.norm(2, 1) / other.norm(2, 1)).nan_to_num(1.0, 1 / least, least)
-    return ratios.clamp(least, 1 / least).log2().round().exp2()
-
-
-def _summed(length: int) -> int:
-    """Return how many roundings an entry of a Gram matrix has: in a slice, between them, and later."""
-    slices = -(-length // _SLICE)
-    return -(-length // slices) + slices + 12
 
 
 def _joined(columns: list[Tensor], join: Any) -> Tensor:

@@ -22,7 +22,6 @@ from sordino.parties.words import Code, code_of
 from sordino.runs import Ask, Price, PrivacyReport, RoundBook
 from sordino.runs.price import Status
 
-# ----------------------------------------------------------------------------------------------------------
 # What clients send back, checked before it is used: one answer per client and round, of the right shape.
 
 
@@ -89,8 +88,6 @@ def _number(facts: object, name: str) -> float:
     except (KeyError, TypeError, ValueError, OverflowError):
         return math.nan
 
-
-# ------------------ A member of a federation: its records, its budget, and its rounds as messages of Flower
 
 RECORD_LEVEL, CLIENT_LEVEL = "record", "client"
 _log = logging.getLogger("sordino.parties.flower")

@@ -44,7 +44,6 @@ class UpdateSum(ClippedSum):
         check_clip(self.clip)
 
     def contribution(self, params: Any) -> float:
-        """Return the clip norm."""
         return self.clip
 
     def evaluate(self, records: Sequence[Weights], params: Weights) -> Floats:
@@ -82,15 +81,12 @@ class FederationExecutor:
         """Ask the drawn clients and return the exact sum of their clipped updates."""
         rows = batch.rows(self.population)
         chosen = self.nodes if rows is None else [self.nodes[i] for i in rows]
-        return np.asarray(question.summed(self._weights(chosen, question.params, question.position)))
-
-    def _weights(self, nodes: Sequence[int], params: Weights, position: int) -> list[Weights]:
         said = ConfigRecord({"recipe": self.recipe.digest, "protection": CLIENT_LEVEL})
-        content = RecordDict({"arrays": record_of(params), "config": said})
-        group = str(position + 1)
-        messages = [Message(content, node, MessageType.TRAIN, group_id=group) for node in nodes]
+        content = RecordDict({"arrays": record_of(question.params), "config": said})
+        group = str(question.position + 1)
+        messages = [Message(content, node, MessageType.TRAIN, group_id=group) for node in chosen]
         replies = self.grid.send_and_receive(messages, timeout=self.timeout)
-        return updates_of(replies, nodes, group, np.shape(params))
+        return np.asarray(question.summed(updates_of(replies, chosen, group, np.shape(question.params))))
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,6 @@ from sordino.runs.finish import LinearFit, finish
 from sordino.solvers.base import count, positive
 from sordino.solvers.steps import hard_threshold
 
-# -------------------------------------- What all members of a federated run agree on before the first round
-
 # The keys of a Flower configuration, which has no None: 0 stands for it.
 _KEYS = {
     "rounds": "rounds",
@@ -120,8 +118,6 @@ class FederatedRecipe:
         return cls(**values)
 
 
-# ------------------------ What a client learns: a model, its own records, and the gradient that is released
-
 Weights = NDArray[Any]
 
 
@@ -194,14 +190,12 @@ class LinearModel:
         return np.zeros(self.shape)
 
     def plan(self, recipe: FederatedRecipe) -> Plan:
-        """Declare the gradients."""
         problem = self._problem(recipe.relation)
         query = GlmGradient(problem.loss, recipe.clip_norm)
         sampling = recipe.sampling(problem.population)
         return problem.planned(gradient=Release(query, problem.gaussian(), sampling, recipe.releases))
 
     def steps(self, curator: Curator, weights: Weights, recipe: FederatedRecipe, step_size: float) -> Weights:
-        """Make the local steps of one round."""
         kept = 1 if self.intercept else 0
         for _ in range(recipe.local_steps):
             g = curator.release("gradient", weights) + self.ridge * weights

@@ -97,7 +97,10 @@ def secure_server_app(
             clipping_range=weight_bound,
             timeout=timeout,
         )
-        legacy = LegacyContext(context, None, masked, _managed(grid, nodes, context.run_id))
+        manager = SimpleClientManager()
+        for node in nodes:
+            manager.register(GridClientProxy(node, grid, context.run_id))
+        legacy = LegacyContext(context, None, masked, manager)
         history = {}
         for server_round in range(1, chosen.recipe.rounds + 1):
             masked.one_round(protocol, grid, legacy, server_round)
@@ -108,13 +111,6 @@ def secure_server_app(
             done(FederatedResult(masked.weights, masked.privacy, history))
 
     return app
-
-
-def _managed(grid: Grid, nodes: list[int], run_id: int) -> SimpleClientManager:
-    manager = SimpleClientManager()
-    for node in nodes:
-        manager.register(GridClientProxy(node, grid, run_id))
-    return manager
 
 
 class _MaskedAveraging(FedAvg):

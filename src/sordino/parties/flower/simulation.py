@@ -45,7 +45,6 @@ class InProcessGrid(Grid):
 
     @property
     def run(self) -> Any:
-        """The run."""
         return self._run
 
     def create_message(
@@ -56,7 +55,6 @@ class InProcessGrid(Grid):
         group_id: str,
         ttl: float | None = None,
     ) -> Message:
-        """Return a message."""
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:

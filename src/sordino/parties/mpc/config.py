@@ -25,7 +25,7 @@ from sordino.parties.mpc.transcript import read_transcript
 from sordino.parties.words import Code, PlanRefusedError, number, read_words, whole
 from sordino.runs import Promise
 
-# ------------------------- Whom a member runs with, from its own settings: a coordinator cannot add anybody
+# Whom a member runs with, from its own settings: a coordinator cannot add anybody.
 
 
 @dataclass(frozen=True)
@@ -133,8 +133,6 @@ def fingerprint_in(text: object) -> str:
         )
     return found
 
-
-# --------------------------------------------- What a party checks by itself before it contributes anything
 
 _LIMITS = {
     "max_epsilon": number(0.0, 1e6),
@@ -249,8 +247,6 @@ def _at_most(what: str, value: float, bound: float, name: str) -> None:
         raise PlanRefusedError(f"Expected {what} <= {bound:g} ({name}), the plan has {value:.6g}.")
 
 
-# ---------------------------------------------- `party.toml`: everything that one member decides for itself
-
 SECTIONS: dict[str, set[str] | None] = {
     "party": {"name", "state", "listen", "control", "proposers"},
     "tls": {"certificate", "key", "authorities"},
@@ -304,25 +300,21 @@ class PartyConfig:
         party, data, tls, base = text["party"], text["data"], text["tls"], path.parent
         ledger = str(text["ledger"]["path"])
         credentials = Credentials(*(base / tls[k] for k in ("certificate", "key", "authorities")))
+        given = {k: v for k, v in text["policy"].items() if k not in ("trusted", "min_trusted")}
+        modes = {"modes": tuple(given["modes"])} if "modes" in given else {}
         return cls(
             name=str(party["name"]),
             state=base / party["state"],
             data=base / data["path"],
             dataset=str(data["dataset"]),
             ledger=ledger if "://" in ledger else str(base / ledger),
-            policy=_policy(text["policy"]),
+            policy=Policy(**{**given, **modes}),
             partners=_partners(text, credentials),
             credentials=credentials,
             limits=Limits(**text.get("limits", {})),
             listen=party.get("listen"),
             control=party.get("control"),
         )
-
-
-def _policy(text: Mapping[str, Any]) -> Policy:
-    given = {name: value for name, value in text.items() if name not in ("trusted", "min_trusted")}
-    modes = {"modes": tuple(given["modes"])} if "modes" in given else {}
-    return Policy(**{**given, **modes})
 
 
 def _partners(text: Mapping[str, Any], credentials: Credentials) -> Partners:

@@ -320,11 +320,9 @@ class Link(asyncio.Protocol):
         self._refuse(f"{self.mesh.who(self.peer_pid)} {what}.", self.peer_pid)
 
     def close_connection(self) -> None:
-        """Close the connection."""
         self.transport.close()
 
 
-# ----------------------------------------------------------------------------------------------------------
 # How the members of a run find each other: some listen, some call, and strangers cannot fill the house.
 
 

@@ -266,7 +266,16 @@ def check_threshold(members: int, threshold: int) -> None:
 
 def _runtime(mesh: Mesh, threshold: int) -> tuple[Any, _Wire]:
     """Return an MPyC runtime for these members; it becomes the runtime of this process."""
-    modules = _import_mpyc()
+    kept, sys.argv = sys.argv, ["sordino", "--no-log"]  # MPyC would read our command line
+    try:
+        importlib.import_module("mpyc.runtime")
+    except ImportError:
+        raise require_extra("mpyc", "mpc") from None
+    finally:
+        sys.argv = kept
+    modules: dict[str, Any] = {
+        name: module for name, module in sys.modules.items() if name.split(".")[0] == "mpyc"
+    }
     main = modules["mpyc.runtime"]
     asyncio.set_event_loop(mesh.loop)
     options = modules["mpyc"]._get_arg_parser().parse_args(["--no-prss", "--no-log"])
@@ -288,15 +297,3 @@ def _note(mesh: Mesh, context: dict[str, Any]) -> None:
         mesh.fail(str(error))
     elif error is not None and not isinstance(error, (asyncio.CancelledError, ConnectionError)):
         mesh.fail(f"The computation failed: {type(error).__name__}. A message of a peer was not understood.")
-
-
-def _import_mpyc() -> dict[str, Any]:
-    """Import MPyC without letting it read our command line."""
-    kept, sys.argv = sys.argv, ["sordino", "--no-log"]
-    try:
-        importlib.import_module("mpyc.runtime")
-    except ImportError:
-        raise require_extra("mpyc", "mpc") from None
-    finally:
-        sys.argv = kept
-    return {name: module for name, module in sys.modules.items() if name.split(".")[0] == "mpyc"}

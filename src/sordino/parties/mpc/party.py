@@ -49,8 +49,6 @@ from sordino.parties.mpc.transcript import (
 from sordino.parties.words import Code, PlanRefusedError, code_of, shown
 from sordino.runs import PrivacyReport, Promise, Run
 
-# ----------------- `sordino party serve`: wait for proposals, run each approved one in a process of its own
-
 _COMMAND = [sys.executable, "-c", "from sordino.cli import main; main()", "party", "run"]
 MAX_QUESTION = 1 << 20
 MAX_WAITING = 64  # proposals kept for their approval
@@ -185,9 +183,6 @@ def _handle(daemon: Daemon, link: ssl.SSLSocket, callers: Callers) -> None:
         callers.pop(link, None)
 
 
-# ------- One member's part of a joint run: check, agree, reserve, contribute, settle, and write it all down
-
-
 @dataclass(frozen=True)
 class Outcome:
     """The released arrays, what they guarantee, and where the transcript is."""
@@ -220,7 +215,7 @@ class PartyRun:
             return self._run(*self._judge(stack))
 
     def _run(self, verdict: SordinoError | None, checked: _Checked | None) -> Outcome:
-        index = self._index()
+        index = [m.name for m in self.plan.members].index(self.config.name)
         transcript = Transcript(check_fresh(self.config.state, self.plan))
         transcript.write("plan", digest=self.plan.digest, durable=True)
         engine = MpycEngine(
@@ -256,9 +251,6 @@ class PartyRun:
         except SordinoError as error:
             return error, None
 
-    def _index(self) -> int:
-        return [m.name for m in self.plan.members].index(self.config.name)
-
     def _together(
         self,
         engine: MpycEngine,
@@ -271,7 +263,16 @@ class PartyRun:
         self._session(engine, transcript, verdict, committed)
         assert checked is not None  # a refusal has raised by now
         transcript.write("commitment", digest=committed, salt=checked.salt.hex())
-        report = checked.promise.report(self._public(), (self._noise_words(),))
+        counts = zip(self.plan.members, self.plan.records)
+        report = checked.promise.report(
+            (
+                *(f"number of records of {member.name}: {count}" for member, count in counts),
+                f"number of features: {self.plan.task.problem.features}",
+                *self.plan.task.bounds,
+                f"the joint plan {self.plan.digest}",
+            ),
+            (self._noise_words(),),
+        )
         with self._reserved(engine, transcript, checked.promise) as run:
             result = self._learn(engine, index, transcript, checked, run)
             transcript.write("finished")
@@ -288,16 +289,6 @@ class PartyRun:
             np.savez(file, **result)
         with open_private(folder / "report.json", "wb") as file:
             file.write(report.to_json().encode())
-
-    def _public(self) -> tuple[str, ...]:
-        """Return what everybody in the plan knows."""
-        counts = zip(self.plan.members, self.plan.records)
-        return (
-            *(f"number of records of {member.name}: {count}" for member, count in counts),
-            f"number of features: {self.plan.task.problem.features}",
-            *self.plan.task.bounds,
-            f"the joint plan {self.plan.digest}",
-        )
 
     def _noise_words(self) -> str:
         share = self.plan.share

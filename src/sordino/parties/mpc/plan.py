@@ -100,7 +100,6 @@ class JointPlan:
 
     @cached_property
     def public(self) -> Public:
-        """The public numbers."""
         budget = self.text["budget"]
         relation = Relation.parse(budget["relation"])
         return Public(
@@ -109,7 +108,6 @@ class JointPlan:
 
     @cached_property
     def task(self) -> Task:
-        """The task."""
         return make_task(self.text["task"], self.public)
 
     @cached_property
@@ -249,9 +247,6 @@ def make_plan(
     made = JointPlan.read(json.loads(canonical(text)))
     made.check_feasible()
     return made
-
-
-# -------------------------- A member's own approval of a plan: without it nothing runs, whoever proposes it
 
 
 @dataclass(frozen=True)

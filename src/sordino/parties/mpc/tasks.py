@@ -30,7 +30,7 @@ from sordino.runs.finish import finish, finish_pca, number_targets
 from sordino.solvers import SOLVERS, Options, make_solver
 from sordino.solvers.pca import PcaOptions, make_pca_solver
 
-# ---------- MPC Out P: every party's certified minimiser, averaged with weights ``n_j / n``, and noise once
+# MPC Out P: every party's certified minimiser, averaged with weights ``n_j / n``, and noise once
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,6 @@ class OutputPerturbation:
         """Yield the noisy average."""
         yield curator.release("minimiser")
 
-
-# --------------------------------- What a consortium can learn together: a task from its public description
 
 MAX_RELEASES = 10**5
 MAX_FEATURES = 2**24
@@ -297,8 +295,6 @@ def _pca(text: Mapping[str, Any], public: Public) -> Task:
     solver = make_pca_solver(text.get("solver", "power"), problem, options)
     return Task(solver, problem, problem.features * max(2, options.columns(problem)))
 
-
-# ----- A run of a plan without data, before anything is booked: how much it opens, and whether its sums fit
 
 # Processor time of a member for one coordinate (python -m benchmarks.parties wire).
 SECONDS = {Mode.INSIDE: 6e-3, Mode.AGGREGATION: 1e-5}

@@ -15,8 +15,6 @@ import numpy as np
 
 from sordino.errors import InvalidInputError, SordinoError
 
-# ---------------------- Files and folders that nobody but their owner can read, on systems that know owners
-
 _FLAGS = {
     "wb": os.O_WRONLY | os.O_CREAT | os.O_TRUNC,
     "xb": os.O_WRONLY | os.O_CREAT | os.O_EXCL,
@@ -39,8 +37,6 @@ def open_private(path: Path, mode: str) -> IO[Any]:
         os.fchmod(handle, 0o600)
     return os.fdopen(handle, mode)
 
-
-# ----------------- What happened in a run, kept by every party, chained by hashes and comparable afterwards
 
 # What is the same at all parties; the rest (times, salts, reservations) is each party's own.
 SHARED = ("plan", "session", "release", "finished")
