@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, BinaryIO, TypeAlias, cast
@@ -22,7 +22,7 @@ from sordino.execute.disk_files import Blocks, Layout, Opened, write_blocks
 from sordino.execute.held import Held
 from sordino.execute.local import CSR, DENSE, LocalExecutor
 from sordino.execute.parts import Nodes, folded, in_parts, total
-from sordino.execute.records import DenseRecords, LocalRecords
+from sordino.execute.records import LocalRecords
 from sordino.execute.views import LocalView, same_map
 from sordino.kernel import Batch, Question
 from sordino.kernel.arrays import Floats, Ints
@@ -151,17 +151,7 @@ def with_columns(records: LocalRecords, columns: Ints) -> LocalRecords:
     """Return records with some columns, in memory of their own; their norms stay those of whole rows."""
     if sparse.issparse(records.matrix):
         return records.within(columns)
-    return DenseRecords(
-        np.ascontiguousarray(records.matrix[:, columns]),
-        records.targets,
-        records.norms,
-        records.scale,
-        records.intercept,
-        len(columns),
-        weights=records.weights,
-        row_norms=records.row_norms,
-        positions=records.positions,
-    )
+    return replace(records, matrix=np.ascontiguousarray(records.matrix[:, columns]), features=len(columns))
 
 
 Chosen: TypeAlias = slice | Ints
@@ -235,13 +225,11 @@ class DiskExecutor:
         try:
             if columns is None or not isinstance(rows, slice):
                 return self._part(rows, buffers).total(question, Batch())
-            whole = partial(self._whole, rows, buffers)
-            return question.summed(self._kept.records(rows.start, columns, whole))
+            read = self._part
+            kept = self._kept.records(rows.start, columns, lambda: read(rows, buffers).records(None))
+            return question.summed(kept)
         finally:
             self._free.append(buffers)
-
-    def _whole(self, rows: Chosen, buffers: Buffers) -> LocalRecords:
-        return self._part(rows, buffers).records(None)
 
     def _part(self, rows: Chosen, buffers: Buffers) -> LocalExecutor:
         targets, weights = (
@@ -253,7 +241,7 @@ class DiskExecutor:
 
 
 def cut(rows: Ints | None, count: int, size: int) -> list[Chosen]:
-    """Return consecutive pieces of at most ``size`` rows; one, if it is empty, of none."""
+    """Return consecutive pieces of at most ``size`` rows; without a row there is one empty piece."""
     if rows is None:
         return [slice(i, min(i + size, count)) for i in range(0, max(count, 1), size)]
     return [np.sort(rows)[i : i + size] for i in range(0, max(len(rows), 1), size)]
@@ -286,11 +274,11 @@ class DiskMatrix(Held):
         self._cached = self._layout.rows - int(_CACHED * machine / self._layout.row_bytes)  # from this row on
         self.shape, self.sparse = (layout.rows, layout.columns), layout.sparse
         self.dtype = np.dtype(layout.values)
-        self.target = self._mapped("targets.bin", layout.targets) if layout.targets else None
-        self._values = self._mapped("values.bin", layout.values)
+        self.target = files["targets.bin"].mapped(layout.targets) if layout.targets else None
+        self._values = files["values.bin"].mapped(layout.values)
         if layout.sparse:
-            self._indices = self._mapped("indices.bin", layout.indices)
-            self._pointers = self._mapped("pointers.bin", "<i8")
+            self._indices = files["indices.bin"].mapped(layout.indices)
+            self._pointers = files["pointers.bin"].mapped("<i8")
         if self._beyond:
             for name in self._row_files:
                 self._files[name].scatter()
@@ -433,9 +421,6 @@ class DiskMatrix(Held):
 
     def _kind(self, name: str) -> np.dtype[Any]:
         return np.dtype(self._layout.values if name == "values.bin" else self._layout.indices)
-
-    def _mapped(self, name: str, kind: str) -> Any:
-        return self._files[name].mapped(kind)
 
 
 def on_disk(path: str | os.PathLike[str], *, memory: int = 1 << 30, verify: bool = False) -> DiskMatrix:

@@ -98,22 +98,20 @@ class LocalExecutor:
 
     def _records(self, rows: Ints | None) -> LocalRecords:
         pick = slice(None) if rows is None else rows
-        if not sparse.issparse(self.matrix):
-            return DenseRecords(self.matrix[pick], *self._select(pick), **self._facts(pick))
-        chosen = np.arange(self.population) if rows is None else rows
-        return CsrRecords(self.matrix, *self._select(pick), **self._facts(pick), rows=chosen)
-
-    def _select(self, pick: Any) -> tuple[Floats, Floats, Floats, float, int]:
         targets: Any = self.targets  # never None once the executor is made
-        facts = (targets[pick], self._norms[pick], self._scale[pick])
-        return *facts, self.intercept, int(self.matrix.shape[1])
-
-    def _facts(self, pick: Any) -> dict[str, Any]:
-        return {
+        facts: dict[str, Any] = {
+            "targets": targets[pick],
+            "norms": self._norms[pick],
+            "scale": self._scale[pick],
+            "intercept": self.intercept,
+            "features": int(self.matrix.shape[1]),
             "weights": None if self.weights is None else self.weights[pick],
             "row_norms": self._lengths[pick],
-            "positions": pick if isinstance(pick, np.ndarray) else None,
+            "positions": rows,
         }
+        if not sparse.issparse(self.matrix):
+            return DenseRecords(self.matrix[pick], **facts)
+        return CsrRecords(self.matrix, **facts, rows=np.arange(self.population) if rows is None else rows)
 
 
 def _as_targets(targets: Any, count: int) -> Floats:

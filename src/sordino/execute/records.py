@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -201,9 +201,13 @@ class LocalRecords:
         return [self._sliced(slice(a, b)) for a, b in itertools.pairwise(edges)]
 
     def _picked(self, rows: Any) -> dict[str, Any]:
-        weights = None if self.weights is None else self.weights[rows]
+        found = {name: getattr(self, name)[rows] for name in ("targets", "norms", "scale", "row_norms")}
         positions = (np.arange(self.count) if self.positions is None else self.positions)[rows]
-        return {"weights": weights, "row_norms": self.row_norms[rows], "positions": positions}
+        return {
+            **found,
+            "weights": None if self.weights is None else self.weights[rows],
+            "positions": positions,
+        }
 
     def _sliced(self, rows: Any) -> LocalRecords:
         raise UnsupportedError("This kind of data cannot be split.")  # pragma: no cover
@@ -289,17 +293,12 @@ class DenseRecords(LocalRecords):
         return coefficients[:, None] * self._block(rows)
 
     def _sliced(self, rows: Any) -> LocalRecords:
-        picked = (self.matrix[rows], self.targets[rows], self.norms[rows], self.scale[rows])
-        return DenseRecords(*picked, self.intercept, self.features, **self._picked(rows))
+        return replace(self, matrix=self.matrix[rows], **self._picked(rows))
 
     def _within_columns(self, columns: Ints) -> LocalRecords:
-        facts: dict[str, Any] = {
-            "weights": self.weights,
-            "row_norms": self.row_norms,
-            "positions": self.positions,
-        }
-        kept = (self.matrix, self.targets, self.norms, self.scale, self.intercept, len(columns))
-        return DenseColumns(*kept, **facts, chosen=self._numbers_of(columns))
+        facts: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(LocalRecords)}
+        facts |= {"features": len(columns), "chosen": self._numbers_of(columns)}
+        return DenseColumns(**facts)
 
     def _numbers_of(self, columns: Ints) -> Ints:
         return columns
@@ -370,18 +369,21 @@ class CsrRecords(LocalRecords):
     squared_columns = gram.csr_squares
     gram = gram.csr_gram  # last: it hides the module
 
+    @property
+    def entries(self) -> tuple[Any, Any, Any, Ints]:
+        """The arrays of the matrix and which of its rows these are, as the compiled passes take them."""
+        return self.matrix.indptr, self.matrix.indices, self.matrix.data, self.rows
+
     def _products(self, w: Floats) -> Floats:
-        x, out = self.matrix, np.empty(self.rows.size)
-        csr.margins(x.indptr, x.indices, x.data, self.rows, np.ascontiguousarray(w), out)
+        out = np.empty(self.rows.size)
+        csr.margins(*self.entries, np.ascontiguousarray(w), out)
         return out
 
     def _add(self, coefficients: Floats, out: Floats) -> None:
-        x = self.matrix
-        csr.scatter(x.indptr, x.indices, x.data, self.rows, coefficients, out)
+        csr.scatter(*self.entries, coefficients, out)
 
     def _add_integers(self, coefficients: Floats, spacing: float, out: Ints) -> None:
-        x = self.matrix
-        csr.scatter_integers(x.indptr, x.indices, x.data, self.rows, coefficients, spacing, out)
+        csr.scatter_integers(*self.entries, coefficients, spacing, out)
 
     def pulled(
         self, w: Floats, at: tuple[float, float], facts: MappedFacts, pull: Pull, out: Floats
@@ -428,21 +430,18 @@ class CsrRecords(LocalRecords):
         return columns, replace(self, matrix=matrix, features=len(columns))
 
     def _sliced(self, rows: Any) -> LocalRecords:
-        picked = (self.matrix, self.targets[rows], self.norms[rows], self.scale[rows])
-        return CsrRecords(*picked, self.intercept, self.features, **self._picked(rows), rows=self.rows[rows])
+        return replace(self, **self._picked(rows), rows=self.rows[rows])
 
     def products(self, block: Floats) -> Floats:
         """Return ``X block`` of the clipped rows, without the intercept."""
-        x, out = self.matrix, np.zeros((self.rows.size, block.shape[1]))
-        block = np.ascontiguousarray(block)
-        gram.multiply(x.indptr, x.indices, x.data, self.rows, self.scale, block, out)
+        out = np.zeros((self.rows.size, block.shape[1]))
+        gram.multiply(*self.entries, self.scale, np.ascontiguousarray(block), out)
         return out
 
     def transposed_products(self, coef: Floats) -> Floats:
         """Return ``X^T coef`` of the clipped rows, without the intercept."""
-        x, out = self.matrix, np.zeros((self.features, coef.shape[1]))
-        coef = np.ascontiguousarray(coef)
-        gram.multiply_transposed(x.indptr, x.indices, x.data, self.rows, self.scale, coef, out)
+        out = np.zeros((self.features, coef.shape[1]))
+        gram.multiply_transposed(*self.entries, self.scale, np.ascontiguousarray(coef), out)
         return out
 
     def clipped_rows(self, rows: slice) -> Floats:
@@ -509,19 +508,8 @@ class LazyRecords:
         touched.insert(head)
         layout, packed = np.empty(entries, dtype=np.int32), np.empty(entries)
         out = np.empty(base.rows.size)
-        count, _ = csr.touch(
-            x.indptr,
-            x.indices,
-            x.data,
-            base.rows,
-            touched.cells,
-            columns,
-            head,
-            w.values,
-            layout,
-            packed,
-            out,
-        )
+        numbered = (touched.cells, columns, head, w.values, layout, packed, out)
+        count, _ = csr.touch(*base.entries, *numbered)
         self._layout, self._packed = layout, packed
         self._columns, self._touched = columns[:count], touched
         if not base.intercept:

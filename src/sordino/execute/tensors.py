@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
@@ -33,43 +33,11 @@ from sordino.kernel.query import AffineViews, ColumnSums, GramSums, Point, Publi
 _CHUNK = 1 << 26  # entries of a block that is cast to double precision at a time
 
 
-class Store(Protocol):
-    """Rows on a device; all sums are in double precision. ``short``: a sum is few and short operations."""
-
-    shape: tuple[int, int]
-    device: torch.device
-    short: bool
-
-    def products(self, w: Tensor) -> Tensor:
-        """Return ``x_i . w`` of each row."""
-
-    def added(self, coefficients: Tensor) -> Tensor:
-        """Return ``sum_i c_i x_i``."""
-
-    def added_sizes(self, coefficients: Tensor, square: bool) -> Tensor:
-        """Return ``sum_i |c_i x_i|``, or that of the squares, entry by entry."""
-
-    def norms(self) -> Tensor:
-        """Return upper bounds of the norms of rows."""
-
-    def peaks(self) -> Tensor:
-        """Return the largest magnitude of each row."""
-
-    def centred(self, factors: Tensor, shift: Tensor, weights: Tensor, spread: float) -> Tensor:
-        """Return upper bounds of ``|| weights (f_i x_i - shift) ||``."""
-
-    def picked(self, rows: Tensor) -> Store:
-        """Return some rows."""
-
-    def zeroed(self, marked: Tensor) -> Store:
-        """Return a copy with zeros in the marked rows."""
-
-    def blocks(self) -> Iterator[tuple[slice, Tensor]]:
-        """Yield the rows as dense blocks of doubles."""
-
-
 class DenseStore:
-    """A dense tensor; single precision is cast block by block."""
+    """A dense tensor of rows; all sums are in double precision, to which single precision is cast by blocks.
+
+    ``short`` tells whether a sum is few and short operations.
+    """
 
     short = False
 
@@ -78,22 +46,25 @@ class DenseStore:
         self.shape = (tensor.shape[0], tensor.shape[1])
 
     def blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """Yield the rows as dense blocks of doubles."""
         step = max(1, _CHUNK // max(1, self.shape[1]))
         for start in range(0, self.shape[0], step):
             rows = slice(start, min(start + step, self.shape[0]))
             yield rows, self._tensor[rows].double()
 
     def products(self, w: Tensor) -> Tensor:
+        """Return ``x_i . w`` of each row."""
         return self._each(lambda block, _: block @ w)
 
     def added(self, coefficients: Tensor) -> Tensor:
+        """Return ``sum_i c_i x_i``."""
         out = coefficients.new_zeros(self.shape[1])
         for rows, block in self.blocks():
             out += coefficients[rows] @ block
         return out
 
     def added_sizes(self, coefficients: Tensor, square: bool) -> Tensor:
-        """Return the sums of sizes."""
+        """Return ``sum_i |c_i x_i|``, or that of the squares, entry by entry."""
         out = coefficients.new_zeros(self.shape[1])
         for rows, block in self.blocks():
             sizes = block.abs() * coefficients[rows, None]
@@ -101,13 +72,15 @@ class DenseStore:
         return out
 
     def norms(self) -> Tensor:
+        """Return upper bounds of the norms of rows."""
         return self._each(lambda block, _: row_norms(block))
 
     def peaks(self) -> Tensor:
+        """Return the largest magnitude of each row."""
         return self._each(lambda block, _: block.abs().amax(1))
 
     def centred(self, factors: Tensor, shift: Tensor, weights: Tensor, spread: float) -> Tensor:
-        """Return upper bounds of the norms of centred rows."""
+        """Return upper bounds of ``|| weights (f_i x_i - shift) ||``."""
 
         def each(block: Tensor, rows: slice) -> Tensor:
             return centred_rows(block * factors[rows, None], shift, weights, spread)
@@ -118,6 +91,7 @@ class DenseStore:
         return DenseStore(self._tensor[rows])
 
     def zeroed(self, marked: Tensor) -> DenseStore:
+        """Return a copy with zeros in the marked rows."""
         return DenseStore(self._tensor.masked_fill(marked[:, None], 0.0))
 
     def _each(self, function: Any) -> Tensor:
@@ -126,7 +100,7 @@ class DenseStore:
 
 
 class CsrStore:
-    """A CSR tensor, and its transpose: a sum over rows is a product with that."""
+    """The rows of a CSR tensor, as :class:`DenseStore`; a sum over them is a product with its transpose."""
 
     short = True
 
@@ -146,15 +120,15 @@ class CsrStore:
         self._turned = self._transposed(self._values)
 
     def products(self, w: Tensor) -> Tensor:
-        return _times(self._matrix, w)
+        return self._matrix.mv(w)
 
     def added(self, coefficients: Tensor) -> Tensor:
-        return _times(self._turned, coefficients)
+        return self._turned.mv(coefficients)
 
     def added_sizes(self, coefficients: Tensor, square: bool) -> Tensor:
         sizes = self._values.abs() * coefficients[self._rows]  # before: the square of a factor underflows
         ones = coefficients.new_ones(self.shape[0])
-        return _times(self._transposed(sizes.square() if square else sizes), ones)
+        return self._transposed(sizes.square() if square else sizes).mv(ones)
 
     def _transposed(self, values: Tensor) -> Tensor:
         turned = (self.shape[1], self.shape[0])
@@ -202,16 +176,15 @@ class CsrStore:
 
     def _by_row(self, values: Tensor) -> Tensor:
         matrix = _csr(self._pointers, self._columns, values, self.shape)
-        return _times(matrix, values.new_ones(self.shape[1]))
+        return matrix.mv(values.new_ones(self.shape[1]))
+
+
+Store: TypeAlias = DenseStore | CsrStore
 
 
 def store_of(tensor: Tensor) -> Store:
     """Return the store of a dense or sparse tensor."""
     return DenseStore(tensor) if tensor.layout == torch.strided else CsrStore(tensor)
-
-
-def _times(matrix: Tensor, w: Tensor) -> Tensor:
-    return matrix.mv(w)
 
 
 def _csr(pointers: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:

@@ -114,8 +114,7 @@ def csr_gram(records: CsrRecords, ball: PublicBall) -> Floats:
     """Return ``sum y y^T`` from the non-zero pairs of each row and a correction for the centre."""
     factors = csr_factors(records, ball)
     out = np.zeros((records.features, records.features))
-    x = records.matrix
-    add_pairs(x.indptr, x.indices, x.data, records.rows, factors * records.scale, out)
+    add_pairs(*records.entries, factors * records.scale, out)
     if ball.center is not None:
         cross = records.transposed_products(np.square(factors)[:, None])[:, 0]
         cross = np.outer(cross, ball.center)
@@ -133,9 +132,8 @@ def csr_moments(records: CsrRecords, ball: PublicBall) -> tuple[Floats, float]:
 
 def csr_squares(records: CsrRecords, ball: PublicBall) -> Floats:
     """Return ``sum y_j^2`` for each column, for a ball about the origin."""
-    out, x = np.zeros(records.features), records.matrix
-    factors = csr_factors(records, ball) * records.scale
-    add_squares(x.indptr, x.indices, x.data, records.rows, factors, out)
+    out = np.zeros(records.features)
+    add_squares(*records.entries, csr_factors(records, ball) * records.scale, out)
     return out
 
 

@@ -37,33 +37,23 @@ if TYPE_CHECKING:
 if find_spec("torch") is None:  # pragma: no cover - the extra is installed wherever tests run
     raise require_extra("torch", "torch")
 
-# name -> module; loaded when first used
-_EXPORTS = {
-    "Adam": "sordino.nn.updates",
-    "Checkpoint": "sordino.nn.session",
-    "Descent": "sordino.nn.solvers",
-    "GhostEngine": "sordino.nn.engines",
-    "HardThreshold": "sordino.nn.updates",
-    "ImageNetwork": "sordino.nn.images",
-    "Network": "sordino.nn.network",
-    "NeuralClassifier": "sordino.nn.estimators",
-    "NeuralRegressor": "sordino.nn.estimators",
-    "Recipe": "sordino.nn.solvers",
-    "Scattering": "sordino.nn.images",
-    "Sgd": "sordino.nn.updates",
-    "Shifts": "sordino.nn.augment",
-    "Srm": "sordino.nn.solvers",
-    "Step": "sordino.nn.trainer",
-    "TorchDifference": "sordino.nn.queries",
-    "TorchGradient": "sordino.nn.queries",
-    "TorchModel": "sordino.nn.federated",
-    "Trained": "sordino.nn.trainer",
-    "Trainer": "sordino.nn.trainer",
-    "VmapEngine": "sordino.nn.engines",
-    "make_private": "sordino.nn.loop",
-    "replace_batch_norm": "sordino.nn.engine_choice",
-    "warm_up": "sordino.nn.updates",
+# module -> its public names; loaded when first used
+_MODULES = {
+    "augment": "Shifts",
+    "engine_choice": "replace_batch_norm",
+    "engines": "GhostEngine VmapEngine",
+    "estimators": "NeuralClassifier NeuralRegressor",
+    "federated": "TorchModel",
+    "images": "ImageNetwork Scattering",
+    "loop": "make_private",
+    "network": "Network",
+    "queries": "TorchDifference TorchGradient",
+    "session": "Checkpoint",
+    "solvers": "Descent Recipe Srm",
+    "trainer": "Step Trained Trainer",
+    "updates": "Adam HardThreshold Sgd warm_up",
 }
+_EXPORTS = {name: f"sordino.nn.{module}" for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = list(_EXPORTS)
 

@@ -256,8 +256,8 @@ Rule: TypeAlias = Callable[[Seen], Found]
 def kept_at(graph: Graph, use: Use) -> SimpleNamespace:
     """Return what autograd kept for a use; the backward pass frees it."""
     node = graph.nodes[use.node]
-    names = _KEPT.get((graph.signature[use.node], use.slot), ())
-    saved = {name: getattr(node, f"_saved_{name}") for name in names}
+    names, _ = _RULES.get((graph.signature[use.node], use.slot), ("", None))
+    saved = {name: getattr(node, f"_saved_{name}") for name in names.split()}
     return SimpleNamespace(**{k: v.detach() if isinstance(v, Tensor) else v for k, v in saved.items()})
 
 
@@ -265,7 +265,7 @@ def found_at(graph: Graph, use: Use, kept: SimpleNamespace, slope: Tensor, batch
     """Return the gradient of a use."""
     shape = graph.shape(use.node, use.slot)
     seen = Seen(kept, use.slot, shape, slope, batch, use.layout)
-    return _RULES[graph.signature[use.node], use.slot](seen)
+    return _RULES[graph.signature[use.node], use.slot][1](seen)
 
 
 def united(part: Any, units: Tensor) -> Any:
@@ -285,11 +285,7 @@ def united(part: Any, units: Tensor) -> Any:
 def is_known(graph: Graph, use: Use) -> bool:
     """Tell whether there is a rule for this use."""
     kind = (graph.signature[use.node], use.slot)
-    return kind in _RULES and _FITS.get(kind[0], _always)(graph, use)
-
-
-def _always(graph: Graph, use: Use) -> bool:
-    return True
+    return kind in _RULES and (kind[0] not in _FITS or _FITS[kind[0]](graph, use))
 
 
 def _broadcast(graph: Graph, use: Use) -> bool:
@@ -304,10 +300,6 @@ def _first(graph: Graph, use: Use) -> bool:
     return use.layout.axis == 0
 
 
-def _not_last(graph: Graph, use: Use) -> bool:
-    return use.layout.axis < len(graph.nodes[use.node]._input_metadata[0].shape) - 1
-
-
 def _times(seen: Seen, left: Tensor, right: Tensor, scale: Any = 1) -> Product:
     """Return the product of two arrays of (positions, features)."""
     left, right = seen.records(left), seen.records(right)
@@ -316,23 +308,11 @@ def _times(seen: Seen, left: Tensor, right: Tensor, scale: Any = 1) -> Product:
     return Product(*flat)
 
 
-def _addmm(seen: Seen) -> Product:
-    return _times(seen, seen.kept.mat1, seen.slope, seen.kept.alpha)
-
-
-def _mm(seen: Seen) -> Product:
-    return _times(seen, seen.kept.self, seen.slope)
-
-
 def _bmm(seen: Seen) -> Product:
     """Positions are the second axis, groups the first."""
     left, right = seen.records(seen.kept.self), seen.records(seen.slope)
     flat = [v.reshape(seen.batch, seen.shape[0], -1, v.shape[-1]) for v in (left, right)]
     return Product(*flat)
-
-
-def _conv(seen: Seen) -> Product:
-    return Windows(seen.kept, seen.slope, seen.shape[2:], seen.batch, seen.records)
 
 
 def _embedding(seen: Seen) -> Table:
@@ -344,15 +324,6 @@ def _embedding(seen: Seen) -> Table:
     return found
 
 
-def _layer_norm(seen: Seen) -> Tensor:
-    kept = seen.kept
-    return _same(seen, (kept.input - kept.result1) * kept.result2)
-
-
-def _rms_norm(seen: Seen) -> Tensor:
-    return _same(seen, seen.kept.input * seen.kept.result1)
-
-
 def _group_norm(seen: Seen) -> Tensor:
     """Return the gradient of scales by the two sums of the backward pass: a compiler shares them."""
     kept, slope = seen.kept, seen.slope.float()
@@ -362,10 +333,6 @@ def _group_norm(seen: Seen) -> Tensor:
     )
     both = _over_places(torch.mul(slope, kept.input.float()))
     return seen.summed((both - means * _over_places(slope)) * scales)
-
-
-def _shifted(seen: Seen) -> Tensor:
-    return seen.summed(_over_places(seen.slope.float()))
 
 
 def _over_places(values: Tensor) -> Tensor:
@@ -386,8 +353,8 @@ def _same(seen: Seen, factor: Tensor | None) -> Tensor:
     return moved.reshape(seen.batch, *seen.shape)
 
 
-def _mul(seen: Seen) -> Tensor:
-    return _same(seen, seen.kept.self if seen.slot else seen.kept.other)
+def _times_number(seen: Seen, number: Any) -> Tensor:
+    return _same(seen, None if number == 1 else torch.as_tensor(number, device=seen.slope.device))
 
 
 def _div(seen: Seen) -> Tensor:
@@ -395,85 +362,66 @@ def _div(seen: Seen) -> Tensor:
     return _same(seen, -seen.kept.self * inverse.square() if seen.slot else inverse)
 
 
-def _repeat(seen: Seen) -> Tensor:
-    return seen.records(seen.slope).reshape(seen.batch, -1, *seen.shape).sum(1)
-
-
-def _signed(seen: Seen) -> Tensor:
-    alpha = seen.kept.alpha
-    return _same(seen, None if alpha == -1 else torch.as_tensor(-alpha, device=seen.slope.device))
-
-
-def _added(seen: Seen) -> Tensor:
-    alpha = seen.kept.alpha
-    return _same(seen, None if alpha == 1 else torch.as_tensor(alpha, device=seen.slope.device))
-
-
-def _plain(seen: Seen) -> Tensor:
-    return _same(seen, None)
-
-
-_RULES: dict[tuple[str, int], Rule] = {
-    ("AddmmBackward0", 0): _plain,
-    ("AddmmBackward0", 2): _addmm,
-    ("MmBackward0", 1): _mm,
-    ("BmmBackward0", 1): _bmm,
-    ("ConvolutionBackward0", 1): _conv,
-    ("ConvolutionBackward0", 2): lambda seen: seen.summed(seen.slope),
-    ("EmbeddingBackward0", 0): _embedding,
-    ("NativeLayerNormBackward0", 1): _layer_norm,
-    ("NativeLayerNormBackward0", 2): _plain,
-    ("FusedRmsNormBackward0", 1): _rms_norm,
-    ("NativeGroupNormBackward0", 1): _group_norm,
-    ("NativeGroupNormBackward0", 2): _shifted,
-    ("AddBackward0", 0): _plain,
-    ("AddBackward0", 1): _added,
-    ("SubBackward0", 0): _plain,
-    ("SubBackward0", 1): _signed,
-    ("MulBackward0", 0): _mul,
-    ("MulBackward0", 1): _mul,
-    ("DivBackward0", 0): _div,
-    ("DivBackward0", 1): _div,
-    ("ExpandBackward0", 0): _plain,
-    ("RepeatBackward0", 0): _repeat,
-}
-
-_CONVOLUTION = ("input", "padding", "dilation", "stride", "groups", "transposed")
-_KEPT: dict[tuple[str, int], tuple[str, ...]] = {
-    ("AddmmBackward0", 2): ("mat1", "alpha"),
-    ("MmBackward0", 1): ("self",),
-    ("BmmBackward0", 1): ("self",),
-    ("ConvolutionBackward0", 1): _CONVOLUTION,
-    ("EmbeddingBackward0", 0): ("indices", "padding_idx"),
-    ("NativeLayerNormBackward0", 1): ("input", "result1", "result2"),
-    ("FusedRmsNormBackward0", 1): ("input", "result1"),
-    ("NativeGroupNormBackward0", 1): ("input", "group", "result1", "result2"),
-    ("AddBackward0", 1): ("alpha",),
-    ("SubBackward0", 1): ("alpha",),
-    ("MulBackward0", 0): ("other",),
-    ("MulBackward0", 1): ("self",),
-    ("DivBackward0", 0): ("other",),
-    ("DivBackward0", 1): ("self", "other"),
+# (node, input) -> what autograd keeps for it, and the gradient from that
+_RULES: dict[tuple[str, int], tuple[str, Rule]] = {
+    ("AddmmBackward0", 0): ("", lambda seen: _same(seen, None)),
+    ("AddmmBackward0", 2): (
+        "mat1 alpha",
+        lambda seen: _times(seen, seen.kept.mat1, seen.slope, seen.kept.alpha),
+    ),
+    ("MmBackward0", 1): ("self", lambda seen: _times(seen, seen.kept.self, seen.slope)),
+    ("BmmBackward0", 1): ("self", _bmm),
+    ("ConvolutionBackward0", 1): (
+        "input padding dilation stride groups transposed",
+        lambda seen: Windows(seen.kept, seen.slope, seen.shape[2:], seen.batch, seen.records),
+    ),
+    ("ConvolutionBackward0", 2): ("", lambda seen: seen.summed(seen.slope)),
+    ("EmbeddingBackward0", 0): ("indices padding_idx", _embedding),
+    ("NativeLayerNormBackward0", 1): (
+        "input result1 result2",
+        lambda seen: _same(seen, (seen.kept.input - seen.kept.result1) * seen.kept.result2),
+    ),
+    ("NativeLayerNormBackward0", 2): ("", lambda seen: _same(seen, None)),
+    ("FusedRmsNormBackward0", 1): (
+        "input result1",
+        lambda seen: _same(seen, seen.kept.input * seen.kept.result1),
+    ),
+    ("NativeGroupNormBackward0", 1): ("input group result1 result2", _group_norm),
+    ("NativeGroupNormBackward0", 2): ("", lambda seen: seen.summed(_over_places(seen.slope.float()))),
+    ("AddBackward0", 0): ("", lambda seen: _same(seen, None)),
+    ("AddBackward0", 1): ("alpha", lambda seen: _times_number(seen, seen.kept.alpha)),
+    ("SubBackward0", 0): ("", lambda seen: _same(seen, None)),
+    ("SubBackward0", 1): ("alpha", lambda seen: _times_number(seen, -seen.kept.alpha)),
+    ("MulBackward0", 0): ("other", lambda seen: _same(seen, seen.kept.other)),
+    ("MulBackward0", 1): ("self", lambda seen: _same(seen, seen.kept.self)),
+    ("DivBackward0", 0): ("other", _div),
+    ("DivBackward0", 1): ("self other", _div),
+    ("ExpandBackward0", 0): ("", lambda seen: _same(seen, None)),
+    ("RepeatBackward0", 0): (
+        "",
+        lambda seen: seen.records(seen.slope).reshape(seen.batch, -1, *seen.shape).sum(1),
+    ),
 }
 
 
-def _scaled_once(graph: Graph, use: Use) -> bool:
-    node = graph.nodes[use.node]
-    return _first(graph, use) if use.slot == 2 else node._saved_beta == 1 and _broadcast(graph, use)
-
-
-def _one_copy(graph: Graph, use: Use) -> bool:
-    return len(graph.shape(use.node, use.slot)) == 1 and use.layout == Layout(0, "major")
+def _fits_addmm(graph: Graph, use: Use) -> bool:
+    if use.slot == 2:
+        return use.layout.axis == 0
+    return graph.nodes[use.node]._saved_beta == 1 and _broadcast(graph, use)
 
 
 _FITS: dict[str, Callable[[Graph, Use], bool]] = {
-    "AddmmBackward0": _scaled_once,
+    "AddmmBackward0": _fits_addmm,
     "MmBackward0": _first,
     "BmmBackward0": lambda graph, use: use.layout.axis == 1,
     "ConvolutionBackward0": _first,
-    "EmbeddingBackward0": _not_last,
+    "EmbeddingBackward0": lambda graph, use: (
+        use.layout.axis < len(graph.nodes[use.node]._input_metadata[0].shape) - 1
+    ),
     "NativeGroupNormBackward0": _first,
-    "RepeatBackward0": _one_copy,
+    "RepeatBackward0": lambda graph, use: (
+        len(graph.shape(use.node, use.slot)) == 1 and use.layout == Layout(0, "major")
+    ),
     "NativeLayerNormBackward0": _broadcast,
     "FusedRmsNormBackward0": _broadcast,
     **dict.fromkeys(

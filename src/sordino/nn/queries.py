@@ -50,16 +50,55 @@ class Block:
         return rows[places.repeat_interleave(self.copies)]
 
 
+class _GradientSum(OnLattice, ClippedSum):
+    """A sum over records of what a clip leaves of their gradients at ``params``, one point or several.
+
+    A subclass says what a block adds (``block_sum``) and what single rows add in float64 (``parts``).
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (TensorChunks,)
+
+    engine: Engine
+    block: Block | None
+    block_sum: Callable[..., Tensor]
+    parts: Callable[..., Tensor]
+
+    @property
+    def exact(self) -> bool:
+        """Whether blocks are fixed."""
+        return self.block is not None
+
+    def evaluate(self, records: TensorChunks, params: Any) -> Tensor:
+        """Return the clipped sum at the points."""
+        points = _points(params)
+        total = torch.zeros_like(points[0])
+        for x, y in records.chunks():
+            total += finite_sum(lambda a, b: self.block_sum(points, a, b), x, y)
+        return total
+
+    def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> Any:
+        """Return the clipped sum in integers; what a record adds is a function of this record alone."""
+        points = _points(params)
+        total = torch.zeros_like(points[0], dtype=torch.int64)
+        assert self.block is not None
+        for x, y, kept in self.block.cut(records):
+            rows = [self.engine.per_record(point, x, y) for point in points]
+            total += lattice_sum(self.parts(*rows)[kept], spacing)
+        return total
+
+
+def _points(params: Any) -> tuple[Tensor, ...]:
+    return params if isinstance(params, tuple) else (params,)
+
+
 @dataclass(frozen=True)
-class TorchGradient(OnLattice, ClippedSum):
+class TorchGradient(_GradientSum):
     r"""``sum_i clip_C(gradient of the loss of record i)`` at the parameter vector ``params``.
 
     **Privacy.** Sensitivity C (add-remove) or 2 C (replace-one) in L2, whatever the data. Splitting a batch
     into chunks does not change the sum; a record whose gradient is not finite contributes zero. With a
     ``block`` the sum can be taken in integers (:mod:`sordino.nn.queries`).
     """
-
-    needs: ClassVar[tuple[type, ...]] = (TensorChunks,)
 
     engine: Engine
     clip: float
@@ -68,28 +107,12 @@ class TorchGradient(OnLattice, ClippedSum):
     def __post_init__(self) -> None:
         _check_clip("clip_norm", self.clip)
 
-    @property
-    def exact(self) -> bool:
-        """Whether blocks are fixed."""
-        return self.block is not None
-
     def contribution(self, params: Any) -> float:
         return self.clip
 
-    def evaluate(self, records: TensorChunks, params: Any) -> Tensor:
-        """Return the clipped sum at the point ``params``."""
-        total = torch.zeros_like(params)
-        for x, y in records.chunks():
-            total += finite_sum(lambda a, b: self.engine.clipped_sum(params, a, b, self.clip), x, y)
-        return total
-
-    def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> Any:
-        """Return the clipped sum in integers; what a record adds is a function of this record alone."""
-        total = torch.zeros_like(params, dtype=torch.int64)
-        assert self.block is not None
-        for x, y, kept in self.block.cut(records):
-            total += lattice_sum(self.parts(self.engine.per_record(params, x, y))[kept], spacing)
-        return total
+    def block_sum(self, points: Any, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
+        """Return the clipped sum over some records, or persons."""
+        return self.engine.clipped_sum(points[0], x, y, self.clip, present)
 
     def parts(self, rows: Tensor) -> Tensor:
         """Return the clipped gradients in float64, not added up."""
@@ -103,7 +126,7 @@ class TorchGradient(OnLattice, ClippedSum):
 
 
 @dataclass(frozen=True)
-class TorchDifference(OnLattice, ClippedSum):
+class TorchDifference(_GradientSum):
     r"""The correction of DP-SRM at two released points, ``params = (new, old)``.
 
     ``sum_i (1 - gamma) clip_{C2}(grad_i(new) - grad_i(old)) + gamma clip_{C1}(grad_i(new))``: gradient
@@ -112,17 +135,11 @@ class TorchDifference(OnLattice, ClippedSum):
     **Privacy.** One record adds at most ``(1 - gamma) C2 + gamma C1``; twice that when it is replaced.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (TensorChunks,)
-
     engine: Engine
     gradient_clip: float
     difference_clip: float
     gamma: float
     block: Block | None = None
-
-    @property
-    def exact(self) -> bool:
-        return self.block is not None
 
     def __post_init__(self) -> None:
         _check_clip("clip_norm", self.gradient_clip)
@@ -132,20 +149,9 @@ class TorchDifference(OnLattice, ClippedSum):
         """Return the bound of one record."""
         return (1 - self.gamma) * self.difference_clip + self.gamma * self.gradient_clip
 
-    def evaluate(self, records: TensorChunks, params: Any) -> Tensor:
-        """Return the clipped sum at the two points."""
-        total = torch.zeros_like(params[0])
-        for x, y in records.chunks():
-            total += finite_sum(lambda a, b: self._sum(params, a, b), x, y)
-        return total
-
-    def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> Any:
-        total = torch.zeros_like(params[0], dtype=torch.int64)
-        assert self.block is not None
-        for x, y, kept in self.block.cut(records):
-            rows = [self.engine.per_record(point, x, y) for point in params]
-            total += lattice_sum(self.parts(*rows)[kept], spacing)
-        return total
+    def block_sum(self, points: Any, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
+        """Return the clipped sum over some records, or persons."""
+        return self.mixed(*(self.engine.per_record(point, x, y, present) for point in points))
 
     def parts(self, new: Tensor, old: Tensor) -> Tensor:
         """Return what the records add in float64, not added up."""
@@ -155,9 +161,6 @@ class TorchDifference(OnLattice, ClippedSum):
             fast = exact_rows(new, row_factors(new, self.gradient_clip, inputs))
         # the factors leave room for many roundings of float32; these two are of float64
         return (1 - self.gamma) * slow + self.gamma * fast
-
-    def _sum(self, params: tuple[Tensor, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        return self.mixed(self.engine.per_record(params[0], x, y), self.engine.per_record(params[1], x, y))
 
     def mixed(self, new: Tensor, old: Tensor) -> Tensor:
         """Return the clipped sum of gradients at the new and the old point, one to a row."""
@@ -197,8 +200,44 @@ def finite_sum(clipped_sum: Any, x: Tensor, y: Tensor) -> Tensor:
 BlockSum = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
+class _PersonSum(_GradientSum):
+    """The same sums over persons; ``alone_sum`` is what the rows of one person add."""
+
+    needs: ClassVar[tuple[type, ...]] = (TensorPersons,)
+
+    alone_sum: Callable[..., Tensor]
+
+    def evaluate(self, records: Any, params: Any) -> Tensor:
+        """Return the clipped sum at the points; a person with many records is differentiated alone."""
+        persons: TensorPersons = records
+        points = _points(params)
+        total = torch.zeros_like(points[0])
+        for x, y, present in persons.blocks():
+            total += finite_persons(lambda a, b, kept: self.block_sum(points, a, b, kept), x, y, present)
+        for parts in persons.long():
+            total += _if_finite(self.alone_sum(*self._rows(points, parts)))
+        return total
+
+    def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> Any:
+        """Return the clipped sum in integers; each person is differentiated alone."""
+        persons: TensorPersons = records
+        points = _points(params)
+        total = torch.zeros_like(points[0], dtype=torch.int64)
+        for parts in persons.each():
+            total += lattice_sum(self.parts(*self._rows(points, parts)), spacing)
+        return total
+
+    def _rows(self, points: tuple[Tensor, ...], parts: Iterable[tuple[Tensor, Tensor]]) -> list[Tensor]:
+        """Return the gradient of one person at each of the points, as one row each."""
+        rows = [torch.zeros_like(point) for point in points]
+        for x, y in parts:
+            for row, point in zip(rows, points, strict=True):
+                row += self.engine.whole(point, x, y)
+        return [row[None] for row in rows]
+
+
 @dataclass(frozen=True)
-class PersonGradient(TorchGradient):
+class PersonGradient(_PersonSum, TorchGradient):
     r"""``sum_p clip_C(sum_{i of p} gradient of the loss of record i)`` at the parameter vector ``params``.
 
     **Privacy.** A person with all its records adds at most C. Persons that are differentiated together are
@@ -206,75 +245,17 @@ class PersonGradient(TorchGradient):
     gradient, which is clipped as a row. A person whose gradient is not finite contributes zero.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (TensorPersons,)
-
-    def evaluate(self, records: Any, params: Any) -> Tensor:
-        persons: TensorPersons = records
-
-        def together(x: Tensor, y: Tensor, present: Tensor) -> Tensor:
-            return self.engine.clipped_sum(params, x, y, self.clip, present)
-
-        total = _sum_of_blocks(persons, together, params)
-        for parts in persons.long():
-            (row,) = _whole(self.engine, (params,), parts)
-            total += _if_finite(self.clipped(row[None]))
-        return total
-
-    def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> Any:
-        """Return the clipped sum in integers; each person is differentiated alone."""
-        persons: TensorPersons = records
-        total = torch.zeros_like(params, dtype=torch.int64)
-        for parts in persons.each():
-            (row,) = _whole(self.engine, (params,), parts)
-            total += lattice_sum(self.parts(row[None]), spacing)
-        return total
+    alone_sum = TorchGradient.clipped
 
 
 @dataclass(frozen=True)
-class PersonDifference(TorchDifference):
+class PersonDifference(_PersonSum, TorchDifference):
     """The correction of DP-SRM, where gradients and their differences are sums over a person's records.
 
     **Privacy.** As :class:`~sordino.nn.queries.TorchDifference`, for a person with all its records.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (TensorPersons,)
-
-    def evaluate(self, records: Any, params: Any) -> Tensor:
-        persons: TensorPersons = records
-
-        def together(x: Tensor, y: Tensor, present: Tensor) -> Tensor:
-            rows = (self.engine.per_record(point, x, y, present) for point in params)
-            return self.mixed(*rows)
-
-        total = _sum_of_blocks(persons, together, params[0])
-        for parts in persons.long():
-            new, old = _whole(self.engine, params, parts)
-            total += _if_finite(self.mixed(new[None], old[None]))
-        return total
-
-    def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> Any:
-        persons: TensorPersons = records
-        total = torch.zeros_like(params[0], dtype=torch.int64)
-        for parts in persons.each():
-            new, old = _whole(self.engine, params, parts)
-            total += lattice_sum(self.parts(new[None], old[None]), spacing)
-        return total
-
-
-def _whole(engine: Engine, points: Any, parts: Iterable[tuple[Tensor, Tensor]]) -> list[Tensor]:
-    """Return the gradient of one person at each of the points."""
-    rows = [torch.zeros_like(point) for point in points]
-    for x, y in parts:
-        for row, point in zip(rows, points, strict=True):
-            row += engine.whole(point, x, y)
-    return rows
-
-
-def _sum_of_blocks(persons: TensorPersons, together: BlockSum, like: Tensor) -> Tensor:
-    total = torch.zeros_like(like)
-    for x, y, present in persons.blocks():
-        total += finite_persons(together, x, y, present)
-    return total
+    alone_sum = TorchDifference.mixed
 
 
 def finite_persons(together: BlockSum, x: Tensor, y: Tensor, present: Tensor) -> Tensor:
