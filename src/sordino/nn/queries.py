@@ -53,14 +53,14 @@ class Block:
 class _GradientSum(OnLattice, ClippedSum):
     """A sum over records of what a clip leaves of their gradients at ``params``, one point or several.
 
-    A subclass says what a block adds (``block_sum``) and what single rows add in float64 (``parts``).
+    A subclass says what a block adds (``_block_sum``) and what single rows add in float64 (``parts``).
     """
 
     needs: ClassVar[tuple[type, ...]] = (TensorChunks,)
 
     engine: Engine
     block: Block | None
-    block_sum: Callable[..., Tensor]
+    _block_sum: Callable[..., Tensor]
     parts: Callable[..., Tensor]
 
     @property
@@ -73,7 +73,7 @@ class _GradientSum(OnLattice, ClippedSum):
         points = _points(params)
         total = torch.zeros_like(points[0])
         for x, y in records.chunks():
-            total += finite_sum(lambda a, b: self.block_sum(points, a, b), x, y)
+            total += finite_sum(lambda a, b: self._block_sum(points, a, b), x, y)
         return total
 
     def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> Any:
@@ -110,7 +110,7 @@ class TorchGradient(_GradientSum):
     def contribution(self, params: Any) -> float:
         return self.clip
 
-    def block_sum(self, points: Any, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
+    def _block_sum(self, points: Any, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
         """Return the clipped sum over some records, or persons."""
         return self.engine.clipped_sum(points[0], x, y, self.clip, present)
 
@@ -149,7 +149,7 @@ class TorchDifference(_GradientSum):
         """Return the bound of one record."""
         return (1 - self.gamma) * self.difference_clip + self.gamma * self.gradient_clip
 
-    def block_sum(self, points: Any, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
+    def _block_sum(self, points: Any, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
         """Return the clipped sum over some records, or persons."""
         return self.mixed(*(self.engine.per_record(point, x, y, present) for point in points))
 
@@ -201,11 +201,11 @@ BlockSum = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class _PersonSum(_GradientSum):
-    """The same sums over persons; ``alone_sum`` is what the rows of one person add."""
+    """The same sums over persons; ``_alone_sum`` is what the rows of one person add."""
 
     needs: ClassVar[tuple[type, ...]] = (TensorPersons,)
 
-    alone_sum: Callable[..., Tensor]
+    _alone_sum: Callable[..., Tensor]
 
     def evaluate(self, records: Any, params: Any) -> Tensor:
         """Return the clipped sum at the points; a person with many records is differentiated alone."""
@@ -213,9 +213,9 @@ class _PersonSum(_GradientSum):
         points = _points(params)
         total = torch.zeros_like(points[0])
         for x, y, present in persons.blocks():
-            total += finite_persons(lambda a, b, kept: self.block_sum(points, a, b, kept), x, y, present)
+            total += finite_persons(lambda a, b, kept: self._block_sum(points, a, b, kept), x, y, present)
         for parts in persons.long():
-            total += _if_finite(self.alone_sum(*self._rows(points, parts)))
+            total += _if_finite(self._alone_sum(*self._rows(points, parts)))
         return total
 
     def evaluate_on_lattice(self, records: Any, params: Any, spacing: float) -> Any:
@@ -245,7 +245,7 @@ class PersonGradient(_PersonSum, TorchGradient):
     gradient, which is clipped as a row. A person whose gradient is not finite contributes zero.
     """
 
-    alone_sum = TorchGradient.clipped
+    _alone_sum = TorchGradient.clipped
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,7 @@ class PersonDifference(_PersonSum, TorchDifference):
     **Privacy.** As :class:`~sordino.nn.queries.TorchDifference`, for a person with all its records.
     """
 
-    alone_sum = TorchDifference.mixed
+    _alone_sum = TorchDifference.mixed
 
 
 def finite_persons(together: BlockSum, x: Tensor, y: Tensor, present: Tensor) -> Tensor:
