@@ -103,17 +103,13 @@ def refuse_unreadable(*arrays: Any) -> None:
             "Expected a plain array, got a masked one, whose hidden values would be used. Fill them with a "
             "public constant (filled) or leave the records out (compressed)."
         )
-    types = [t for a in arrays for t in (getattr(a, "dtype", None), *_types_of_columns(a))]
-    if any(str(t) in ("Int128", "UInt128") for t in types):
+    frames = [a.dtypes for a in arrays if isinstance(getattr(a, "dtypes", None), list)]  # those of polars
+    types = [getattr(a, "dtype", None) for a in arrays] + [kind for kinds in frames for kind in kinds]
+    if any(str(kind) in ("Int128", "UInt128") for kind in types):
         raise InvalidTypeError(
             "Expected numbers of at most 64 bits, got a column of 128, which NumPy has not. Cast it: numbers "
             "to Float64, identifiers to String."
         )
-
-
-def _types_of_columns(table: Any) -> tuple[Any, ...]:
-    """Return the types of a polars frame's columns."""
-    return tuple(table.dtypes) if isinstance(getattr(table, "dtypes", None), list) else ()
 
 
 def _refusal(text: str, X: Any, y: Any, estimator: Any, least: int) -> InvalidInputError:
