@@ -174,7 +174,7 @@ INTERCEPT = 0.25
 COLUMN_POWER = 0.4
 CLIP = 0.35
 # Share of the counts that find the centre of the targets, and how often the interval is narrowed.
-CENTER, CENTER_STEPS = 0.02, 3
+CENTER, CENTER_OF_FEW, CENTER_STEPS = 0.02, 0.06, 3
 # Share of the second moments of the rows.
 SECOND = 0.06
 # Steps on all columns, and where some are chosen after them. With fewer records times epsilon than columns a
@@ -182,7 +182,7 @@ SECOND = 0.06
 STEPS_ALL, STEPS_NARROWING, STEPS_LEAST, SIGNAL_A_STEP = 50, 30, 20, 600.0
 # Without noise nothing is clipped.
 STEPS_PLAIN, UNCLIPPED = 100, 1e6
-# Fewer records times epsilon need a larger share for the size of the targets, up to the one given here.
+# Fewer records times epsilon need larger shares for centre and size of the targets, up to those given here.
 FEW, SIZES_OF_FEW = 1000.0, 0.08
 
 
@@ -280,10 +280,11 @@ class Auto:
         if self._metric(problem):
             queries["second"] = (MappedGram(), *((2, 2 * SECOND) if "whole" in last else (1, SECOND)))
         if problem.loss.targets in ("numbers", "counts"):
-            few = FEW / max(problem.population * problem.epsilon, FEW)
-            queries["targets"] = (SizeCounts("targets", cells), 1, max(SIZES, SIZES_OF_FEW * few))
+            few = FEW / (problem.population * problem.epsilon)
+            targets = max(SIZES, SIZES_OF_FEW * min(few, 1.0) ** 2)  # counts as exact as those of few
+            queries["targets"] = (SizeCounts("targets", cells), 1, targets)
         if problem.loss.targets == "numbers" and problem.intercept:
-            queries["center"] = (TargetCounts(), CENTER_STEPS, CENTER)
+            queries["center"] = (TargetCounts(), CENTER_STEPS, min(max(CENTER, CENTER * few), CENTER_OF_FEW))
         if isinstance(problem.loss, LabelModel) and problem.intercept:
             queries["classes"] = (ClassSums(problem.outputs), 1, class_share(problem))
         if has_length(problem.loss) and not self._plain(problem):

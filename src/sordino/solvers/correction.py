@@ -42,6 +42,8 @@ BENT, BENT_ASKS, NEWTON_ASKS, PLAIN_ASKS = 0.06, 3, 6, 40
 # number, down to nothing but the mean below the second; more of it, too, where they are many.
 _OFFSET, _FEW_OFFSET, _FEW = 0.03, 0.20, 100.0
 _MANY_OFFSET, _MANY = 0.07, 5000.0
+# Slopes of few columns leave more of it to the mean.
+_NARROW_OFFSET, _NARROW = 0.6, 1000.0
 # So many records times epsilon for each coefficient make the whole gradient worth its share.
 ROOM = 300.0
 # A tail that a clip would take counts as a bias by so much of it: where both sides have it, and by how much
@@ -53,6 +55,8 @@ _COUNTS_BIAS = (0.5, 0.25)
 _FLAT = 2.0**-40
 # How far the mean may be from the centre, in units of the spread of the targets.
 _SKEW = 0.4
+# How far from zero the mean usually is where nothing else is known of it, in units of the declared bound.
+_ANYWHERE = 0.3
 # A mean of counts below zero, which is noise, becomes about so much of their bound, or less.
 _LEAST = 1e-4
 # A mean residual of so much of the spread of the targets says that a clip took from the slopes too.
@@ -79,7 +83,10 @@ def scored(problem: Problem, coefficients: int) -> bool:
 def offset_share(problem: Problem) -> float:
     """Return the share of the mean residual."""
     signal = max(problem.population * problem.epsilon, _FEW)
-    return _OFFSET + _FEW_OFFSET * (_FEW / signal) ** 2 + _MANY_OFFSET * min(1.0, signal / _MANY)
+    few = _FEW_OFFSET * (_FEW / signal) ** 2 + _NARROW_OFFSET * min(1.0, _NARROW / signal) / (
+        problem.features + 3
+    )
+    return _OFFSET + few + _MANY_OFFSET * min(1.0, signal / _MANY)
 
 
 def correction_queries(
@@ -287,7 +294,9 @@ def located(curator: Curator, problem: Problem) -> TargetUnit:
         return TargetUnit(0.0, problem.target_bound, False)
     found = target_center(curator, problem)
     if found is None and "center" in curator.plan.releases:
-        found = mean_target(curator, problem, "offset", 1), 0.0
+        mean, noise = mean_target(curator, problem, "offset", 1), noise_std(curator, "offset")
+        error = (noise * problem.target_bound / problem.population) ** 2
+        found = believed(mean, error, (_ANYWHERE * problem.target_bound) ** 2), 0.0
     return target_unit(curator, problem, *(found or ()))
 
 
