@@ -16,6 +16,7 @@ from sordino.checks import among, check_count, check_flag, check_positive
 from sordino.elsewhere import packed, unpacked
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.estimators.metrics import (
+    LOG_LOSS_BOUND,
     Accuracy,
     AreaUnderCurve,
     BalancedAccuracy,
@@ -26,7 +27,7 @@ from sordino.estimators.metrics import (
     Smooth,
 )
 from sordino.estimators.pipeline import learned_for, made_up, mixes_rows
-from sordino.estimators.statistics import PrivateFloat
+from sordino.estimators.statistics import PrivateFloat, checked_share
 from sordino.execute import executor_of, held_columns, in_dask
 from sordino.execute.persons import mean_of_owners
 from sordino.kernel import Relation
@@ -40,7 +41,6 @@ from sordino.tables import Schema
 
 METRICS = ("accuracy", "balanced_accuracy", "log_loss", "auc", "calibration", "mse", "r2")
 _REGRESSION = ("mse", "r2")
-_LOG_LOSS_BOUND = 4.0
 _BY_ROW = "the model, which predicts each row by itself"
 
 
@@ -96,7 +96,7 @@ def private_score(
     """
     name = _metric_name(metric, model)
     chosen = _metric(name, model, loss_bound, bounds, bins)
-    level = _level(confidence)
+    level = checked_share("confidence", confidence)
     unit, rows = _scored(model, chosen, X, y, groups)
     n = len(rows)
     ask = Ask.checked(epsilon, delta, n, ledger, dataset_id, learned=_prices(model))
@@ -191,13 +191,6 @@ def _prices(model: Any) -> tuple[Price, ...]:
     return each_once((*getattr(getattr(model, "privacy_", None), "learned", ()), *learned_for(params)))
 
 
-def _level(confidence: Any) -> float:
-    level = check_positive("confidence", confidence, "Pass a probability.")
-    if not level < 1:
-        raise InvalidInputError(f"Expected confidence in (0, 1), got {level:g}.")
-    return level
-
-
 def _metric_name(metric: Any, model: Any) -> str:
     if metric is None:
         return "accuracy" if is_classifier(model) else "r2"
@@ -224,7 +217,7 @@ def _metric(name: str, model: Any, loss_bound: Any, bounds: Any, bins: Any) -> A
     remedy = "It is a public bound on the loss of one record."
     if name == "log_loss":
         return log_loss(
-            _LOG_LOSS_BOUND if loss_bound is None else check_positive("loss_bound", loss_bound, remedy)
+            LOG_LOSS_BOUND if loss_bound is None else check_positive("loss_bound", loss_bound, remedy)
         )
     low, high = _target_bounds(model, bounds)
     largest = ((high - low) / 2.0) ** 2

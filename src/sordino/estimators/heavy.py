@@ -19,6 +19,7 @@ from sordino.checks import (
     check_not_negative,
     check_positive,
     literature,
+    size_facts,
 )
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError
@@ -107,7 +108,7 @@ class HeavyTailedModel(HeavyTailedParameters, Tabular, PrivateEstimator):
             executor_of(X, targets, data_norm=None, intercept=problem.intercept),
             budget,
             paper=paper,
-            public=(*_sizes(problem), *public, *self._schema_facts()),
+            public=(*size_facts(problem), *public, *self._schema_facts()),
             verbose=self.verbose,
             description=type(self).__name__,
         )
@@ -206,10 +207,6 @@ class HeavyTailedModel(HeavyTailedParameters, Tabular, PrivateEstimator):
         check_is_fitted(self)
         X = check_data(self, self._rows(X), reset=False)
         return np.nan_to_num(np.asarray(X @ np.atleast_2d(self.coef_).T) + self.intercept_)
-
-
-def _sizes(problem: Problem) -> tuple[str, str]:
-    return f"number of records: {problem.population}", f"number of features: {problem.features}"
 
 
 # ---------------------------------------------------------------------- Linear models for heavy-tailed data

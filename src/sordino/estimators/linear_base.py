@@ -28,6 +28,7 @@ from sordino.checks import (
     declared_bound,
     literature,
     record_weights,
+    size_facts,
 )
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError, UnsupportedError
@@ -276,6 +277,7 @@ class LinearModel(LinearParameters, Tabular, PrivateEstimator):
             solver, paper = literature("linear", "published")(
                 self.noise, self.solver, solver, problem, budget
             )
+        norm = bound_fact("data_norm", bound, self._declared("data_norm"), "rows are clipped to it")
         fitted = run_privately(
             solver,
             problem,
@@ -283,7 +285,7 @@ class LinearModel(LinearParameters, Tabular, PrivateEstimator):
             budget,
             paper=paper,
             verbose=self.verbose,
-            public=(*_public_facts(problem, self._declared("data_norm")), *public, *self._schema_facts()),
+            public=(*size_facts(problem, problem.unit), norm, *public, *self._schema_facts()),
             description=f"{type(self).__name__} ({self.solver})",
         )
         self.privacy_, self.n_iter_, self.data_norm_ = fitted.report, fitted.steps, bound
@@ -452,11 +454,3 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
 
     def _target_bound(self) -> float:
         return target_bound(self, declared_target(self), self._centres())
-
-
-def _public_facts(problem: Problem, declared: Any) -> tuple[str, ...]:
-    return (
-        f"number of {problem.unit}s: {problem.population}",
-        f"number of features: {problem.features}",
-        bound_fact("data_norm", problem.data_norm, declared, "rows are clipped to it"),
-    )

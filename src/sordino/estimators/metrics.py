@@ -20,6 +20,8 @@ from sordino.runs import PrivacyReport
 from sordino.solvers.heavy.location import NoisyMeans
 
 Estimate = tuple[float, float, float]
+LOG_LOSS_BOUND = 4.0
+"""Where the log loss of a record is clipped: a chance of .018."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,7 @@ from sordino.checks import (
     declared_bound,
     literature,
     remember,
+    size_facts,
 )
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError
@@ -81,15 +82,6 @@ def in_public_order(rows: Any, random_state: Any) -> Any:
     """Return the rows in a random order that nobody chose: batches by position then depend on no order."""
     public = public_generator(random_state)
     return rows[public.permutation(rows.shape[0])]
-
-
-def public_facts(problem: PcaProblem, declared: Any) -> tuple[str, ...]:
-    """Return what the report lists as assumed public."""
-    return (
-        f"number of records: {problem.population}",
-        f"number of features: {problem.features}",
-        bound_fact("data_norm", problem.data_norm, declared, "rows are clipped to it"),
-    )
 
 
 # ----------------------------------------------------- The open plan behind :meth:`sordino.PCA.partial_fit`
@@ -328,7 +320,10 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
 
     def _facts(self, problem: PcaProblem) -> tuple[str, ...]:
         order = ("which batch a record is in: by a public permutation",) if self.solver == "oja" else ()
-        return (*public_facts(problem, self._declared("data_norm")), *order, *self._schema_facts())
+        norm = bound_fact(
+            "data_norm", problem.data_norm, self._declared("data_norm"), "rows are clipped to it"
+        )
+        return (*size_facts(problem), norm, *order, *self._schema_facts())
 
     def _budget(self, n: int) -> Ask:
         return Ask.checked(

@@ -32,6 +32,7 @@ from sordino.checks import (
     remember,
 )
 from sordino.errors import InvalidInputError, UndeclaredBoundWarning, UnsupportedError
+from sordino.estimators.metrics import LOG_LOSS_BOUND
 from sordino.estimators.pipeline import keeps_nothing, learned_for, mixes_step, pipeline_privacy, reason
 from sordino.execute.persons import mean_of_owners, number_owners
 from sordino.kernel import Relation, public_generator
@@ -253,7 +254,6 @@ def _weight(name: str, step: Any) -> float:
 
 CLASSIFYING = ("accuracy", "neg_log_loss")
 REGRESSING = ("neg_mean_squared_error", "neg_mean_absolute_error")
-LOG_LOSS_BOUND = 4.0
 
 
 @dataclass(frozen=True)

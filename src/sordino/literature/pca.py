@@ -326,9 +326,7 @@ def _spca(solver: Spca, problem: PcaProblem, options: PcaOptions, budget: Claime
     return solver, PaperNoise({"batch": formulas.multiplier(noise, problem.relation)}, said)
 
 
-def _vrpca(
-    solver: Vrpca, problem: PcaProblem, options: PcaOptions, budget: Claimed
-) -> tuple[Any, PaperNoise]:
+def _vrpca(solver: Vrpca, problem: PcaProblem, options: PcaOptions, budget: Claimed) -> Published:
     n = problem.population
     epochs = 1 if options.max_iter is None else options.max_iter
     step = 1 / n if options.step_size is None else options.step_size
@@ -340,9 +338,7 @@ def _vrpca(
     )
 
 
-def _power(
-    solver: Power, problem: PcaProblem, options: PcaOptions, budget: Claimed
-) -> tuple[Any, PaperNoise]:
+def _power(solver: Power, problem: PcaProblem, options: PcaOptions, budget: Claimed) -> Published:
     log = math.log(1 / budget.delta)
     entry = math.sqrt(4 * solver.columns * solver.steps * log) / budget.epsilon
     # ||V||_max >= 1 / sqrt(d) for unit columns, so this is the least noise a record can meet.
@@ -353,9 +349,7 @@ def _power(
     return printed, PaperNoise(multipliers, said, (EntryLevelProduct.printed,))
 
 
-def _mod_sulq(
-    solver: Any, problem: PcaProblem, options: PcaOptions, budget: Claimed
-) -> tuple[Any, PaperNoise]:
+def _mod_sulq(solver: Any, problem: PcaProblem, options: PcaOptions, budget: Claimed) -> Published:
     noise = formulas.mod_sulq(budget.epsilon, budget.delta, features=problem.features)
     said = "MOD-SULQ: beta = (d+1)/(n eps) sqrt(2 ln((d^2+d)/(delta sqrt(2 pi)))) + 1/(n sqrt(eps))"
     return solver, PaperNoise({"triangle": noise / _quadratic(problem.relation)}, said)
@@ -367,17 +361,13 @@ def _gauss(solver: Any, problem: PcaProblem, options: PcaOptions, budget: Claime
     return solver, PaperNoise({"gram": noise / _quadratic(problem.relation)}, said)
 
 
-def _wishart(
-    solver: Any, problem: PcaProblem, options: PcaOptions, budget: Claimed
-) -> tuple[Any, PaperNoise]:
+def _wishart(solver: Any, problem: PcaProblem, options: PcaOptions, budget: Claimed) -> Published:
     noise = 1.5 / budget.epsilon / _quadratic(problem.relation)
     said = "Wishart: c = 3 / (2 n eps), d + 1 degrees of freedom"
     return solver, PaperNoise({"gram": noise}, said, (WishartNotPrivate.printed,))
 
 
-def _local_gauss(
-    solver: Any, problem: PcaProblem, options: PcaOptions, budget: Claimed
-) -> tuple[Any, PaperNoise]:
+def _local_gauss(solver: Any, problem: PcaProblem, options: PcaOptions, budget: Claimed) -> Published:
     noise = math.sqrt(2 * math.log(1.25 / budget.delta)) / budget.epsilon
     said = "local Gaussian: s = sqrt(2 ln(1.25/delta)) / eps on the matrix of each record"
     return solver, PaperNoise(

@@ -323,101 +323,83 @@ def _curves(group: str, data: Source, task: Callable[[bool], Task]) -> Spec:
     )
 
 
+_liang = partial(Spec, methods=_LIANG, epsilons=_FIVE, delta=1e-5, settings=_BATCHES)
+_wang_gu = partial(Spec, methods=_RIVALS, epsilons=_FIVE, delta=0.01, settings=_STEPS)
 SPECS: dict[str, tuple[Spec, ...]] = {
     "liang-3": (
-        Spec(
+        _liang(
             "Liang et al., table 3: E2006-tfidf, k = 200",
             "mean squared error",
             REVIEWS,
             "E2006-tfidf",
             lambda quick: reviews(200, quick=quick),
-            _LIANG,
-            _FIVE,
-            1e-5,
-            _BATCHES,
-            {
+            published={
                 "DP-GD-HT": (0.1588, 0.1566, 0.1560, 0.1543, 0.1528),
                 "DP-SGD-HT": (0.1540, 0.1505, 0.1499, 0.1488, 0.1490),
                 "DP-SCSG-HT": (0.1516, 0.1494, 0.1488, 0.1487, 0.1486),
             },
-            0.1483,
+            plain=0.1483,
         ),
     ),
     "liang-4": (
-        Spec(
+        _liang(
             "Liang et al., table 4: RCV1, k = 1,000, ridge 1e-5",
             "logistic loss",
             RCV1,
             "RCV1",
             lambda quick: rcv1(1000, 1e-5),
-            _LIANG,
-            _FIVE,
-            1e-5,
-            _BATCHES,
-            {
+            published={
                 "DP-GD-HT": (0.3811, 0.3469, 0.3139, 0.3063, 0.3001),
                 "DP-SGD-HT": (0.4100, 0.2914, 0.2594, 0.2615, 0.2491),
                 "DP-SCSG-HT": (0.2243, 0.1662, 0.1642, 0.1619, 0.1615),
             },
-            0.1603,
+            plain=0.1603,
         ),
     ),
     "liang-5": (
-        Spec(
+        _liang(
             "Liang et al., table 5: chest X-ray, k = 200",
             "logistic loss",
             XRAY,
             "chest X-ray",
             lambda quick: xray(200),
-            _LIANG,
-            _FIVE,
-            1e-5,
-            _BATCHES,
-            {
+            published={
                 "DP-GD-HT": (0.6930, 0.6929, 0.6928, 0.6928, 0.6927),
                 "DP-SGD-HT": (0.6932, 0.6927, 0.6926, 0.6924, 0.6922),
                 "DP-SCSG-HT": (0.6940, 0.6928, 0.6919, 0.6918, 0.6918),
             },
-            0.6917,
+            plain=0.6917,
         ),
     ),
     "liang-figures": (_curves("RCV1", RCV1, lambda quick: rcv1(1000, 1e-5, "objective")),),
     "wang-gu-2": (
-        Spec(
+        _wang_gu(
             "Wang and Gu, table 2: E2006, k = 2,000",
             "half of the mean squared error",
             REVIEWS,
             "E2006",
             lambda quick: reviews(2000, half=True, quick=quick),
-            _RIVALS,
-            _FIVE,
-            0.01,
-            _STEPS,
-            {
+            published={
                 "Frank-Wolfe": (1.514, 1.320, 1.210, 1.105, 1.094),
                 "two-stage": (1.286, 1.072, 1.042, 0.997, 0.986),
                 "DP-IGHT": (1.057, 0.890, 0.854, 0.823, 0.810),
             },
-            0.785,
+            plain=0.785,
         ),
     ),
     "wang-gu-3": (
-        Spec(
+        _wang_gu(
             "Wang and Gu, table 3: RCV1, k = 500",
             "test error",
             RCV1,
             "RCV1",
             lambda quick: rcv1(500, 0.0, "error"),
-            _RIVALS,
-            _FIVE,
-            0.01,
-            _STEPS,
-            {
+            published={
                 "Frank-Wolfe": (0.1271, 0.1034, 0.0938, 0.0852, 0.0807),
                 "two-stage": (0.1213, 0.0989, 0.0893, 0.0810, 0.0791),
                 "DP-IGHT": (0.1168, 0.0956, 0.0841, 0.0797, 0.0762),
             },
-            0.0625,
+            plain=0.0625,
         ),
     ),
     "wang-gu-figure-1": tuple(
