@@ -259,8 +259,9 @@ def spread(X: Any, y: Any = None, rows_of: Any = None, targets_of: Any = None) -
         raise InvalidInputError(
             f"Expected blocks with one number of columns, got {len(columns)} different ones."
         )
-    names = _names(X) if rows_of is None else None  # those of a table are not those of its rows
-    found = Spread(cluster, rows, facts, names, blocks_of(X))
+    names = [] if rows_of else list(getattr(X, "columns", []))  # those of a table are not those of its rows
+    known = bool(names) and all(isinstance(name, str) for name in names)
+    found = Spread(cluster, rows, facts, names if known else None, blocks_of(X))
     if y is None and targets_of is None:
         return found, None
     return found, found.column(X if y is None else y, targets_of if y is None else None)
@@ -351,15 +352,12 @@ class Placed:
 
     def stored(self, function: Callable[..., Any], blocks: Sequence[Any], encode: Any = None) -> list[Any]:
         """Return futures of blocks that were read; a block can be read again from its source."""
-        started = [self._started(home, b) for home, b in zip(self.homes, blocks, strict=True)]
+        where = [{"workers": [home], "allow_other_workers": True} for home in self.homes]
+        both = zip(blocks, where, strict=True)
+        started = [self.client.compute(b, **there) if isinstance(b, Delayed) else b for b, there in both]
         if encode is not None:  # sent once, and tied to no worker
             encode = replace(self, pinned=False).submit("", worker.same, encode)
         return self.each(function, started, [encode] * len(started))
-
-    def _started(self, home: str, block: Any) -> Any:
-        if not isinstance(block, Delayed):
-            return block
-        return self.client.compute(block, workers=[home], allow_other_workers=True)
 
     def facts(self, stored: Sequence[Any]) -> list[Facts]:
         """Return the facts of stored parts; refuse what is wrong with one of them."""
@@ -531,11 +529,6 @@ def blocks_of(X: Any) -> list[Any]:
     raise InvalidInputError(
         f"Expected a dask array or dataframe, or a list of blocks, got {type(X).__name__}."
     )
-
-
-def _names(X: Any) -> list[str] | None:
-    names = list(getattr(X, "columns", []))
-    return names if names and all(isinstance(name, str) for name in names) else None
 
 
 def rows_of_columns(columns: Sequence[Any], make: Callable[[tuple[Any, ...]], Any]) -> Spread:

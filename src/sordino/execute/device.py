@@ -69,13 +69,11 @@ class DeviceVector(NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         known = _NAMES.get(ufunc.__name__)
-        if known is None or method != "__call__" or kwargs or not all(map(self._is_near, inputs)):
+        near = all(isinstance(i, DeviceVector) or np.shape(i) in ((), self.shape) for i in inputs)
+        if known is None or method != "__call__" or kwargs or not near:
             arrays = [np.asarray(i) if isinstance(i, DeviceVector) else i for i in inputs]
             return getattr(ufunc, method)(*arrays, **kwargs)
         return DeviceVector(known(*map(self._brought, inputs)))
-
-    def _is_near(self, value: Any) -> bool:
-        return isinstance(value, DeviceVector) or np.shape(value) in ((), self.shape)
 
     def _brought(self, value: Any) -> Tensor:
         if isinstance(value, DeviceVector):

@@ -168,7 +168,8 @@ def _check_distinct(labels: list[Any]) -> None:
     parts = [part for label in labels for part in (label if isinstance(label, tuple) else (label,))]
     if any(is_missing(part) or _marks_a_gap(part) for part in parts):
         raise _unknown("missing ones (None, nan, NaT or NA, an empty text or another that marks a gap)")
-    if any(map(_is_rounded, parts)):
+    floats = [part for part in parts if isinstance(part, (float, complex, np.inexact))]
+    if any(_are_rounded(np.asarray(part)) for part in floats):
         raise _unknown("numbers in floating point that are too large (2^53 in double precision)")
     known = [[kind for kind in (str, bytes, Number) if isinstance(label, kind)] for label in labels]
     if len({kinds[0] if kinds else type(label) for kinds, label in zip(known, labels, strict=True)}) > 1:
@@ -177,12 +178,8 @@ def _check_distinct(labels: list[Any]) -> None:
         raise _unknown("texts that differ by the spaces around them only")
 
 
-def _is_rounded(label: Any) -> bool:
-    """Tell whether a number in floating point may stand for another one as well, or for none."""
-    return isinstance(label, (float, complex, np.inexact)) and _are_rounded(np.asarray(label))
-
-
 def _are_rounded(values: NDArray[Any]) -> bool:
+    """Tell whether one of some numbers in floating point may stand for another as well, or for none."""
     return not bool((np.abs(values) < 2.0 ** (np.finfo(values.dtype).nmant + 1)).all())
 
 

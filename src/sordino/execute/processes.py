@@ -94,10 +94,14 @@ class Processes:
         rows, spacing = heard[1]
         rows = np.arange(population) if rows is None else rows
         mine = rows[rows % self.count == self.rank]  # where a record is computed depends on no other
-        state, value, error = _DIFFERENT, torch.empty(0), None
+        failure: Exception | None = None
+        state, value = _DIFFERENT, torch.empty(0)
         if heard[0] == asked:
-            state, value, error = _tried(lambda: evaluate(mine, spacing))
-        self._all_fine(state, error)
+            try:
+                state, value = _FINE, evaluate(mine, spacing).contiguous()
+            except Exception as error:
+                state, failure = _FAILED, error
+        self._all_fine(state, failure)
         with self._watched():
             dist.reduce(value, 0, group=self._group(value))
         return value
@@ -161,13 +165,6 @@ class Processes:
 
     def __reduce__(self) -> Any:
         raise WorkerError("The processes of a training cannot be copied or pickled.")
-
-
-def _tried(evaluate: Callable[[], Tensor]) -> tuple[int, Tensor, Exception | None]:
-    try:
-        return _FINE, evaluate().contiguous(), None
-    except Exception as error:
-        return _FAILED, torch.empty(0), error
 
 
 def fingerprint(values: Any) -> int:

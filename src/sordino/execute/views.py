@@ -353,15 +353,9 @@ def column_moments(base: LocalRecords, square: bool = False) -> tuple[Floats, Fl
     if sparse.issparse(x):
         csr.size_scatter(x.indptr, x.indices, x.data, base._addressed, coefficients, square, second)
         return first, second
-    start = 0
-    for block in _blocks(base):
-        sizes = np.abs(block) * coefficients[start : start + len(block), None]
-        second += (np.square(sizes) if square else sizes).sum(axis=0)
-        start += len(block)
-    return first, second
-
-
-def _blocks(base: LocalRecords) -> Iterator[Floats]:
     step = max(1, (1 << 20) // max(1, base.features))
     for start in range(0, base.count, step):
-        yield base.matrix[start : start + step].astype(np.float64, copy=False)
+        rows = slice(start, start + step)
+        sizes = np.abs(x[rows].astype(np.float64, copy=False)) * coefficients[rows, None]
+        second += (np.square(sizes) if square else sizes).sum(axis=0)
+    return first, second

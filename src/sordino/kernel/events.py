@@ -9,10 +9,9 @@ the accountant doubles the shift itself, and so the event carries twice our mult
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from enum import Enum
 from numbers import Real
-from typing import Any
 
 import attrs
 from dp_accounting import dp_event as dp
@@ -142,7 +141,8 @@ def check_event(event: dp.DpEvent) -> dp.DpEvent:
 
     No release is free: one that says so would hand out the exact answer under any certificate.
     """
-    values = list(_values(event))
+    held = [getattr(event, field.name) for field in attrs.fields(type(event))]
+    values = [part for value in held for part in (value if isinstance(value, Iterable) else (value,))]
     parts = [value for value in values if isinstance(value, dp.DpEvent)]
     numbers = [float(value) for value in values if isinstance(value, Real)]
     for number in numbers:
@@ -166,13 +166,6 @@ def _is_free(event: dp.DpEvent) -> bool:
     if isinstance(event, dp.ZCDpEvent):
         return bool(event.rho == 0 and event.xi == 0)
     return isinstance(event, dp.NoOpDpEvent)
-
-
-def _values(event: dp.DpEvent) -> Iterator[Any]:
-    """Yield the fields of an event, those that are lists item by item."""
-    for field in attrs.fields(type(event)):
-        value = getattr(event, field.name)
-        yield from value if isinstance(value, Iterable) else (value,)
 
 
 def _none(multiplier: float) -> bool:

@@ -79,13 +79,16 @@ class Additive:
     def at(self, multiplier: float) -> Self:
         return replace(self, multiplier=multiplier)
 
+    def rho(self) -> float:
+        """Return 1/2: that of a Gaussian, of a tilt, and of a 1-DP mechanism at multiplier 1."""
+        return 0.5
+
     def scale(self, sensitivity: float) -> float:
         """Return ``multiplier * sensitivity``."""
-        if self.multiplier is None:
-            raise PlanError("The mechanism has no noise multiplier yet. Calibrate the plan first.")
+        multiplier = _ready(self.multiplier)
         if not 0 <= sensitivity < math.inf:
             raise InvalidInputError(f"Expected a finite sensitivity >= 0, got {sensitivity}.")
-        return self.multiplier * sensitivity
+        return multiplier * sensitivity
 
 
 @dataclass(frozen=True)
@@ -101,10 +104,6 @@ class Gaussian(Additive):
 
     def event(self, relation: Relation) -> dp.DpEvent:
         return gaussian_event(_ready(self.multiplier), relation)
-
-    def rho(self) -> float:
-        """Return 1/2."""
-        return 0.5
 
     def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Any:
         """Add the noise; a sparse value stays lazy outside its touched coordinates."""
@@ -144,10 +143,6 @@ class Laplace(Additive):
     def event(self, relation: Relation) -> dp.DpEvent:
         return laplace_event(_ready(self.multiplier))
 
-    def rho(self) -> float:
-        """Return 1/2: a 1-DP mechanism."""
-        return 0.5
-
     def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Any:
         value = _dense(value)
         return value + self.scale(sensitivity) * noise.laplace(np.shape(value))
@@ -167,10 +162,6 @@ class NormGamma(Additive):
         """Return the pure event."""
         multiplier = _ready(self.multiplier)
         return pure_event(1 / multiplier if multiplier else math.inf)
-
-    def rho(self) -> float:
-        """Return 1/2: a 1-DP mechanism."""
-        return 0.5
 
     def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Any:
         value = np.asarray(_dense(value), dtype=float)
@@ -202,9 +193,6 @@ class SymmetricGaussian(Additive):
 
     def event(self, relation: Relation) -> dp.DpEvent:
         return gaussian_event(_ready(self.multiplier), relation)
-
-    def rho(self) -> float:
-        return 0.5
 
     def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Any:
         """Add the noise to a symmetric matrix."""
@@ -264,10 +252,6 @@ class TiltedObjective(Additive):
         tilt = tilt_event(multiplier, self.jacobian, relation)
         return composed([tilt, gaussian_event(OUTPUT_MULTIPLE * multiplier, relation)])
 
-    def rho(self) -> float:
-        """Return 1/2, the slope of its curve at multiplier 1."""
-        return 0.5
-
     def privatise(self, value: Tiltable, sensitivity: float, noise: NoiseSource) -> Floats:
         """Draw the tilt, minimise, and cover the error of the minimiser."""
         found = value.minimised(self.scale(sensitivity) * noise.normal(value.size))
@@ -304,13 +288,7 @@ class StableCounts(Additive):
 
     def event(self, relation: Relation) -> dp.DpEvent:
         """Return the Gaussian event and what is told rarely."""
-        if self.multiplier is None:
-            raise PlanError("The mechanism has no noise multiplier yet. Calibrate the plan first.")
-        return composed([gaussian_event(self.multiplier, relation), rare_event(self.delta, relation)])
-
-    def rho(self) -> float:
-        """Return 1/2, the cost of the Gaussian part."""
-        return 0.5
+        return composed([gaussian_event(_ready(self.multiplier), relation), rare_event(self.delta, relation)])
 
     def threshold(self, sensitivity: float) -> float:
         """Return what a noisy count has to exceed."""

@@ -131,13 +131,11 @@ class Network:
 
     def flatten(self, gradients: dict[str, Tensor]) -> Tensor:
         """Return gradients by name as one vector; a parameter without one gets zeros."""
-        parts = [
-            gradients[name].reshape(-1)
-            if name in gradients
-            else torch.zeros(shape.numel(), device=self.device)
-            for name, shape in zip(self.names, self.shapes, strict=True)
-        ]
-        return torch.cat(parts)
+        shapes = zip(self.names, self.shapes, strict=True)
+        found = [(gradients.get(name), shape.numel()) for name, shape in shapes]
+        return torch.cat(
+            [torch.zeros(n, device=self.device) if g is None else g.reshape(-1) for g, n in found]
+        )
 
     def outputs(self, params: dict[str, Tensor] | None, inputs: Tensor) -> Tensor:
         """Run the model at these parameters; None means those that it holds."""
@@ -170,9 +168,8 @@ class Network:
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return the loss of each record: a criterion with mean reduction may be passed as it is."""
         if _is_plain_entropy(self.loss) and outputs.dim() == 2 and targets.dim() == 1:
-            smoothing = getattr(
-                self.loss, "label_smoothing", 0.0
-            )  # the same numbers, without the host's work
+            # the same numbers, without the host's work
+            smoothing = getattr(self.loss, "label_smoothing", 0.0)
             return F.cross_entropy(outputs, targets, reduction="none", label_smoothing=smoothing)
         return vmap(lambda o, t: self.loss(o[None], t[None]).sum())(outputs, targets)
 
@@ -310,7 +307,10 @@ def made_up(
     Masks end at different places, or with ``full`` nowhere: some models ask whether there is a mask at all.
     """
     public = public_generator(_SEED + count)
-    few, words = _vocabularies(network.model)
+    tables = [m.num_embeddings for m in network.model.modules() if isinstance(m, nn.Embedding)]
+    getter: Any = getattr(network.model, "get_input_embeddings", None)
+    few, tokens = min(tables, default=2), getter() if callable(getter) else None
+    few, words = max(2, few), max(2, getattr(tokens, "num_embeddings", few))
     inputs = _drawn(x, count, size, few if network.fields is None else words, public)
     if network.fields is not None:
         inputs = network.fields.public(inputs, words, few, full)
@@ -335,14 +335,6 @@ def uneven(network: Network, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     if inputs.is_floating_point():
         inputs[-1] = inputs[-1] * _LARGE
     return inputs, targets
-
-
-def _vocabularies(model: nn.Module) -> tuple[int, int]:
-    """Return how many words all tables of a model have, and how many that of its tokens has."""
-    few = min((m.num_embeddings for m in model.modules() if isinstance(m, nn.Embedding)), default=2)
-    getter: Any = getattr(model, "get_input_embeddings", None)
-    tokens = getter() if callable(getter) else None
-    return max(2, few), max(2, getattr(tokens, "num_embeddings", few))
 
 
 def points(network: Network) -> tuple[Tensor, Tensor]:

@@ -95,7 +95,7 @@ def warn_if_diverged(
 
 
 def _blown_up(before: nn.Module, after: nn.Module, trained: tuple[str, ...]) -> str | None:
-    old, new = (max(_largest(p) for p in _chosen(model, trained)) for model in (before, after))
+    old, new = (_largest(model, trained) for model in (before, after))
     if not new < math.inf:
         return "The trained parameters are not finite, so predictions mean nothing."
     if new > _GROWN * max(1.0, old):
@@ -103,14 +103,10 @@ def _blown_up(before: nn.Module, after: nn.Module, trained: tuple[str, ...]) -> 
     return None
 
 
-def _chosen(model: nn.Module, names: tuple[str, ...]) -> list[Tensor]:
+def _largest(model: nn.Module, names: tuple[str, ...]) -> float:
     found = dict(model.named_parameters())
-    return [found[name] for name in names if found[name].numel()]
-
-
-def _largest(values: Tensor) -> float:
-    top = float(values.detach().abs().max())
-    return math.inf if math.isnan(top) else top
+    tops = [float(found[name].detach().abs().max()) for name in names if found[name].numel()]
+    return max(math.inf if math.isnan(top) else top for top in tops)
 
 
 def _worse(scores: tuple[float, ...]) -> str | None:
@@ -394,17 +390,12 @@ class Trainer:
         solver, processes = self.solver(source.population), joined(self.distributed)
         executor = source.executor(device, chunk, noisy_device, processes)
         mark = check_records(executor, network, source.example)
-        facts, notes = (
-            (*public_facts(task), *self._shown(network), *self.public),
-            (*engine_notes(engine), *said),
-        )
+        facts = (*public_facts(task), *self._shown(network), *self.public)
+        notes = (*engine_notes(engine), *said)
         if source.views is not None:
-            notes = (*notes, f"clipped is the mean gradient of {source.views.count} random views of a record")
+            notes += (f"clipped is the mean gradient of {source.views.count} random views of a record",)
         if processes is not None:
-            notes = (
-                *notes,
-                f"gradients added up by {processes.count} processes, one of which adds the noise",
-            )
+            notes += (f"gradients added up by {processes.count} processes, one of which adds the noise",)
         return Training(solver, task, executor, budget, facts, notes, mark)
 
     def _check_kinds(self) -> None:
@@ -477,10 +468,8 @@ class Trainer:
         return Trained(model, session.report, steps, tuple(watch.history))
 
     def _watch(self, network: Network, recipe: Recipe) -> Watch:
-        every, score = (
-            score_every(self.validate_every, recipe.steps),
-            scoring(self.validation, network, self.loss),
-        )
+        every = score_every(self.validate_every, recipe.steps)
+        score = scoring(self.validation, network, self.loss)
         watch = Watch(self.model, network, recipe, score, every, tuple(self.callbacks))
         if score is not None and not callable(self.validation):
             watch.start = score(copy.deepcopy(self.model).eval())

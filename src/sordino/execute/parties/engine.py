@@ -29,7 +29,7 @@ from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.mechanism import Gaussian, SymmetricGaussian
 from sordino.kernel.noise import NoiseSource
 
-# Real answers as integers: how fine, how large, and what rounding adds to the sensitivity
+# Real answers as integers: how fine, how large, and what rounding adds to the sensitivity.
 
 # Mersenne primes: the smallest one that holds every sum is the field of a release.
 FIELDS = (61, 89, 107, 127)
@@ -141,16 +141,12 @@ def quantise(release: Release, records: Any, params: Any, sensitivity: float, po
         return Quantised(release.query.evaluate_on_lattice(records, params, lattice.spacing), lattice)
     spacing = mechanism.lattice(sensitivity)
     parts = records.by_position(BLOCK) if isinstance(release.query, ClippedSum) else [records]
-    rounded = [_rounded(release.query, part, params, spacing) for part in parts]
+    answers = (np.asarray(release.query.evaluate(part, params), dtype=float) for part in parts)
+    rounded = [np.rint(answer / spacing).astype(np.int64) for answer in answers]
     values: Ints = np.sum(np.stack(rounded), axis=0)
     widened = sensitivity + math.sqrt(values.size) * spacing + _floating(release.query, params, population)
     lattice = _lattice(mechanism, widened, release, params, population, slack=1, spacing=spacing)
     return Quantised(values, lattice)
-
-
-def _rounded(query: Query, records: Any, params: Any, spacing: float) -> Ints:
-    answer = np.asarray(query.evaluate(records, params), dtype=float)
-    return np.rint(answer / spacing).astype(np.int64)
 
 
 def _floating(query: Query, params: Any, population: int) -> float:

@@ -12,7 +12,7 @@ from scipy import sparse
 
 from sordino.errors import InvalidInputError
 from sordino.kernel.arrays import Floats, Ints, Rows
-from sordino.kernel.clip import doubles as clip_doubles
+from sordino.kernel.clip import doubles
 from sordino.kernel.clip.doubles import HIGHEST, LOWEST, NOTHING, TINY, UNIT, above, limit, slack
 from sordino.kernel.machine_code import compiled
 
@@ -215,7 +215,7 @@ def joint_norms(norms: list[Any]) -> Floats:
     out = norms[0]
     if hasattr(out, "tensor"):  # on a device
         last = [n.tensor if hasattr(n, "tensor") else n for n in norms[1:]]
-        return out.like(clip_doubles.joint_norms(out.tensor, *last))
+        return out.like(doubles.joint_norms(out.tensor, *last))
     with np.errstate(all="ignore"):
         for other in norms[1:]:
             out = np.hypot(out, other)
@@ -323,7 +323,7 @@ def clip_scalars(scalars: Floats, norms: Floats, bound: float) -> Floats:
     """
     if hasattr(scalars, "tensor"):  # on a device
         near: Any = scalars
-        return near.like(clip_doubles.clipped_scalars(near.tensor, beside(near, norms), bound))
+        return near.like(doubles.clipped_scalars(near.tensor, beside(near, norms), bound))
     scalars = np.asarray(scalars, dtype=np.float64)
     if not bound >= NOTHING:
         return np.zeros_like(scalars)
@@ -346,7 +346,7 @@ def factors_of(norms: Floats, bound: float) -> Floats:
     """
     if hasattr(norms, "tensor"):
         near: Any = norms
-        return near.like(clip_doubles.factors_of(near.tensor, bound))
+        return near.like(doubles.factors_of(near.tensor, bound))
     out = np.empty(len(norms))
     _factors(norms, np.ones(len(norms)), limit(bound), out)
     return out
@@ -371,7 +371,7 @@ def scaled(coefficients: Floats, factors: Floats) -> Floats:
     """
     if hasattr(coefficients, "tensor"):
         near: Any = coefficients
-        return near.like(clip_doubles.scaled(near.tensor, beside(near, factors)))
+        return near.like(doubles.scaled(near.tensor, beside(near, factors)))
     out = np.empty(len(coefficients))
     _products(np.ascontiguousarray(coefficients), factors, out)
     return out
@@ -450,7 +450,7 @@ def sum_of_rows(rows: Any, bound: float) -> Floats:
     """
     if isinstance(rows, list) and any(hasattr(column, "tensor") for column in rows):
         near = next(column for column in rows if hasattr(column, "tensor"))
-        return clip_doubles.sum_of_rows([beside(near, column) for column in rows], bound)
+        return doubles.sum_of_rows([beside(near, column) for column in rows], bound)
     each = np.stack(rows, axis=1) if isinstance(rows, list) else rows
     factors = factors_of(row_norms(each), bound)
     kept = factors > 0.0

@@ -189,6 +189,10 @@ def server_app(
     """
     app = ServerApp()
 
+    def on_arrays(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
+        found = None if evaluate is None else evaluate(server_round, arrays["weights"].numpy())
+        return None if found is None else MetricRecord(dict(found))
+
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         chosen = strategy(context) if callable(strategy) else strategy
@@ -198,7 +202,7 @@ def server_app(
             record_of(first),
             num_rounds=chosen.recipe.rounds,
             timeout=timeout,
-            evaluate_fn=None if evaluate is None else _evaluated(evaluate),
+            evaluate_fn=None if evaluate is None else on_arrays,
         )
         farewell(grid, chosen.clients)
         history = {r: dict(m) for r, m in result.evaluate_metrics_serverapp.items()}
@@ -228,11 +232,3 @@ def waited_for(grid: Grid, clients: int, patience: float) -> list[int]:
     if len(nodes) > clients:
         raise PlanError(f"Expected {clients} clients, {len(nodes)} are connected. Plan for all of them.")
     return nodes
-
-
-def _evaluated(evaluate: Evaluate) -> Callable[[int, ArrayRecord], MetricRecord | None]:
-    def on_arrays(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
-        found = evaluate(server_round, arrays["weights"].numpy())
-        return None if found is None else MetricRecord(dict(found))
-
-    return on_arrays

@@ -23,7 +23,6 @@ from sordino.parties.mpc.links import Member
 from sordino.parties.mpc.tasks import Public, Rehearsal, Task, make_task, rehearse, seconds_of
 from sordino.parties.mpc.transcript import open_private, private_folder
 from sordino.parties.words import Code, PlanRefusedError
-from sordino.parties.words import shown as quoted
 from sordino.runs import Ask, Promise
 
 FORMAT = 2
@@ -284,7 +283,7 @@ class Approvals:
 
 def shown(value: Any) -> str:
     """Return a word of a plan as it may stand on a screen, all of it but for very long lists."""
-    return quoted(value, 2000)
+    return words.shown(value, 2000)
 
 
 def in_words(plan: JointPlan) -> list[str]:
@@ -296,7 +295,8 @@ def in_words(plan: JointPlan) -> list[str]:
     text, found, threshold = plan.text, plan.certificate, plan.share.threshold
     members = [
         f"  {shown(row['name'])}: {row['records']} records, at {shown(row['host'])} port {row['port']}"
-        f"{_control(row)}, certificate {row['fingerprint']}"
+        f"{', control ' + shown(row['control']) if 'control' in row else ''}, "
+        f"certificate {row['fingerprint']}"
         for row in text["members"]
     ]
     facts = {**text["task"], **{f"options.{k}": v for k, v in text["task"].get("options", {}).items()}}
@@ -315,10 +315,6 @@ def in_words(plan: JointPlan) -> list[str]:
         f"Cost for one {plan.public.unit} ({plan.public.relation.value}): epsilon {found.epsilon:.4g}, "
         f"delta {found.delta:.3g}.",
     ]
-
-
-def _control(row: Mapping[str, Any]) -> str:
-    return f", control {shown(row['control'])}" if "control" in row else ""
 
 
 def in_time(seconds: float) -> str:
