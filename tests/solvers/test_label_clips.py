@@ -1,12 +1,13 @@
 """The clips of label models open with records times epsilon, and those of numbers stay."""
 
 import math
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from sordino import LogisticRegression
+from sordino import LogisticRegression, SparseLogisticRegression
 from sordino.kernel import Relation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
@@ -97,3 +98,25 @@ def test_the_length_of_a_penalised_model_keeps_its_penalty():
             8.0, 1e-6, data_norm=2, classes=[False, True], penalty="ridge", alpha=0.05
         ).fit(X, y)
     assert 0.7 < model.coef_[0, 0] < 0.9  # .8 is the penalised minimum; 1.7, nearly the plain one, before
+
+
+def test_a_median_that_noise_could_cause_moves_no_column():
+    public = np.random.default_rng(4)
+    moved = [column_means(0.5 * public.normal(size=30), 0.5, 30).all() for _ in range(200)]
+    assert np.mean(moved) < 0.05  # .25 where two deviations of noise were enough
+
+
+@pytest.mark.parametrize("model", [LogisticRegression, SparseLogisticRegression])
+@pytest.mark.parametrize(
+    ("classes", "n", "epsilon"), [(2, 40, 0.2), (2, 60, 1.4), (2, 800, 1.4), (5, 800, 1.4)]
+)
+def test_without_a_record_of_the_other_classes_the_model_is_the_constant(model, classes, n, epsilon):
+    X, lost, learned = np.random.default_rng(0).normal(size=(n, 12)), [], 0
+    for seed in range(4):
+        with seeded_noise_not_private(seed), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # delta above 1 / n
+            found = model(epsilon, 1e-5, data_norm=8.0, classes=range(classes)).fit(X, np.zeros(n, dtype=int))
+        learned += int(found.coef_.any())
+        lost.append(-np.log(found.predict_proba(X[:1])[0, 0]))
+    assert learned <= int(classes > 2)  # released shares of several classes have the noise of each
+    assert np.mean(lost) < 4.0 * classes / (n * epsilon)

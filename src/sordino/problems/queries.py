@@ -363,9 +363,9 @@ def sure(cells: int) -> float:
 
 # ------------ How often each class is: the constant model of labels, and where a descent on log odds starts
 
-# The grid of log odds on which the share of a class is guessed, and the noise, in shares of equal classes, at
-# which half of what was seen is believed.
-_FARTHEST, _POINTS, _LOUD = 12.0, 961, 1.0
+# The grid of log odds on which the share of a class is guessed, and the odds that all classes are alike: what
+# three deviations of noise may cause starts no descent.
+_FARTHEST, _POINTS, ALIKE = 12.0, 961, 20.0
 
 
 @dataclass(frozen=True)
@@ -408,28 +408,29 @@ class ClassSums(ClippedSum):
         return counts - counts.sum() / self.classes
 
 
-def log_shares(means: Floats, noise: float) -> Any:
+def log_shares(means: Floats, noise: float, alike: float = ALIKE) -> Any:
     """Return the log odds of the constant model from released mean :class:`ClassSums`.
 
-    ``noise`` is the standard deviation of each mean. A share is the mean of what is expected of it: Jeffreys'
-    law before, and normal noise. Where the noise is large, classes count as alike. For two classes there is
-    one number, for more one for each class, with the mean zero.
+    ``noise`` is the standard deviation of each mean. A share is the mean of what is expected of it: classes
+    are alike, with the odds ``alike``, or Jeffreys' law holds, and noise is normal. So what noise could cause
+    leaves classes alike, and what it could not is believed. For two classes there is one number, for more
+    one for each class, with the mean zero.
     Free: it reads released numbers only.
     """
-    heard = 1.0 / (1.0 + (noise * means.size / _LOUD) ** 4)
     if means.size == 2:
-        share = _expected(0.5 + 0.5 * (means[1] - means[0]), noise * math.sqrt(0.5), 2)
-        return heard * math.log(share / (1.0 - share))
-    logs = np.log([_expected(1.0 / means.size + m, noise, means.size) for m in means])
-    return heard * (logs - logs.mean())
+        share = _expected(0.5 + 0.5 * (means[1] - means[0]), noise * math.sqrt(0.5), 2, alike)
+        return math.log(share / (1.0 - share))
+    logs = np.log([_expected(1.0 / means.size + m, noise, means.size, alike) for m in means])
+    return logs - logs.mean()
 
 
-def _expected(seen: float, noise: float, classes: int) -> float:
+def _expected(seen: float, noise: float, classes: int, alike: float) -> float:
     """Return the mean of the share of one of so many classes that was seen with normal noise."""
-    odds = np.linspace(-_FARTHEST, _FARTHEST, _POINTS)
-    share = 1.0 / (1.0 + np.exp(-odds))
+    share = 1.0 / (1.0 + np.exp(-np.linspace(-_FARTHEST, _FARTHEST, _POINTS)))
     law = 0.5 * (np.log(share) + (classes - 1) * np.log1p(-share))
-    law = law - 0.5 * np.square((seen - share) / max(noise, 1e-6))
+    law = np.append(law, np.logaddexp.reduce(law) + math.log(max(alike, 1e-300)))
+    share = np.append(share, 1.0 / classes)
+    law -= 0.5 * np.square((seen - share) / max(noise, 1e-6))
     weights = np.exp(law - law.max())
     return float(weights @ share / weights.sum())
 

@@ -52,7 +52,9 @@ from sordino.solvers.length import (
     LENGTH_STEPS,
     Descended,
     class_share,
+    constant_odds,
     constant_weights,
+    learnable,
     length_query,
     length_share,
     lengthened,
@@ -266,6 +268,8 @@ class Auto:
     def plan(self, problem: Problem) -> Plan:
         """Declare the moments, the sizes, the gradients and the polishing."""
         last = correction_queries(problem, self._last_count(problem), self._metric(problem))
+        if isinstance(problem.loss, LabelModel) and problem.intercept and class_share(problem) == 1.0:
+            return self._planned(problem, {"classes": (ClassSums(problem.outputs), 1, 1.0)})
         return self._planned(problem, last if is_few(problem) else self._queries(problem, last))
 
     def _queries(
@@ -324,8 +328,8 @@ class Auto:
     def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
         """Yield the iterates; the last one is on the original columns, the others on those that are left."""
         targets = located(curator, problem)
-        if not targets.seen and problem.intercept:
-            yield self._constant(curator, problem)
+        if problem.intercept and not (targets.seen and learnable(curator, problem, targets)):
+            yield self._constant(curator, problem, targets)
             return
         affine, stretch = self._mapped(curator, problem)
         if self.screens:
@@ -371,12 +375,17 @@ class Auto:
             Around.of(problem, affine, moments),
         )
 
-    def _constant(self, curator: Curator, problem: Problem) -> NoisyCoefficients:
-        """Return the model that predicts the mean of the targets."""
-        w = np.zeros(problem.shape)
-        name = "offset" if is_few(problem) else next(reversed(self.stages), "gradient")
-        w[-1] = constant_margin(curator, problem, name) / problem.intercept
-        return NoisyCoefficients(w, np.zeros(problem.features))
+    def _constant(self, curator: Curator, problem: Problem, targets: TargetUnit) -> NoisyCoefficients:
+        """Return the model that predicts the mean of the targets, or the shares of the classes."""
+        w, names = np.zeros(problem.shape), ([] if self.screens else ["gradient"]) + list(self.stages)
+        if not isinstance(problem.loss, LabelModel):
+            margin = constant_margin(curator, problem, "offset" if is_few(problem) else names[-1])
+        elif names[-1] in curator.plan.releases:
+            margin = constant_odds(curator, problem, names)
+        else:
+            margin = targets.center
+        w[..., -1] = margin / problem.intercept
+        return NoisyCoefficients(w, np.zeros((*problem.shape[:-1], problem.features)))
 
     def _narrowed(
         self, curator: Curator, problem: Problem, view: MappedProblem, w: Floats, legs: list[Leg], name: str

@@ -16,7 +16,7 @@ from sordino.kernel.machine_code import compiled
 from sordino.problems.affine import Affine
 from sordino.problems.losses import has_length
 from sordino.problems.problem import Problem
-from sordino.problems.queries import CELLS, log_shares, narrowed
+from sordino.problems.queries import ALIKE, CELLS, log_shares, narrowed
 
 # ----------------------------------------------------------------------------------------------------------
 # What released numbers are evidence of: widths of clips, numbers seen with noise, curvature along a step.
@@ -111,6 +111,8 @@ LONG = 0.1
 LARGE, LARGE_SHARE = 0.9, 0.5
 # So many of the targets of one size are a peak: no octave has as many of a smooth law.
 PEAK = 0.5
+# The median of all columns has to stand out like the largest of so many: three deviations.
+_SURELY = 100
 # Targets that counts do not show are expected so many times as far out as the farthest that they show.
 BEYOND = 2.0
 
@@ -155,7 +157,8 @@ def target_unit(curator: Curator, problem: Problem, center: float = 0.0, near: f
     """
     if "classes" in curator.plan.releases:
         noise = noise_std(curator, "classes") / problem.population
-        return TargetUnit(log_shares(curator.release("classes") / problem.population, noise))
+        alike = ALIKE if len(curator.plan.releases) > 1 else 1.0  # with more to ask, a start; else the answer
+        return TargetUnit(log_shares(curator.release("classes") / problem.population, noise, alike))
     if "targets" not in curator.plan.releases:
         return TargetUnit()
     most = problem.target_bound + abs(center)
@@ -222,7 +225,7 @@ def column_means(values: Floats, noise: float, count: int) -> Floats:
     Means that drown one by one can be seen together: intensities, counts or grades are all positive.
     """
     median = np.median(values)
-    middle = shrunk(np.array([median]), 1.2533 * noise / math.sqrt(values.size), 2)[0]
+    middle = shrunk(np.array([median]), 1.2533 * noise / math.sqrt(values.size), _SURELY)[0]
     return middle + shrunk(values - middle, noise, count)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.special import softmax
 
 from sordino.kernel import Curator
 from sordino.kernel.arrays import Floats
@@ -15,6 +16,7 @@ from sordino.problems.affine import Affine
 from sordino.problems.losses import LabelModel
 from sordino.problems.margins import MarginFit, OwnPart
 from sordino.problems.problem import Problem
+from sordino.problems.queries import log_shares
 from sordino.solvers.descent import ROOM, Leg, TargetUnit, noise_std, travelled
 
 # ----------------------------------------------------------------------------------------------------------
@@ -31,8 +33,13 @@ _ENOUGH, _OPENING, _WIDEST = 1000.0, 0.9, 64.0
 _GRADIENTS = 300.0
 # The share of the budget that asks how frequent the classes are, for so many records times epsilon; fewer
 # need more of it, up to the second share, and very few up to the last one.
-_CLASSES, _FEW_CLASSES, _FEWEST_CLASSES, _ENOUGH_CLASSES = 0.01, 0.05, 0.5, 4000.0
-_VERY_FEW = 6.0
+_CLASSES, _FEW_CLASSES, _FEWEST_CLASSES, _ENOUGH_CLASSES = 0.01, 0.05, 0.3, 4000.0
+_VERY_FEW = 50.0
+# With fewer records times epsilon not even equal classes can be told from noise: the constant is the model.
+_NOTHING = 13.0
+# So many records outside of the most frequent class are needed to learn which they are: in deviations of a
+# count with all of the budget, and of the released one.
+_LEARNABLE, _TOLD = 2.0, 0.5
 
 
 def has_room(problem: Problem, coefficients: int) -> float:
@@ -57,8 +64,48 @@ def opened_gradient(problem: Problem, clip: float, coefficients: int, longest: f
 def class_share(problem: Problem) -> float:
     """Return the share of the budget for the frequencies of the classes."""
     signal = max(problem.population * problem.epsilon, 1e-12)
+    if signal < _NOTHING:
+        return 1.0
     few = min(_CLASSES * _ENOUGH_CLASSES / signal, _FEW_CLASSES)
-    return max(_CLASSES, few, min(_VERY_FEW / signal, _FEWEST_CLASSES))
+    return max(_CLASSES, few, min(_FEW_CLASSES * (_VERY_FEW / signal) ** 2, _FEWEST_CLASSES))
+
+
+def learnable(curator: Curator, problem: Problem, targets: TargetUnit) -> bool:
+    """Return whether records outside of the most frequent class stand out of noise, by released shares."""
+    if "classes" not in curator.plan.releases:
+        return True
+    odds = np.append(0.0, targets.center) if problem.outputs == 1 else np.asarray(targets.center)
+    others = problem.population * (1.0 - softmax(odds).max())
+    least = (_LEARNABLE * math.sqrt(class_share(problem)) + _TOLD) * (len(odds) - 1)  # each has its noise
+    return class_share(problem) < 1.0 and bool(others >= least * noise_std(curator, "classes"))
+
+
+def constant_odds(curator: Curator, problem: Problem, names: Sequence[str]) -> Any:
+    """Return the log odds of the classes, by gradients at rows that hold nothing but the constant.
+
+    **Privacy.** The releases ``names``, asked with a map that leaves nothing of the rows.
+    """
+    found = [_class_means(curator, problem, name) for name in names]
+    sure = np.array([max(noise, 1e-9) ** -2.0 for _, noise in found])
+    means = np.average([mean for mean, _ in found], axis=0, weights=sure)
+    return log_shares(means, float(sure.sum() ** -0.5), alike=1.0)
+
+
+def _class_means(curator: Curator, problem: Problem, name: str) -> tuple[Floats, float]:
+    """Return by how much each class is more frequent than all are on average, and the noise of that."""
+    release = curator.plan.releases[name]
+    clip: float = release.query.clip  # type: ignore[attr-defined]
+    largest = 0.5 if problem.outputs == 1 else 1.0  # a residual at log odds of 0
+    constant = min(1.0, clip / largest * (1.0 - 2.0**-20))
+    flat = Affine(np.zeros(1), np.zeros(1), constant, np.zeros(1, dtype=np.int64))
+    w = np.zeros((*problem.shape[:-1], 2))
+    mask = np.broadcast_to([False, True], w.shape)
+    answers = [np.asarray(curator.release(name, (w, flat, mask, 1.0))) for _ in range(release.times)]
+    own = 1.0 / (constant * problem.population)
+    means, noise = -own * np.mean(answers, axis=0), own * noise_std(curator, name) / math.sqrt(release.times)
+    if problem.outputs == 1:
+        return np.array([-means[0], means[0]]), noise * math.sqrt(2.0)
+    return means, noise
 
 
 def _opening(problem: Problem, enough: float) -> float:
