@@ -84,7 +84,9 @@ def test_noise_is_added_by_the_kernel_the_papers_and_the_two_noisy_executors_onl
 
 
 def test_no_executor_but_the_two_noisy_ones_has_access_to_a_noise_source():
-    found = _findings(noise_sources, rooms={path.name for path in PACKAGE.iterdir()} - {"execute"})
+    found = _findings(
+        noise_sources, rooms={"reproduce", *(path.name for path in PACKAGE.iterdir())} - {"execute"}
+    )
     paths = [path for path in MODULES if "def total(self, question" in path.read_text("utf-8")]
     assert len(paths) >= 7
     others = [path for path in paths if path.parts[len(PACKAGE.parts)] not in {"execute", "kernel"}]
