@@ -236,3 +236,16 @@ def test_few_symmetric_targets_keep_what_they_had(columns, least):
             model = LinearRegression(0.4, 1e-5, data_norm=2 * columns**0.5, target_bound=12.0)
             found.append(explained(y, model.fit(X, y).predict(X)))
     assert np.mean(found) > least  # .895 and .810 where a noisy mean was the centre
+
+
+def counted(law):
+    X, y = design(13, 8_000, 60, law)
+    with seeded_noise_not_private(2):
+        bound = 1.2 * y.max()
+        return LinearRegression(1.0, 1e-5, loss="poisson", data_norm=16.0, target_bound=bound).fit(X, y)
+
+
+def test_counts_whose_mean_a_clip_took_are_told_and_others_are_not():
+    counted(lambda g, s: g.poisson(np.exp(0.6 * s + 1.0)).astype(float))  # a warning would be an error
+    with pytest.warns(FitWarning, match="targets are skewed"):
+        counted(lambda g, s: g.poisson(np.exp(0.5 * s) * g.gamma(0.2, 10.0, s.size)).astype(float))

@@ -59,7 +59,8 @@ _SKEW = 0.4
 _ANYWHERE = 0.3
 # A mean of counts below zero, which is noise, becomes about so much of their bound, or less.
 _LEAST = 1e-4
-# A mean residual of so much of the spread of the targets says that a clip took from the slopes too.
+# A mean residual of so much of the spread of the targets, or a mean of counts that is off by so much of
+# itself, says that a clip took from the slopes too.
 # Fewer records times epsilon than the second number do not tell it from noise.
 _BITTEN, _TOLD = 0.1, 1500.0
 
@@ -258,11 +259,9 @@ def corrected(
         out = _noise_after(out, step)
     if "offset" in curator.plan.releases:
         moved = _moved if problem.loss.targets == "numbers" else _multiplied
-        w = moved(whole, out.w)
-        shifted = abs(float(w[-1] - out.w[-1])) * whole.own.intercept * model.targets.size
-        told = problem.loss.targets == "numbers" and "whole" not in curator.plan.releases
-        told = told and problem.population * problem.epsilon >= _TOLD
-        out = replace(out, w=w, bitten=told and shifted > _BITTEN * model.targets.spread)
+        w, shifted = moved(whole, out.w)
+        told = "whole" not in curator.plan.releases and problem.population * problem.epsilon >= _TOLD
+        out = replace(out, w=w, bitten=told and shifted > _BITTEN)
     return out
 
 
@@ -326,8 +325,8 @@ def mean_target(curator: Curator, problem: Problem, name: str, asks: int) -> flo
     return min(max(mean, -problem.target_bound), problem.target_bound)
 
 
-def _moved(whole: Whole, w: Floats) -> Floats:
-    """Return the weights with the offset moved by the mean residual.
+def _moved(whole: Whole, w: Floats) -> tuple[Floats, float]:
+    """Return the weights with the offset moved by the mean residual, and how far, in spreads of the targets.
 
     It is asked at the width that is best by what was counted, and at the declared bounds, for tails that
     counts do not show. The two are weighed by their variances, the first with its bias.
@@ -347,25 +346,28 @@ def _moved(whole: Whole, w: Floats) -> Floats:
     error = 1.0 / (1.0 / sure + 1.0 / unsure)
     out = w.copy()
     # The mean of most targets is their centre; of others it lies anywhere within their deviation.
-    usual = max((_SKEW * whole.targets.spread / whole.targets.size) ** 2, mean**2 - 9.0 * error)
-    out[-1] -= believed(mean, error, usual) / whole.own.intercept
-    return out
+    spread = whole.targets.spread / whole.targets.size
+    shift = believed(mean, error, max((_SKEW * spread) ** 2, mean**2 - 9.0 * error))
+    out[-1] -= shift / whole.own.intercept
+    return out, abs(shift) / spread
 
 
-def _multiplied(whole: Whole, w: Floats) -> Floats:
+def _multiplied(whole: Whole, w: Floats) -> tuple[Floats, float]:
     """Return the weights of a model of counts with all predictions multiplied, so that their mean is right.
 
-    The mean of the targets and the mean residual, both at the declared bound, say by what.
+    The mean of the targets and the mean residual, both at the declared bound, say by what. The second number
+    is how far that is from 1 at least: beyond what noise alone could cause, as a logarithm.
     """
     mean = mean_target(whole.curator, whole.problem, "offset", 1)
     asks = [whole.mean(w, whole.widest) for _ in range(OFFSET_ASKS - 1)]
     unit = whole.targets.size  # residuals come in it
     off, noise = unit * float(np.mean([ask[0] for ask in asks])), unit * asks[0][1] / math.sqrt(len(asks))
-    out = w.copy()
+    out, sure = w.copy(), 0.0
     if mean > 0:
         moved = math.log(mean / max(mean + off, noise, NOTHING))
         out[-1] += believed(moved, (noise / mean) ** 2, SLOPE**2) / whole.own.intercept
-    return out
+        sure = abs(moved) - 3.0 * noise / mean
+    return out, sure
 
 
 def _stepped(whole: Whole, before: Corrected, moments: Moments, width: float) -> Corrected:
