@@ -11,7 +11,7 @@ from sordino.kernel import Relation
 from sordino.problems.affine import Affine
 from sordino.problems.losses import LOSSES
 from sordino.problems.queries import CELLS, GradientCounts, narrowed
-from sordino.solvers.descent import believed, chosen_width, share_within, stiffened
+from sordino.solvers.descent import NEIGHBOURS, believed, chosen_width, share_within, stiffened
 from sordino.testing import seeded_noise_not_private
 
 
@@ -221,8 +221,9 @@ def test_columns_that_few_long_rows_have_do_not_make_a_step_far_too_long(epsilon
 def test_neighbouring_cells_show_a_centre_that_none_shows_alone():
     counts = np.zeros(CELLS)
     counts[20:24] = 3.0
-    assert narrowed(counts[:1].repeat(CELLS), 1.0, (-16.0, 16.0)) is None
-    first, last = narrowed(counts, 1.0, (-16.0, 16.0))
+    assert narrowed(counts[:1].repeat(CELLS), 1.0, (-16.0, 16.0), NEIGHBOURS) is None
+    assert narrowed(counts, 1.0, (-16.0, 16.0)) is None
+    first, last = narrowed(counts, 1.0, (-16.0, 16.0), NEIGHBOURS)
     assert 0.5 * (first + last) == pytest.approx(6.0)
     assert last - first < 10.0
 

@@ -304,8 +304,6 @@ class GradientCounts(ClippedSum):
 # -------------------------- Where targets lie: counts in equal cells, asked again in ever smaller intervals
 
 CELLS = 32
-# So many neighbouring cells are looked at together where fewer drown in noise.
-_NEIGHBOURS = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
@@ -334,12 +332,14 @@ class TargetCounts(ClippedSum):
         return np.bincount(cells, minlength=CELLS).astype(float)
 
 
-def narrowed(counts: Floats, noise: float, interval: tuple[float, float]) -> tuple[float, float] | None:
+def narrowed(
+    counts: Floats, noise: float, interval: tuple[float, float], together: tuple[int, ...] = (1,)
+) -> tuple[float, float] | None:
     """Return an interval around the mean of the cells with the middle of the noisy counts, if any stands out.
 
-    Where no cell does, several neighbours together may. Free: it reads released counts only.
+    Where no cell does, so many neighbours ``together`` may. Free: it reads released counts only.
     """
-    for near in _NEIGHBOURS:
+    for near in together:
         sums = np.convolve(counts, np.ones(near), "valid")
         kept = np.where(sums > sure(CELLS) * noise * math.sqrt(near), sums, 0.0)
         if kept.any():

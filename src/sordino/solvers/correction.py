@@ -55,8 +55,6 @@ _COUNTS_BIAS = (0.5, 0.25)
 _FLAT = 2.0**-40
 # How far the mean may be from the centre, in units of the spread of the targets.
 _SKEW = 0.4
-# How far from zero the mean usually is where nothing else is known of it, in units of the declared bound.
-_ANYWHERE = 0.3
 # A mean of counts below zero, which is noise, becomes about so much of their bound, or less.
 _LEAST = 1e-4
 # A mean residual of so much of the spread of the targets, or a mean of counts that is off by so much of
@@ -293,9 +291,7 @@ def located(curator: Curator, problem: Problem) -> TargetUnit:
         return TargetUnit(0.0, problem.target_bound, False)
     found = target_center(curator, problem)
     if found is None and "center" in curator.plan.releases:
-        mean, noise = mean_target(curator, problem, "offset", 1), noise_std(curator, "offset")
-        error = (noise * problem.target_bound / problem.population) ** 2
-        found = believed(mean, error, (_ANYWHERE * problem.target_bound) ** 2), 0.0
+        found = mean_target(curator, problem, "offset", 1), 0.0
     return target_unit(curator, problem, *(found or ()))
 
 

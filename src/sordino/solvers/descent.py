@@ -109,6 +109,8 @@ TYPICAL = 0.6
 LONG = 0.1
 # Targets that mostly sit at their centre have the size of the others: this share of this quantile.
 LARGE, LARGE_SHARE = 0.9, 0.5
+# So many neighbouring cells show the centre together, where fewer drown in noise.
+NEIGHBOURS = (1, 2, 4, 8)
 # So many of the targets of one size are a peak: no octave has as many of a smooth law.
 PEAK = 0.5
 # The median of all columns has to stand out like the largest of so many: three deviations.
@@ -143,7 +145,11 @@ def target_center(curator: Curator, problem: Problem) -> tuple[float, float] | N
     """
     interval, width = (-problem.target_bound, problem.target_bound), math.inf
     for _ in range(curator.plan.releases["center"].times if "center" in curator.plan.releases else 0):
-        found = narrowed(curator.release("center", interval), noise_std(curator, "center"), interval)
+        # Later on neighbours would lead from the middle of skewed targets to their peak.
+        together = NEIGHBOURS if math.isinf(width) else NEIGHBOURS[:1]
+        found = narrowed(
+            curator.release("center", interval), noise_std(curator, "center"), interval, together
+        )
         if found is not None:
             interval, width = found, (interval[1] - interval[0]) / CELLS
     return None if math.isinf(width) else (0.5 * (interval[0] + interval[1]), width)
