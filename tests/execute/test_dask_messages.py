@@ -102,7 +102,7 @@ def test_an_interrupted_fit_leaves_nothing_running_and_the_ledger_says_failed(
         first.wait(60)
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
-    parts = [[delayed(part) for part in cut(values, list(range(5, 300, 5)))] for values in (X, LABELS)]
+    parts = [[delayed(part) for part in cut(values, list(range(2, 300, 2)))] for values in (X, LABELS)]
     settings = {"data_norm": 1.0, "classes": ["no", "yes"]}
     sordino.LogisticRegression(**settings).fit(*parts)  # compiling would keep all messages waiting
     monkeypatch.setattr(dask_worker, "part_sum", slow)
@@ -124,7 +124,7 @@ def test_an_interrupted_fit_leaves_nothing_running_and_the_ledger_says_failed(
             model.fit(*parts)
         assert [entry.status.value for entry in ledger.history("d")] == ["failed"]
     time.sleep(1.2)  # the sum that each worker was in the middle of ends
-    assert len(begun) == len(ended) < 60
+    assert len(begun) == len(ended) < 150  # all take 22 seconds: a busy machine interrupts before
     after = len(begun)
     time.sleep(0.7)
     assert len(begun) == after

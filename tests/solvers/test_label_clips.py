@@ -103,7 +103,7 @@ def test_the_length_of_a_penalised_model_keeps_its_penalty():
 def test_a_median_that_noise_could_cause_moves_no_column():
     public = np.random.default_rng(4)
     moved = [column_means(0.5 * public.normal(size=30), 0.5, 30).all() for _ in range(200)]
-    assert np.mean(moved) < 0.05  # .25 where two deviations of noise were enough
+    assert np.mean(moved) < 0.05  # .19 where 1.18 deviations of noise were enough
 
 
 @pytest.mark.parametrize("model", [LogisticRegression, SparseLogisticRegression])
