@@ -374,7 +374,7 @@ CASES += [
         tight={
             **_LENGTH,
             ("gradient", Relation.REPLACE_ONE): 0.95,
-            ("length", Relation.REPLACE_ONE): 0.65,  # it depends on the point that is asked about
+            ("length", Relation.REPLACE_ONE): 0.5,  # it depends on the point that is asked about
         },
     ),
     SolverCase(
@@ -419,7 +419,7 @@ CASES += [
         tight={
             **_SECOND,
             ("second", Relation.ADD_REMOVE): 0.93,
-            **{(name, relation): 0.3 for relation in Relation for name in ("offset", "whole")},
+            **{(name, relation): 0.29 for relation in Relation for name in ("offset", "whole")},
         },
         spends_all=False,
     ),

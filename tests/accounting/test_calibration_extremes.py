@@ -43,7 +43,7 @@ def certificates(monkeypatch, tmp_path):
 
     monkeypatch.setattr(calibration, "certify", counting)
     monkeypatch.setenv("SORDINO_CACHE", str(tmp_path))
-    monkeypatch.setattr(calibration.cache, "_MEMORY", {})
+    monkeypatch.setattr(calibration, "_MEMORY", {})
     return calls
 
 

@@ -99,7 +99,7 @@ def test_the_last_question_in_one_pass_is_the_one_step_by_step(loss, offset, wei
     own = OwnPart(AFFINE, 0.3, 0.1, -0.2, 0.25, loss is LOGISTIC)
     query, params = MarginFit(loss, 0.4, offset), (w, 0.15, 0.8, unit, own)
     found = query.evaluate(held, params)
-    monkeypatch.setattr("sordino.problems.margins.compiled", lambda loss: None)
+    monkeypatch.setattr("sordino.problems.margins.compiled_form", lambda loss: None)
     np.testing.assert_allclose(found, query.evaluate(held, params), rtol=1e-10)
 
 

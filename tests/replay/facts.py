@@ -68,9 +68,11 @@ def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from enumerate(value)
     elif isinstance(value, set | frozenset):
         yield "set", sorted(map(repr, value))
+    elif hasattr(value, "get_params"):  # also where a dataclass declares its parameters: all that it holds
+        yield from sorted(vars(value).items())
     elif is_dataclass(value) and not isinstance(value, type):
         yield from ((f.name, getattr(value, f.name)) for f in fields(value) if hasattr(value, f.name))
-    elif (hasattr(value, "__dict__") and not callable(value)) or hasattr(value, "get_params"):
+    elif hasattr(value, "__dict__") and not callable(value):
         yield from sorted(vars(value).items())
     elif hasattr(value, "__dict__") and hasattr(value, "state_dict"):  # a network: its numbers
         yield from value.state_dict().items()

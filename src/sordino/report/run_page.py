@@ -38,6 +38,7 @@ _ASKED = {
     "counts": "how many records each group has",
     "derivative": "how much one column would improve the model",
     "features": "a histogram of how large the columns are",
+    "bent": "how the counts of the columns bend the direction",
     "first": "the direction in which the model gets better, at the start",
     "fit": "the model's coefficients",
     "gradient": "the direction in which the model gets better",
