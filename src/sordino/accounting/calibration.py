@@ -97,8 +97,6 @@ def _accounting_version() -> str:
     return metadata.version("dp-accounting")
 
 
-# ----------- Noise for a wanted epsilon: one scale for all releases of a plan, as small as is proven enough
-
 EventAt = Callable[[float], dp.DpEvent]
 
 TIGHT = 0.9995

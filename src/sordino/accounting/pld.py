@@ -179,8 +179,6 @@ def _log(values: Floats) -> Floats:
         return np.log(values)
 
 
-# -------------------------------------- Epsilon by privacy loss distributions: tight, and always from above
-
 MAX_BINS = 2**22
 """Bins of a composed loss; at 2^22 a Fourier transform takes about half a second."""
 

@@ -75,8 +75,6 @@ def _log_mean(log_gamma: float, shape: float) -> float:
     return float(ratio - math.log(special.exprel(shape * log_gamma)))
 
 
-# ------------------------ Rényi curves: for every order alpha a bound on the Rényi divergence of neighbours
-
 ORDERS: tuple[float, ...] = (
     *(1 + x / 10 for x in range(1, 100)),
     *(float(x) for x in range(11, 64)),

@@ -75,8 +75,6 @@ def takes_labels(kind: Any) -> bool:
     return issubclass(kind, ClassifierMixin)
 
 
-# -------------------------- `sordino fit` and `sordino tune`: from a data file to a model file, on a budget
-
 MODEL_NAME = click.option(
     "--model",
     "name",

@@ -97,9 +97,6 @@ def _features(path: Path, target: str | None) -> Any:
     return ((block, None) for block, _ in parquet_blocks(path, target))
 
 
-# ----------- From a data file to what a model takes: a table that a schema declares, or a matrix of numbers
-
-
 @dataclass(frozen=True, eq=False)
 class Rows:
     """What a model takes, and what it should answer."""

@@ -143,8 +143,6 @@ REGISTRY: Mapping[str, Dataset] = MappingProxyType(_read())
 """Every data set that :func:`sordino.datasets.load` can load, by name."""
 
 
-# ----------------- Where the files are: the folder ``SORDINO_DATA``, then the cache, then the public source
-
 Download = bool | Literal["unverified"]
 
 

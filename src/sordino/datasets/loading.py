@@ -70,8 +70,6 @@ def centred_unit(data: Any) -> Any:
     return unit_rows(rows - rows.mean(axis=1, keepdims=True))
 
 
-# -------------------------------------- ``load(name)``: from a name in the registry to features and targets
-
 _TRANSFORMS = {
     "unit": unit_rows,
     "log1p-unit": lambda rows: log1p_unit(rows, rows.dtype),

@@ -391,9 +391,6 @@ def _shown(cell: Any) -> str:
     return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
 
 
-# ------------------------------ Private counts, histograms, cross tables, and statistics by declared groups
-
-
 @dataclass(frozen=True)
 class Terms:
     """What all statistics of this module share: budget, confidence, relation, ledger."""

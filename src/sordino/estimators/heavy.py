@@ -209,9 +209,6 @@ class HeavyTailedModel(HeavyTailedParameters, Tabular, PrivateEstimator):
         return np.nan_to_num(np.asarray(X @ np.atleast_2d(self.coef_).T) + self.intercept_)
 
 
-# ---------------------------------------------------------------------- Linear models for heavy-tailed data
-
-
 @dataclass(eq=False, repr=False, kw_only=True)
 class _Numbers(HeavyTailedParameters):
     """The parameters of the regressor."""

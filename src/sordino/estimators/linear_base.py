@@ -139,8 +139,6 @@ class MarginClassifier(Scored, ClassifierMixin):
         return self.classes_[best]
 
 
-# ------------------------- What linear models share, sparse or dense: public facts in, a paid-for model out
-
 _SAMPLINGS = ("poisson", "fixed")
 _REGRESSION_LOSSES = ("squared", "huber", "poisson")
 # The intercept column, in units of the row bound.

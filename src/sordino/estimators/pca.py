@@ -114,8 +114,6 @@ class PcaStream:
         return self._solver.principal(self._pooled, seen), seen
 
 
-# ----------------------------------------------------------------------------- Private principal components
-
 _NOISES = ("sound", "paper")
 
 

@@ -243,8 +243,6 @@ def _is_listed(kind: type) -> bool:
     return kind.__name__ in READS and kind.__module__.startswith("sklearn.")
 
 
-# ----------------------------------------- The guarantee of several steps together, however they are nested
-
 _CONTAINERS = (Pipeline, FeatureUnion, ColumnTransformer)
 _BY_ITSELF = "its function must change each row by itself, with constants that are not from the data"
 

@@ -317,8 +317,6 @@ def as_numbers(y: Any) -> Floats:
     return out
 
 
-# ---------------------------------------------------------------------------------- Private model selection
-
 WORTH = 0.05  # a difference of scores that is worth a search
 
 

@@ -202,8 +202,6 @@ def said_bounds(limits: tuple[float, float]) -> str:
     return f"bounds = [{limits[0]:g}, {limits[1]:g}] (numbers are clipped to them)"
 
 
-# ------------------------------- Private means, variances, covariances and quantiles of data without bounds
-
 ESTIMATORS = ("truncated", "median-of-means")
 
 

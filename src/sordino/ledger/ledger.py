@@ -411,8 +411,6 @@ class LedgerReader:
         return f"{type(self).__name__}({self._store.label!r})"
 
 
-# --------------------------- The ledger: budgets on disk, reserved before the first release, never refunded
-
 DEFAULT_TIMEOUT = 30.0
 
 

@@ -74,8 +74,6 @@ def margin_rows(
             out[i, 4] = fair * bend * constant * constant
 
 
-# ----- The last question of a linear model: by how much are its margins too long, and how far are they off?
-
 # Margins of this size count twice as much as the constant; curvatures are made as large as gradients.
 _MARGIN = {"signs": 1.5, "labels": 1.5, "numbers": 1.0}
 _BEND = {"signs": 4.0, "labels": 2.0, "numbers": 0.5}

@@ -52,8 +52,6 @@ class Sample:
         return Plan(releases, self.relation, self.population, self.unit)
 
 
-# ---------------- Sums and medians of truncated vectors: questions that stay bounded on data without bounds
-
 _ALL = slice(None)
 _ABOVE = 1.0 + 2.0**-48  # covers the rounding of the powers, a few units in the last place
 

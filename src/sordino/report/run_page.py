@@ -365,8 +365,6 @@ def _score(name: str, value: Any) -> Score:
     return Score(name, f"{number:.4g}", f"{low:.4g} to {high:.4g}", price, *bar)
 
 
-# ------------------------------- The page a board signs: one run, what it guarantees and what that rests on
-
 COMPARED = (1.0, 4.0, 8.0)
 _LONGEST_EVENT = 20_000
 

@@ -139,9 +139,6 @@ def _line_a_minute(description: str, total: int) -> Callable[[int], None]:
     return show
 
 
-# ----------------------- From a solver and its problem to a paid-for result: the path every estimator takes
-
-
 class Plannable(Protocol):
     """A solver: it says what it will ask, and what it does with the answers."""
 

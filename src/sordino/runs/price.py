@@ -106,8 +106,6 @@ def warning(epsilon: float, curve: TradeOff) -> str | None:
     )
 
 
-# ----------------------- What was paid for a schema before a run that reads it, and what both cost together
-
 LEARNED = "the schema was learned from records: "
 """How the line of a report begins that says in words what a schema cost."""
 

@@ -308,9 +308,6 @@ def _warn(frames: list[FrameType], what: str, remedy: str) -> None:
     warnings.warn(f"This fit is {what}: {remedy}", PrivacyWarning, stacklevel=inside + 2)
 
 
-# ---------------------------------------------- A guarantee that was certified, and the one run it pays for
-
-
 @dataclass(frozen=True, eq=False)
 class Promise:
     """A calibrated plan with a certificate that was computed in this process, for one run.

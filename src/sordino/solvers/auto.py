@@ -165,8 +165,6 @@ def spread(values: Floats, columns: Ints | None, size: int) -> Floats:
     return out
 
 
-# --------- The default: find good coordinates, descend with momentum, threshold late, polish on the support
-
 # Shares of the budget (of rho); what is left goes to the gradients on all columns.
 MOMENTS, SIZES, SIZES_AGAIN = 0.05, 0.02, 0.01
 # Margin noise that the last iterate may carry: dense models of two and of more classes, of numbers and of

@@ -417,8 +417,6 @@ def penalty_bend(problem: Problem, affine: Affine) -> Floats | float:
     return problem.penalty_curvature * np.diag(np.append(along, 0.0) if affine.intercept else along)
 
 
-# --------------------- Nesterov descent on noisy gradients, with a step that looks at released numbers only
-
 MOMENTUM, STEADY = 0.9, 0.7
 FIRST_STEP = 4.0
 

@@ -115,8 +115,6 @@ def _opening(problem: Problem, enough: float) -> float:
     return min(max(1.0, problem.population * problem.epsilon / enough) ** 0.5, 1e6)
 
 
-# ------------ The right length of a model: slope and offset of its own margins, from a few released numbers
-
 LENGTH_STEPS, CLIP = 3, 0.4
 # The norm of a mean gradient that data with something to learn are expected to show (less where the unit of
 # targets had to be found), and its smallest part in a margin, however many coordinates share it.

@@ -226,8 +226,6 @@ def _between(values: Floats, knots: Floats) -> Floats:
     return np.asarray(np.interp(values, knots, np.arange(float(knots.size))))
 
 
-# ------------------------------ The encoder of mixed tables: a scikit-learn transformer that learns nothing
-
 # A stored entry of a sparse row takes 12 bytes, one of a dense row 8.
 SPARSE_PAYS = 1.5
 MOST_FEATURES = 10_000_000

@@ -337,8 +337,6 @@ def require(file: DataFile, names: Sequence[str], wanted: Iterable[str]) -> None
         raise file.refuse(f"it has no column {shown}. It has {len(names)} columns; compare the names.")
 
 
-# ---------------- Read files of records: CSV, TSV, Parquet, Arrow, NPZ, libsvm, from disk or standard input
-
 __all__ = [
     "AS_IS",
     "FORMATS",

@@ -81,8 +81,6 @@ def _levels(levels: tuple[Any, ...]) -> str:
     return f"{len(levels)} levels: {shown}{rest}"
 
 
-# --------------------------------- Declared tables: what each column means, fixed before any record is read
-
 MOST_COLUMNS = 100_000
 MOST_FACTS = 200
 

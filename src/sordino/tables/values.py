@@ -139,8 +139,6 @@ def listed(names: list[str] | tuple[str, ...], most: int = 5) -> str:
     return f"the column{'s' if len(names) > 1 else ''} {shown}{rest}"
 
 
-# ----- The values of one column as numbers, levels, flags, days or words: each by itself, none in a message
-
 OTHER, MISSING = -1, -2
 _YES = frozenset({"true", "yes", "y", "t", "1", "on"})
 _NO = frozenset({"false", "no", "n", "f", "0", "off"})

@@ -221,8 +221,6 @@ def _is_sparse(task: Task) -> bool:
     return task.estimator is not LogisticRegression
 
 
-# ------ Wang's dissertation, chapters 4 (DP-SRM, nonconvex logistic regression) and 5 (DP-LSSGD, table 5.2)
-
 DELTA = 1e-5
 # Rows of a9a hold at most 14 ones; features of ijcnn1 are scaled to [-1, 1], 2 is a guess that holds.
 NORMS = {"a9a": math.sqrt(14.0), "ijcnn1": 2.0}

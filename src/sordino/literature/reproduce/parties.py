@@ -230,8 +230,6 @@ class _Averaged:
         yield np.mean(late, axis=0)
 
 
-# -------------------- Wang's dissertation, chapter 6: what a secure sum with noise inside the circuit costs
-
 AGGREGATION_EPSILON, AGGREGATION_DELTA = 0.5, 1e-3
 AGGREGATION_PARTIES, THRESHOLD = 3, 1
 LATTICE = Lattice(1.0, 2.0**28.5, 2**45)

@@ -336,8 +336,6 @@ def _hidden_by_octave(seen: Seen, power: int, octaves: Ints) -> Floats:
     return seen.cut**power * ((high**power - start**power) / power - kept) / math.log(2.0)
 
 
-# --------------------------------------------- Means of heavy-tailed data (Algorithms 1 and 3 of the paper)
-
 _CLIP = Truncation()
 SCALE_SHARE = 0.2  # of the budget, for the histogram of scales: it costs 12 % more noise
 SIDE = 0.35  # the weight of a moment that only feeds the interval: it costs 6 % more noise
