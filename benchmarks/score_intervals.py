@@ -18,7 +18,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 
 import sordino
-from sordino.estimators import evaluation
+from sordino.estimators.evaluation import limits_of
+from sordino.estimators.metrics import METRICS, judge
 from sordino.solvers.heavy.location import NoisyMeans
 
 OUT = Path(__file__).parent / "results" / "score_intervals.json"
@@ -104,13 +105,14 @@ def measured(metric, model, make, options, n, epsilon, repeats):
     truth = sordino.private_score(model, *make(np.random.default_rng(9), 1_000_000), **exact)
     public = np.random.default_rng(1)
     plan = sordino.private_score(model, *make(public, n), **{**exact, "epsilon": epsilon}).privacy
-    chosen = evaluation._metric(metric, model, None, options.get("bounds"), 10)
+    row = METRICS[metric]
+    chosen = row.metric(limits_of(row, model, None, options.get("bounds"), 10))
     noise = chosen.radius * plan.releases[0].noise_multiplier / n
     if metric == "calibration":
-        curves = [_curve(chosen, model, make, public, n, noise, plan) for _ in range(repeats)]
+        curves = [_curve(chosen, row.asks, model, make, public, n, noise, plan) for _ in range(repeats)]
         return _worst(curves, truth)
     truth = float(truth)
-    found = np.array([_one(chosen, model, make, public, n, noise) for _ in range(repeats)])
+    found = np.array([_one(chosen, row.asks, model, make, public, n, noise) for _ in range(repeats)])
     inside = np.mean((found[:, 1] <= truth) & (truth <= found[:, 2]))
     error = np.sqrt(np.mean((found[:, 0] - truth) ** 2))
     half = np.median((found[:, 2] - found[:, 1]) / 2)
@@ -121,18 +123,18 @@ def _finite(value):
     return float(f"{value:.3g}") if np.isfinite(value) else "inf"  # nothing but the limits is known
 
 
-def _noisy(chosen, model, make, public, n, noise):
+def _noisy(chosen, asks, model, make, public, n, noise):
     X, y = make(public, n)
-    rows = chosen.rows(evaluation._judged(model, X, y, chosen.asks))
+    rows = chosen.rows(judge(model, X, y, asks))
     return NoisyMeans(rows.mean(axis=0) + noise * public.normal(size=rows.shape[1]), noise)
 
 
-def _one(chosen, model, make, public, n, noise):
-    return chosen.estimate(_noisy(chosen, model, make, public, n, noise), n, 0.95)
+def _one(chosen, asks, model, make, public, n, noise):
+    return chosen.estimate(_noisy(chosen, asks, model, make, public, n, noise), n, 0.95)
 
 
-def _curve(chosen, model, make, public, n, noise, report):
-    return chosen.curve(_noisy(chosen, model, make, public, n, noise), n, 0.95, report)
+def _curve(chosen, asks, model, make, public, n, noise, report):
+    return chosen.curve(_noisy(chosen, asks, model, make, public, n, noise), n, 0.95, report)
 
 
 def _worst(curves, truth):

@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from tests.replay.neighbours import PLACES, Data
 
 import sordino
-from sordino.estimators.evaluation import METRICS
+from sordino.estimators.metrics import METRICS
 from sordino.execute.parties import SimulatedParties
 from sordino.kernel import Relation
 from sordino.kernel.noise import seeded_noise_not_private
@@ -316,8 +316,8 @@ def scored_model(classes: bool) -> Any:
 def score_rows() -> Iterator[Subject]:
     """Yield a row for each metric."""
     models = {classes: scored_model(classes) for classes in (True, False)}  # before a tape runs
-    for metric in METRICS:
-        numbers = metric in ("mse", "r2")
+    for metric, row in METRICS.items():
+        numbers = row.numbers
 
         def fit(data: Data, relation: str, metric: str = metric, numbers: bool = numbers) -> Any:
             model = models[not numbers]

@@ -11,7 +11,7 @@ from tests.replay.subjects import all_rows
 
 import sordino
 from sordino import nn
-from sordino.estimators.evaluation import METRICS
+from sordino.estimators.metrics import METRICS
 from sordino.kernel import Relation
 from sordino.nn.solvers import OPTIMIZERS
 from sordino.solvers import SOLVERS

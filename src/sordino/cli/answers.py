@@ -16,6 +16,7 @@ from sordino.cli.shared import (
     FORCE,
     JSON,
     LEDGER,
+    METRIC,
     MODEL,
     OUTPUT,
     TARGET,
@@ -34,8 +35,6 @@ from sordino.cli.shared import (
     told_schema,
 )
 from sordino.errors import InvalidInputError
-
-METRICS = ("accuracy", "balanced_accuracy", "log_loss", "auc", "calibration", "mse", "r2")
 
 
 @click.command()
@@ -106,9 +105,9 @@ def _csv(columns: dict[str, list[Any]]) -> str:
 @MODEL
 @DATA
 @TARGET
-@click.option("--metric", type=click.Choice(METRICS), help="Else accuracy of classes, r2 of numbers.")
+@click.option("--metric", "--scoring", "metric", type=METRIC, help="Else accuracy of classes, r2 of numbers.")
 @click.option(
-    "--bounds", metavar="LOW,HIGH", help="Of the targets, for mse and r2 with noise; else the model's own."
+    "--bounds", metavar="LOW,HIGH", help="Of targets that are numbers, with noise; else the model's own."
 )
 @click.option("--public", is_flag=True, help="The rows are public: an exact score, which costs nothing.")
 @click.option("--epsilon", type=float, help="What the score may cost; the rows are sensitive.")
@@ -141,6 +140,7 @@ def evaluate(
     """
     import sordino
     from sordino.cli.rows import to_judge
+    from sordino.estimators.metrics import find_metric, judge
 
     if public == (epsilon is not None):
         raise click.UsageError("Say either --epsilon (sensitive rows, paid) or --public (exact).")
@@ -153,8 +153,11 @@ def evaluate(
     fitted = sordino.load(model)
     rows = to_judge(data_file(data, how), fitted, target)
     scored = {"model": file_digest(model)}
+    row, sign = find_metric("--metric", metric, fitted)
+    name = metric or row.name
     if epsilon is None:
-        _tell({**scored, **_plain_score(fitted, rows, metric)}, output, as_json)
+        judged = judge(fitted, rows.X, rows.y, row.asks)
+        _tell({**scored, "metric": name, **_exact(row, sign, judged)}, output, as_json)
         return
     _require_owners(fitted, rows, Path(data).name)
     score = sordino.private_score(
@@ -163,7 +166,7 @@ def evaluate(
     )  # fmt: skip
     if booked[0] is None:
         click.echo(UNBOOKED, err=True)
-    _tell({**scored, **_private(score, metric or _usual(fitted))}, output, as_json)
+    _tell({**scored, **_private(score, name)}, output, as_json)
 
 
 def _require_owners(model: Any, rows: Any, name: str) -> None:
@@ -179,12 +182,8 @@ def _require_owners(model: Any, rows: Any, name: str) -> None:
         )
 
 
-def _usual(model: Any) -> str:
-    return "accuracy" if hasattr(model, "classes_") else "r2"
-
-
 def _private(score: Any, metric: str) -> dict[str, Any]:
-    if metric == "calibration":
+    if hasattr(score, "observed"):
         curve = {key: value for key, value in vars(score).items() if key != "privacy"}
         return {"metric": metric, "curve": curve, "privacy": score.privacy}
     return {
@@ -195,43 +194,10 @@ def _private(score: Any, metric: str) -> dict[str, Any]:
     }
 
 
-def _plain_score(model: Any, rows: Any, metric: str | None) -> dict[str, Any]:
-    from sklearn import metrics
-
-    labels = hasattr(model, "classes_")
-    name = metric or _usual(model)
-    known = METRICS[:5] if labels else METRICS[5:]
-    if name not in known:
-        raise InvalidInputError(f"Expected --metric {' or '.join(known)} for this model, got {name!r}.")
-    guesses = {
-        "accuracy": metrics.accuracy_score,
-        "balanced_accuracy": metrics.balanced_accuracy_score,
-        "mse": metrics.mean_squared_error,
-        "r2": metrics.r2_score,
-    }
-    if name in guesses:
-        return {"metric": name, "value": float(guesses[name](rows.y, model.predict(rows.X)))}
-    shares = model.predict_proba(rows.X)
-    if name in ("auc", "calibration") and len(model.classes_) != 2:
-        raise InvalidInputError(f"Expected a model of two classes for --metric {name}.")
-    if name == "calibration":
-        return {"metric": name, **_plain_curve(shares[:, 1], rows.y == model.classes_[1])}
-    if name == "log_loss":
-        return {"metric": name, "value": float(metrics.log_loss(rows.y, shares, labels=model.classes_))}
-    return {"metric": name, "value": float(metrics.roc_auc_score(rows.y == model.classes_[1], shares[:, 1]))}
-
-
-def _plain_curve(chances: Any, hits: Any, bins: int = 10) -> dict[str, Any]:
-    """Return said and seen chances by cell of the said one, and how far they are apart on the whole."""
-    import numpy as np
-
-    cells = np.minimum((chances * bins).astype(int), bins - 1)
-    counts = np.bincount(cells, minlength=bins)
-    sums = [np.bincount(cells, values, minlength=bins) for values in (chances, hits.astype(float))]
-    kept = counts > 0
-    said, seen = (total[kept] / counts[kept] for total in sums)
-    curve = {"predicted": said, "observed": seen, "counts": counts[kept]}
-    return {"value": float(counts[kept] @ np.abs(seen - said) / counts.sum()), "curve": curve}
+def _exact(row: Any, sign: float, judged: Any) -> dict[str, Any]:
+    """Return the score of public rows; a calibration error has its curve beside it."""
+    found = row.exactly(judged)
+    return {"value": found[0], "curve": found[1]} if isinstance(found, tuple) else {"value": sign * found}
 
 
 def _tell(found: dict[str, Any], output: Path | None, as_json: bool) -> None:

@@ -19,6 +19,7 @@ from sordino.cli.shared import (
     FORCE,
     JSON,
     LEDGER,
+    METRIC,
     OUTPUT,
     REPORT,
     SCHEMA,
@@ -151,7 +152,9 @@ def fit(data: str, output: Path, report: Path | None, force: bool, as_json: bool
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Any parameter of the model.")
 @click.option("--trials", type=float, default=10.0, show_default=True, help="The most candidates to try.")
 @click.option("--validation", type=float, default=0.2, show_default=True, help="Share of records that judge.")
-@click.option("--scoring", help="accuracy, neg_log_loss, neg_mean_squared_error or neg_mean_absolute_error.")
+@click.option(
+    "--metric", "--scoring", "scoring", type=METRIC, help="A mean over records; else accuracy or mse."
+)
 @click.option("--output", type=OUTPUT, required=True, help="Where the model goes.")
 @REPORT
 @FORCE

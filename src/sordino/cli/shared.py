@@ -179,6 +179,27 @@ def _plain(value: Any) -> Any:
 
 Decorator = Callable[[Any], Any]
 OUTPUT = click.Path(path_type=Path)
+
+
+class _MetricName(click.ParamType):  # type: ignore[type-arg]
+    """A name in the table of metrics, which is read when it is needed: it loads the numeric libraries."""
+
+    name = "metric"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from sordino.estimators.metrics import metric_names
+
+        if value not in metric_names():
+            self.fail(f"{value!r} is not one of {', '.join(metric_names())}.", param, ctx)
+        return value
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        from sordino.estimators.metrics import METRICS
+
+        return f"[{'|'.join(METRICS)}]"
+
+
+METRIC = _MetricName()
 MODEL = click.argument("model", type=click.Path(path_type=Path))
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 UNBOOKED = "Note: booked on no ledger, so nobody adds it to what else is released."

@@ -1,4 +1,7 @@
-"""Scores of a model as means of bounded rows: what each record adds, and what their noisy mean tells.
+"""Scores of a model: one table of metrics, and what a noisy mean of bounded rows tells about each.
+
+:data:`METRICS` has one row per metric. A private score, a private search, `sordino evaluate`, `sordino tune`
+and the reports read it, so a metric that is the mean of a loss of single records is added by one row.
 
 A metric turns predictions and targets into one bounded row per record. The rows are all that a release sees;
 the score and its interval are computed from their noisy mean. Intervals are for the score on the population
@@ -8,20 +11,23 @@ the records were drawn from: they add the error of sampling to that of the noise
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import logit, ndtri, xlogy
+from sklearn.base import is_classifier
 
+from sordino.checks import among
+from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel.arrays import Bools, Floats, Ints
+from sordino.refusals import refusing
 from sordino.runs import PrivacyReport
 from sordino.solvers.heavy.location import NoisyMeans
 
 Estimate = tuple[float, float, float]
-LOG_LOSS_BOUND = 4.0
-"""Where the log loss of a record is clipped: a chance of .018."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,10 +45,37 @@ class Judged:
     margins: Floats
 
 
-class Metric(Protocol):
-    """One score."""
+@dataclass(frozen=True)
+class Limits:
+    """Public limits: numbers count within [low, high], the error of a number up to ``reach``.
 
-    asks: tuple[str, ...]
+    ``loss`` is a declared bound on the loss of a record, in place of the one that a metric has by itself.
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    reach: float = 1.0
+    loss: float | None = None
+    classes: int = 2
+    bins: int = 10
+
+    @classmethod
+    def between(cls, low: float, high: float, **other: Any) -> Limits:
+        """Return the limits of targets in [low, high]: an error counts up to half of the range."""
+        return cls(low, high, (high - low) / 2.0, **other)
+
+    @property
+    def largest(self) -> float:
+        """The largest magnitude of a target."""
+        return max(abs(self.low), abs(self.high)) if math.isfinite(self.high - self.low) else self.reach
+
+    def error(self, judged: Judged) -> Floats:
+        """Return prediction minus target, both within the limits."""
+        return np.clip(judged.predicted, self.low, self.high) - np.clip(judged.targets, self.low, self.high)
+
+
+class Metric(Protocol):
+    """How a score is read off the noisy mean of bounded rows."""
 
     @property
     def centre(self) -> tuple[float, ...]: ...
@@ -61,7 +94,6 @@ class Metric(Protocol):
 class Accuracy:
     """The share of right labels; Wilson's interval, with the noise in its variance."""
 
-    asks: tuple[str, ...] = ("labels",)
     centre: tuple[float, ...] = (0.5,)
     radius: float = 0.5
 
@@ -85,7 +117,6 @@ class BalancedAccuracy:
     """
 
     classes: int
-    asks: tuple[str, ...] = ("labels",)
     radius: float = 1.0
 
     @property
@@ -131,7 +162,6 @@ class Smooth:
     columns: Callable[[Judged], Floats]
     function: Callable[[Floats, float], tuple[float, Floats | None]]
     limits: tuple[float, float]
-    asks: tuple[str, ...]
     weight: float = 0.5
 
     @property
@@ -254,7 +284,6 @@ class AreaUnderCurve:
     Two records in one cell count one half; the interval is widened by what that can hide.
     """
 
-    asks: tuple[str, ...] = ("margins",)
     radius: float = 1.0
 
     @property
@@ -321,7 +350,6 @@ class Calibration:
     """Counts by cell and class, and how far the predictions are from the middle of their cell."""
 
     bins: int
-    asks: tuple[str, ...] = ("chances",)
     radius: float = math.sqrt(1.25)
 
     @property
@@ -361,3 +389,285 @@ class Calibration:
         gaps = np.abs(np.where(enough, observed - predicted, 0.0))
         error = float(np.maximum(counts, 0.0) @ gaps / n)
         return CalibrationCurve(predicted, observed, low, high, counts, error, confidence, report)
+
+
+# ----------------------------------------------------------- The table: what a metric is, one row for each
+
+
+def log_loss(judged: Judged, limits: Limits) -> Floats:
+    """Return ``-log p(y)``; a label that the model does not know costs the bound."""
+    known = judged.codes >= 0
+    chance = judged.chances[np.arange(len(known)), np.maximum(judged.codes, 0)]
+    return np.where(known, -np.log(np.maximum(chance, np.finfo(float).eps)), math.inf)
+
+
+def deviance(judged: Judged, limits: Limits) -> Floats:
+    """Return the Poisson deviance ``2 (y log(y / m) - y + m)`` of a count y and its prediction m."""
+    count = np.maximum(np.clip(judged.targets, limits.low, limits.high), 0.0)
+    said = np.maximum(np.clip(judged.predicted, limits.low, limits.high), np.finfo(float).tiny)
+    return 2.0 * (xlogy(count, count) - count * np.log(said) - count + said)
+
+
+def r_squared(limits: Limits) -> Smooth:
+    """Return ``1 - mse / variance``, targets, predictions and losses within their bounds."""
+    middle, half, bound = (limits.low + limits.high) / 2.0, limits.reach, METRICS["mse"].bound_of(limits)
+    squares = METRICS["mse"].column
+
+    def columns(judged: Judged) -> Floats:
+        t = (np.clip(judged.targets, limits.low, limits.high) - middle) / half
+        return np.column_stack([squares(judged, limits), t, 2.0 * t**2 - 1.0])
+
+    def function(m: Floats, noise: float) -> tuple[float, Floats | None]:
+        error, share = bound * (m[0] + 1.0) / 2.0, (m[2] + 1.0) / 2.0 - m[1] ** 2
+        spread = half**2 * max(share, 2.0 * noise, 1e-9)
+        if share <= 3.0 * noise:  # targets that vary less than the noise have no R2
+            return float(1.0 - error / spread), None
+        slope = error / spread**2 * half**2
+        gradient = np.array([-bound / (2.0 * spread), -2.0 * m[1] * slope, slope / 2.0])
+        return float(1.0 - error / spread), gradient
+
+    return Smooth(3, columns, function, (-math.inf, 1.0))
+
+
+def _sklearn(name: str, *parts: str) -> Callable[[Judged], float]:
+    """Return an exact score of public records, by a function of scikit-learn."""
+
+    def exact(judged: Judged) -> float:
+        from sklearn import metrics
+
+        return float(getattr(metrics, name)(*(getattr(judged, part) for part in parts)))
+
+    return exact
+
+
+def _exact_area(judged: Judged) -> float:
+    from sklearn.metrics import roc_auc_score
+
+    return float(
+        roc_auc_score(judged.codes == 1, judged.chances[:, 1] if judged.chances.size else judged.margins)
+    )
+
+
+def _exact_curve(judged: Judged, bins: int = 10) -> tuple[float, dict[str, Any]]:
+    """Return the expected calibration error and the curve: said and seen chances by cell of the said one."""
+    chances, hits = judged.chances[:, 1], (judged.codes == 1).astype(float)
+    cells = np.minimum((chances * bins).astype(int), bins - 1)
+    counts = np.bincount(cells, minlength=bins)
+    kept = counts > 0
+    said, seen = (
+        np.bincount(cells, values, minlength=bins)[kept] / counts[kept] for values in (chances, hits)
+    )
+    curve = {"predicted": said, "observed": seen, "counts": counts[kept]}
+    return float(counts[kept] @ np.abs(seen - said) / counts.sum()), curve
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """A row of the table.
+
+    Parameters
+    ----------
+    name, alias : what it is called here, and in scikit-learn's ``scoring``; ``neg_...`` names the negative.
+    asks : what is asked of a model: its "labels", "chances", "margins" or "values" (of a regressor).
+    words : what each record adds, for a report.
+    loss : the loss of each record, from predictions and limits; None where the score is no mean of losses,
+        and then a private search cannot use it.
+    bound : at which loss of a record it is clipped, where nobody declares another ``loss_bound``.
+    gain : whether more is better; a mean of losses is then told as ``1 - loss``.
+    share : whether a report draws it on a scale from 0 to 1.
+    private : how it is read off noisy means; None: as the mean of the clipped loss.
+    exact : the score of public records; None: the mean of the loss.
+    pairs : whether it is for two classes only.
+    """
+
+    name: str
+    alias: str
+    asks: Literal["labels", "chances", "margins", "values"]
+    words: str
+    loss: Callable[[Judged, Limits], Floats] | None = None
+    bound: Callable[[Limits], float] = field(default=lambda limits: 1.0)
+    gain: bool = False
+    share: bool = False
+    private: Callable[[Limits], Any] | None = None
+    exact: Callable[[Judged], Any] | None = None
+    pairs: bool = False
+
+    @property
+    def numbers(self) -> bool:
+        """Whether it is for regressors."""
+        return self.asks == "values"
+
+    def bound_of(self, limits: Limits) -> float:
+        """Return where the loss of a record is clipped."""
+        return self.bound(limits) if limits.loss is None else limits.loss
+
+    def metric(self, limits: Limits) -> Any:
+        """Return how the score is read off a noisy mean."""
+        if self.private is not None:
+            return self.private(limits)
+        bound = self.bound_of(limits)
+
+        def mean(m: Floats, _: float) -> tuple[float, Floats | None]:
+            return bound * (float(m[0]) + 1.0) / 2.0, np.array([bound / 2.0])
+
+        return Smooth(1, lambda judged: self.column(judged, limits)[:, None], mean, (0.0, bound))
+
+    def column(self, judged: Judged, limits: Limits) -> Floats:
+        """Return the clipped loss of each record, from -1 to 1."""
+        bound = self.bound_of(limits)
+        return 2.0 * np.minimum(self.losses(judged, limits), bound) / bound - 1.0
+
+    def losses(self, judged: Judged, limits: Limits) -> Floats:
+        """Return the loss of each record, without the clip."""
+        if self.loss is None:
+            raise UnsupportedError(f"{self.name!r} is no mean of losses of single records.")
+        with np.errstate(all="ignore"):
+            return self.loss(judged, limits)
+
+    def shares(self, judged: Judged, limits: Limits) -> Floats:
+        """Return 1 for a record without loss, 0 for one whose loss is the bound, less beyond."""
+        return 1.0 - self.losses(judged, limits) / self.bound_of(limits)
+
+    def natural(self, share: float, limits: Limits) -> float:
+        """Return a mean share in the units of the metric."""
+        return share if self.gain else (1.0 - share) * self.bound_of(limits)
+
+    def exactly(self, judged: Judged) -> Any:
+        """Return the score of public records: a number, or an error and its curve."""
+        if self.exact is not None:
+            return self.exact(judged)
+        loss = float(np.mean(self.losses(judged, Limits())))
+        return 1.0 - loss if self.gain else loss
+
+
+LOG_LOSS_BOUND = 4.0
+"""Where the log loss of a record is clipped: a chance of .018."""
+
+METRICS = {
+    row.name: row
+    for row in (
+        MetricRow(
+            "accuracy", "accuracy", "labels", "right or wrong",
+            lambda judged, _: 1.0 - _right(judged).astype(float),
+            gain=True, share=True, private=lambda _: Accuracy(),
+        ),
+        MetricRow(
+            "balanced_accuracy", "balanced_accuracy", "labels", "its class, right or wrong",
+            gain=True, share=True, private=lambda limits: BalancedAccuracy(limits.classes),
+            exact=_sklearn("balanced_accuracy_score", "codes", "predicted"),
+        ),
+        MetricRow("log_loss", "neg_log_loss", "chances", "-log p(y)", log_loss, lambda _: LOG_LOSS_BOUND),
+        MetricRow(
+            "auc", "roc_auc", "margins", "its class and one of 32 cells of the log odds",
+            gain=True, share=True, private=lambda _: AreaUnderCurve(), exact=_exact_area, pairs=True,
+        ),
+        MetricRow(
+            "calibration", "calibration", "chances", "its class and one of `bins` cells",
+            private=lambda limits: Calibration(limits.bins), exact=_exact_curve, pairs=True,
+        ),
+        MetricRow(
+            "mse", "neg_mean_squared_error", "values", "squared error",
+            lambda judged, limits: limits.error(judged) ** 2, lambda limits: limits.reach**2,
+        ),
+        MetricRow(
+            "mae", "neg_mean_absolute_error", "values", "absolute error",
+            lambda judged, limits: np.abs(limits.error(judged)), lambda limits: limits.reach,
+        ),
+        MetricRow(
+            "deviance", "neg_mean_poisson_deviance", "values", "Poisson deviance of a count",
+            deviance, lambda limits: 2.0 * limits.largest,
+        ),
+        MetricRow(
+            "r2", "r2", "values", "squared error, target and its square", gain=True, share=True,
+            private=r_squared, exact=_sklearn("r2_score", "targets", "predicted"),
+        ),
+    )
+}  # fmt: skip
+
+
+def metric_names(model: Any = None) -> tuple[str, ...]:
+    """Return every name of a metric, for all models or for this kind; scikit-learn's names come last."""
+    rows = [row for row in METRICS.values() if model is None or row.numbers != is_classifier(model)]
+    return tuple(dict.fromkeys([row.name for row in rows] + [row.alias for row in rows]))
+
+
+def row_named(name: str) -> MetricRow | None:
+    """Return the row of a name, ours or scikit-learn's."""
+    return next((row for row in METRICS.values() if name in (row.name, row.alias)), None)
+
+
+def find_metric(parameter: str, name: str | None, model: Any) -> tuple[MetricRow, float]:
+    """Return the row of a name and the sign of its score; None is the accuracy of a classifier, or r2.
+
+    An alias that begins with ``neg_`` names the negative of a loss, as in scikit-learn.
+    """
+    name = ("accuracy" if is_classifier(model) else "r2") if name is None else name
+    among(parameter, name, metric_names())
+    row = row_named(name) or METRICS["accuracy"]
+    if is_classifier(model) == row.numbers:
+        kind, known = "a regressor" if row.numbers else "a classifier", ", ".join(metric_names(model))
+        raise InvalidInputError(
+            f"Expected {kind} for {parameter}={name!r}, got a {type(model).__name__}, which has: {known}."
+        )
+    classes = np.size(getattr(model, "classes_", (0, 1)))
+    if row.pairs and classes != 2:
+        raise UnsupportedError(f"{parameter}={name!r} is for two classes, the model has {classes}.")
+    return row, -1.0 if name.startswith("neg_") else 1.0
+
+
+# ------------------------------------------------------------------------ What a model says of the records
+
+
+def predict_quietly(model: Any, method: str, X: Any, n: int) -> Any:
+    """Return predictions, one for each row, without a warning: one on some rows would tell of one of them."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        found = np.asarray(refusing(lambda: getattr(model, method)(X), X, None, model))
+    if len(found) != n:
+        raise InvalidInputError(f"Expected one prediction per row, {n} of them, got {len(found)}.")
+    return found
+
+
+def judge(model: Any, X: Any, y: Any, asks: str, predict: Any = predict_quietly) -> Judged:
+    """Return what the metric needs of the predictions, and nothing else."""
+    n = row_count(X)
+    soft = hasattr(model, "predict_proba") or asks == "chances"
+    method = "predict" if asks in ("values", "labels") else "predict_proba" if soft else "decision_function"
+    if not hasattr(model, method):
+        raise UnsupportedError(f"This metric needs a model with {method}, {type(model).__name__} has none.")
+    targets = refusing(lambda: np.asarray(y), X, y, model)
+    if targets.shape != (n,) or n == 0:
+        raise InvalidInputError(f"Expected one target per row, got {n} rows and y of shape {targets.shape}.")
+    none = np.zeros(0)
+    if asks == "values":
+        values = refusing(lambda: targets.astype(float), X, y, model)
+        said = predict(model, method, X, n).astype(float)
+        return Judged(none.astype(int), said.reshape(n), values, none, none)
+    codes, said = _codes(targets, model.classes_), predict(model, method, X, n)
+    if asks == "labels":
+        return Judged(codes, _codes(said, model.classes_).astype(float), none, none, none)
+    if not soft:
+        return Judged(codes, none, none, none, np.nan_to_num(said, nan=-math.inf))
+    margins = logit(np.clip(said[:, 1], 1e-12, 1.0 - 1e-12)) if asks == "margins" else none
+    return Judged(codes, none, none, said, np.nan_to_num(margins, nan=-math.inf))
+
+
+def _codes(labels: Any, classes: Any) -> Ints:
+    """Return the numbers of the labels among sorted classes; -1 for others."""
+    kinds = [np.asarray(a).dtype.kind for a in (labels, classes)]
+    numeric = [kind in "biuf" for kind in kinds]
+    if numeric[0] != numeric[1] and "O" not in kinds:
+        raise InvalidInputError("Expected y with labels of the type of the model's classes_, got others.")
+    known = {label: number for number, label in enumerate(np.asarray(classes).tolist())}
+    try:
+        return np.array([known.get(label, -1) for label in np.asarray(labels).tolist()], dtype=np.int64)
+    except TypeError:
+        raise InvalidInputError("Expected one label per row, got values that are none.") from None
+
+
+def row_count(X: Any) -> int:
+    """Return the number of rows of an array, a table or a dictionary of columns."""
+    if isinstance(X, dict):
+        X = next(iter(X.values()), ())
+    shape = getattr(X, "shape", None)
+    return int(shape[0]) if isinstance(shape, tuple) and shape else len(X)

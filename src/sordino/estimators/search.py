@@ -24,7 +24,6 @@ from sklearn.utils.validation import check_is_fitted
 from sordino.checks import (
     DECLARED_LABELS,
     SEEN_LABELS,
-    among,
     check_data,
     check_positive,
     declared_bound,
@@ -32,7 +31,7 @@ from sordino.checks import (
     remember,
 )
 from sordino.errors import InvalidInputError, UndeclaredBoundWarning, UnsupportedError
-from sordino.estimators.metrics import LOG_LOSS_BOUND
+from sordino.estimators.metrics import METRICS, Limits, MetricRow, find_metric, judge
 from sordino.estimators.pipeline import keeps_nothing, learned_for, mixes_step, pipeline_privacy, reason
 from sordino.execute.persons import mean_of_owners, number_owners
 from sordino.kernel import Relation, public_generator
@@ -252,54 +251,35 @@ def _weight(name: str, step: Any) -> float:
 
 # --------------------------------------- Scores of single records in [0, 1], which a private search adds up
 
-CLASSIFYING = ("accuracy", "neg_log_loss")
-REGRESSING = ("neg_mean_squared_error", "neg_mean_absolute_error")
-
 
 @dataclass(frozen=True)
 class Scorer:
     """One score per record, 1 for the best; ``natural`` returns their mean in the units of its name.
 
-    Errors count up to ``bound``. Without a name a regressor is scored by ``1 - min(1, (error / bound)^2)``.
+    Errors count up to the bound of the metric. With the sign 0 the mean is told as it is.
     """
 
-    name: str | None
-    bound: float
+    row: MetricRow
+    limits: Limits
+    sign: float
 
     def of(self, model: Any, X: Any, y: Any, owners: Any = None) -> Floats:
         """Return the score of each record, or the mean score of each owner; the release clips it to [0, 1].
 
         The scores of an owner's records are clipped before their mean, so that each has its share.
         """
-        scores = self._of_records(model, X, y)
+        scores = self.row.shares(judge(model, X, y, self.row.asks, _predict), self.limits)
         if owners is None:
             return scores
         return mean_of_owners(np.clip(np.nan_to_num(scores, nan=0.0), 0.0, 1.0)[:, None], owners)[:, 0]
 
-    def _of_records(self, model: Any, X: Any, y: Any) -> Floats:
-        if self.name == "neg_log_loss":
-            return self._log_loss(model, X, y)
-        predicted = model.predict(X)
-        if self.name == "accuracy":
-            return np.asarray(predicted == y, dtype=float)
-        away = np.abs((np.asarray(predicted, dtype=float) - y) / self.bound)
-        return 1.0 - (away if self.name == "neg_mean_absolute_error" else away**2)
-
     def natural(self, score: float) -> float:
         """Return a mean score in the units of its name."""
-        if self.name in (None, "accuracy"):
-            return score
-        if self.name == "neg_log_loss":
-            return (score - 1.0) * LOG_LOSS_BOUND
-        return (score - 1.0) * (self.bound if self.name == "neg_mean_absolute_error" else self.bound**2)
+        return self.sign * self.row.natural(score, self.limits) if self.sign else score
 
-    @staticmethod
-    def _log_loss(model: Any, X: Any, y: Any) -> Floats:
-        chances, numbers = model.predict_proba(X), {c: i for i, c in enumerate(model.classes_.tolist())}
-        codes = np.array([numbers.get(label, -1) for label in y.tolist()])
-        own = np.where(codes >= 0, chances[np.arange(len(codes)), codes], 0.0)
-        with np.errstate(divide="ignore"):
-            return 1.0 + np.log(own) / LOG_LOSS_BOUND
+
+def _predict(model: Any, method: str, X: Any, n: int) -> Any:
+    return getattr(model, method)(X)
 
 
 def rows_of(X: Any, rows: Any) -> Any:
@@ -345,9 +325,10 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         best of a random, secret number of random candidates and nothing else (Papernot and Steinke 2022). A
         trial then has about half of epsilon, whatever the size of the grid, and nothing is fitted anew.
     validation : the share of records (of persons), drawn by a public permutation, that scores the candidates.
-    scoring : "accuracy", "neg_log_loss" (losses clipped at 4), "neg_mean_squared_error" or
-        "neg_mean_absolute_error" (errors clipped at the target bound). None is the accuracy of classifiers,
-        and of regressors ``1 - min(1, (y - prediction)^2 / target_bound^2)``.
+    scoring : a metric that is a mean over records, by its name or scikit-learn's: "accuracy", "log_loss"
+        (losses clipped at 4), "mse", "mae" or "deviance" (clipped at the target bound). A name of
+        scikit-learn that begins with ``neg_`` gives the negative. None is the accuracy of classifiers, and of
+        regressors ``1 - min(1, (y - prediction)^2 / target_bound^2)``.
     target_bound : the largest error of a regressor that counts; None is half of the range that a schema
         declares, or 1, and says so once.
     assume_public : names of steps that you declare to use public data only.
@@ -549,15 +530,21 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         return np.flatnonzero(~rows), np.flatnonzero(rows)
 
     def _scorer(self, candidates: Candidates, classifier: bool) -> Scorer:
-        among("scoring", self.scoring, (None, *(CLASSIFYING if classifier else REGRESSING)))
-        if self.scoring == "neg_log_loss" and not hasattr(self.estimator, "predict_proba"):
-            raise UnsupportedError("scoring='neg_log_loss' needs an estimator with predict_proba.")
+        default = "accuracy" if classifier else "mse"
+        row, sign = find_metric("scoring", self.scoring or default, self.estimator)
+        if row.loss is None:
+            known = [name for name, other in METRICS.items() if other.loss and other.numbers == row.numbers]
+            raise InvalidInputError(f"Expected scoring in {known}, means over records, got {self.scoring!r}.")
+        if row.asks == "chances" and not hasattr(self.estimator, "predict_proba"):
+            raise UnsupportedError(f"scoring={self.scoring!r} needs an estimator with predict_proba.")
         if classifier:
-            return Scorer(self.scoring or "accuracy", 1.0)
+            return Scorer(row, Limits(), sign)
         target = None if candidates.schema is None else candidates.schema.target
         if self.target_bound is None and target is not None and None not in (target.low, target.high):
-            return Scorer(self.scoring, (float(target.high) - float(target.low)) / 2.0)  # type: ignore[arg-type]
-        return Scorer(self.scoring, declared_bound(self, "target_bound"))
+            reach = (float(target.high) - float(target.low)) / 2.0  # type: ignore[arg-type]
+        else:
+            reach = declared_bound(self, "target_bound")
+        return Scorer(row, Limits(reach=reach), sign if self.scoring else 0.0)
 
     def _grid(self) -> list[dict[str, Any]]:
         grid = self._candidates()

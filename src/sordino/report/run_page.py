@@ -16,7 +16,7 @@ from sordino.accounting.codec import encode
 from sordino.accounting.conversions import gaussian_mu
 from sordino.accounting.trade_off import gaussian_trade_off
 from sordino.errors import InvalidInputError
-from sordino.estimators.metrics import CalibrationCurve
+from sordino.estimators.metrics import CalibrationCurve, row_named
 from sordino.estimators.pipeline import pipeline_privacy
 from sordino.report.page import Booking, booking_of, rendered
 from sordino.report.provenance import Provenance, plain
@@ -155,7 +155,6 @@ _BAND = (
     " The grey band is twice the standard deviation of its noise, as far as that is known: a paler bar could "
     "be noise alone."
 )
-_SHARES = ("accuracy", "balanced_accuracy", "auc", "roc_auc", "r2")
 
 
 @dataclass(frozen=True)
@@ -187,6 +186,7 @@ class Score:
     """A private score with its interval and its price."""
 
     name: str
+    words: str
     text: str
     interval: str
     price: str
@@ -345,6 +345,8 @@ def scores_of(scores: Any) -> list[Score]:
 
 
 def _score(name: str, value: Any) -> Score:
+    row = row_named(name.lower().replace(" ", "_"))
+    words = "" if row is None else f"each record adds: {row.words}"
     report = getattr(value, "privacy", None)
     price = (
         f"epsilon {at_most(report.epsilon, 3)}, delta {at_most(report.delta, 2)} per {report.unit}; "
@@ -353,16 +355,15 @@ def _score(name: str, value: Any) -> Score:
         else "nothing was paid: public records, or not private"
     )
     if isinstance(value, CalibrationCurve):
-        return Score(name, f"{value.error:.3f}", "expected calibration error", price)
+        return Score(name, words, f"{value.error:.3f}", "expected calibration error", price)
     number = float(value)
     ends = getattr(value, "interval", None)
     if ends is None:
-        return Score(name, f"{number:.4g}", "exact", price)
+        return Score(name, words, f"{number:.4g}", "exact", price)
     low, high = (float(e) for e in ends)
-    share = name.lower().replace(" ", "_") in _SHARES
-    inside = share and 0.0 <= low <= high <= 1.0
+    inside = row is not None and row.share and 0.0 <= low <= high <= 1.0
     bar = (100 * low, 100 * high, 100 * min(max(number, 0.0), 1.0)) if inside else (None, None, None)
-    return Score(name, f"{number:.4g}", f"{low:.4g} to {high:.4g}", price, *bar)
+    return Score(name, words, f"{number:.4g}", f"{low:.4g} to {high:.4g}", price, *bar)
 
 
 COMPARED = (1.0, 4.0, 8.0)

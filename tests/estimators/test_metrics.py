@@ -1,0 +1,113 @@
+"""One table of metrics: a row is all that a new one needs, and each name means one thing everywhere."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from sklearn.metrics import get_scorer, get_scorer_names
+
+import sordino
+from sordino.cli.main import main
+from sordino.errors import InvalidInputError
+from sordino.estimators.metrics import METRICS, MetricRow, metric_names
+from sordino.report.run_page import scores_of
+
+ROOT = Path(__file__).resolve().parents[2]
+EXACT = {"epsilon": float("inf"), "delta": 1e-6}
+
+
+def counts(n=2000):
+    public = np.random.default_rng(5)
+    X = public.uniform(-1.0, 1.0, (n, 2))
+    return X, public.poisson(np.exp(0.5 + X[:, 0])).astype(float)
+
+
+def quartic(judged, limits):
+    return limits.error(judged) ** 4
+
+
+@pytest.fixture
+def row(monkeypatch):
+    made = MetricRow("quartic", "neg_quartic", "values", "error to the fourth", quartic, lambda m: m.reach**4)
+    monkeypatch.setitem(METRICS, "quartic", made)
+
+
+@pytest.fixture
+def model():
+    return sordino.LinearRegression(5.0, 1e-6, data_norm=1.5, target_bound=8.0).fit(*counts())
+
+
+def evaluate(*words):
+    found = CliRunner().invoke(main, ["evaluate", *map(str, words), "--json"])
+    assert found.exit_code == 0, found.output
+    return json.loads(found.stdout)
+
+
+def test_a_row_of_the_table_is_a_metric_of_scores_searches_commands_and_reports(row, model, tmp_path):
+    X, y = counts()
+    plain = np.mean((model.predict(X) - y) ** 4)
+    score = sordino.private_score(model, X, y, metric="quartic", bounds=(-50, 50), loss_bound=1e4, **EXACT)
+    assert score == pytest.approx(plain)
+    assert score == -sordino.private_score(
+        model, X, y, metric="neg_quartic", bounds=(-50, 50), loss_bound=1e4, **EXACT
+    )
+    settings = {"epsilon": 50.0, "delta": 1e-6, "target_bound": 8.0, "random_state": 0}
+    for name, sign in (("quartic", 1), ("neg_quartic", -1)):
+        search = sordino.PrivateSearchCV(model, {"max_iter": [30]}, scoring=name, **settings).fit(X, y)
+        assert sign * search.best_score_ == pytest.approx(plain, rel=0.5)
+    np.savez(tmp_path / "rows.npz", X=X, y=y)
+    sordino.save(model, tmp_path / "m.sordino")
+    words = (tmp_path / "m.sordino", tmp_path / "rows.npz", "--metric", "quartic")
+    assert evaluate(*words, "--public")["value"] == pytest.approx(plain)
+    assert evaluate(*words, "--epsilon", 1)["metric"] == "quartic"
+    assert "quartic" in CliRunner().invoke(main, ["evaluate", "--help"]).stdout
+    assert "fourth" in scores_of({"quartic": score})[0].words
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_an_alias_is_scikit_learns_name_and_gives_its_score(name, model):
+    row = METRICS[name]
+    if row.alias not in get_scorer_names():
+        assert row.alias == row.name
+        return
+    if not row.numbers:
+        X, y = counts()
+        model = sordino.LogisticRegression(5.0, 1e-6, data_norm=1.5, classes=[0, 1]).fit(X, (y > 1) * 1)
+        expected = get_scorer(row.alias)(model, X, (y > 1) * 1)
+        found = sordino.private_score(model, X, (y > 1) * 1, metric=row.alias, loss_bound=30.0, **EXACT)
+    else:
+        X, y = counts()
+        kept = model.predict(X) > 0.1  # scikit-learn has no deviance of others
+        X, y = X[kept], y[kept]
+        expected = get_scorer(row.alias)(model, X, y)
+        found = sordino.private_score(model, X, y, metric=row.alias, bounds=(0, 50), loss_bound=1e4, **EXACT)
+    assert found == pytest.approx(expected, abs=0.01 if name == "auc" else 1e-9)
+
+
+def test_every_metric_is_in_the_page_about_scores_and_in_the_page_about_commands():
+    for page in ("docs/reports.md", "docs/cli.md"):
+        text = (ROOT / page).read_text("utf-8")
+        assert all(f'"{name}"' in text or f"`{name}`" in text for name in METRICS)
+
+
+def test_a_search_refuses_what_is_no_mean_over_records_and_names_what_is():
+    for scoring in ("r2", "f1"):
+        search = sordino.PrivateSearchCV(
+            sordino.LinearRegression(data_norm=1.0, target_bound=8.0), {}, scoring=scoring
+        )
+        with pytest.raises(InvalidInputError, match="deviance"):
+            search.fit(*counts(100))
+
+
+def test_names_are_unique():
+    assert len(set(metric_names())) == len({*METRICS, *(row.alias for row in METRICS.values())})
+    assert len({row.alias for row in METRICS.values()}) == len(METRICS)
+
+
+def test_a_deviance_is_clipped_at_twice_the_largest_count():
+    X, y = counts()
+    model = sordino.LinearRegression(5.0, 1e-6, data_norm=1.5, target_bound=8.0).fit(X, y)
+    score = sordino.private_score(model, X, y, metric="deviance", bounds=(0, 6), delta=1e-6)
+    assert "loss_bound = 12 (losses of records are clipped to it)" in score.privacy.public
