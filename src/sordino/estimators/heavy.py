@@ -23,13 +23,13 @@ from sordino.checks import (
 )
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError
-from sordino.estimators.linear_base import Budget, MarginClassifier
+from sordino.estimators.linear_base import Budget, MarginClassifier, loss_of
 from sordino.estimators.statistics import joint_clip_of, moment_bound_of, moment_order_of
 from sordino.execute import executor_of, is_sparse
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats
 from sordino.private_estimator import PrivateEstimator, Scored
-from sordino.problems.losses import LOSSES, Huber, Loss
+from sordino.problems.losses import IDENTITY, LOSSES, Loss
 from sordino.problems.problem import Problem
 from sordino.problems.robust import Truncation
 from sordino.runs import Ask, run_privately
@@ -180,7 +180,7 @@ class HeavyTailedModel(HeavyTailedParameters, Tabular, PrivateEstimator):
         free = problem.n_intercepts > 0 and self.step_size is None
         return Scaling(
             center=columns and dense and free,
-            target=free and problem.loss.name in ("squared", "huber"),
+            target=free and problem.loss.link is IDENTITY,
             order=moment_order_of(self.moment_order),
             bound=moment_bound_of(self.moment_bound),
             fixed=self._public("threshold"),
@@ -279,11 +279,7 @@ class HeavyTailedRegressor(_Numbers, Scored, RegressorMixin, HeavyTailedModel):
         """Fit the model; the budget is spent here. With a schema, X is a table with the targets in it."""
         X, y = self._tabled_records(X, y)
         X, y = check_data(self, X, y, y_numeric=True)
-        among("loss", self.loss, ("squared", "huber"))
-        loss: Loss = LOSSES["squared"]
-        if self.loss == "huber":
-            loss = Huber(check_positive("huber_threshold", self.huber_threshold, "Pass a public number."))
-        found = self._fit(X, y, loss, 1, ())
+        found = self._fit(X, y, loss_of(self, "numbers"), 1, ())
         self.coef_, self.intercept_ = found.coef, float(found.intercept)
         return self
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, log_expit, log_softmax, softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -36,7 +35,15 @@ from sordino.execute import GroupedExecutor, LocalExecutor, executor_of, taken
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats, Ints
 from sordino.private_estimator import PrivateEstimator, Scored
-from sordino.problems.losses import LOSSES, Huber, Loss, expected_number, has_length
+from sordino.problems.losses import (
+    IDENTITY,
+    LOSSES,
+    Loss,
+    Targets,
+    has_length,
+    loss_options,
+    names_of_losses,
+)
 from sordino.problems.problem import Problem
 from sordino.runs import Ask, run_privately
 from sordino.runs.finish import LinearFit, finish, label_targets, number_targets
@@ -45,8 +52,6 @@ from sordino.solvers.around import Around
 from sordino.tables.tabular import Tabular, centred, declared_target, encoded_labels, target_bound
 
 # -------------------------------- What classifiers with one margin per class (or one for two classes) share
-
-_LOSSES = ("logistic", "squared_hinge")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +65,20 @@ class EncodedLabels:
     public: str
 
 
+def loss_of(estimator: Any, *targets: Targets) -> Loss:
+    """Return the loss that an estimator names, one of such targets, with the options that it sets."""
+    among("loss", estimator.loss, names_of_losses(*targets))
+    loss = LOSSES[estimator.loss.replace("_", "-")]
+    remedy = "Pass a public number, in the units of y."
+    chosen = {
+        field: check_positive(parameter, getattr(estimator, parameter), remedy)
+        for field, parameter in loss_options(loss).items()
+    }
+    return replace(loss, **chosen) if chosen else loss  # type: ignore[type-var]
+
+
 def _has_probabilities(estimator: Any) -> bool:
-    return estimator.loss in _LOSSES and bool(estimator._loss().link == "logit")
+    return estimator.loss in names_of_losses("signs") and bool(estimator._loss().link.odds)
 
 
 class MarginClassifier(Scored, ClassifierMixin):
@@ -82,8 +99,7 @@ class MarginClassifier(Scored, ClassifierMixin):
 
     def _loss(self) -> Loss:
         """Return the loss for two classes, which knows its link."""
-        among("loss", self.loss, _LOSSES)
-        return LOSSES[self.loss.replace("_", "-")]
+        return loss_of(self, "signs")
 
     if TYPE_CHECKING:
 
@@ -95,7 +111,7 @@ class MarginClassifier(Scored, ClassifierMixin):
         codes, self.classes_, public = encoded_labels(self, y)
         if self.classes_.size == 2:
             return EncodedLabels(codes, label_targets(codes, 2), loss.name, 1, public)
-        if loss.link != "logit":
+        if not loss.link.odds:
             raise UnsupportedError(
                 f"Only binary classification is supported by loss={self.loss!r}, got {self.classes_.size} "
                 "classes. Use loss='logistic'."
@@ -116,20 +132,13 @@ class MarginClassifier(Scored, ClassifierMixin):
     @where_rows_lie
     def predict_proba(self, X: Any) -> Floats:
         """Return the class probabilities; of the logistic loss only, others have none."""
-        scores = self._decision(X)
-        if scores.shape[1] > 1:
-            return np.asarray(softmax(scores, axis=1))
-        positive = expit(scores[:, 0])
-        return np.stack([1 - positive, positive], axis=1)
+        return self._loss().link.probabilities(self._decision(X))
 
     @available_if(_has_probabilities)
     @where_rows_lie
     def predict_log_proba(self, X: Any) -> Floats:
         """Return the logarithm of the class probabilities."""
-        scores = self._decision(X)
-        if scores.shape[1] > 1:
-            return np.asarray(log_softmax(scores, axis=1))
-        return np.stack([log_expit(-scores[:, 0]), log_expit(scores[:, 0])], axis=1)
+        return self._loss().link.log_probabilities(self._decision(X))
 
     @where_rows_lie
     def predict(self, X: Any) -> NDArray[Any]:
@@ -140,7 +149,6 @@ class MarginClassifier(Scored, ClassifierMixin):
 
 
 _SAMPLINGS = ("poisson", "fixed")
-_REGRESSION_LOSSES = ("squared", "huber", "poisson")
 # The intercept column, in units of the row bound.
 _INTERCEPT = 0.25
 
@@ -436,19 +444,15 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
     def predict(self, X: Any) -> Floats:
         """Return the predicted targets of rows clipped to ``data_norm``, in the range that targets have."""
         margins = self._decision(X)[:, 0]
-        return np.clip(expected_number(self._loss(), margins), *self.target_range_)
+        return np.clip(self._loss().link.mean(margins), *self.target_range_)
 
     def _loss(self) -> Loss:
         """Return the loss, which knows its link and its targets."""
-        among("loss", self.loss, _REGRESSION_LOSSES)
-        if self.loss != "huber":
-            return LOSSES[self.loss]
-        remedy = "Pass a public number, in the units of y."
-        return Huber(check_positive("huber_threshold", self.huber_threshold, remedy))
+        return loss_of(self, "numbers", "counts")
 
     def _centres(self) -> bool:
         """Whether targets are measured from the middle of their bounds: the intercept takes it back."""
-        return check_flag("fit_intercept", self.fit_intercept) and self._loss().link == "identity"
+        return check_flag("fit_intercept", self.fit_intercept) and self._loss().link is IDENTITY
 
     def _target_bound(self) -> float:
         return target_bound(self, declared_target(self), self._centres())

@@ -15,7 +15,7 @@ from sordino.kernel.clip import clip_scalars, factors_of
 from sordino.kernel.lazy import TouchMap
 from sordino.kernel.pull import Pull
 from sordino.kernel.query import AffineViews, ColumnSums, MappedRows, Point
-from sordino.problems.losses import Loss, compiled_form, expected_number
+from sordino.problems.losses import Loss, compiled_form
 from sordino.problems.queries import check_clip, sure, weighted
 
 # Sizes are counted on a logarithmic grid from 2^-30 to 2^10.
@@ -362,7 +362,7 @@ class MappedCurvature(MappedGram):
         w, affine, cap = params
         view = records.through(affine)
         with np.errstate(over="ignore", invalid="ignore"):
-            share = weighted(expected_number(self.loss, view.margins(w)) / cap, view.weights)
+            share = weighted(self.loss.link.mean(view.margins(w)) / cap, view.weights)
             share = np.where(share > 0.0, np.minimum(share, 1.0), 0.0)  # nan is not above 0
             factors = factors_of(view.norms * view.norms, 1.0) * share
             inner = view.gram(factors)

@@ -7,11 +7,12 @@ zero for the Poisson loss).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
-from scipy.special import log_softmax, softmax
+from scipy.special import expit, log_expit, log_softmax, softmax
 
 from sordino.errors import InvalidInputError
 from sordino.kernel.arrays import Bools, Floats, Ints
@@ -19,9 +20,41 @@ from sordino.kernel.clip import row_norms
 from sordino.kernel.pull import LOGISTIC, NUMBERS
 
 Targets = Literal["signs", "labels", "numbers", "counts"]
-Link = Literal["identity", "log", "logit", "none"]
 # exp of more is not a number; a prediction so large is wrong anyway.
 _LARGEST_LOG = 700.0
+
+
+@dataclass(frozen=True)
+class Link:
+    """What a margin is of the expected target.
+
+    ``mean`` returns the expected number, and ``node`` is the same as an operator of ONNX; ``odds`` says
+    whether a margin is the log odds of a label (of several classes, up to a constant).
+    """
+
+    name: str
+    mean: Callable[[Floats], Floats] = field(default=lambda margins: margins)
+    node: str = "Identity"
+    odds: bool = False
+
+    def probabilities(self, margins: Floats) -> Floats:
+        """Return the probability of each class, from one column of log odds, or one for each class."""
+        if margins.shape[1] > 1:
+            return np.asarray(softmax(margins, axis=1))
+        positive = expit(margins[:, 0])
+        return np.stack([1 - positive, positive], axis=1)
+
+    def log_probabilities(self, margins: Floats) -> Floats:
+        """Return the logarithm of the probability of each class."""
+        if margins.shape[1] > 1:
+            return np.asarray(log_softmax(margins, axis=1))
+        return np.stack([log_expit(-margins[:, 0]), log_expit(margins[:, 0])], axis=1)
+
+
+IDENTITY = Link("identity")
+LOG = Link("log", lambda margins: np.asarray(np.exp(np.minimum(margins, _LARGEST_LOG))), "Exp")
+LOGIT = Link("logit", odds=True)
+UNKNOWN = Link("none")
 
 
 class Loss(Protocol):
@@ -30,7 +63,8 @@ class Loss(Protocol):
     ``lipschitz`` bounds the norm of the residual, ``curvature`` its derivative; inf where there is no
     bound (the query then clips). ``targets`` says what ``y`` is; margins are in units of "numbers". ``link``
     says what a margin is of the expected target: the number itself, its logarithm, log odds (of several
-    classes, up to a constant), or nothing known.
+    classes, up to a constant), or nothing known. Predictions, probabilities, ONNX graphs and the range of
+    the targets follow from these two.
     """
 
     targets: ClassVar[Targets]
@@ -65,9 +99,19 @@ def has_length(loss: Loss) -> bool:
     return loss.targets == "numbers" or isinstance(loss, LabelModel)
 
 
-def expected_number(loss: Loss, margins: Floats) -> Floats:
-    """Return the target that a margin stands for, of a loss of numbers or counts."""
-    return np.exp(np.minimum(margins, _LARGEST_LOG)) if loss.link == "log" else margins
+def target_range(loss: Loss, bound: float) -> tuple[float, float]:
+    """Return the range of targets up to a bound: counts begin at zero."""
+    return (0.0 if loss.targets == "counts" else -bound), bound
+
+
+def names_of_losses(*targets: Targets) -> tuple[str, ...]:
+    """Return the names, as parameters spell them, of the losses of such targets."""
+    return tuple(name.replace("-", "_") for name, loss in LOSSES.items() if loss.targets in targets)
+
+
+def loss_options(loss: Loss) -> Mapping[str, str]:
+    """Return the fields of a loss that a user sets, with the parameters of estimators that set them."""
+    return getattr(loss, "options", {})
 
 
 def sigmoid(margins: Floats) -> Floats:
@@ -80,7 +124,7 @@ class Logistic:
     r"""``log(1 + exp(-y m))``."""
 
     targets: ClassVar[Targets] = "signs"
-    link: ClassVar[Link] = "logit"
+    link: ClassVar[Link] = LOGIT
     name: str = "logistic"
     lipschitz: float = 1.0
     curvature: float = 0.25
@@ -106,7 +150,7 @@ class Multinomial:
     """
 
     targets: ClassVar[Targets] = "labels"
-    link: ClassVar[Link] = "logit"
+    link: ClassVar[Link] = LOGIT
     name: str = "multinomial"
     lipschitz: float = math.sqrt(2.0)
     curvature: float = 0.5
@@ -142,7 +186,7 @@ class Squared:
     r"""``(m - y)^2 / 2``; not Lipschitz, so its gradient is clipped."""
 
     targets: ClassVar[Targets] = "numbers"
-    link: ClassVar[Link] = "identity"
+    link: ClassVar[Link] = IDENTITY
     name: str = "squared"
     lipschitz: float = math.inf
     curvature: float = 1.0
@@ -160,8 +204,9 @@ class Squared:
 class Huber:
     r"""Squared up to an error of ``threshold``, linear beyond."""
 
+    options: ClassVar[Mapping[str, str]] = {"threshold": "huber_threshold"}
     targets: ClassVar[Targets] = "numbers"
-    link: ClassVar[Link] = "identity"
+    link: ClassVar[Link] = IDENTITY
     threshold: float = 1.0
     name: str = "huber"
     curvature: float = 1.0
@@ -187,7 +232,7 @@ class SquaredHinge:
     r"""``max(0, 1 - y m)^2 / 2``."""
 
     targets: ClassVar[Targets] = "signs"
-    link: ClassVar[Link] = "none"
+    link: ClassVar[Link] = UNKNOWN
     name: str = "squared-hinge"
     lipschitz: float = math.inf
     curvature: float = 1.0
@@ -206,7 +251,7 @@ class PoissonLoss:
     r"""``exp(m) - y m``, the negative log likelihood of a count."""
 
     targets: ClassVar[Targets] = "counts"
-    link: ClassVar[Link] = "log"
+    link: ClassVar[Link] = LOG
     name: str = "poisson"
     lipschitz: float = math.inf
     curvature: float = math.inf

@@ -10,7 +10,7 @@ import numpy as np
 from sordino.kernel import SparseVector
 from sordino.kernel.arrays import Floats
 from sordino.problems.covariance import PcaProblem
-from sordino.problems.losses import Loss
+from sordino.problems.losses import Loss, target_range
 from sordino.problems.problem import Problem
 from sordino.solvers.around import Around
 from sordino.solvers.base import NoisyCoefficients
@@ -51,8 +51,8 @@ def label_targets(codes: Any, classes: int) -> Any:
 
 def number_targets(y: Any, loss: Loss, bound: float) -> tuple[Any, tuple[float, float]]:
     """Return targets clipped to the declared bound, and the range that they have; counts begin at zero."""
-    low = 0.0 if loss.targets == "counts" else -bound
-    return np.clip(y, low, bound), (low, bound)
+    ends = target_range(loss, bound)
+    return np.clip(y, *ends), ends
 
 
 def finish_pca(found: Principal, problem: PcaProblem, count: int) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def to_onnx(model: Any) -> Any:
     options = {id(twin): {"zipmap": False}} if type(twin).__name__ == "LogisticRegression" else None
     graph = convert_sklearn(twin, initial_types=inputs, options=options, target_opset=18)
     if hasattr(model, "target_range_"):
-        _bound_numbers(onnx, graph.graph, model._loss().link, *model.target_range_)
+        _bound_numbers(onnx, graph.graph, model._loss().link.node, *model.target_range_)
     clip = _clipping(onnx, model.n_features_in_, float(model.data_norm_), graph)
     merged = onnx.compose.merge_models(clip, graph, io_map=[("clipped_rows", "clipped")])
     copy = PrivacyReport.from_dict(model.privacy_.to_dict())
@@ -63,7 +63,7 @@ def _twin(model: Any) -> Any:
     elif not hasattr(model, "classes_"):
         twin, names = linear_model.LinearRegression(), ("coef_", "intercept_")
     else:
-        odds = model._loss().link == "logit"
+        odds = model._loss().link.odds
         twin = linear_model.LogisticRegression() if odds else svm.LinearSVC()
         names = ("coef_", "intercept_", "classes_")
     for name in (*names, "n_features_in_"):
@@ -71,14 +71,13 @@ def _twin(model: Any) -> Any:
     return twin
 
 
-def _bound_numbers(onnx: Any, body: Any, link: str, low: float, high: float) -> None:
+def _bound_numbers(onnx: Any, body: Any, means: str, low: float, high: float) -> None:
     """Make numbers of margins, in the range that targets have; the output keeps its name."""
     name = body.output[0].name
     for node in body.node:
         node.output[:] = ["margins" if out == name else out for out in node.output]
     for end, value in (("lowest", low), ("highest", high)):
         body.initializer.append(onnx.numpy_helper.from_array(np.array(value, dtype=np.float32), end))
-    means = {"identity": "Identity", "log": "Exp"}[link]
     body.node.append(onnx.helper.make_node(means, ["margins"], ["unbounded"]))
     body.node.append(onnx.helper.make_node("Clip", ["unbounded", "lowest", "highest"], [name]))
 
