@@ -58,9 +58,10 @@ def test_the_tables_of_the_parties_have_the_printed_numbers_where_they_are_print
 
 
 def test_a_release_between_parties_is_compared_with_both_printed_protocols():
-    rows = aggregation.seconds(True).rows
+    table = aggregation.seconds(True)
+    rows = table.rows
     assert [row.published for row in rows] == [22.28, 26.45, 20.31, 56.46, 65.21, 50.67]
-    assert len({runs.key for row in rows for runs in row.runs()}) == 3  # three lengths of a vector
+    assert len({runs.key for runs in table.runs().values()}) == 3  # three lengths of a vector
     assert "certifies" in rows[0].cells["paper"]
 
 

@@ -55,7 +55,6 @@ class GridLoss:
 
     @property
     def losses(self) -> Floats:
-        """The losses of the grid."""
         return self.interval * np.arange(self.start, self.start + self.probabilities.size, dtype=float)
 
     def delta(self, epsilon: float) -> float:

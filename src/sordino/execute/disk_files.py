@@ -192,7 +192,6 @@ class Written:
         self._file, self.sum = file, 0
 
     def write(self, piece: bytes | memoryview) -> None:
-        """Add a piece."""
         self.sum = crc32(piece, self.sum)
         self._file.write(piece)
 

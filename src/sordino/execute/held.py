@@ -73,7 +73,6 @@ class HeldColumn:
         raise NotImplementedError  # pragma: no cover
 
     def least(self) -> float:
-        """Return the smallest number."""
         raise NotImplementedError  # pragma: no cover
 
     def clip(self, low: float, high: float, out: None = None) -> Any:

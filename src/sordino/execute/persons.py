@@ -48,7 +48,6 @@ class Owners:
         return np.asarray(self.edges[persons + 1] - self.edges[persons], dtype=np.int64)
 
     def rows(self, persons: Ints) -> Ints:
-        """Return the records of some persons, person by person."""
         sizes = self.sizes(persons)
         starts = np.repeat(self.edges[persons] - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes)
         count = int(sizes.sum())

@@ -11,7 +11,7 @@ from scipy.special import lambertw
 
 from sordino.accounting.conversions import check_delta, check_epsilon
 from sordino.errors import InvalidInputError
-from sordino.kernel import Full, Norm, PaperNoise, Plan, Poisson, Printed, Relation
+from sordino.kernel import FixedSize, Full, Norm, PaperNoise, Plan, Poisson, Printed, Relation, Sampling
 from sordino.kernel.mechanism import Additive
 
 # ----------------------------------------- The base of printed mechanisms for which no epsilon is certified
@@ -24,11 +24,9 @@ class Uncertified(Printed, Additive):
     norms: ClassVar[tuple[Norm, ...]] = (Norm.L2,)
 
     def event(self, relation: Relation) -> dp.DpEvent:
-        """Return the event of no privacy."""
         return dp.NonPrivateDpEvent()
 
     def rho(self) -> float:
-        """Return infinity."""
         return math.inf
 
 
@@ -51,9 +49,25 @@ class Claimed(Protocol):
     def delta(self) -> float: ...
 
 
+Published = tuple[Any, PaperNoise]
+"""A solver as it is printed, and its printed noise."""
+
+
 def multiplier(noise: float, relation: Relation) -> float:
     """Return noise / sensitivity from noise / contribution."""
     return noise / relation.contributions
+
+
+def paper_noise(relation: Relation, formula: str, **noises: float) -> PaperNoise:
+    """Return printed noises, relative to a contribution, as multipliers by release."""
+    return PaperNoise({name: multiplier(noise, relation) for name, noise in noises.items()}, formula)
+
+
+def batch_size(sampling: Sampling, population: int) -> int:
+    """Return the (expected) number of records of a batch."""
+    if isinstance(sampling, FixedSize):
+        return sampling.size
+    return round(sampling.rate * population) if isinstance(sampling, Poisson) else population
 
 
 def sgd_ht(epsilon: float, delta: float, *, population: int, batch_size: int, steps: int) -> float:
@@ -243,40 +257,21 @@ def _at_least(value: int, bound: int) -> int:
 
 def srm_noise(plan: Plan, budget: Claimed) -> PaperNoise:
     """Return the noise of DP-SRM (section 4.5) on the first gradient and on the corrections of a plan."""
-    steps = sum(release.times for release in plan.releases.values())
+    n, steps = plan.population, sum(release.times for release in plan.releases.values())
+    sizes = {name: batch_size(release.sampling, n) for name, release in plan.releases.items()}
     noises = {
-        name: srm(
-            budget.epsilon,
-            budget.delta,
-            population=plan.population,
-            batch_size=_size(release.sampling, plan.population),
-            steps=steps,
-        )
-        for name, release in plan.releases.items()
+        name: srm(budget.epsilon, budget.delta, population=n, batch_size=size, steps=steps)
+        for name, size in sizes.items()
     }
-    return _noise(plan, noises, "DP-SRM, section 4.5")
+    return paper_noise(plan.relation, "DP-SRM, section 4.5", **noises)
 
 
 def federated_noise(plan: Plan, budget: Claimed) -> PaperNoise:
     """Return the noise of one client: DP-FedSGD-HT (theorem 4.1), or DP-FedGD-HT where batches are full."""
-    (release,) = plan.releases.values()
+    (release,), n = plan.releases.values(), plan.population
     if isinstance(release.sampling, Full):
         noise = ight(budget.epsilon, budget.delta, steps=release.times)
-        return _noise(plan, {"gradient": noise}, "DP-FedGD-HT, the noise of DP-IGHT")
-    noise = sgd_ht(
-        budget.epsilon,
-        budget.delta,
-        population=plan.population,
-        batch_size=_size(release.sampling, plan.population),
-        steps=release.times,
-    )
-    return _noise(plan, {"gradient": noise}, "DP-FedSGD-HT, the noise of DP-SGD-HT")
-
-
-def _noise(plan: Plan, noises: dict[str, float], formula: str) -> PaperNoise:
-    made = {name: multiplier(noise, plan.relation) for name, noise in noises.items()}
-    return PaperNoise(made, formula)
-
-
-def _size(sampling: Any, population: int) -> int:
-    return round(sampling.rate * population) if isinstance(sampling, Poisson) else population
+        return paper_noise(plan.relation, "DP-FedGD-HT, the noise of DP-IGHT", gradient=noise)
+    size = batch_size(release.sampling, n)
+    noise = sgd_ht(budget.epsilon, budget.delta, population=n, batch_size=size, steps=release.times)
+    return paper_noise(plan.relation, "DP-FedSGD-HT, the noise of DP-SGD-HT", gradient=noise)

@@ -15,16 +15,14 @@ from typing import Any
 import numpy as np
 
 from sordino.errors import InvalidInputError
-from sordino.kernel import PaperNoise
 from sordino.literature import formulas
-from sordino.literature.formulas import Claimed
+from sordino.literature.formulas import Claimed, Published, paper_noise
 from sordino.problems.problem import Problem
 from sordino.problems.robust import Sample, Truncation
 from sordino.solvers.heavy import HeavyTailedSparse, ProjectedGradient
 from sordino.solvers.heavy.learners import Scaling
 from sordino.solvers.heavy.mean import RobustMean
 
-Published = tuple[Any, PaperNoise]
 _FAILURE = 0.05  # xi
 
 
@@ -43,21 +41,20 @@ def published_mean(solver: RobustMean, sample: Sample, budget: Claimed) -> Publi
         )
     if solver.fixed is None:
         _needs(solver.bound, "moment_bound or threshold")
-        level = _mean_level(sample, budget, solver.failure, several)
+        level = (
+            sample.population * budget.epsilon
+        )  # over d^(3/2) in theorem 6, over logarithms in algorithm 1
+        if several:
+            level /= sample.columns**1.5
+        else:
+            level /= math.log(1 / solver.failure) * math.sqrt(math.log(1.25 / budget.delta))
         cut = (float(solver.bound or 0.0) * level) ** (1 / (1 + solver.order))
     else:
         cut = solver.fixed
     made = replace(solver, fixed=cut, center=np.zeros(sample.columns), truncation=Truncation(zero=True))
-    noise = formulas.multiplier(formulas.truncated_mean(budget.epsilon, budget.delta), sample.relation)
-    return made, PaperNoise({"mean": noise}, "DPHDME, algorithm 3" if several else "DPODME, algorithm 1")
-
-
-def _mean_level(sample: Sample, budget: Claimed, failure: float, several: bool) -> float:
-    """Return ``n eps`` over the logarithms of algorithm 1, or over ``d^(3/2)`` as in theorem 6."""
-    reach = sample.population * budget.epsilon
-    if several:
-        return float(reach / sample.columns**1.5)
-    return reach / (math.log(1 / failure) * math.sqrt(math.log(1.25 / budget.delta)))
+    noise = formulas.truncated_mean(budget.epsilon, budget.delta)
+    said = "DPHDME, algorithm 3" if several else "DPODME, algorithm 1"
+    return made, paper_noise(sample.relation, said, mean=noise)
 
 
 def published_learner(noise: str, solver: Any, problem: Problem, budget: Claimed) -> Published:
@@ -68,10 +65,7 @@ def published_learner(noise: str, solver: Any, problem: Problem, budget: Claimed
     """
     _finite(budget)
     wanted = noise.partition(":")[2].strip()
-    if isinstance(solver, HeavyTailedSparse):
-        forms = _SPARSE
-    else:
-        forms = _SCO
+    forms = _SPARSE if isinstance(solver, HeavyTailedSparse) else _SCO
     if wanted not in forms:
         known = sorted(f"paper: {form}" if form else "paper" for form in forms)
         raise InvalidInputError(f"Expected noise in {known} for this model, got {noise!r}.")
@@ -79,21 +73,23 @@ def published_learner(noise: str, solver: Any, problem: Problem, budget: Claimed
 
 
 def _sco(solver: ProjectedGradient, problem: Problem, budget: Claimed) -> Published:
-    if solver.average == "all":
-        made = _coordinates(solver, problem, budget, False)
-        level = formulas.sco(budget.epsilon, budget.delta, steps=solver.steps)
-        return made, _gradient_noise(problem, level, "DP-SCO, convex, algorithm 2 and theorem 6")
-    made = _coordinates(solver, problem, budget, True)
-    level = formulas.truncated_mean(budget.epsilon, budget.delta)
-    return made, _gradient_noise(problem, level, "DP-SCO, strongly convex, algorithm 2 and theorem 7")
+    split = solver.average != "all"
+    if split:
+        noise = formulas.truncated_mean(budget.epsilon, budget.delta)
+        said = "DP-SCO, strongly convex, algorithm 2 and theorem 7"
+    else:
+        noise = formulas.sco(budget.epsilon, budget.delta, steps=solver.steps)
+        said = "DP-SCO, convex, algorithm 2 and theorem 6"
+    made = _coordinates(solver, problem, budget, split)
+    return made, paper_noise(problem.relation, said, gradient=noise)
 
 
 def _as_listed(solver: ProjectedGradient, problem: Problem, budget: Claimed) -> Published:
     if solver.average == "all":
         raise InvalidInputError("The listing differs from the proof for solver='strongly-convex' only.")
     made = replace(_coordinates(solver, problem, budget, False), average="last")
-    level = formulas.truncated_mean(budget.epsilon, budget.delta)
-    return made, _gradient_noise(problem, level, "DP-SCO, strongly convex, line 8 as listed")
+    noise = formulas.truncated_mean(budget.epsilon, budget.delta)
+    return made, paper_noise(problem.relation, "DP-SCO, strongly convex, line 8 as listed", gradient=noise)
 
 
 def _coordinates(
@@ -129,7 +125,7 @@ def heavy_tailed(solver: HeavyTailedSparse, problem: Problem, budget: Claimed) -
     made = replace(solver, scaling=scaling, split=True, selection="peeling", zero=True, joint=None)
     noise = formulas.peeling(budget.epsilon, budget.delta, sparsity=s)
     said = "heavy-tailed sparse optimisation, algorithm 5, Peeling"
-    return made, PaperNoise({"select": formulas.multiplier(noise, problem.relation)}, said)
+    return made, paper_noise(problem.relation, said, select=noise)
 
 
 def _printed_scaling(scaling: Scaling, level: float) -> Scaling:
@@ -139,10 +135,6 @@ def _printed_scaling(scaling: Scaling, level: float) -> Scaling:
     if cut is None:
         cut = (_needs(scaling.bound, "moment_bound or threshold") * level) ** (1 / (1 + scaling.order))
     return Scaling(order=scaling.order, fixed=cut, step=step)
-
-
-def _gradient_noise(problem: Problem, noise: float, formula: str) -> PaperNoise:
-    return PaperNoise({"gradient": formulas.multiplier(noise, problem.relation)}, formula)
 
 
 def _needs(value: float | None, name: str) -> float:

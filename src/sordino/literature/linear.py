@@ -12,7 +12,6 @@ import numpy as np
 from sordino.errors import InvalidInputError
 from sordino.kernel import (
     Curator,
-    FixedSize,
     Full,
     NoiseSource,
     Norm,
@@ -22,14 +21,13 @@ from sordino.kernel import (
     Printed,
     Relation,
     Release,
-    Sampling,
     public_generator,
 )
 from sordino.kernel.arrays import Floats
 from sordino.kernel.mechanism import Gaussian
 from sordino.kernel.query import RecordSums
 from sordino.literature import formulas
-from sordino.literature.formulas import Claimed, Uncertified
+from sordino.literature.formulas import Claimed, Published, Uncertified, batch_size, paper_noise
 from sordino.literature.heavy import heavy_tailed
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GlmGradient
@@ -70,7 +68,6 @@ class GrowingBatches:
         return cls(solver, tuple(stages))
 
     def plan(self, problem: Problem) -> Plan:
-        """Declare the gradients of each stage."""
         releases = {}
         for name, size, times in self.stages:
             one = replace(self.solver, sampling=Poisson(size / problem.population), steps=times)
@@ -78,7 +75,6 @@ class GrowingBatches:
         return problem.planned(**releases)
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
-        """Yield the iterates."""
         w = np.zeros(problem.shape)
         for name, _, times in self.stages:
             for _ in range(times):
@@ -88,23 +84,14 @@ class GrowingBatches:
                 yield w
 
 
-def growing_batches(solver: Any, problem: Problem, budget: Claimed) -> tuple[Any, PaperNoise]:
+def growing_batches(solver: Any, problem: Problem, budget: Claimed) -> Published:
     """Return DP-SGD-HT with growing batches and the noise of theorem 4.1."""
-    made = GrowingBatches.of(solver, problem.population)
+    made, facts = GrowingBatches.of(solver, problem.population), {"population": problem.population}
     noises = {
-        name: formulas.multiplier(
-            formulas.sgd_ht(
-                budget.epsilon,
-                budget.delta,
-                population=problem.population,
-                batch_size=size,
-                steps=solver.steps,
-            ),
-            problem.relation,
-        )
+        name: formulas.sgd_ht(budget.epsilon, budget.delta, **facts, batch_size=size, steps=solver.steps)
         for name, size, _ in made.stages
     }
-    return made, PaperNoise(noises, "DP-SGD-HT, theorem 4.1, batches b, 2b, 4b")
+    return made, paper_noise(problem.relation, "DP-SGD-HT, theorem 4.1, batches b, 2b, 4b", **noises)
 
 
 # ------- DPSL-KT as printed: the responses of a sparse teacher, under a noise that its proof does not carry
@@ -175,7 +162,6 @@ class PrintedResponses(Uncertified):
     printed: ClassVar[str] = "DPSL-KT with its sparse teacher"
 
     def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Floats:
-        """Add the noise."""
         found: Floats = Gaussian(self.multiplier).privatise(value, sensitivity, noise)
         return found
 
@@ -192,19 +178,16 @@ class SparseTeacher:
         return cls(SparseResponses(GlmGradient(problem.loss, problem.gradient_bound), problem, solver))
 
     def plan(self, problem: Problem) -> Plan:
-        """Declare the responses."""
         return problem.planned(teacher=Release(self.responses, PrintedResponses(), Full(), mean=False))
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
-        """Yield the student."""
         answer = curator.release("teacher")
         yield self.responses.teacher.student(answer, np.zeros(problem.shape), problem)
 
 
 # ----------------------- The published noise of the linear solvers, DPSL-KT included: for reproduction only
 
-Formula = Callable[[Any, Problem, Claimed], "Published"]
-Published = tuple[Any, PaperNoise]
+Formula = Callable[[Any, Problem, Claimed], Published]
 
 
 def published(noise: str, name: str, solver: Any, problem: Problem, budget: Claimed) -> Published:
@@ -227,30 +210,29 @@ def published(noise: str, name: str, solver: Any, problem: Problem, budget: Clai
     return variants[wanted](solver, problem, budget)
 
 
-def _ight(solver: Any, problem: Problem, budget: Claimed) -> Published:
-    noise = formulas.ight(budget.epsilon, budget.delta, steps=solver.steps)
-    return solver, _noise(problem, "DP-IGHT, Theorem 5.2", gradient=noise)
+def _with_steps(noise: Callable[..., float], said: str, loss: str = "") -> Formula:
+    """Return a formula for gradients on all records, some of them for one loss only."""
+
+    def formula(solver: Any, problem: Problem, budget: Claimed) -> Published:
+        if loss and problem.loss.name != loss:
+            where = said.split(", ")[1]
+            raise InvalidInputError(f"{where} is for the {loss} loss, got {problem.loss.name!r}.")
+        found = noise(budget.epsilon, budget.delta, steps=solver.steps)
+        return solver, paper_noise(problem.relation, said, gradient=found)
+
+    return formula
 
 
-def _ight_linear(solver: Any, problem: Problem, budget: Claimed) -> Published:
-    _needs_loss(problem, "squared", "Corollary 5.6")
-    noise = formulas.ight_linear(budget.epsilon, budget.delta, steps=solver.steps)
-    said = "DP-IGHT, Corollary 5.6, its undefined lambda 1, its Lipschitz constant the clip"
-    return solver, _noise(problem, said, gradient=noise)
+def _with_batches(noise: Callable[..., float], said: str) -> Formula:
+    """Return a formula for gradients on batches."""
 
+    def formula(solver: Any, problem: Problem, budget: Claimed) -> Published:
+        n = problem.population
+        facts = {"population": n, "batch_size": batch_size(solver.sampling, n), "steps": solver.steps}
+        found = noise(budget.epsilon, budget.delta, **facts)
+        return solver, paper_noise(problem.relation, said, gradient=found)
 
-def _ight_logistic(solver: Any, problem: Problem, budget: Claimed) -> Published:
-    _needs_loss(problem, "logistic", "Corollary 5.8")
-    noise = formulas.ight_logistic(budget.epsilon, budget.delta, steps=solver.steps)
-    return solver, _noise(problem, "DP-IGHT, Corollary 5.8", gradient=noise)
-
-
-def _sgd_ht(solver: Any, problem: Problem, budget: Claimed) -> Published:
-    n = problem.population
-    noise = formulas.sgd_ht(
-        budget.epsilon, budget.delta, population=n, batch_size=_size(solver.sampling, n), steps=solver.steps
-    )
-    return solver, _noise(problem, "DP-SGD-HT, Theorem 4.1", gradient=noise)
+    return formula
 
 
 def _scsg_ht(solver: Any, problem: Problem, budget: Claimed) -> Published:
@@ -260,25 +242,17 @@ def _scsg_ht(solver: Any, problem: Problem, budget: Claimed) -> Published:
         budget.epsilon,
         budget.delta,
         population=n,
-        anchor_batch=_size(solver.snapshots, n),
-        batch_size=_size(solver.minibatches, n),
+        anchor_batch=batch_size(solver.snapshots, n),
+        batch_size=batch_size(solver.minibatches, n),
         epochs=len(solver.lengths),
         drawn=solver.drawn,
     )
     said = f"DP-SCSG-HT, option {'I' if solver.drawn else 'II'}, constants as printed"
-    return solver, _noise(problem, said, snapshot=snapshot, correction=correction)
+    return solver, paper_noise(problem.relation, said, snapshot=snapshot, correction=correction)
 
 
 def _srm(solver: Any, problem: Problem, budget: Claimed) -> Published:
-    n = problem.population
-    first, recursion = (
-        formulas.srm(
-            budget.epsilon, budget.delta, population=n, batch_size=_size(sampling, n), steps=solver.steps
-        )
-        for sampling in (solver.first, solver.minibatches)
-    )
-    noises = {"first": first, "recursion": recursion} if solver.steps > 1 else {"first": first}
-    return solver, _noise(problem, "DP-SRM, section 4.5", **noises)
+    return solver, formulas.srm_noise(solver.plan(problem), budget)
 
 
 def _srm_random(solver: Any, problem: Problem, budget: Claimed) -> Published:
@@ -294,18 +268,10 @@ def _srm_random(solver: Any, problem: Problem, budget: Claimed) -> Published:
     return made, PaperNoise(kept, f"{noise.formula}, a random one of {solver.steps} iterates")
 
 
-def _lssgd(solver: Any, problem: Problem, budget: Claimed) -> Published:
-    n = problem.population
-    noise = formulas.lssgd(
-        budget.epsilon, budget.delta, population=n, batch_size=_size(solver.sampling, n), steps=solver.steps
-    )
-    return solver, _noise(problem, "DP-LSSGD, Theorem 5.3", gradient=noise)
-
-
 def _frank_wolfe(solver: Any, problem: Problem, budget: Claimed) -> Published:
     _needs_laplace(solver)
     noise = formulas.frank_wolfe(budget.epsilon, budget.delta, steps=solver.steps)
-    return solver, _noise(problem, "private Frank-Wolfe, Laplace", vertex=noise)
+    return solver, paper_noise(problem.relation, "private Frank-Wolfe, Laplace", vertex=noise)
 
 
 def _peeled(solver: Any, problem: Problem, budget: Claimed) -> Published:
@@ -316,7 +282,7 @@ def _peeled(solver: Any, problem: Problem, budget: Claimed) -> Published:
             "Set fit_intercept=False and solver_options={'selection': 'laplace', 'split': True}."
         )
     noise = formulas.peeling(budget.epsilon, budget.delta, sparsity=solver.sparsity)
-    return solver, _noise(problem, "Peeling, Laplace", support=noise)
+    return solver, paper_noise(problem.relation, "Peeling, Laplace", support=noise)
 
 
 def _transfer(solver: Any, problem: Problem, budget: Claimed) -> Published:
@@ -335,17 +301,6 @@ def _sparse_teacher(solver: Any, problem: Problem, budget: Claimed) -> Published
     return printed, PaperNoise({"teacher": noise}, said, (PrintedResponses.printed,))
 
 
-def _noise(problem: Problem, formula: str, **noises: float) -> PaperNoise:
-    return PaperNoise(
-        {name: formulas.multiplier(noise, problem.relation) for name, noise in noises.items()}, formula
-    )
-
-
-def _needs_loss(problem: Problem, loss: str, corollary: str) -> None:
-    if problem.loss.name != loss:
-        raise InvalidInputError(f"{corollary} is for the {loss} loss, got {problem.loss.name!r}.")
-
-
 def _needs_laplace(solver: Any) -> None:
     if solver.selection != "laplace":
         raise InvalidInputError(
@@ -353,21 +308,27 @@ def _needs_laplace(solver: Any) -> None:
         )
 
 
-def _size(sampling: Sampling, population: int) -> int:
-    if isinstance(sampling, FixedSize):
-        return sampling.size
-    return round(sampling.rate * population) if isinstance(sampling, Poisson) else population
-
-
+_LSSGD = _with_batches(formulas.lssgd, "DP-LSSGD, Theorem 5.3")
 _FORMULAS: dict[str, dict[str, Formula]] = {
     "frank-wolfe": {"": _frank_wolfe},
     "heavy-tailed": {"": heavy_tailed},
-    "ight": {"": _ight, "corollary 5.6": _ight_linear, "corollary 5.8": _ight_logistic},
-    "ls-sgd": {"": _lssgd},
+    "ight": {
+        "": _with_steps(formulas.ight, "DP-IGHT, Theorem 5.2"),
+        "corollary 5.6": _with_steps(
+            formulas.ight_linear,
+            "DP-IGHT, Corollary 5.6, its undefined lambda 1, its Lipschitz constant the clip",
+            "squared",
+        ),
+        "corollary 5.8": _with_steps(formulas.ight_logistic, "DP-IGHT, Corollary 5.8", "logistic"),
+    },
+    "ls-sgd": {"": _LSSGD},
     "peeled": {"": _peeled},
     "scsg-ht": {"": _scsg_ht},
-    "sgd-ht": {"": _sgd_ht, "growing batches": growing_batches},
-    "sgd": {"": _lssgd},
+    "sgd-ht": {
+        "": _with_batches(formulas.sgd_ht, "DP-SGD-HT, Theorem 4.1"),
+        "growing batches": growing_batches,
+    },
+    "sgd": {"": _LSSGD},
     "srm": {"": _srm, "random output": _srm_random},
     "svrg-ht": {"": _scsg_ht},
     "transfer": {"": _transfer, "sparse teacher": _sparse_teacher},

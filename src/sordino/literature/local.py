@@ -71,7 +71,6 @@ class PrintedTilt(Uncertified):
     printed: ClassVar[str] = "objective perturbation of an approximate minimiser"
 
     def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Floats:
-        """Draw the linear term and minimise."""
         tilt = NormGamma(self.multiplier).privatise(np.zeros(value.size), sensitivity, noise)
         found: Floats = value.minimised(tilt)
         return found
@@ -101,7 +100,6 @@ class LocalObjective:
         return problem.planned(minimiser=Release(query, PrintedTilt(self.noise), Full(), mean=False))
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
-        """Yield the minimiser."""
         yield curator.release("minimiser", np.arange(math.prod(problem.shape))).reshape(problem.shape)
 
 
@@ -157,7 +155,6 @@ class Pathak(OutputPerturbation):
     parties: int = 1
 
     def plan(self, problem: Problem) -> Plan:
-        """Declare the average with a sensitivity that is m times too large."""
         shape = (problem.loss, self.clip, self.strength, problem.population, problem.shape, problem.row_bound)
         query = _Overstated(*shape, factor=float(self.parties))
         return problem.planned(minimiser=Release(query, problem.gaussian(), Full(), mean=False))

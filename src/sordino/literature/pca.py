@@ -28,7 +28,7 @@ from sordino.kernel.arrays import Floats
 from sordino.kernel.mechanism import Additive
 from sordino.kernel.query import GramSums, Parts
 from sordino.literature import formulas
-from sordino.literature.formulas import Claimed, Uncertified
+from sordino.literature.formulas import Claimed, Published, Uncertified
 from sordino.problems.covariance import Ball, GramMatrix, GramProduct, PcaProblem, Quadratic, operator_norm
 from sordino.solvers.pca import make_pca_solver
 from sordino.solvers.pca.direct import Gauss, principal_of
@@ -61,7 +61,6 @@ class EntryLevelPower(Power):
     """The noisy power method with entry-level noise and without momentum."""
 
     def query(self, problem: PcaProblem) -> GramProduct:
-        """Return the printed product."""
         return EntryLevelProduct(problem.data_norm)
 
 
@@ -107,7 +106,6 @@ class Step:
     ball: Ball
 
     def with_batch(self, rows: Any, population: int) -> Floats:
-        """Return the exact step whose batch is these rows."""
         batch: Floats = self.records.taken(rows).gram_product(self.moved, self.ball)
         return self._snapshot() / population + batch
 
@@ -165,7 +163,6 @@ class PrintedVrpca(Vrpca):
         return replace(cls(**vars(solver)), **settings)
 
     def plan(self, problem: PcaProblem) -> Plan:
-        """Declare the steps."""
         query = SnapshotAndDifference(problem.data_norm)
         noise = OneRecordOverSnapshot(population=problem.population)
         return problem.planned(step=Release(query, noise, Full(), self.epochs * self.inner, mean=False))
@@ -201,7 +198,6 @@ class WishartNotPrivate(Uncertified):
     printed: ClassVar[str] = "Wishart noise"
 
     def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Any:
-        """Add the positive definite noise."""
         d = len(value)
         block = noise.normal((d, d + 1))
         return value + self.scale(sensitivity) * (block @ block.T)
@@ -215,28 +211,6 @@ def distinguishing_probability(epsilon: float) -> float:
     for every d and n. An event of probability p under A and 0 under A' means delta >= p for every epsilon.
     """
     return -math.expm1(-epsilon / 3)
-
-
-@dataclass(frozen=True)
-class Wishart:
-    """Eigenvectors of ``A + W``; never private, runs only with ``noise="paper"``."""
-
-    @classmethod
-    def configured(cls, problem: PcaProblem, options: PcaOptions) -> Wishart:
-        """Refuse a matrix that does not fit."""
-        Gauss.configured(problem, options)
-        return cls()
-
-    def plan(self, problem: PcaProblem) -> Plan:
-        """Declare the matrix."""
-        release = Release(GramMatrix(problem.data_norm), WishartNotPrivate(), Full())
-        return problem.planned(gram=release)
-
-    def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
-        """Yield the axes."""
-        place = locate(curator, problem, 0.0)
-        matrix = curator.release("gram", place.ball)
-        yield principal_of(matrix, 0.0, place, problem)
 
 
 # ------ Local Gaussian (Wang and Xu 2020), a rival of Shang et al.: every record sends its own noisy matrix
@@ -255,58 +229,50 @@ class SumOfLocalNoise(Printed, Additive):
     population: int = 1
 
     def event(self, relation: Relation) -> dp.DpEvent:
-        """Return the event of one message."""
         return SymmetricGaussian(self.multiplier).event(relation)
 
     def rho(self) -> float:
-        """Return the cost of one message."""
         return SymmetricGaussian(self.multiplier).rho()
 
     def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Any:
-        """Add the noise of all messages."""
         all_of_them = math.sqrt(self.population) * sensitivity
         return SymmetricGaussian(self.multiplier).privatise(value, all_of_them, noise)
 
 
 @dataclass(frozen=True)
-class LocalGauss:
-    """Eigenvectors of the mean of all messages; runs only with ``noise="paper"``."""
+class PrintedGram:
+    """Eigenvectors of a matrix under a printed noise, Wishart or local; runs only with ``noise="paper"``."""
 
-    @classmethod
-    def configured(cls, problem: PcaProblem, options: PcaOptions) -> LocalGauss:
-        """Refuse a matrix that does not fit."""
-        Gauss.configured(problem, options)
-        return cls()
+    mechanism: WishartNotPrivate | SumOfLocalNoise
 
     def plan(self, problem: PcaProblem) -> Plan:
-        """Declare the sum of the messages."""
-        noise = SumOfLocalNoise(population=problem.population)
-        return problem.planned(gram=Release(GramMatrix(problem.data_norm), noise, Full()))
+        return problem.planned(gram=Release(GramMatrix(problem.data_norm), self.mechanism, Full()))
 
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
-        """Yield the axes."""
         place = locate(curator, problem, 0.0)
-        matrix = curator.release("gram", place.ball)
-        std = noise_std(curator, "gram", place.ball) / math.sqrt(problem.population)
+        matrix, std = curator.release("gram", place.ball), 0.0
+        if isinstance(self.mechanism, SumOfLocalNoise):
+            std = noise_std(curator, "gram", place.ball) / math.sqrt(problem.population)
         yield principal_of(matrix, std, place, problem)
 
 
 # ------------------------------------- The published noise of private PCA, by solver: for reproduction only
 
-Published = tuple[Any, PaperNoise]
-
 
 def published(name: str, problem: PcaProblem, options: PcaOptions, budget: Claimed) -> Published:
     """Return the named solver with its printed settings and its printed noise."""
-    quarantined: dict[str, Any] = {"wishart": Wishart, "local-gauss": LocalGauss}
-    if name in quarantined:
-        solver: Any = quarantined[name].configured(problem, options)
-    else:
-        solver = make_pca_solver(name, problem, options)
+    if name in ("wishart", "local-gauss"):
+        Gauss.configured(problem, options)  # refuses a matrix that does not fit
+        local = SumOfLocalNoise(population=problem.population)
+        solver: Any = PrintedGram(WishartNotPrivate() if name == "wishart" else local)
+        return _on_matrix(type(solver.mechanism).__name__, solver, problem, budget)
+    solver = make_pca_solver(name, problem, options)
     kind = type(solver).__name__
-    if kind not in _PUBLISHED:
+    if kind in _MATRICES:
+        return _on_matrix(kind, solver, problem, budget)
+    if kind not in _ITERATIONS:
         raise InvalidInputError(f"Expected a solver with a published formula, got {kind!r}.")
-    return _PUBLISHED[kind](solver, problem, options, budget)
+    return _ITERATIONS[kind](solver, problem, options, budget)
 
 
 def _spca(solver: Spca, problem: PcaProblem, options: PcaOptions, budget: Claimed) -> Published:
@@ -349,43 +315,46 @@ def _power(solver: Power, problem: PcaProblem, options: PcaOptions, budget: Clai
     return printed, PaperNoise(multipliers, said, (EntryLevelProduct.printed,))
 
 
-def _mod_sulq(solver: Any, problem: PcaProblem, options: PcaOptions, budget: Claimed) -> Published:
-    noise = formulas.mod_sulq(budget.epsilon, budget.delta, features=problem.features)
-    said = "MOD-SULQ: beta = (d+1)/(n eps) sqrt(2 ln((d^2+d)/(delta sqrt(2 pi)))) + 1/(n sqrt(eps))"
-    return solver, PaperNoise({"triangle": noise / _quadratic(problem.relation)}, said)
-
-
-def _gauss(solver: Any, problem: PcaProblem, options: PcaOptions, budget: Claimed) -> Published:
-    noise = math.sqrt(2 * math.log(1.25 / budget.delta)) / budget.epsilon
-    said = "Analyze-Gauss: s = sqrt(2 ln(1.25/delta)) / eps for rows of norm at most 1"
-    return solver, PaperNoise({"gram": noise / _quadratic(problem.relation)}, said)
-
-
-def _wishart(solver: Any, problem: PcaProblem, options: PcaOptions, budget: Claimed) -> Published:
-    noise = 1.5 / budget.epsilon / _quadratic(problem.relation)
-    said = "Wishart: c = 3 / (2 n eps), d + 1 degrees of freedom"
-    return solver, PaperNoise({"gram": noise}, said, (WishartNotPrivate.printed,))
-
-
-def _local_gauss(solver: Any, problem: PcaProblem, options: PcaOptions, budget: Claimed) -> Published:
-    noise = math.sqrt(2 * math.log(1.25 / budget.delta)) / budget.epsilon
-    said = "local Gaussian: s = sqrt(2 ln(1.25/delta)) / eps on the matrix of each record"
-    return solver, PaperNoise(
-        {"gram": noise / _quadratic(problem.relation)}, said, (SumOfLocalNoise.printed,)
-    )
-
-
 def _quadratic(relation: Relation) -> float:
     """Return how many contributions the sensitivity of a Gram matrix is."""
     return math.sqrt(2.0) if relation is Relation.REPLACE_ONE else 1.0
 
 
-_PUBLISHED: dict[str, Callable[..., Published]] = {
-    "Spca": _spca,
-    "Vrpca": _vrpca,
-    "Power": _power,
-    "ModSulq": _mod_sulq,
-    "Gauss": _gauss,
-    "Wishart": _wishart,
-    "LocalGauss": _local_gauss,
+def _on_matrix(kind: str, solver: Any, problem: PcaProblem, budget: Claimed) -> Published:
+    name, noise, said, printed = _MATRICES[kind]
+    found = noise(budget, problem.features) / _quadratic(problem.relation)
+    return solver, PaperNoise({name: found}, said, printed)
+
+
+def _classical(budget: Claimed, features: int) -> float:
+    return math.sqrt(2 * math.log(1.25 / budget.delta)) / budget.epsilon
+
+
+_ITERATIONS: dict[str, Callable[..., Published]] = {"Spca": _spca, "Vrpca": _vrpca, "Power": _power}
+# By solver or mechanism: the release, its noise in contributions, the formula, what is printed and not sound.
+_MATRICES: dict[str, tuple[str, Callable[[Claimed, int], float], str, tuple[str, ...]]] = {
+    "ModSulq": (
+        "triangle",
+        lambda budget, d: formulas.mod_sulq(budget.epsilon, budget.delta, features=d),
+        "MOD-SULQ: beta = (d+1)/(n eps) sqrt(2 ln((d^2+d)/(delta sqrt(2 pi)))) + 1/(n sqrt(eps))",
+        (),
+    ),
+    "Gauss": (
+        "gram",
+        _classical,
+        "Analyze-Gauss: s = sqrt(2 ln(1.25/delta)) / eps for rows of norm at most 1",
+        (),
+    ),
+    "WishartNotPrivate": (
+        "gram",
+        lambda budget, d: 1.5 / budget.epsilon,
+        "Wishart: c = 3 / (2 n eps), d + 1 degrees of freedom",
+        (WishartNotPrivate.printed,),
+    ),
+    "SumOfLocalNoise": (
+        "gram",
+        _classical,
+        "local Gaussian: s = sqrt(2 ln(1.25/delta)) / eps on the matrix of each record",
+        (SumOfLocalNoise.printed,),
+    ),
 }

@@ -48,7 +48,6 @@ class GlmGradient(ClippedSum, OnLattice):
         check_clip(self.clip)
 
     def contribution(self, params: Any) -> float:
-        """Return the clip norm."""
         return self.clip
 
     def evaluate(self, records: UnitSums, params: Point) -> Answer:
@@ -92,7 +91,6 @@ class GlmDifference(ClippedSum, OnLattice):
         return float(min(2 * self.clip, reach)) if np.isfinite(reach) else 2 * self.clip
 
     def evaluate(self, records: UnitSums, params: tuple[Point, Point]) -> Answer:
-        """Return the clipped sum of differences."""
         return records.unit_sum(self._coefficients(records, params), self.contribution(params))
 
     def evaluate_on_lattice(self, records: IntegerSums, params: tuple[Point, Point], spacing: float) -> Ints:
@@ -171,11 +169,9 @@ class RecursiveGradient(ClippedSum, OnLattice):
         return float(min(self.difference_clip, reach)) if np.isfinite(reach) else self.difference_clip
 
     def contribution(self, params: Any) -> float:
-        """Return Cbar at two released points."""
         return self.gamma * self.gradient_clip + (1 - self.gamma) * self.difference_bound(params)
 
     def evaluate(self, records: UnitSums, params: tuple[Point, Point]) -> Answer:
-        """Return the sum."""
         return records.unit_sum(self._coefficients(records, params), self.contribution(params))
 
     def evaluate_on_lattice(self, records: IntegerSums, params: tuple[Point, Point], spacing: float) -> Ints:
@@ -236,7 +232,6 @@ class StepSizeScores(FromSum):
         return np.array([-self._losses(records, at_w - a * along) for a in self.steps])
 
     def finished(self, total: Floats, params: tuple[Floats, Floats]) -> Floats:
-        """Return the scores."""
         w, g = params
         w, g = w[..., : self.features], g[..., : self.features]  # the intercept is not penalised
         penalties = [sum(p.value(w - a * g) for p in self.penalties) for a in self.steps]
@@ -271,7 +266,6 @@ class GradientCounts(ClippedSum):
     cells: int = 4
 
     def contribution(self, params: Any) -> float:
-        """Return 1."""
         return 1.0
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
@@ -316,7 +310,6 @@ class TargetCounts(ClippedSum):
     needs: ClassVar[tuple[type, ...]] = (Records,)
 
     def contribution(self, params: Any) -> float:
-        """Return one."""
         return 1.0
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
@@ -324,7 +317,6 @@ class TargetCounts(ClippedSum):
         return math.sqrt(relation.contributions)
 
     def evaluate(self, records: Records, params: Any) -> Floats:
-        """Return the counts."""
         low, high = params
         y = np.asarray(records.targets, dtype=float)
         y = y[(y >= low) & (y <= high)]
@@ -385,7 +377,6 @@ class ClassSums(ClippedSum):
 
     @property
     def classes(self) -> int:
-        """K."""
         return max(self.outputs, 2)
 
     def contribution(self, params: Any) -> float:
@@ -397,7 +388,6 @@ class ClassSums(ClippedSum):
         return math.sqrt(2.0) if relation.contributions == 2 else self.contribution(params)
 
     def evaluate(self, records: Records, params: Any) -> Floats:
-        """Return the sums, one for each class."""
         y = np.asarray(records.targets, dtype=float)
         label = np.where(y == -1.0, 0.0, y) if self.outputs == 1 else y
         known = np.isin(label, np.arange(self.classes))
@@ -522,7 +512,6 @@ class MovedScores(_Scores):
     weight: float = 1.0
 
     def finished(self, total: Answer, params: Any) -> Answer:
-        """Return the moved vector."""
         moved = -1.0 * self._penalised(total, params, self.ridge_sum - self.weight)
         return without_intercept(moved, self.features)
 
@@ -550,7 +539,6 @@ class RestrictedGradient(ClippedSum):
         return min(math.sqrt(len(params[1])) * self.peak_clip, self.clip)
 
     def evaluate(self, records: RecordSums, params: Any) -> Floats:
-        """Return the entries."""
         w, coordinates = params
         coefficients = peak_clipped(self.loss, records, w, self.peak_clip)
         coefficients = clip_scalars(coefficients, records.norms, self.clip)

@@ -91,7 +91,6 @@ class Coordinate:
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Coordinate:
-        """Fill what the user left open from public facts."""
         extra = options.chosen(block=1)
         free = problem.features * problem.outputs
         return cls(
@@ -104,7 +103,6 @@ class Coordinate:
         )
 
     def plan(self, problem: Problem) -> Plan:
-        """Declare the selections and the derivatives."""
         ridge = problem.ridge * problem.population
         scores = CoordinateScores(problem.loss, self.clip, ridge, problem.features)
         values = RestrictedGradient(problem.loss, self.clip, self.norm_clip)
@@ -117,7 +115,6 @@ class Coordinate:
         )
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
-        """Yield the iterates."""
         lazy = curator.plan.releases["coordinate"].lazy
         w = starting_point(problem.shape, problem.n_intercepts, lazy)
         always = intercept_coordinates(problem.shape, problem.n_intercepts)
@@ -194,7 +191,6 @@ class FrankWolfe:
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> FrankWolfe:
-        """Fill what the user left open from public facts."""
         extra = options.chosen(radius=_radius(problem), selection="gumbel")
         free = math.prod(problem.shape)
         steps = (
@@ -211,14 +207,12 @@ class FrankWolfe:
         )
 
     def plan(self, problem: Problem) -> Plan:
-        """Declare the selections."""
         query = VertexScores(problem.loss, self.clip, problem.ridge * problem.population)
         mechanism = GumbelTopK() if self.selection == "gumbel" else LaplaceMax()
         lazy = problem.outputs == 1 and self.selection == "gumbel"
         return problem.planned(vertex=Release(query, mechanism, Full(), self.steps, mean=False, lazy=lazy))
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
-        """Yield the iterates."""
         size = math.prod(problem.shape)
         w = starting_point(problem.shape, problem.n_intercepts, curator.plan.releases["vertex"].lazy)
         for t in range(1, self.steps + 1):
@@ -282,7 +276,6 @@ class Peeled:
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Peeled:
-        """Fill what the user left open from public facts."""
         extra = options.chosen(selection="gumbel", split=False)
         free = problem.features * problem.outputs
         steps = PEELED_STEPS if options.max_iter is None else options.max_iter
@@ -302,7 +295,6 @@ class Peeled:
         )
 
     def plan(self, problem: Problem) -> Plan:
-        """Declare the selections and the values."""
         n = self._sampling.expected(problem.population)
         scores = MovedScores(
             problem.loss, self.clip, problem.ridge * n, problem.features, weight=n / self.step
@@ -317,7 +309,6 @@ class Peeled:
         )
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
-        """Yield the iterates."""
         w = starting_point(problem.shape, problem.n_intercepts, sparse=curator.plan.releases["support"].lazy)
         step = self._peel if self.selection == "laplace" else self._select_and_ask
         for _ in range(self.steps):
@@ -393,11 +384,9 @@ class BlockVotes:
     adds_up: ClassVar[bool] = False  # blocks are shares of the whole table
 
     def contribution(self, params: Any = None) -> float:
-        """Return 1."""
         return 1.0
 
     def sensitivity(self, relation: Relation, params: Any = None) -> float:
-        """Return 1 for both relations."""
         return 1.0
 
     def evaluate(self, records: Parts, params: Any = None) -> SparseVector:
@@ -448,7 +437,6 @@ class TwoStage:
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> TwoStage:
-        """Fill what the user left open from public facts."""
         extra = options.chosen(blocks=None, stage2="output", strength=None)
         stage2 = among("stage2", extra["stage2"], ("output", "objective"))
         n, free = problem.population, problem.features * problem.outputs
@@ -465,7 +453,6 @@ class TwoStage:
         )
 
     def plan(self, problem: Problem) -> Plan:
-        """Declare the votes and the restricted fit."""
         gradient = GlmGradient(problem.loss, self.clip)
         votes = BlockVotes(gradient, problem, self.blocks, self.sparsity, self.step)
         # sqrt(k) makes the selection cost as much zCDP as the fit.
@@ -482,7 +469,6 @@ class TwoStage:
         return Release(tilted, TiltedObjective(jacobian=tilted.jacobian), Full(), mean=False)
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
-        """Yield the coefficients."""
         chosen = curator.release("support")
         chosen = flat_coordinates(chosen, problem.features, problem.columns)
         at = np.concatenate([chosen, intercept_coordinates(problem.shape, problem.n_intercepts)])

@@ -86,7 +86,6 @@ class Ight:
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Ight:
-        """Fill what the user left open from public facts."""
         open_ = options.step_size is None
         momentum, extra = chosen_momentum(
             options, "nesterov" if open_ else "none", threshold_after=LATE if open_ else 0.0
@@ -101,12 +100,10 @@ class Ight:
         )
 
     def plan(self, problem: Problem) -> Plan:
-        """Declare the gradients."""
         query = GlmGradient(problem.loss, self.clip)
         return problem.planned(gradient=Release(query, problem.gaussian(), Full(), self.steps))
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
-        """Yield the iterates."""
         w = previous = starting_point(problem.shape, problem.n_intercepts, sparse=False)
         noise = DENSE if self.sparsity is None else SPARSE
         pace = Pace.of(curator, "gradient", problem, noise) if self.step is None else None
@@ -159,7 +156,6 @@ class SgdHt:
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> SgdHt:
-        """Fill what the user left open from public facts."""
         momentum, extra = chosen_momentum(options, epochs=EPOCHS)
         epoch = max(1, problem.population // options.batch(problem))
         steps = count("epochs", extra["epochs"]) * epoch if options.max_iter is None else options.max_iter
@@ -177,7 +173,6 @@ class SgdHt:
         return self.sparsity is not None
 
     def plan(self, problem: Problem) -> Plan:
-        """Declare the gradients."""
         lazy = self._lazy and problem.outputs == 1 and not problem.secure_noise
         query = GlmGradient(problem.loss, self.clip)
         release = Release(query, problem.gaussian(), self.sampling, self.steps, lazy=lazy)
@@ -188,7 +183,6 @@ class SgdHt:
         return Pace.of(curator, "gradient", problem, DENSE, momentum).first
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
-        """Yield the iterates."""
         lazy = curator.plan.releases["gradient"].lazy
         w = previous = starting_point(problem.shape, problem.n_intercepts, sparse=lazy)
         step = self._open_step(curator, problem) if self.step is None else self.step
@@ -268,7 +262,6 @@ class ScsgHt:
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> ScsgHt:
-        """Fill what the user left open from public facts."""
         extra = _extra(options, snapshot_batch=None, option="II")
         small, n = options.batch(problem, SHARE), problem.population
         wanted = max(small, n // 5) if extra["snapshot_batch"] is None else extra["snapshot_batch"]
@@ -280,7 +273,6 @@ class ScsgHt:
         return replace(made, drawn=option == "I")
 
     def plan(self, problem: Problem) -> Plan:
-        """Declare the snapshots and the corrections."""
         lazy = self._lazy(problem)
         epochs = sum(length > 0 for length in self.lengths)
         corrections = sum(self.lengths) - epochs
@@ -295,7 +287,6 @@ class ScsgHt:
         return problem.planned(**releases)
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
-        """Yield the iterates."""
         w = starting_point(problem.shape, problem.n_intercepts, sparse=self._lazy(problem))
         pace = self._pace(curator, problem) if self.step is None else None
         momentum = Momentum("nesterov") if pace is not None and not self._lazy(problem) else Momentum()
@@ -453,7 +444,6 @@ class SvrgHt(ScsgHt):
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> SvrgHt:
-        """Fill what the user left open from public facts."""
         extra = _extra(options, option="II")
         mean = problem.population / options.batch(problem, SVRG_SHARE)
         option = among("option", extra["option"], ("I", "II"))

@@ -101,7 +101,6 @@ class HalfMatrix(ClippedSum):
         return float(self.matrix.sensitivity(relation, params))
 
     def evaluate(self, records: Any, params: Any) -> Floats:
-        """Return the half as a vector."""
         found = np.asarray(self.matrix.evaluate(records, params), dtype=float)
         rows, columns = np.triu_indices(len(found))
         return found[rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0))

@@ -209,7 +209,6 @@ class Wires:
 
     @property
     def modulus(self) -> int:
-        """The prime."""
         return self.engine.modulus
 
     def one(self, shape: tuple[int, ...]) -> Shares:
@@ -226,7 +225,6 @@ class Wires:
         return list(found.swapaxes(0, 1))
 
     async def times(self, left: Shares, right: Shares) -> Shares:
-        """Multiply two wires."""
         return await self.settled(left[:1] * right)
 
     async def settled(self, product: Shares) -> Shares:

@@ -16,7 +16,7 @@ from sordino.estimators.heavy import HeavyTailedRegressor
 from sordino.estimators.statistics import mean
 from sordino.kernel import public_generator
 from sordino.literature.reproduce.linear import RELATIONS, certified
-from sordino.literature.reproduce.tables import Outcome, Row, Runs, Table, short
+from sordino.literature.reproduce.tables import Outcome, Row, Runs, Table, by_mode, short
 
 DELTA = 1e-6
 
@@ -94,12 +94,7 @@ def _certifies(**options: Any) -> str:
 
 
 def _row(method: str, theory: float, sound: Runs, default: Runs, paper: Runs | str) -> Row:
-    cells: dict[str, Runs | str] = {
-        "paper": paper,
-        "sound": sound,
-        "default": default,
-        "plain": "a slope of the noise",
-    }
+    cells = by_mode(paper, sound, default, "a slope of the noise")
     return Row("rates", method, 1.0, DELTA, round(theory, 4), cells)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
@@ -15,7 +16,7 @@ from sklearn.metrics import log_loss
 from sordino.datasets import load
 from sordino.errors import DivergenceWarning, NotPrivateWarning, PrivacyWarning, UndeclaredBoundWarning
 from sordino.estimators.linear import LogisticRegression, SparseLinearRegression, SparseLogisticRegression
-from sordino.literature.reproduce.tables import Outcome, Row, Runs, Table
+from sordino.literature.reproduce.tables import Outcome, Row, RowCells, Runs, Table, by_mode
 from sordino.problems.losses import LOSSES, Nonconvex
 
 # ----------------------------------------------------------------------------------------------------------
@@ -114,41 +115,47 @@ def rows_of(
 
 def _cells(
     group: str, task: Callable[[], Task], method: Method, epsilon: float, delta: float, quick: bool
-) -> dict[str, Runs | str]:
+) -> RowCells:
     steps = method.steps[len(method.steps) // 2 :][:1] if quick else method.steps
     at = f"{group}/{method.name}/{epsilon:g}"
-    paper: Runs | str
-    if isinstance(method.paper, str):
-        paper = method.paper
-    else:
-        paper = Runs(f"{at}/paper", lambda seed: _printed(task(), method, epsilon, delta, seed, steps))
-    return {
-        "paper": paper,
-        "sound": Runs(f"{at}/sound", lambda seed: _sound(task(), method, epsilon, delta, seed, steps)),
-        "default": Runs(f"{group}/default/{epsilon:g}", lambda seed: _default(task(), epsilon, delta, seed)),
-        "plain": Runs(f"{group}/plain", lambda seed: _plain(task(), delta, seed)),
-    }
+
+    def printed(seed: int) -> Outcome:
+        """Fit with the printed noise, which is the same for both relations, and certify it for each."""
+        known, options = task(), method.options(task())
+        extra = {"noise": "paper", **joined(options, method.paper)}  # type: ignore[arg-type]
+        value, model = _tuned(known, method.solver, extra, epsilon, delta, seed, steps)
+        settings = {**known.facts, "solver": method.solver, **extra, "relation": "add-remove"}
+        other = known.estimator(epsilon, delta, random_state=seed, **settings)
+        found = {"replace-one": model.privacy_.epsilon, "add-remove": certified(other, known.x, known.y)}
+        return {"value": value, **found}
+
+    def sound(seed: int) -> Outcome:
+        known = task()
+        return {"value": _tuned(known, method.solver, method.options(known), epsilon, delta, seed, steps)[0]}
+
+    def default(seed: int) -> Outcome:
+        return {"value": _fitted(task(), epsilon, delta, seed, relation="replace-one")[0]}
+
+    return by_mode(
+        method.paper if isinstance(method.paper, str) else Runs(f"{at}/paper", printed),
+        Runs(f"{at}/sound", sound),
+        Runs(f"{group}/default/{epsilon:g}", default),
+        Runs(f"{group}/plain", lambda seed: _plain(task(), delta, seed)),
+    )
 
 
-def _printed(
-    task: Task, method: Method, epsilon: float, delta: float, seed: int, steps: Sequence[float]
-) -> Outcome:
-    """Fit with the printed noise, which is the same for both relations, and certify it for each."""
-    assert not isinstance(method.paper, str)
-    extra = {"noise": "paper", **joined(method.options(task), method.paper)}
-    options = {**extra, "relation": "replace-one"}
-    value, model = _tuned(task, method.solver, options, epsilon, delta, seed, steps)
-    settings = {**task.facts, "solver": method.solver, **extra, "relation": "add-remove"}
-    other = task.estimator(epsilon, delta, random_state=seed, **settings)
-    found = {"replace-one": model.privacy_.epsilon, "add-remove": certified(other, task.x, task.y)}
-    return {"value": value, **found}
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Leave out what a private library has to say about such a use: it is known here."""
+    with warnings.catch_warnings():
+        for said in KNOWN:
+            warnings.simplefilter("ignore", said)
+        yield
 
 
 def certified(model: Any, *rows: Any) -> float:
     """Return the epsilon that an estimator's printed noise certifies; the fit ends there, nothing is run."""
-    with warnings.catch_warnings():
-        for said in KNOWN:
-            warnings.simplefilter("ignore", said)
+    with quiet():
         warnings.simplefilter("error", NotPrivateWarning)
         try:
             model.fit(*rows)
@@ -157,23 +164,12 @@ def certified(model: Any, *rows: Any) -> float:
     raise AssertionError(f"{model!r} has no printed noise.")
 
 
-def _sound(
-    task: Task, method: Method, epsilon: float, delta: float, seed: int, steps: Sequence[float]
-) -> Outcome:
-    extra = {**method.options(task), "relation": "replace-one"}
-    return {"value": _tuned(task, method.solver, extra, epsilon, delta, seed, steps)[0]}
-
-
-def _default(task: Task, epsilon: float, delta: float, seed: int) -> Outcome:
-    return {"value": _fitted(task, epsilon, delta, seed, relation="replace-one")[0]}
-
-
 def _plain(task: Task, delta: float, seed: int) -> Outcome:
     """Return the best of the default and of plain hard thresholding without noise, and of hardly any noise.
 
     Noise keeps a model from fitting the rows too closely, so that none at all is not always best.
     """
-    solver, step = "ight" if _is_sparse(task) else "gd", 4.0 / _curvature(task)
+    solver, step = "gd" if task.estimator is LogisticRegression else "ight", 4.0 / _curvature(task)
     without = _fitted(task, math.inf, delta, seed)[0]
     hardly = _fitted(task, HARDLY_ANY, delta, seed, relation="replace-one")[0]
     descent = _fitted(task, math.inf, delta, seed, solver=solver, max_iter=300, step_size=step)[0]
@@ -189,17 +185,15 @@ def _tuned(
     seed: int,
     steps: Sequence[float],
 ) -> tuple[float, Any]:
-    """Return the best value over the step sizes, with the model that reached it."""
+    """Return the best value over the step sizes under replace-one, with the model that reached it."""
     sizes: list[dict[str, Any]] = [{"step_size": s / _curvature(task)} for s in steps] or [{}]
-    tried = [_fitted(task, epsilon, delta, seed, solver=solver, **options, **size) for size in sizes]
+    asked = {**options, "solver": solver, "relation": "replace-one"}
+    tried = [_fitted(task, epsilon, delta, seed, **asked, **size) for size in sizes]
     return min(tried, key=lambda pair: pair[0])
 
 
 def _fitted(task: Task, epsilon: float, delta: float, seed: int, **options: Any) -> tuple[float, Any]:
-    """Fit one model; what a private library has to say about such a use is known here, and not repeated."""
-    with warnings.catch_warnings():
-        for said in KNOWN:
-            warnings.simplefilter("ignore", said)
+    with quiet():
         settings = {**task.facts, **options, "random_state": seed}
         model = task.estimator(epsilon, delta, **settings).fit(task.x, task.y)
     value = task.score(model, task)
@@ -215,10 +209,6 @@ def joined(settings: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, An
 def _curvature(task: Task) -> float:
     bound = float(task.facts.get("data_norm", 1.0)) ** 2 + float(task.facts.get("fit_intercept", True))
     return bound * (1.0 if task.estimator is SparseLinearRegression else 0.25)
-
-
-def _is_sparse(task: Task) -> bool:
-    return task.estimator is not LogisticRegression
 
 
 DELTA = 1e-5
@@ -319,10 +309,10 @@ def lssgd(quick: bool) -> Table:
     methods = tuple(_smoothed(strength, quick) for strength in _LSSGD)
     asked = QUICK_EPSILONS if quick else _EPSILONS
     numbers = {
-        method.name: {e: 1 - n / 100 for e, n in zip(_EPSILONS, row) if e in asked}
+        method.name: {e: round(1 - n / 100, 4) for e, n in zip(_EPSILONS, row) if e in asked}
         for method, row in zip(methods, _LSSGD.values())
     }
-    rows = rows_of("MNIST", _digits, methods, _rounded(numbers), DELTA, quick=quick)
+    rows = rows_of("MNIST", _digits, methods, numbers, DELTA, quick=quick)
     return Table(
         "lssgd",
         "Wang, dissertation, table 5.2: MNIST, multi-class logistic regression",
@@ -337,10 +327,6 @@ def lssgd(quick: bool) -> Table:
         needs=("mnist",),
         repeats=1,
     )
-
-
-def _rounded(numbers: Mapping[str, Mapping[float, float]]) -> dict[str, dict[float, float]]:
-    return {m: {e: round(v, 4) for e, v in row.items()} for m, row in numbers.items()}
 
 
 def _smoothed(strength: float, quick: bool) -> Method:

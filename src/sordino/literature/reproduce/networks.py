@@ -20,7 +20,7 @@ from sordino.errors import NotPrivateWarning
 from sordino.estimators.linear import LogisticRegression
 from sordino.kernel import Curator, Full, Plan, Poisson, Relation, Sampling, public_generator
 from sordino.literature.formulas import federated_noise, srm_noise
-from sordino.literature.reproduce.tables import Likeness, Outcome, Row, Runs, Table
+from sordino.literature.reproduce.tables import Outcome, Row, RowCells, Runs, Table, by_mode
 from sordino.nn.data import default_chunk, source_of
 from sordino.nn.engine_choice import make_engine
 from sordino.nn.federated import TorchModel
@@ -187,7 +187,7 @@ def srm_networks(quick: bool) -> Table:
         "test error, %",
         "lower",
         words + _quickly(quick) + (" One epsilon a network." if quick else ""),
-        _likeness(quick),
+        "stand-in" if quick else "like",
         rows,
         "15 epochs of DP-SGD, 5 of DP-SRM, batch 512, untuned. Our default: a linear model on scattering "
         "coefficients.",
@@ -201,27 +201,23 @@ def _quickly(quick: bool) -> str:
     return words if quick else ""
 
 
-def _likeness(quick: bool) -> Likeness:
-    return "stand-in" if quick else "like"
-
-
 def _data(group: str, quick: bool) -> Images:
     name, network = _SETS[group]
     return images(name, network, QUICK_IMAGES if quick else None)
 
 
-def _cells(group: str, method: str, epsilon: float, quick: bool) -> dict[str, Runs | str]:
+def _cells(group: str, method: str, epsilon: float, quick: bool) -> RowCells:
     data, way = partial(_data, group, quick), _SGD if method == "DP-SGD" else _SRM
     at = f"{group}/{method}/{epsilon:g}"
     paper: Runs | str = _ACCOUNTANT
     if method == "DP-SRM":
         paper = Runs(f"{at}/paper", lambda seed: _printed(data(), way, epsilon, seed))
-    return {
-        "paper": paper,
-        "sound": Runs(f"{at}/sound", lambda seed: _trained(way, data(), epsilon, seed)),
-        "default": Runs(f"{group}/default/{epsilon:g}", lambda seed: _scattered(data(), epsilon, seed)),
-        "plain": Runs(f"{group}/plain", lambda seed: _plain(data(), math.inf, seed)),
-    }
+    return by_mode(
+        paper,
+        Runs(f"{at}/sound", lambda seed: _trained(way, data(), epsilon, seed)),
+        Runs(f"{group}/default/{epsilon:g}", lambda seed: _scattered(data(), epsilon, seed)),
+        Runs(f"{group}/plain", lambda seed: _plain(data(), math.inf, seed)),
+    )
 
 
 def _plain(data: Images, epsilon: float, seed: int) -> Outcome:
@@ -266,11 +262,9 @@ class _FromStart:
     solver: NetworkSolver
 
     def plan(self, task: NetworkTask) -> Plan:
-        """Declare what the solver declares."""
         return self.solver.plan(task)
 
     def run(self, curator: Curator, task: NetworkTask) -> Iterator[Any]:
-        """Yield the states."""
         return self.solver.run(curator, task, self.solver.start(task))
 
 
@@ -314,12 +308,7 @@ def lssgd_networks(quick: bool) -> Table:
         plain = Runs("plain", partial(_of, data, _plain, math.inf))
         for method, way in _LSSGD.items():
             sound = Runs(f"{method}/{epsilon:g}/sound", partial(_of, data, partial(_trained, way), epsilon))
-            cells: dict[str, Runs | str] = {
-                "paper": _ACCOUNTANT,
-                "sound": sound,
-                "default": default,
-                "plain": plain,
-            }
+            cells = by_mode(_ACCOUNTANT, sound, default, plain)
             rows.append(Row("MNIST", method, epsilon, DELTA, None, cells))
     return Table(
         "lssgd-networks",
@@ -385,12 +374,9 @@ def figure_3(quick: bool) -> Table:
         default = Runs(f"DP-FedSGD-HT/{epsilon:g}/sound", partial(_accuracy, best, epsilon, most))
         for method, recipe in recipes.items():
             at = f"{method}/{epsilon:g}"
-            cells: dict[str, Runs | str] = {
-                "paper": Runs(f"{at}/paper", partial(_accuracy, recipe, epsilon, most, printed=True)),
-                "sound": Runs(f"{at}/sound", partial(_accuracy, recipe, epsilon, most)),
-                "default": default,
-                "plain": plain,
-            }
+            paper = Runs(f"{at}/paper", partial(_accuracy, recipe, epsilon, most, printed=True))
+            sound = Runs(f"{at}/sound", partial(_accuracy, recipe, epsilon, most))
+            cells = by_mode(paper, sound, default, plain)
             rows.append(Row("MNIST", method, epsilon, FEDERATED_DELTA, None, cells))
     return Table(
         "liang-figure-3",

@@ -30,7 +30,7 @@ from sordino.literature.local import (
     per_coordinate_laplace,
     published_gradient_noise,
 )
-from sordino.literature.reproduce.tables import Outcome, Row, Runs, Table
+from sordino.literature.reproduce.tables import Outcome, Row, Runs, Table, by_mode
 from sordino.parties.mpc.links import Limits, Member
 from sordino.parties.mpc.mpyc_engine import MpycEngine
 from sordino.parties.mpc.tasks import OutputPerturbation
@@ -72,7 +72,6 @@ class World:
         return [LocalExecutor(self.x[p], self.y[p]) for p in np.array_split(np.arange(len(self.y)), count)]
 
     def objective(self, w: Floats) -> float:
-        """Return the regularised loss."""
         loss = self.problem.loss.value(self.x @ w, self.y).mean()
         return float(loss + 0.5 * RIDGE * w @ w)
 
@@ -136,12 +135,9 @@ def _table(name: str, what: str, metric: str, which: int, quick: bool) -> Table:
 def _rows(name: str, world: Callable[[], World], parties: int, which: int) -> Iterator[Row]:
     runs = _runs(name, world, parties, which)
     for method, sound in runs.items():
-        cells: dict[str, Runs | str] = {
-            "paper": _paper(name, world, which) if method == "MPC Grad P" else _printed(method),
-            "sound": sound,
-            "default": runs["MPC Grad P"],
-            "plain": Runs(f"{name}/plain", lambda seed: {"value": 0.0}),
-        }
+        paper = _paper(name, world, which) if method == "MPC Grad P" else _printed(method)
+        plain = Runs(f"{name}/plain", lambda seed: {"value": 0.0})
+        cells = by_mode(paper, sound, runs["MPC Grad P"], plain)
         printed = _PUBLISHED[name][which] if (name, method) == ("kddcup99", "MPC Grad P") else None
         yield Row(f"{name}, m = {parties:,}", method, EPSILON, DELTA, printed, cells)
 
@@ -183,23 +179,15 @@ def _runs(name: str, world: Callable[[], World], parties: int, which: int) -> di
 
     def joint(solver: Any, pooled: bool) -> Outcome:
         here = world()
-        members = here.members(parties)
-        executor = (
-            SimulatedParties(members, share, pooled=here.whole)
-            if pooled
-            else SimulatedParties(members, share)
-        )
+        executor = SimulatedParties(here.members(parties), share, here.whole if pooled else None)
         return _found(here, run_privately(solver, here.problem, executor, Ask(EPSILON, DELTA)).result, which)
 
     def local(method: Callable[..., Floats]) -> Outcome:
         here = world()
         return _found(here, method(here.members(parties), here.problem, clip=CLIP), which)
 
-    def gradient(seed: int) -> Outcome:
-        return joint(_descent(), True)
-
     made: dict[str, Callable[[int], Outcome]] = {
-        "MPC Grad P": gradient,
+        "MPC Grad P": lambda seed: joint(_descent(), True),
         "MPC Out P": lambda seed: joint(OutputPerturbation(CLIP, RIDGE), False),
         "Pathak et al.": lambda seed: joint(Pathak(CLIP, RIDGE, parties=parties), False),
         "Local Out P": lambda seed: local(local_output),
@@ -219,11 +207,9 @@ class _Averaged:
         self.solver = solver
 
     def plan(self, problem: Problem) -> Any:
-        """Declare what the solver declares."""
         return self.solver.plan(problem)
 
     def run(self, curator: Any, problem: Problem) -> Any:
-        """Yield the mean of the late iterates."""
         late: list[Any] = [
             w for t, w in enumerate(self.solver.run(curator, problem)) if t >= 0.8 * self.solver.steps
         ]
@@ -283,12 +269,8 @@ def _aggregation_table(name: str, metric: str, what: str, published: dict[str, d
 def _row(group: str, size: int, method: str, published: float, what: str) -> Row:
     inside = Runs(f"{size}/inside", partial(_cost, size, what))
     certified = per_coordinate_laplace(size, AGGREGATION_EPSILON, AGGREGATION_DELTA)
-    cells: dict[str, Runs | str] = {
-        "paper": f"not run; Laplace noise per coordinate certifies {certified:.3g}",
-        "sound": inside,
-        "default": inside,
-        "plain": "a sum in the clear: d numbers a party",
-    }
+    paper = f"not run; Laplace noise per coordinate certifies {certified:.3g}"
+    cells = by_mode(paper, inside, inside, "a sum in the clear: d numbers a party")
     return Row(group, method, AGGREGATION_EPSILON, AGGREGATION_DELTA, published, cells)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,8 +16,8 @@ from sordino.datasets import load, log1p_unit, unit_rows
 from sordino.errors import UnsupportedError
 from sordino.estimators.pca import PCA
 from sordino.kernel import public_generator
-from sordino.literature.reproduce.linear import KNOWN, RELATIONS, certified
-from sordino.literature.reproduce.tables import Outcome, Row, Runs, Table
+from sordino.literature.reproduce.linear import RELATIONS, certified, quiet
+from sordino.literature.reproduce.tables import Outcome, Row, RowCells, Runs, Table, by_mode
 
 DELTA = 1e-3
 METHODS = {
@@ -175,19 +174,19 @@ def _cells(
     solver: str,
     epsilon: float = 0.1,
     score: Score | None = None,
-) -> dict[str, Runs | str]:
+) -> RowCells:
     at, rate = f"{group}/{epsilon:g}" if score else group, score or _accuracy
 
     def once(seed: int, **options: Any) -> Outcome:
         options = {"epsilon": epsilon, "relation": "replace-one", **options}
         return {"value": rate(points(), seed, **options)[0]}
 
-    return {
-        "paper": Runs(f"{at}/{method}/paper", lambda seed: _printed(points(), solver, seed, epsilon, rate)),
-        "sound": Runs(f"{at}/{method}/sound", lambda seed: once(seed, solver=solver)),
-        "default": Runs(f"{at}/default", once),
-        "plain": Runs(f"{group}/plain", lambda seed: once(seed, epsilon=math.inf, delta=None)),
-    }
+    return by_mode(
+        Runs(f"{at}/{method}/paper", lambda seed: _printed(points(), solver, seed, epsilon, rate)),
+        Runs(f"{at}/{method}/sound", lambda seed: once(seed, solver=solver)),
+        Runs(f"{at}/default", once),
+        Runs(f"{group}/plain", lambda seed: once(seed, epsilon=math.inf, delta=None)),
+    )
 
 
 def _printed(points: Points, solver: str, seed: int, epsilon: float, rate: Score) -> Outcome:
@@ -209,9 +208,7 @@ def _model(points: Points, seed: int, options: dict[str, Any]) -> PCA:
 
 
 def _fitted(points: Points, rows: Any, seed: int, options: dict[str, Any]) -> PCA:
-    with warnings.catch_warnings():
-        for said in KNOWN:
-            warnings.simplefilter("ignore", said)
+    with quiet():
         return _model(points, seed, options).fit(rows)
 
 

@@ -14,6 +14,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import sordino
 from sordino.errors import InvalidInputError, require_extra
@@ -27,7 +28,6 @@ from sordino.literature.reproduce.tables import (
     Cell,
     Made,
     Outcome,
-    Row,
     Runs,
     Store,
     Table,
@@ -63,24 +63,22 @@ TABLES: dict[str, Callable[[bool], Table]] = {
     "srm-networks": partial(_of_networks, "srm_networks"),
     "tao-rates": rates,
 }
-Progress = Callable[[str, int, int], None]
+Progress = Callable[..., None]  # of the key, how many runs are done, and of how many; the table's name first
 Todo = list[tuple[str, int]]  # key and seed
 
 
+def _silence(*where: Any) -> None:
+    """Say nothing of how far the runs are."""
+
+
 def table_named(name: str, quick: bool = False) -> Table:
-    """Return the table of this name."""
     if name not in TABLES:
         raise InvalidInputError(f"Expected a table in {sorted(TABLES)}, got {name!r}.")
     return TABLES[name](quick)
 
 
 def reproduce(
-    name: str,
-    folder: Path,
-    *,
-    quick: bool = False,
-    jobs: int = 1,
-    progress: Progress = lambda key, done, of: None,
+    name: str, folder: Path, *, quick: bool = False, jobs: int = 1, progress: Progress = _silence
 ) -> Path:
     """Run a table (or go on with it) and write its JSON, Markdown and figure; return the Markdown file.
 
@@ -89,16 +87,15 @@ def reproduce(
     """
     store = measure(name, folder, quick=quick, jobs=jobs, progress=progress)
     table = table_named(name, quick)
-    return _written(table, list(_made(table, store)), folder, quick)
+    made, page = _made(table, store), folder / f"{name}.md"
+    command = f"sordino reproduce {name}" + (" --quick" if quick else "")
+    page.write_text(markdown(table, made, command), encoding="utf-8")
+    figure(table, made, folder / f"{name}.png")
+    return page
 
 
 def measure(
-    name: str,
-    folder: Path,
-    *,
-    quick: bool = False,
-    jobs: int = 1,
-    progress: Progress = lambda key, done, of: None,
+    name: str, folder: Path, *, quick: bool = False, jobs: int = 1, progress: Progress = _silence
 ) -> Store:
     """Make the runs of a table that are missing, and return all of them; no page is written.
 
@@ -110,17 +107,12 @@ def measure(
         return store
     for done, (key, seed) in enumerate(todo):
         progress(key, done, len(todo))
-        store.add(*_measured(table_named(name, quick), key, seed))
+        store.add(*_measured(TABLES[name], quick, key, seed))
     return store
 
 
 def measure_all(
-    names: Sequence[str],
-    folder: Path,
-    *,
-    quick: bool = False,
-    jobs: int = 1,
-    progress: Callable[[str, str, int, int], None] = lambda name, key, done, of: None,
+    names: Sequence[str], folder: Path, *, quick: bool = False, jobs: int = 1, progress: Progress = _silence
 ) -> list[str]:
     """Make the missing runs of several tables in one pool, and return the tables of which a run failed.
 
@@ -136,23 +128,27 @@ def _asked(name: str, folder: Path, quick: bool) -> tuple[Store, Todo]:
     table = table_named(name, quick)
     store = Store(folder / f"{name}.json", {"quick": quick, "version": sordino.__version__})
     repeats = 1 if quick else table.repeats
-    return store, [
-        (runs.key, seed) for runs in table.runs().values() for seed in _missing(store, runs, repeats)
-    ]
+    return store, [(run.key, seed) for run in table.runs().values() for seed in _missing(store, run, repeats)]
+
+
+def _missing(store: Store, runs: Runs, repeats: int) -> list[int]:
+    """Return the seeds that were not run; where none are kept, runs came in order."""
+    known = {int(outcome.get("seed", place)) for place, outcome in enumerate(store.outcomes(runs.key))}
+    return [seed for seed in range(repeats) if seed not in known]
 
 
 def _together(
     asked: Mapping[str, tuple[Store, Todo]],
     quick: bool,
     jobs: int,
-    progress: Callable[[str, str, int, int], None],
+    progress: Progress,
     keep_going: bool = False,
 ) -> list[str]:
     """Keep outcomes as they come, each made in a process that builds its table anew."""
     done, failed = dict.fromkeys(asked, 0), []
     with _one_thread_each(), ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
         waiting = {
-            pool.submit(_elsewhere, TABLES[name], quick, key, seed): name
+            pool.submit(_measured, TABLES[name], quick, key, seed): name
             for name, (_, todo) in asked.items()
             for key, seed in todo
         }
@@ -186,39 +182,19 @@ def _one_thread_each() -> Iterator[None]:
             del os.environ[name]
 
 
-def _elsewhere(make: Callable[[bool], Table], quick: bool, key: str, seed: int) -> tuple[str, Outcome, float]:
-    return _measured(make(quick), key, seed)
-
-
-def _measured(table: Table, key: str, seed: int) -> tuple[str, Outcome, float]:
-    start = time.process_time()
+def _measured(make: Callable[[bool], Table], quick: bool, key: str, seed: int) -> tuple[str, Outcome, float]:
+    table, start = make(quick), time.process_time()
     outcome = {**table.runs()[key].once(seed), "seed": seed}
     return key, outcome, time.process_time() - start
 
 
-def _missing(store: Store, runs: Runs, repeats: int) -> list[int]:
-    """Return the seeds that were not run; where none are kept, runs came in order."""
-    known = {int(outcome.get("seed", place)) for place, outcome in enumerate(store.outcomes(runs.key))}
-    return [seed for seed in range(repeats) if seed not in known]
+def _made(table: Table, store: Store) -> Made:
+    """Return the rows with what is known of their cells."""
 
+    def cell(runs: Runs | str) -> Cell | str:
+        return runs if isinstance(runs, str) else cell_of(store.outcomes(runs.key))
 
-def _made(table: Table, store: Store) -> Iterator[tuple[Row, Mapping[str, Cell | str]]]:
-    for row in table.rows:
-        yield (
-            row,
-            {
-                mode: cell if isinstance(cell, str) else cell_of(store.outcomes(cell.key))
-                for mode, cell in row.cells.items()
-            },
-        )
-
-
-def _written(table: Table, made: Made, folder: Path, quick: bool) -> Path:
-    page = folder / f"{table.name}.md"
-    command = f"sordino reproduce {table.name}" + (" --quick" if quick else "")
-    page.write_text(markdown(table, made, command), encoding="utf-8")
-    figure(table, made, folder / f"{table.name}.png")
-    return page
+    return [(row, {mode: cell(runs) for mode, runs in row.cells.items()}) for row in table.rows]
 
 
 def verdicts(name: str, folder: Path, *, quick: bool = False) -> dict[str, str]:
@@ -232,5 +208,5 @@ def verdicts(name: str, folder: Path, *, quick: bool = False) -> dict[str, str]:
             f"{len(missing)} runs of {name} are missing in {folder}, {missing[0]!r} the first of them. "
             f"`sordino reproduce {name}` makes them."
         )
-    made = list(_made(table, store))
+    made = _made(table, store)
     return {f"{row.group}/{row.method}/{row.epsilon:g}": verdict(table, row, made) for row, _ in made}

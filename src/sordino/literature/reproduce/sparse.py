@@ -234,7 +234,6 @@ class Spec:
 
 
 def sparse_table(name: str, quick: bool) -> Table:
-    """Return the table of this name."""
     rows, first = [], SPECS[name][0]
     for spec in SPECS[name]:
         if quick and spec.full_only:

@@ -20,8 +20,10 @@ from sordino.errors import InvalidInputError
 # kept with its "seed".
 Outcome = Mapping[str, float]
 Likeness = Literal["same", "like", "stand-in"]
+RowCells = Mapping[str, "Runs | str"]
 MODES = ("paper", "sound", "default", "plain")
-Made = Sequence[tuple["Row", Mapping[str, "Cell | str"]]]
+Cells = Mapping[str, "Cell | str"]
+Made = Sequence[tuple["Row", Cells]]
 
 
 @dataclass(frozen=True)
@@ -35,24 +37,22 @@ class Runs:
     once: Callable[[int], Outcome]
 
 
+def by_mode(paper: Runs | str, sound: Runs | str, default: Runs | str, plain: Runs | str) -> RowCells:
+    """Return the cells of a row: its runs in each mode, or the reason why there are none."""
+    return dict(zip(MODES, (paper, sound, default, plain), strict=True))
+
+
 @dataclass(frozen=True)
 class Row:
-    """One published number, and how ours are made.
-
-    ``cells`` maps each of :data:`MODES` to its runs, or to the reason why there are none.
-    """
+    """One published number, and how ours are made."""
 
     group: str
     method: str
     epsilon: float
     delta: float
     published: float | None  # None: drawn in a figure only
-    cells: Mapping[str, Runs | str]
+    cells: RowCells
     published_plain: float | None = None
-
-    def runs(self) -> Iterator[Runs]:
-        """Yield what has to be run."""
-        yield from (cell for cell in self.cells.values() if isinstance(cell, Runs))
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,8 @@ class Table:
 
     def runs(self) -> dict[str, Runs]:
         """Return what has to be run, by key."""
-        return {runs.key: runs for row in self.rows for runs in row.runs()}
+        cells = (cell for row in self.rows for cell in row.cells.values())
+        return {cell.key: cell for cell in cells if isinstance(cell, Runs)}
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,6 @@ class Cell:
 
     @property
     def mean(self) -> float:
-        """The mean."""
         return math.fsum(self.values) / len(self.values)
 
     @property
@@ -146,7 +146,7 @@ def verdict(table: Table, row: Row, made: Made) -> str:
     return "; ".join([f"not reproduced: {reached}", *_why(table, row, cells), *_elsewhere(table, row, made)])
 
 
-def best(table: Table, cells: Mapping[str, Cell | str]) -> Cell | None:
+def best(table: Table, cells: Cells) -> Cell | None:
     """Return the better of the sound mode and the default."""
     found = [cell for mode in ("sound", "default") if isinstance(cell := cells[mode], Cell)]
     finite = [cell for cell in found if math.isfinite(cell.mean)]
@@ -175,16 +175,13 @@ def _behind(table: Table, beside: Made, found: Mapping[str, Cell]) -> Iterator[s
     if len(printed) > 1:
         claim = beside[0][0].epsilon
         worst = max((v for cell in printed.values() for v in cell.certified.values()), default=0.0)
-        beyond = f", which certifies {_up_to(worst)}," if worst > claim else ""
+        most = "nothing for some of them" if math.isinf(worst) else f"up to {short(worst)}"
+        beyond = f", which certifies {most}," if worst > claim else ""
         shown = "shows it" if _shown(table, printed) else "does not show it either"
         yield f"the printed noise{beyond} {shown}: {_listed(table, printed)}"
     ours, reached = beside[0][1]["default"], [cell.mean for cell in found.values()]
     if isinstance(ours, Cell) and all(_reaches(table, ours.mean, value) for value in reached):
         yield f"our default reaches {ours.mean:.3g}"
-
-
-def _up_to(worst: float) -> str:
-    return "nothing for some of them" if math.isinf(worst) else f"up to {short(worst)}"
 
 
 def _methods(beside: Made, mode: str) -> dict[str, Cell]:
@@ -216,9 +213,7 @@ def _apart(one: Cell, other: Cell) -> bool:
     return not abs(one.mean - other.mean) <= least
 
 
-def _comparable(
-    table: Table, row: Row, cells: Mapping[str, Cell | str], ours: Cell
-) -> tuple[float | None, float | None]:
+def _comparable(table: Table, row: Row, cells: Cells, ours: Cell) -> tuple[float | None, float | None]:
     if table.likeness != "stand-in":
         return row.published, ours.mean
     if row.published is None or row.published_plain is None or not isinstance(cells["plain"], Cell):
@@ -226,13 +221,13 @@ def _comparable(
     return row.published / row.published_plain, ours.mean / _unit(table, cells)
 
 
-def _unit(table: Table, cells: Mapping[str, Cell | str]) -> float:
+def _unit(table: Table, cells: Cells) -> float:
     """Return what our numbers are divided by to be compared: on a stand-in, the model without privacy."""
     plain = cells["plain"]
     return plain.mean if table.likeness == "stand-in" and isinstance(plain, Cell) else 1.0
 
 
-def _why(table: Table, row: Row, cells: Mapping[str, Cell | str]) -> list[str]:
+def _why(table: Table, row: Row, cells: Cells) -> list[str]:
     """Explain by numbers: the printed noise, what can be had here without privacy, the same method."""
     assert row.published is not None
     reasons = []
@@ -272,7 +267,7 @@ def _elsewhere(table: Table, row: Row, made: Made) -> Iterator[str]:
             yield f"{here}, the best printed {printed:.4g} ({by})"
 
 
-def _missed(table: Table, row: Row, cells: Mapping[str, Cell | str], cell: Cell) -> str:
+def _missed(table: Table, row: Row, cells: Cells, cell: Cell) -> str:
     """Return what a cell reaches where that is less than the published number, in the units compared."""
     published, measured = _comparable(table, row, cells, cell)
     if published is None or measured is None or _reaches(table, measured, published):
@@ -293,7 +288,6 @@ def short(value: float) -> str:
 
 # ---------- A table in Markdown and as a figure, in the layout of the papers: methods down, epsilons across
 
-Cells = Mapping[str, Cell | str]
 _ROUNDING = 1e-12  # less is what is left of a difference of equal numbers
 _TITLES = (
     "data",
@@ -316,7 +310,7 @@ def markdown(table: Table, made: Made, command: str) -> str:
         lines.append(table.settings)
     lines.append(_said(made))
     lines += ["", "| " + " | ".join(_TITLES) + " |", "|" + "---|" * len(_TITLES)]
-    lines += [_line(table, row, cells, verdict(table, row, made)) for row, cells in made]
+    lines += [_line(row, cells, verdict(table, row, made)) for row, cells in made]
     lines += ["", f"Reproduce with `{command}`.", ""]
     return "\n".join(lines)
 
@@ -331,25 +325,22 @@ def _said(made: Made) -> str:
     return f"Means of {runs} runs, ± their standard error."
 
 
-def _line(table: Table, row: Row, cells: Cells, found: str) -> str:
+def _line(row: Row, cells: Cells, said: str) -> str:
     paper = cells["paper"]
-    certified = _certified(paper, row.epsilon) if isinstance(paper, Cell) else paper
+    if isinstance(paper, str):
+        certified = paper
+    else:
+        found = [paper.certified.get(relation) for relation in ("add-remove", "replace-one")]
+        bold = ["**" if value is not None and value > row.epsilon else "" for value in found]
+        known = ["no less" if value is None else short(value) for value in found]
+        certified = " / ".join(f"{mark}{word}{mark}" for mark, word in zip(bold, known))
     written = [_written(cells[mode]) for mode in MODES]
     if row.published_plain is not None:
         written[-1] += f" (printed {row.published_plain:g})"
     claim = f"{row.epsilon:g} ({row.delta:g})"
     published = "a curve" if row.published is None else f"{row.published:g}"
     fields = (row.group, row.method, claim, published, certified, *written)
-    return "| " + " | ".join((*fields, found)) + " |"
-
-
-def _certified(paper: Cell, claim: float) -> str:
-    found = (paper.certified.get(relation) for relation in ("add-remove", "replace-one"))
-    return " / ".join("no less" if value is None else _bold(value, claim) for value in found)
-
-
-def _bold(value: float, claim: float) -> str:
-    return f"**{short(value)}**" if value > claim else short(value)
+    return "| " + " | ".join((*fields, said)) + " |"
 
 
 def _written(cell: Cell | str) -> str:
@@ -434,26 +425,20 @@ class Store:
             document = json.loads(self.path.read_text("utf-8"))
             known, about = dict(document["settings"]), document["about"]
             self.date, self.cpu_seconds = str(about["date"]), float(about["cpu_seconds"])
-            runs = {key: [_outcome(one) for one in kept] for key, kept in document["runs"].items()}
+            runs = {
+                key: [{"value": one["value"]} | {name: float(n) for name, n in one.items()} for one in kept]
+                for key, kept in document["runs"].items()
+            }
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InvalidInputError(
                 f"{self.path} is not a file of results. Move it away, or name another folder."
             ) from error
-        if known == self.settings:
-            self._runs = runs
-        else:
+        if known != self.settings:
+            wanted = self.settings
+            names = sorted(n for n in known.keys() | wanted.keys() if known.get(n) != wanted.get(n))
+            others = ", ".join(f"{n} {known.get(n)!r}, now {wanted.get(n)!r}" for n in names)
             raise InvalidInputError(
-                f"{self.path} was made with other settings ({_differences(known, self.settings)}). Move it "
-                "away, name another folder, or run it as before."
+                f"{self.path} was made with other settings ({others}). Move it away, name another folder, or "
+                "run it as before."
             )
-
-
-def _outcome(kept: Any) -> dict[str, float]:
-    """Return an outcome that was kept, if it is one: numbers by name, the value among them."""
-    found = {name: float(number) for name, number in kept.items()}
-    return {"value": found.pop("value"), **found}
-
-
-def _differences(known: dict[str, Any], wanted: dict[str, Any]) -> str:
-    names = sorted(n for n in known.keys() | wanted.keys() if known.get(n) != wanted.get(n))
-    return ", ".join(f"{n} {known.get(n)!r}, now {wanted.get(n)!r}" for n in names)
+        self._runs = runs

@@ -47,7 +47,6 @@ class UpdateSum(ClippedSum):
         return self.clip
 
     def evaluate(self, records: Sequence[Weights], params: Weights) -> Floats:
-        """Return the sum of clipped updates."""
         total = np.zeros(np.shape(params))
         for weights in records:
             total = total + self.clipped(weights, params)
@@ -127,13 +126,11 @@ class ClientLevelHardThresholding:
             raise InvalidInputError(f"Expected a share of clients in (0, 1], got {self.share}.")
 
     def plan(self, start: Weights) -> Plan:
-        """Declare one noisy sum of updates per round."""
         sampling = Full() if self.share == 1 else Poisson(self.share)
         release = Release(UpdateSum(self.update_clip), Gaussian(), sampling, self.recipe.rounds)
         return Plan({"update": release}, self.recipe.relation, self.clients, unit="client")
 
     def run(self, curator: Curator, start: Weights) -> Iterator[Weights]:
-        """Yield the global weights after each round."""
         w = np.asarray(start, dtype=np.float64)
         for _ in range(self.recipe.rounds):
             moved = w + curator.release("update", w)

@@ -123,7 +123,6 @@ class _MaskedAveraging(FedAvg):
 
     @property
     def privacy(self) -> FederatedPrivacy:
-        """The guarantee so far."""
         return self._chosen.privacy
 
     def one_round(
@@ -141,7 +140,6 @@ class _MaskedAveraging(FedAvg):
             )
 
     def configure_fit(self, server_round: int, parameters: Any, client_manager: Any) -> list[Any]:
-        """Ask every client."""
         said = {"recipe": self._chosen.recipe.digest, "protection": RECORD_LEVEL}
         asked = FitIns(parameters, {**said, "weighting": self._chosen.weighting})
         return [(proxy, asked) for proxy in client_manager.all().values()]

@@ -40,7 +40,6 @@ class InProcessGrid(Grid):
         }
 
     def set_run(self, run: Any) -> None:
-        """Remember the run."""
         self._run = run
 
     @property
@@ -58,11 +57,9 @@ class InProcessGrid(Grid):
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
-        """Return the members."""
         return list(self._contexts)
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
-        """Let the members work."""
         pushed = []
         for message in messages:
             name = f"message-{next(self._ids)}"
@@ -78,7 +75,6 @@ class InProcessGrid(Grid):
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """Push and pull."""
         return self.pull_messages(self.push_messages(messages))
 
     def _answer(self, message: Message) -> Message:

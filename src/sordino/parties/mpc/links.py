@@ -185,7 +185,6 @@ class Mesh:
             self.notes.append(message)
 
     def close(self) -> None:
-        """Close every link."""
         self.closing = True
         for link in self.links.values():
             link.transport.close()
@@ -250,7 +249,6 @@ class Link(asyncio.Protocol):
         self.mesh.register(peer, self)
 
     def send(self, label: int, payload: bytes) -> None:
-        """Send one message."""
         self.transport.write(_HEADER.pack(label, len(payload)) + payload)
         self.nbytes_sent += _HEADER.size + len(payload)
 

@@ -72,7 +72,6 @@ class MpycEngine:
         return sum(link.nbytes_sent for link in self._mesh.links.values())
 
     def connect(self) -> None:
-        """Find all the others."""
         self._run(connect(self._mesh, self._credentials, self._listen), "Connecting")
         asyncio.run_coroutine_threadsafe(self._mesh.beat(), self._loop)
         for peer, link in self._mesh.links.items():
@@ -98,7 +97,6 @@ class MpycEngine:
         return centred(np.concatenate(opened), arithmetic.modulus).reshape(values.shape)
 
     def close(self) -> None:
-        """Close all connections."""
         with contextlib.suppress(Exception):
             asyncio.run_coroutine_threadsafe(self._part(), self._loop).result(5.0)
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -259,7 +259,6 @@ class Approvals:
 
     @property
     def path(self) -> Path:
-        """The file."""
         return self.state / "approved"
 
     def __contains__(self, digest: str) -> bool:
@@ -268,7 +267,6 @@ class Approvals:
         return digest in {line.partition(" ")[0] for line in self.path.read_text("utf-8").splitlines()}
 
     def add(self, plan: JointPlan) -> None:
-        """Approve a plan."""
         private_folder(self.state)
         with open_private(self.path, "ab") as file:
             now = datetime.now(UTC).isoformat(timespec="seconds")

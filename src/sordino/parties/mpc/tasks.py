@@ -72,7 +72,6 @@ class WeightedMinimiser:
         return exact + 2 * self.local(self.population).tolerance / self.strength
 
     def evaluate(self, records: Any, params: Any = None) -> Floats:
-        """Return this party's weighted minimiser."""
         if not records.count:
             return np.zeros(self.shape)
         return self.local(records.count).evaluate(records) * (records.count / self.population)
@@ -86,13 +85,11 @@ class OutputPerturbation:
     strength: float
 
     def plan(self, problem: Problem) -> Plan:
-        """Declare the minimiser."""
         shape = (problem.loss, self.clip, self.strength, problem.population, problem.shape, problem.row_bound)
         release = Release(WeightedMinimiser(*shape), problem.gaussian(), Full(), mean=False)
         return problem.planned(minimiser=release)
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
-        """Yield the noisy average."""
         yield curator.release("minimiser")
 
 

@@ -78,7 +78,6 @@ class Transcript:
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 

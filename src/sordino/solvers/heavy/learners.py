@@ -362,7 +362,6 @@ class ProjectedGradient:
         return problem.planned(**releases)
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
-        """Yield the iterates, or their running averages."""
         point, step = self.scaling.start(curator, problem)
         walk = _Walk(step, point, problem, self)
         total = np.zeros(problem.shape)
@@ -524,7 +523,6 @@ class GradientStep(FromSum, ClippedSum):
         return length * self.truncation.bound(size, params.point.threshold)
 
     def summed(self, records: RowBlocks, params: Step) -> Floats:
-        """Return the sum of truncated gradients."""
         return RobustGradient(self.loss, self.truncation).evaluate(records, params.point)
 
     def finished(self, total: Floats, params: Step) -> Floats:
@@ -590,7 +588,6 @@ class HeavyTailedSparse:
         return cls(kept, steps, Scaling(fixed=cut, step=step), joint=max(whole, 1.0))
 
     def plan(self, problem: Problem) -> Plan:
-        """Declare the histograms, the selections and the values."""
         rows = Disjoint(self.steps) if self.split else Full()
         paid = 2 if self.split else 2 * self.steps  # a selection costs as much as its values
         releases = self.scaling.releases(problem, "coordinate", paid, self.steps)
@@ -602,7 +599,6 @@ class HeavyTailedSparse:
         return problem.planned(**releases)
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
-        """Yield the iterates."""
         point, length = self.scaling.start(curator, problem)
         longest, taken = length, list[Taken]()
         refresh = self.scaling.refreshes(self.steps)

@@ -374,12 +374,10 @@ class RowMeans:
     radius: float
 
     def plan(self, problem: Sample) -> Plan:
-        """Declare the sum."""
         query = RobustSum(problem.columns, Truncation(by="norm"))
         return problem.planned(scores=Release(query, problem.gaussian()))
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[NoisyMeans]:
-        """Yield the means with their noise."""
         centre = np.asarray(self.centre)
         params = (centre, np.full(centre.size, self.radius))
         noise = self.radius * noise_of(curator, "scores", params) / problem.population

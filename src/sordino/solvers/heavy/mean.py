@@ -412,7 +412,6 @@ class RobustMean:
         return problem.planned(**releases)
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[RobustEstimate]:
-        """Yield the estimate."""
         z = self.blocks * noise_of(curator, "mean", None)  # of the mean, in units of threshold / n
         n, width = problem.population, problem.columns
         center = self.center
@@ -489,7 +488,6 @@ class Scales:
 
     @classmethod
     def read(cls, curator: Curator, center: Floats, index: float, apart: bool = False) -> Scales:
-        """Release the histogram."""
         counts, noise = curator.release("scales", center), noise_of(curator, "scales", center)
         both, blur = (counts.sum(axis=0), noise * math.sqrt(2.0)) if apart else (counts, noise)
         return cls([Tail.read(c, blur, index) for c in both], counts, noise, apart)

@@ -46,7 +46,6 @@ class RobustVariance:
     bounds: tuple[float, float] = UNLIMITED
 
     def plan(self, problem: Sample) -> Plan:
-        """Declare the halvings, the histogram and the powers."""
         hint = problem.gaussian(share_relative(SCALE_SHARE))
         powers = RobustSum(problem.columns, powers=((2, 1.0), (1, SIDE), (4, SIDE)))
         return problem.planned(
@@ -56,7 +55,6 @@ class RobustVariance:
         )
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[RobustEstimate]:
-        """Yield the estimate."""
         n = problem.population
         center = median_of(curator, n, problem.columns, limits=self.bounds)
         z = noise_of(curator, "powers", None)
@@ -96,7 +94,6 @@ class RobustCovariance:
     confidence: float = 0.95
 
     def plan(self, problem: Sample) -> Plan:
-        """Declare the histograms and the outer products."""
         hint = problem.gaussian(share_relative(SCALE_SHARE / 2.0))
         return problem.planned(
             scales=Release(PairScales(problem.columns), hint, mean=False),
@@ -105,7 +102,6 @@ class RobustCovariance:
         )
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[RobustEstimate]:
-        """Yield the estimate."""
         pairs, index = problem.population // 2, 2.0 * (1.0 + self.order)
         counts, width = curator.release("scales"), noise_of(curator, "scales", None)
         tails = [Tail.read(c, width, index) for c in counts]
@@ -177,11 +173,9 @@ class BoundedMean:
     once: bool = True
 
     def plan(self, problem: Sample) -> Plan:
-        """Declare the releases of the truncated mean and the plain moments."""
         return _with_plain(problem, self.robust.plan(problem), 1.0, _SQUARE, self.once)
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[RobustEstimate]:
-        """Yield the estimate."""
         (robust,) = self.robust.run(curator, problem)
         low, high = self.robust.bounds
         middle, radius = low / 2.0 + high / 2.0, high / 2.0 - low / 2.0
@@ -206,11 +200,9 @@ class BoundedVariance:
     once: bool = True
 
     def plan(self, problem: Sample) -> Plan:
-        """Declare the releases of the truncated variance and the plain moments."""
         return _with_plain(problem, self.robust.plan(problem), _FIRST, 1.0, self.once)
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[RobustEstimate]:
-        """Yield the estimate."""
         (robust,) = self.robust.run(curator, problem)
         low, high = np.clip(self.robust.bounds, -_LARGEST, _LARGEST)
         center = np.clip(robust.center, low, high)
@@ -241,7 +233,6 @@ class BoundedCovariance:
     bounds: tuple[float, float]
 
     def plan(self, problem: Sample) -> Plan:
-        """Declare the releases of the truncated covariance, the plain second moments and the means."""
         robust, d = self.robust.plan(problem), problem.columns
         gram = Release(GramMatrix(self._radius * math.sqrt(d)), SymmetricGaussian(relative=BESIDE))
         means = Release(RobustSum(d), problem.gaussian(2.0 * BESIDE))
@@ -252,7 +243,6 @@ class BoundedCovariance:
         return min(self.bounds[1] / 2.0 - self.bounds[0] / 2.0, _LARGEST)
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[RobustEstimate]:
-        """Yield the estimate."""
         (robust,) = self.robust.run(curator, problem)
         n, d, radius = problem.population, problem.columns, self._radius
         middle = np.full(d, self.bounds[0] / 2.0 + self.bounds[1] / 2.0)
@@ -287,7 +277,6 @@ class PlainMoments:
     def read(
         cls, curator: Curator, problem: Sample, center: Floats | float, radius: Floats | float
     ) -> PlainMoments:
-        """Release them."""
         query: BoundedMoments = curator.plan.releases["bounded"].query  # type: ignore[assignment]
         laplace, n = query.norm is Norm.L1, problem.population
         answer = curator.release("bounded", (center, radius)) / n

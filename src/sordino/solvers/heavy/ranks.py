@@ -71,7 +71,6 @@ class RankQuantiles:
         return problem.planned(location=location_release(problem), tree=tree)
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[Ranks]:
-        """Yield the quantiles of each column."""
         query: RankTree = curator.plan.releases["tree"].query  # type: ignore[assignment]
         center = (
             np.zeros(problem.columns)
@@ -121,11 +120,9 @@ class CellCounts:
     confidence: float = 0.95
 
     def plan(self, problem: Sample) -> Plan:
-        """Declare the counts."""
         return problem.planned(counts=Release(CellMoments(self.cells), problem.gaussian(), mean=False))
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[Cells]:
-        """Yield the counts."""
         noisy, std = curator.release("counts")[0], noise_of(curator, "counts", None)
         reach, most = special.ndtri((1.0 + self.confidence) / 2.0) * std, float(problem.population)
         value = np.clip(np.rint(noisy), 0.0, most)
@@ -146,12 +143,10 @@ class CellSums:
     confidence: float = 0.95
 
     def plan(self, problem: Sample) -> Plan:
-        """Declare the sums."""
         query = CellMoments(self.cells, ((1, 1.0),), 0.0, self._scale)
         return problem.planned(sums=Release(query, problem.gaussian(), mean=False))
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[Cells]:
-        """Yield the sums."""
         value = self._scale * curator.release("sums")[0]
         reach = special.ndtri((1.0 + self.confidence) / 2.0) * self._scale
         half = reach * noise_of(curator, "sums", None)
@@ -178,13 +173,11 @@ class CellMeans:
     confidence: float = 0.95
 
     def plan(self, problem: Sample) -> Plan:
-        """Declare the moments."""
         powers = ((0, COUNT), (1, 1.0), (2, SQUARE))
         query = CellMoments(self.cells, powers, self._middle, self._radius)
         return problem.planned(moments=Release(query, problem.gaussian(), mean=False))
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[Cells]:
-        """Yield the means."""
         std = noise_of(curator, "moments", None)
         counts, sums, squares = curator.release("moments") / np.array([[COUNT], [1.0], [SQUARE]])
         few = std * _FEW / COUNT
@@ -225,7 +218,6 @@ class CellQuantiles:
     confidence: float = 0.95
 
     def plan(self, problem: Sample) -> Plan:
-        """Declare the counts and the trees."""
         hint = problem.gaussian(share_relative(TOTAL_SHARE))
         trees = CellTrees(self.cells, self.depth, self.bounds)
         return problem.planned(
@@ -234,7 +226,6 @@ class CellQuantiles:
         )
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[Cells]:
-        """Yield the quantiles."""
         counts, trees = curator.release("counts")[0], curator.release("trees")
         query: CellTrees = curator.plan.releases["trees"].query  # type: ignore[assignment]
         total, noise = noise_of(curator, "counts", None), noise_of(curator, "trees", None)

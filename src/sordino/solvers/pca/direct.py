@@ -50,7 +50,6 @@ class Gauss:
 
     @classmethod
     def configured(cls, problem: PcaProblem, options: PcaOptions) -> Gauss:
-        """Refuse a matrix that does not fit."""
         if not fits_matrix(problem.features):
             raise InvalidInputError(
                 f"Expected at most 3952 features for solver 'gauss' (500 MB of matrices), got "
@@ -59,13 +58,11 @@ class Gauss:
         return cls()
 
     def plan(self, problem: PcaProblem) -> Plan:
-        """Declare the mean and the matrix."""
         noise = problem.symmetric(weight_of_rest(problem, last=True))
         gram = Release(GramMatrix(problem.data_norm), noise, Full())
         return problem.planned(**moments_release(problem), gram=gram, **spectrum_release(problem))
 
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
-        """Yield the axes."""
         d = problem.features
         place = locate(curator, problem, noise_level(curator, "gram", problem, d))
         matrix = curator.release("gram", place.ball)
@@ -104,18 +101,15 @@ class ModSulq:
 
     @classmethod
     def configured(cls, problem: PcaProblem, options: PcaOptions) -> ModSulq:
-        """Refuse a matrix that does not fit."""
         Gauss.configured(problem, options)
         return cls()
 
     def plan(self, problem: PcaProblem) -> Plan:
-        """Declare the mean and the triangle."""
         noise = problem.gaussian(weight_of_rest(problem, last=True))
         triangle = Release(GramTriangle(problem.data_norm), noise, Full())
         return problem.planned(**moments_release(problem), triangle=triangle, **spectrum_release(problem))
 
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
-        """Yield the axes."""
         place = locate(curator, problem, noise_level(curator, "triangle", problem, problem.features))
         entries = curator.release("triangle", place.ball)
         std = noise_std(curator, "triangle", place.ball) / problem.population
@@ -154,11 +148,9 @@ class Screen:
 
     @classmethod
     def configured(cls, problem: PcaProblem, options: PcaOptions) -> Screen:
-        """There is nothing to fill in."""
         return cls()
 
     def plan(self, problem: PcaProblem) -> Plan:
-        """Declare the squares, the mean and the matrix."""
         norm, rest = problem.data_norm, 1 - COLUMNS_SHARE - MEAN_SHARE - spectrum_share(problem)
         return problem.planned(
             squares=Release(SquaredColumns(norm), problem.gaussian(COLUMNS_SHARE**-0.5), Full()),
@@ -168,7 +160,6 @@ class Screen:
         )
 
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
-        """Yield the axes."""
         n, norm = problem.population, problem.data_norm
         squares = curator.release("squares")
         columns = self._chosen(squares, noise_std(curator, "squares") / n, 2 * problem.components)
@@ -235,12 +226,10 @@ class StreamGauss:
 
     @classmethod
     def configured(cls, problem: PcaProblem, parts: int) -> StreamGauss:
-        """Refuse a matrix that does not fit."""
         Gauss.configured(problem, PcaOptions())
         return cls(parts)
 
     def plan(self, problem: PcaProblem) -> Plan:
-        """Declare a mean and a matrix for each chunk."""
         chunks, norm = Disjoint(self.parts), problem.data_norm
         noise = problem.gaussian(1 / math.sqrt(SHARE))
         moments = Release(RowMoments(norm), noise, chunks, self.parts, mean=False)

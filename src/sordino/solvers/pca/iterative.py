@@ -146,14 +146,12 @@ class Power:
 
     @classmethod
     def configured(cls, problem: PcaProblem, options: PcaOptions) -> Power:
-        """Fill what the user left open from public facts."""
         noisy = math.isfinite(problem.epsilon)
         steps = (STEPS if noisy else STEPS_WITHOUT_NOISE) if options.max_iter is None else options.max_iter
         momentum = float(noisy) if options.momentum is None else options.momentum
         return cls(options.columns(problem), steps, momentum)
 
     def plan(self, problem: PcaProblem) -> Plan:
-        """Declare the mean and the products."""
         noise = problem.gaussian(weight_of_rest(problem, self.steps, last=True))
         product = Release(self.query(problem), noise, Full(), self.steps)
         return problem.planned(**moments_release(problem), product=product, **spectrum_release(problem))
@@ -163,7 +161,6 @@ class Power:
         return GramProduct(problem.data_norm)
 
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
-        """Yield the axes after each step."""
         place = locate(curator, problem, noise_level(curator, "product", problem, self.columns))
         basis, products = problem.start(self.columns), Products(place, problem)
         memory = np.zeros_like(basis)
@@ -205,7 +202,6 @@ class Spca:
 
     @classmethod
     def configured(cls, problem: PcaProblem, options: PcaOptions) -> Spca:
-        """Fill what the user left open from public facts."""
         batch = options.batch(problem)
         steps = EPOCHS * max(1, problem.population // batch)
         steps = steps if options.max_iter is None else options.max_iter
@@ -214,13 +210,11 @@ class Spca:
         return cls(options.columns(problem), steps, step, sampling)
 
     def plan(self, problem: PcaProblem) -> Plan:
-        """Declare the mean and the batches."""
         query = GramProduct(problem.data_norm)
         batch = Release(query, problem.gaussian(), self.sampling, self.steps)
         return problem.planned(**moments_release(problem), batch=batch)
 
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
-        """Yield the axes after each step."""
         place = locate(curator, problem, noise_level(curator, "batch", problem, self.columns))
         basis, products = problem.start(self.columns), Products(place, problem)
         inner = Averaged(np.zeros((self.columns, self.columns)))
@@ -259,13 +253,11 @@ class Oja(Spca):
 
     @classmethod
     def configured(cls, problem: PcaProblem, options: PcaOptions) -> Oja:
-        """Fill what the user left open from public facts."""
         steps = min(BATCHES if options.max_iter is None else options.max_iter, problem.population)
         step = OJA_STEP if options.step_size is None else options.step_size
         return cls(options.columns(problem), steps, step, Disjoint(steps))
 
     def plan(self, problem: PcaProblem) -> Plan:
-        """Declare the mean and the batches."""
         noise = problem.gaussian(weight_of_rest(problem))
         batch = Release(GramProduct(problem.data_norm), noise, self.sampling, self.steps)
         return problem.planned(**moments_release(problem), batch=batch)
@@ -300,14 +292,12 @@ class Vrpca:
 
     @classmethod
     def configured(cls, problem: PcaProblem, options: PcaOptions) -> Vrpca:
-        """Fill what the user left open from public facts."""
         epochs = VRPCA_EPOCHS if options.max_iter is None else options.max_iter
         sampling = problem.minibatches(options.batch(problem))
         step = VRPCA_STEP if options.step_size is None else options.step_size
         return cls(options.columns(problem), epochs, INNER, step, sampling)
 
     def plan(self, problem: PcaProblem) -> Plan:
-        """Declare the mean, the snapshots and the corrections."""
         query = GramProduct(problem.data_norm)
         noise = problem.gaussian(weight_of_rest(problem, self.epochs))
         snapshot = Release(query, noise, Full(), self.epochs)
@@ -322,7 +312,6 @@ class Vrpca:
         return (self.epochs - 1) * (self.inner - 1)
 
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:
-        """Yield the axes after each step."""
         place = locate(curator, problem, noise_level(curator, "snapshot", problem, self.columns))
         basis, products = problem.start(self.columns), Products(place, problem)
         std = noise_std(curator, "snapshot", (basis, place.ball)) / problem.population
