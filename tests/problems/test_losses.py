@@ -22,7 +22,7 @@ def margins_and_targets(loss, count=200, spread=3.0, seed=1):
     if loss.name in ("logistic", "squared-hinge"):
         return margins, rng.choice([-1.0, 1.0], count)
     return margins, (
-        rng.poisson(2.0, count).astype(float) if loss.name == "poisson" else rng.normal(size=count)
+        rng.poisson(2.0, count).astype(float) if loss.targets == "counts" else rng.normal(size=count)
     )
 
 
@@ -113,7 +113,8 @@ def test_a_label_that_is_no_class_has_no_loss(label):
 
 
 def test_losses_are_found_by_their_names():
-    assert set(LOSSES) == {"logistic", "multinomial", "squared", "huber", "squared-hinge", "poisson"}
+    numbers, labels = {"squared", "huber", "poisson", "gamma", "quantile"}, {"logistic", "squared-hinge"}
+    assert set(LOSSES) == {*numbers, *labels, "multinomial"}
     assert all(loss.name == name for name, loss in LOSSES.items())
 
 

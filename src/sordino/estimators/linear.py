@@ -158,6 +158,7 @@ class _DenseNumbers(LinearParameters):
 
     loss: str = "squared"
     huber_threshold: float = 1.0
+    quantile: float = 0.5
     target_bound: float | None = None
     penalty: str | None = None
     alpha: float | None = None
@@ -174,10 +175,13 @@ class LinearRegression(_DenseNumbers, _Dense, RegressorBase):
 
     Parameters
     ----------
-    loss : ``"squared"``; ``"huber"``, squared up to an error of ``huber_threshold`` and linear beyond; or
-        ``"poisson"`` for counts: targets are clipped to ``[0, target_bound]`` and predictions are
-        ``exp(x . w + b)``.
+    loss : ``"squared"``; ``"huber"``, squared up to an error of ``huber_threshold`` and linear beyond;
+        ``"quantile"``, which predicts numbers that a share of ``quantile`` of the targets is below;
+        ``"poisson"`` for counts or ``"gamma"`` for positive amounts: targets are clipped to
+        ``[0, target_bound]`` and predictions are ``exp(x . w + b)``. ``auto`` stands for ``gd`` (of sparse
+        models: ``ight``) with ``"gamma"`` and ``"quantile"``.
     huber_threshold : a public number, in the units of the targets.
+    quantile : a public share in (0, 1); they are rounded off over 0.002 of ``target_bound``.
     target_bound : a public bound on the targets.
     others : those of :class:`LogisticRegression`, and so are the attributes.
 
@@ -289,6 +293,7 @@ class _SparseNumbers(LinearParameters):
 
     loss: str = "squared"
     huber_threshold: float = 1.0
+    quantile: float = 0.5
     n_nonzero_coefs: int | None = None
     target_bound: float | None = None
     alpha: float = 0.0
@@ -298,8 +303,8 @@ class SparseLinearRegression(_SparseNumbers, _Sparse, RegressorBase):
     r"""Linear regression with few non-zero coefficients, under differential privacy.
 
     Minimises ``mean_i loss(x_i . w + b, y_i) + alpha ||w||^2 / 2`` with clipped gradients; ``loss``,
-    ``huber_threshold`` and ``target_bound`` as in :class:`LinearRegression`. The other parameters and
-    attributes are those of :class:`SparseLogisticRegression`.
+    ``huber_threshold``, ``quantile`` and ``target_bound`` as in :class:`LinearRegression`. The other
+    parameters and attributes are those of :class:`SparseLogisticRegression`.
 
     **Privacy.** ``coef_`` and ``intercept_`` are (epsilon, delta)-DP for one record; see ``privacy_``.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -40,6 +41,7 @@ from sordino.problems.losses import (
     LOSSES,
     Loss,
     Targets,
+    at_bound,
     has_length,
     loss_options,
     names_of_losses,
@@ -65,9 +67,14 @@ class EncodedLabels:
     public: str
 
 
+def _takes(estimator: Any, name: str) -> bool:
+    return all(hasattr(estimator, option) for option in loss_options(LOSSES[name.replace("_", "-")]).values())
+
+
 def loss_of(estimator: Any, *targets: Targets) -> Loss:
     """Return the loss that an estimator names, one of such targets, with the options that it sets."""
-    among("loss", estimator.loss, names_of_losses(*targets))
+    known = (name for name in names_of_losses(*targets) if _takes(estimator, name))
+    among("loss", estimator.loss, tuple(known))
     loss = LOSSES[estimator.loss.replace("_", "-")]
     remedy = "Pass a public number, in the units of y."
     chosen = {
@@ -188,7 +195,7 @@ class LinearParameters(Budget):
 class LinearModel(LinearParameters, Tabular, PrivateEstimator):
     """Public facts in, a paid-for model out; subclasses say what they penalise and how sparse they are.
 
-    ``person_default`` stands for ``"auto"`` where persons are protected.
+    ``person_default`` stands for ``"auto"`` where persons are protected, or ``auto`` does not know the loss.
     """
 
     person_default: ClassVar[str] = "ight"
@@ -225,7 +232,7 @@ class LinearModel(LinearParameters, Tabular, PrivateEstimator):
     def shared_params(self) -> tuple[str, ...]:
         """Return the parameters of which one run gives a model for every value, by public facts."""
         known = self.get_params(deep=False)
-        able = self.solver == "auto" and self.noise == "sound" and not self.secure_noise
+        able = self._solver_name(False) == "auto" and self.noise == "sound" and not self.secure_noise
         able = able and known.get("penalty") != "nonconvex" and has_length(self._loss())
         return tuple(name for name in ("alpha", "n_nonzero_coefs") if able and name in known)
 
@@ -304,7 +311,7 @@ class LinearModel(LinearParameters, Tabular, PrivateEstimator):
     def _problem(
         self, shape: tuple[int, int], loss: Loss, outputs: int, budget: Ask, bound: float
     ) -> Problem:
-        relation = Relation.parse(self.relation)
+        relation, declared = Relation.parse(self.relation), self._target_bound()
         among("sampling", self.sampling, _SAMPLINGS)
         check_noise(self.noise)
         return Problem(
@@ -317,13 +324,14 @@ class LinearModel(LinearParameters, Tabular, PrivateEstimator):
             data_norm=bound,
             intercept=self._intercept(bound),
             **self._penalties(),
-            target_bound=self._target_bound(),
+            target_bound=declared / at_bound(loss, declared)[1],
             secure_noise=check_flag("secure_noise", self.secure_noise),
         )
 
     def _solver_name(self, grouped: bool) -> str:
-        """Return the solver; per person, the automatic one asks clipped sums only."""
-        return self.person_default if grouped and self.solver == "auto" else self.solver
+        """Return the solver; ``auto`` is a plainer one for persons, and for losses that it does not know."""
+        plain = grouped or not capabilities_of("auto").knows(self._loss().name)
+        return self.person_default if plain and self.solver == "auto" else self.solver
 
     def _check_weighting(self, weighted: bool, grouped: bool) -> None:
         able = capabilities_of(self.solver)
@@ -431,13 +439,14 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
         X, y = check_data(self, X, y, y_numeric=True)
         loss, bound = self._loss(), self._target_bound()
         y, offset = centred(declared_target(self), y, self._centres())
-        y, (low, high) = number_targets(y, loss, bound)
+        loss, unit = at_bound(loss, bound)
+        y, (low, high) = number_targets(y if unit == 1.0 else y / unit, loss, bound / unit)
         rows = self._weights(sample_weight, X)
         fact = bound_fact("target_bound", bound, self._declared("target_bound"), "targets are clipped to it")
         public = (fact, *self._weight_facts(sample_weight))
         found = self._fit(X, y, loss, 1, public, rows, groups)
-        self.coef_, self.intercept_ = found.coef, float(found.intercept) + offset
-        self.target_range_ = (offset + low, offset + high)
+        self.coef_, self.intercept_ = found.coef, float(found.intercept) + offset + math.log(unit)
+        self.target_range_ = (offset + low * unit, offset + high * unit)
         return self
 
     @where_rows_lie

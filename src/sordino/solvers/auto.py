@@ -231,6 +231,7 @@ class Auto:
         dense=True,
         persons=True,
         secure_noise=True,
+        losses=("logistic", "multinomial", "squared", "huber", "squared-hinge", "poisson"),
         paper="the default",
         page="auto",
     )

@@ -1,0 +1,58 @@
+"""Models of positive amounts and of quantiles: losses that are one class each, by name from an estimator."""
+
+import numpy as np
+import pytest
+
+import sordino
+from sordino.errors import InvalidInputError
+
+LARGE = {"epsilon": 4.0, "delta": 1e-6, "data_norm": 2.0}
+
+
+def features(n=100_000):
+    public = np.random.default_rng(3)
+    return public, public.uniform(-1, 1, (n, 4))
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e5])
+@pytest.mark.parametrize("part", [0.01, 0.1])
+def test_amounts_are_learned_whatever_their_unit(unit, part):
+    public, X = features()
+    y = unit * np.exp(X[:, 0] - 0.5 * X[:, 1]) * public.gamma(2.0, 0.5, len(X))
+    model = sordino.LinearRegression(loss="gamma", target_bound=unit / part, **LARGE).fit(X, y)
+    assert np.abs(model.coef_ - [1, -0.5, 0, 0]).max() < 0.1
+    assert model.predict(X).mean() == pytest.approx(np.minimum(y, unit / part).mean(), rel=0.05)
+    assert model.predict(X).max() <= unit / part
+
+
+@pytest.mark.parametrize("quantile", [0.1, 0.5, 0.9])
+def test_the_asked_share_of_targets_is_below_a_predicted_quantile(quantile):
+    public, X = features()
+    y = 3 * X[:, 0] + (1 + 0.5 * X[:, 1]) * public.exponential(1.0, len(X))
+    settings = {"loss": "quantile", "quantile": quantile, "target_bound": 20.0, **LARGE}
+    model = sordino.LinearRegression(**settings).fit(X, y)
+    assert np.mean(y <= model.predict(X)) == pytest.approx(quantile, abs=0.03)
+    left = X[:, 1] < 0  # also where targets spread less
+    assert np.mean(y[left] <= model.predict(X[left])) == pytest.approx(quantile, abs=0.04)
+    assert model.coef_[0] == pytest.approx(3, abs=0.2)
+
+
+def test_a_sparse_model_of_amounts_keeps_so_many_coefficients():
+    public, X = features(40_000)
+    y = np.exp(X[:, 0]) * public.gamma(2.0, 0.5, len(X))
+    model = sordino.SparseLinearRegression(loss="gamma", n_nonzero_coefs=1, target_bound=20.0, **LARGE)
+    assert model.fit(X, y).support_.tolist() == [0]
+
+
+@pytest.mark.parametrize("quantile", [0.0, 1.0, -1.0, 2.0])
+def test_a_quantile_that_is_no_share_is_refused(quantile):
+    _, X = features(100)
+    model = sordino.LinearRegression(loss="quantile", quantile=quantile, target_bound=1.0, **LARGE)
+    with pytest.raises(InvalidInputError, match="quantile"):
+        model.fit(X, X[:, 0])
+
+
+def test_the_heavy_tailed_models_know_the_losses_they_had():
+    _, X = features(100)
+    with pytest.raises(InvalidInputError, match="'squared', 'huber'"):
+        sordino.HeavyTailedRegressor(1.0, loss="quantile").fit(X, X[:, 0])
