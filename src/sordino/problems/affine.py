@@ -202,12 +202,16 @@ class SizeCounts(ClippedSum):
     def standing(self, counts: Floats, noise: float, most: float) -> tuple[Floats, Floats]:
         """Return the counts that stand out of noise and the sizes in the middle of their cells.
 
-        Cells are as wide as it takes to keep nearly as much as the widest do.
+        Cells are taken together until they keep nearly as much as the widest do. What a wide cell keeps is
+        shared among its own as they were counted: what lies at its far end is not taken for its middle.
         """
         found = list(self._wider(counts, noise, most))
         enough = _NEARLY * max(float(kept.sum()) for _, _, kept in found)
-        ends, width, kept = next(one for one in found if one[2].sum() >= enough)
-        return kept, np.minimum(self._below(ends - 0.5 * width), most)
+        ends, _, kept = next(one for one in found if one[2].sum() >= enough)
+        cells = np.arange(1, ends[-1] + 1)
+        wide, seen = np.searchsorted(ends, cells), np.maximum(counts[cells], 0.0)
+        whole = np.maximum(np.bincount(wide, seen), 1e-300)
+        return kept[wide] * seen / whole[wide], np.minimum(self._below(cells - 0.5), most)
 
     def _wider(self, counts: Floats, noise: float, most: float) -> Iterator[tuple[Ints, int, Floats]]:
         """Yield last cells, the number of cells taken together, and counts that noise would not reach."""

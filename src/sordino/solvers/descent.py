@@ -26,6 +26,8 @@ _SURE = 3.0
 NOTHING = 1e-300
 # How far the slope may be from that of the clipped question before any release.
 SLOPE = 0.5
+# What is usual of a number may be so much less: two decades of its size.
+_UNUSUAL = 1e-4
 
 
 def chosen_width(
@@ -57,10 +59,24 @@ def one_sided(shares: Floats, sizes: Floats) -> Floats:
 
 
 def believed(seen: float, variance: float, usual: float) -> float:
-    """Return what is believed of a number seen with noise: that it is 0, or what is usual, of even odds."""
-    both, variance = variance + usual, max(variance, NOTHING)
-    odds = math.sqrt(variance / both) * math.exp(min(0.5 * seen**2 * (1.0 / variance - 1.0 / both), 700.0))
-    return seen * usual / both * odds / (1.0 + odds)
+    """Return what is believed of a number seen with noise: that it is 0, or not, of even odds.
+
+    One that is not 0 has the variance ``usual``, or down to ``_UNUSUAL`` of it: all sizes are as likely.
+    """
+    sizes = np.append(0.0, np.geomspace(_UNUSUAL * usual, usual, 9))[:, None]
+    return seen * float(_kept(np.array([seen]), variance, sizes)[0])
+
+
+def _kept(seen: Floats, variance: float, signals: Floats) -> Floats:
+    """Return the share of each number seen with noise that is kept, by the laws that may have made them all.
+
+    A row of ``signals`` are the variances of one law; the first law, that they are noise, has even odds.
+    """
+    law = np.maximum(variance + signals, NOTHING)
+    likely = -0.5 * (np.log(law) + np.square(seen) / law).sum(axis=1)
+    likely[1:] -= math.log(len(signals) - 1)
+    weights = np.exp(likely - likely.max())
+    return np.asarray((weights / weights.sum()) @ (signals / law))
 
 
 def stiffened(bends: Floats, pulls: Floats, moved: Floats, noise: float) -> Floats:
@@ -91,11 +107,7 @@ def along_axes(
     slope = believed(whole, error**2, SLOPE**2)
     left = seen - slope * bends * w
     variances = np.append(0.0, np.geomspace(1e-8, 1e2, 81))[:, None]
-    law = np.maximum(noise**2 + bends * variances, NOTHING)
-    likely = -0.5 * (np.log(law) + np.square(left) / law).sum(axis=1)
-    likely[1:] -= math.log(len(variances) - 1)
-    weights = np.exp(likely - likely.max())
-    kept = (weights / weights.sum()) @ (bends * variances / law)
+    kept = _kept(left, noise**2, bends * variances)
     share = slope / whole if whole else 0.0
     return slope * w + kept * left / bends, kept, kept * noise / bends, (share, error)
 
@@ -176,7 +188,8 @@ def target_unit(curator: Curator, problem: Problem, center: float = 0.0, near: f
         return TargetUnit(0.0, problem.target_bound, False)
     kept, sizes = query.standing(counts, noise, 1.0)
     largest = float(sizes[kept > 0].max(initial=0.0))
-    lost = max(0.0, problem.population - float(kept.sum()) - max(float(counts[0]), 0.0))
+    unsure = noise * math.sqrt(1.0 + np.count_nonzero(kept) + np.count_nonzero(counts == 0.0))
+    lost = max(0.0, problem.population - float(kept.sum()) - max(float(counts[0]), 0.0) - unsure)
     shares = np.append(kept, lost) / problem.population  # what is lost in noise may lie farther out
     far = shares, most * np.append(sizes, min(BEYOND * largest, 1.0))
     return TargetUnit(center, most * max(typical, LARGE_SHARE * large, float(shares[:-1] @ sizes)), True, far)
