@@ -5,8 +5,9 @@ import sys
 from importlib import metadata
 
 import click
+import pytest
 from click.testing import CliRunner
-from tests.cli.helpers import typed, typed_json
+from tests.cli.helpers import FIT, named, table, typed, typed_json
 
 from sordino.cli import main
 
@@ -23,12 +24,73 @@ def test_help_names_every_command():
     assert all(f"  {name} " in result.output for name in main.commands)
 
 
-def test_help_imports_neither_an_extra_nor_the_plots():
-    code = "import sys, sordino.cli; print(*{'torch', 'dask', 'matplotlib'} & set(sys.modules))"
-    result = subprocess.run(
+# What commands import, counted, not timed: `python -m benchmarks start` has the seconds.
+SLOW = {
+    "numpy",
+    "scipy",
+    "sklearn",
+    "numba",
+    "dp_accounting",
+    "pandas",
+    "pyarrow",
+    "torch",
+    "dask",
+    "matplotlib",
+}
+RUN = """
+import sys
+from sordino.cli import main
+try:
+    main({words!r}, standalone_mode=False)
+finally:
+    print("loaded", *sys.modules, file=sys.stderr)
+"""
+
+
+def loaded(*words, cwd=None):
+    """Run a command in a process of its own, and return the modules that it imported."""
+    code = RUN.format(words=[str(word) for word in words])
+    run = [sys.executable, "-c", code]
+    result = subprocess.run(run, capture_output=True, text=True, check=True, timeout=300, cwd=cwd)
+    return set(result.stderr.rpartition("loaded ")[2].split())
+
+
+@pytest.mark.parametrize("words", [("version",), ("--help",), ("fit", "--help"), ("ledger", "create", "-h")])
+def test_words_about_commands_import_nothing_that_computes(words):
+    modules = loaded(*words)
+    assert not modules & SLOW
+    rooms = {name.split(".")[1] for name in modules if name.startswith("sordino.")}
+    assert rooms == {"cli", "errors"}
+
+
+def test_the_package_imports_none_of_its_rooms():
+    code = "import sys; a = set(sys.modules); import sordino; print(*sorted(set(sys.modules) - a))"
+    run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
     )
-    assert result.stdout.strip() == ""
+    ours = {name for name in run.stdout.split() if name.startswith("sordino")}
+    assert ours == {"sordino"}
+    assert not set(run.stdout.split()) & SLOW
+
+
+def test_a_fit_imports_what_it_needs(tmp_path):
+    X, y = table(100)
+    named(X).assign(y=y).to_csv(tmp_path / "rows.csv", index=False)
+    modules = loaded("fit", "rows.csv", *FIT, "--output", "m.sordino", cwd=tmp_path)
+    assert (tmp_path / "m.sordino").exists()
+    unused = {
+        "torch",
+        "dask",
+        "matplotlib",
+        "skops",
+        "jinja2",
+        "onnx",
+        "sklearn.pipeline",
+        "sklearn.preprocessing",
+    }
+    unused |= {"sordino.report.page", "sordino.report.run_page", "sordino.nn", "sordino.parties"}
+    assert not modules & unused
+    assert len(modules) < 2300  # 4,300 when every command imported all it could
 
 
 def test_an_unknown_command_is_a_usage_error():

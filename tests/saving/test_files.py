@@ -1,6 +1,5 @@
 """A saved model comes back as it was; nothing in its file is run, and what is no model is refused."""
 
-import io
 import json
 import os
 import pickle
@@ -191,12 +190,18 @@ class Foreign(BaseEstimator):
         return self
 
 
+MEMBER = {"kind": "skops", "member": "0.skops"}
+
+
 def forged(path, tree):
     """Write a file with this tree and an honest description."""
-    whole = io.BytesIO(skops.io.dumps({"model": tree}))
-    with zipfile.ZipFile(whole, "a") as archive:
-        archive.writestr("sordino.json", json.dumps({"format": 1, "version": "1"}))
-    path.write_bytes(whole.getvalue())
+    kept = []
+    tree = json.dumps(tree, default=lambda value: kept.append(value) or MEMBER)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("model.json", tree)
+        archive.writestr("sordino.json", json.dumps({"format": files.FORMAT, "version": "1"}))
+        for value in kept:
+            archive.writestr(MEMBER["member"], skops.io.dumps(value))
     return path
 
 
@@ -251,7 +256,7 @@ def test_a_file_that_unpacks_without_end_is_refused(tmp_path):
     file = tmp_path / "bomb.sordino"
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("sordino.json", json.dumps({"format": 1, "version": "1"}))
-        archive.writestr("schema.json", b"0" * (80 << 20))
+        archive.writestr("model.json", b"0" * (80 << 20))
     with pytest.raises(ModelFileError, match="unpacks to"):
         sordino.load(file)
 
@@ -266,3 +271,45 @@ def test_a_model_that_is_not_fitted_is_not_saved(tmp_path):
 def test_a_folder_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ModelFileError, match="nowhere"):
         MODELS["RowClipper"]() and sordino.save(MODELS["RowClipper"](), tmp_path / "nowhere" / "m.sordino")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        (
+            "0.npy",
+            b"\x93NUMPY\x01\x00" + b"v\x00" + b"{'descr': '<f8', 'fortran_order': False, 'shape': (9,)}",
+        ),
+        ("0.npy", None),
+        ("0.exe", b"x"),
+        ("../0.npy", b""),
+    ],
+)
+def test_a_damaged_or_unknown_member_is_refused(tmp_path, name, content):
+    tree = {**ESTIMATOR, "state": {"mean_": {"kind": name.rpartition(".")[2], "member": name}}}
+    file = forged(tmp_path / "f.sordino", tree)
+    if content is not None:
+        with zipfile.ZipFile(file, "a") as archive:
+            archive.writestr(name, content)
+    with pytest.raises(ModelFileError, match="damaged"):
+        sordino.load(file)
+
+
+def test_an_array_of_pickles_is_refused_and_not_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tree = {**ESTIMATOR, "state": {"mean_": {"kind": "npy", "member": "0.npy"}}}
+    with (
+        zipfile.ZipFile(forged(tmp_path / "f.sordino", tree), "a") as archive,
+        archive.open("0.npy", "w") as to,
+    ):
+        np.save(to, np.array([Trap()], dtype=object), allow_pickle=True)
+    with pytest.raises(ModelFileError, match="damaged"):
+        sordino.load("f.sordino")
+    assert not (tmp_path / "trapped").exists()
+
+
+def test_models_of_our_own_are_saved_and_loaded_without_skops(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "_skops", lambda: pytest.fail("skops was asked"))
+    model = MODELS["PCA"]()
+    again = sordino.load(model.save(tmp_path / "m.sordino"))
+    assert np.array_equal(again.components_, model.components_)

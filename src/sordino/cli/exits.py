@@ -91,13 +91,19 @@ def patient() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    from sordino.runs.fit import patience
-
-    before = signal.signal(signal.SIGINT, lambda number, frame: patience.ask())
+    before = signal.signal(signal.SIGINT, _interrupt)
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def _interrupt(number: int, frame: Any) -> None:
+    """Ask the runs to stop; where their module is not loaded yet none is going on."""
+    patience = getattr(sys.modules.get("sordino.runs.fit"), "patience", None)
+    if patience is None:
+        raise KeyboardInterrupt
+    patience.ask()
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 from sordino.cli.look import write_page
-from sordino.cli.rows import memory_for_rows
 from sordino.cli.shared import (
     BUDGET,
     DATA,
@@ -113,6 +112,8 @@ def fit(data: str, output: Path, report: Path | None, force: bool, as_json: bool
 
     The budget is reserved before the first release and stays spent, whatever happens then.
     """
+    from sordino.cli.rows import memory_for_rows
+
     settings, started = read_settings(click.get_current_context()), now()
     require_model_place(output, force, report)
     memory = memory_for_rows(chosen.pop("memory"))

@@ -1,9 +1,8 @@
 """The `sordino` command; every subcommand imports what it needs only when it runs."""
 
-from importlib import metadata
-
 import click
 
+from sordino import __version__
 from sordino.cli.account import account
 from sordino.cli.answers import evaluate, predict
 from sordino.cli.consortium import consortium
@@ -27,8 +26,7 @@ def main() -> None:
 @JSON
 def version(as_json: bool) -> None:
     """Print the installed version."""
-    found = metadata.version("sordino")
-    result(as_json, {"version": found}, found)
+    result(as_json, {"version": __version__}, __version__)
 
 
 @main.command()

@@ -433,9 +433,6 @@ def told_schema(report: Any) -> None:
 
 def require_model_place(path: Path, force: bool, page: Path | None = None) -> None:
     """Refuse where a model, or a page about it, could not be saved, before it is paid for."""
-    from sordino.saving.files import require_saving
-
-    require_saving()
     for place in (path,) if page is None else (path, page):
         require_writable(place, force)
 

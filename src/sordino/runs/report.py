@@ -10,7 +10,6 @@ from functools import lru_cache
 from typing import Any
 
 from dp_accounting import dp_event as dp
-from jinja2 import Environment, PackageLoader
 
 from sordino.accounting.accountants import Certificate, certify
 from sordino.accounting.codec import decode, encode
@@ -398,7 +397,9 @@ def _finite(value: float) -> float | str:
 
 
 @lru_cache(maxsize=1)
-def _templates() -> Environment:
+def _templates() -> Any:
+    from jinja2 import Environment, PackageLoader
+
     environment = Environment(loader=PackageLoader("sordino.runs"), autoescape=True)
     environment.filters["short"] = _short
     environment.filters["at_most"] = at_most

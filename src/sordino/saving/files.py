@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 import os
+import sys
 import tempfile
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -16,10 +18,15 @@ from typing import Any, cast
 import numpy as np
 from scipy import sparse
 from sklearn.base import BaseEstimator
-from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.errors import InvalidInputError, ModelFileError, UnsupportedError, require_extra
+from sordino.errors import (
+    InvalidInputError,
+    MissingExtraError,
+    ModelFileError,
+    UnsupportedError,
+    require_extra,
+)
 from sordino.runs import PrivacyReport
 from sordino.tables import Schema
 
@@ -98,20 +105,30 @@ def _unpack_dict(node: dict[str, Any], make: Make) -> Any:
     return {unpacked(key, make): unpacked(entry, make) for key, entry in node["items"]}
 
 
-def _pack_pipeline(value: Pipeline) -> Any:
+def _is_pipeline(value: Any) -> bool:
+    """Tell a pipeline of scikit-learn; where its module is not loaded nothing is one."""
+    module = sys.modules.get("sklearn.pipeline")
+    return module is not None and isinstance(value, module.Pipeline)
+
+
+def _pack_pipeline(value: Any) -> Any:
     if value.memory is not None:
         raise UnsupportedError("A pipeline with memory= cannot be saved. Set memory=None.")
     return {"kind": "pipeline", "steps": [[name, packed(step)] for name, step in value.steps]}
 
 
 def _unpack_pipeline(node: dict[str, Any], make: Make) -> Any:
+    from sklearn.pipeline import Pipeline
+
     return Pipeline([(str(name), unpacked(step, make)) for name, step in node["steps"]])
 
 
 def _pack_estimator(value: BaseEstimator) -> Any:
+    if _is_pipeline(value):
+        return _pack_pipeline(value)
     name = type(value).__name__
     if ESTIMATORS.get(name) != type(value).__module__:
-        # skops reads and writes what it trusts of scikit-learn; the caller refuses the rest by name.
+        # skops reads and writes what it trusts of scikit-learn, and the rest is refused by name.
         return {"kind": "foreign", "object": value}
     params = value.get_params(deep=False)
     state = {key: entry for key, entry in vars(value).items() if key not in params and key.endswith("_")}
@@ -211,7 +228,6 @@ _PACKERS: tuple[tuple[Any, Callable[[Any], Any]], ...] = (
     (np.ndarray, _pack_array),
     (sparse.sparray, lambda value: value),
     (sparse.spmatrix, lambda value: value),
-    (Pipeline, _pack_pipeline),
     (BaseEstimator, _pack_estimator),
     (Mapping, _pack_dict),
     (list, lambda value: {"kind": "list", "items": [packed(item) for item in value]}),
@@ -249,8 +265,8 @@ def _unpack_set(node: dict[str, Any], make: Make) -> Any:
 # ----------------------------------------------------------------------------------------------------------
 # Write a model with its report and schema to one file, and read it back without running anything in it.
 
-FORMAT = 1
-_ABOUT = "sordino.json"
+FORMAT = 2  # 1, of Sordino 0.1, was one tree of skops
+_ABOUT, _TREE = "sordino.json", "model.json"
 _MOST_ABOUT = 64 << 20  # bytes; a report is a few kilobytes
 _RATIO = 200  # arrays of zeros shrink, but not without end: a file that claims more is a trap
 
@@ -281,10 +297,9 @@ def save(model: Any, path: str | os.PathLike[str], *, about: Mapping[str, Any] |
     """
     check_is_fitted(model)
     target = Path(path)
-    tree = _skops().dumps({"model": packed(model)})
-    _refuse_foreign(tree, target, UnsupportedError)
-    whole = io.BytesIO(tree)
-    with zipfile.ZipFile(whole, "a") as archive:
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as archive:
+        archive.writestr(_TREE, json.dumps(packed(model), default=partial(_write_member, archive, target)))
         archive.writestr(_ABOUT, _facts(model, about))
     replace_file(target, whole.getvalue())
     return target
@@ -306,20 +321,20 @@ def load(path: str | os.PathLike[str], *, module: Callable[[int, int], Any] | No
     source = Path(path)
     data = _bytes(source)
     facts = _facts_of(data, source)
-    _refuse_foreign(data, source, ModelFileError)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # scikit-learn's word on versions: a step that changed fails aloud
         try:
-            tree = _skops().loads(data, trusted=[])
-            model = unpacked(tree["model"], module)
+            whole = facts["format"] == 1
+            tree = _read_skops(data, source)["model"] if whole else _read_tree(data, source)
+            model = unpacked(tree, module)
             if _compared(model, report_of(model)) != _compared(model, facts["report"]):
                 raise ModelFileError(
                     f"{source.name!r} holds two reports that disagree: somebody changed one of them."
                 )
             return model
-        except (ModelFileError, InvalidInputError):
+        except (ModelFileError, InvalidInputError, MissingExtraError):
             raise
-        except Exception:  # skops raises whatever a damaged tree makes of its readers
+        except Exception:  # readers raise whatever a damaged tree makes of them
             raise _damaged(source) from None
 
 
@@ -336,22 +351,53 @@ def about(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def report_of(model: Any) -> PrivacyReport | None:
     """Return the report of a fitted model, or of all steps of a pipeline; None where nothing was paid."""
-    if isinstance(model, Pipeline):
+    if _is_pipeline(model):
         return cast(PrivacyReport, PUBLIC.pipeline_privacy(model))
     return getattr(model, "privacy_", None)
 
 
 def _compared(model: Any, report: PrivacyReport | None) -> Any:
     """Return what two reports of a model must agree on; those of a pipeline may be put in other words."""
-    words = ("notes", "public", "unpaid") if isinstance(model, Pipeline) else ()
+    words = ("notes", "public", "unpaid") if _is_pipeline(model) else ()
     facts = {} if report is None else report.to_dict()
     known = {key: value for key, value in facts.items() if key not in ("status", *words)}
     return known, bool(facts.get("unpaid"))
 
 
-def require_saving() -> None:
-    """Refuse where models cannot be saved, before anything is paid for one."""
-    _skops()
+def _write_member(archive: zipfile.ZipFile, target: Path, value: Any) -> dict[str, str]:
+    """Write what JSON cannot hold into a member of its own, and return the node that names it."""
+    content = io.BytesIO()
+    if isinstance(value, np.ndarray):
+        kind = "npy"
+        np.save(content, value, allow_pickle=False)
+    elif sparse.issparse(value):
+        kind = "npz"
+        sparse.save_npz(content, value)
+    else:
+        kind = "skops"
+        content.write(_skops().dumps(value))
+        _refuse_foreign(content.getvalue(), target, UnsupportedError)
+    name = f"{len(archive.namelist())}.{kind}"
+    archive.writestr(name, content.getvalue())
+    return {"kind": kind, "member": name}
+
+
+def _read_tree(data: bytes, source: Path) -> Any:
+    def member(node: dict[str, Any]) -> Any:
+        if set(node) != {"kind", "member"}:
+            return node
+        content = archive.read(node["member"])
+        if node["kind"] == "skops":
+            return _read_skops(content, source)
+        return {"npy": np.load, "npz": sparse.load_npz}[node["kind"]](io.BytesIO(content))
+
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        return json.loads(archive.read(_TREE), object_hook=member)
+
+
+def _read_skops(data: bytes, source: Path) -> Any:
+    _refuse_foreign(data, source, ModelFileError)
+    return _skops().loads(data, trusted=[])
 
 
 def replace_file(path: Path, content: bytes, *, own: bool = False) -> None:
@@ -409,14 +455,14 @@ def _facts_of(data: bytes, source: Path) -> dict[str, Any]:
             if claimed > _RATIO * len(data) + _MOST_ABOUT or member.file_size > _MOST_ABOUT:
                 raise ModelFileError(f"{source.name!r} unpacks to {claimed} bytes: this is no model file.")
             facts = json.loads(archive.read(member))
-            made, version = int(facts["format"]), str(facts["version"])
+            facts["format"], version = int(facts["format"]), str(facts["version"])
     except (zipfile.BadZipFile, KeyError, ValueError, TypeError, OSError, RecursionError) as error:
         if isinstance(error, ModelFileError):
             raise
         raise _damaged(source) from None
-    if made > FORMAT:
+    if facts["format"] > FORMAT:
         raise ModelFileError(
-            f"{source.name!r} was written by Sordino {version} in format {made}; this is Sordino "
+            f"{source.name!r} was written by Sordino {version} in format {facts['format']}; this is Sordino "
             f"{PUBLIC.__version__}, which reads up to {FORMAT}. Upgrade with: pip install -U sordino."
         )
     stated = facts.get("report")
@@ -424,8 +470,9 @@ def _facts_of(data: bytes, source: Path) -> dict[str, Any]:
 
 
 def _refuse_foreign(data: bytes, source: Path, kind: type[Exception]) -> None:
+    skops = _skops()
     try:
-        foreign = _skops().get_untrusted_types(data=data)
+        foreign = skops.get_untrusted_types(data=data)
     except Exception:  # as in load: a damaged tree
         raise _damaged(source) from None
     if foreign:

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.feature_extraction.text import HashingVectorizer
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.elsewhere import where_rows_lie
@@ -136,6 +135,8 @@ class WordBlock:
 
     def matrix(self, series: Any, dtype: Any) -> sparse.csr_matrix:
         """Return the words of each row, each counted once."""
+        from sklearn.feature_extraction.text import HashingVectorizer
+
         hashing = HashingVectorizer(
             n_features=self.column.buckets, norm=None, binary=True, token_pattern=r"(?u)\w+", dtype=dtype
         )
