@@ -25,7 +25,7 @@ from sordino.execute.parties import Mode, NoiseShare, SimulatedParties
 from sordino.kernel import Relation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
-from sordino.runs import Ask, run_privately
+from sordino.runs import Ask, Task, run
 from sordino.solvers.sparse import Ight
 
 BASE = {"n": 10_000, "d": 10_000, "nnz": 50, "k": 500}
@@ -59,7 +59,8 @@ def between(parties: int) -> Callable[[], Any]:
     members = SimulatedParties(
         [LocalExecutor(x[p], signs[p]) for p in parts], NoiseShare(Mode.INSIDE, parties, 1)
     )
-    return lambda: run_privately(Ight(None, STEPS, 1.0, 1.0), problem, members, Ask(1.0, 1e-6))
+    task = Task(Ight(None, STEPS, 1.0, 1.0), problem, "growth")
+    return lambda: run(task, members, Ask(1.0, 1e-6))
 
 
 def cpu(work: Callable[[], Any], times: int = 3) -> float:

@@ -27,7 +27,7 @@ from sordino.private_estimator import PrivateEstimator
 from sordino.problems.losses import IDENTITY, LOSSES, Link
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GlmGradient
-from sordino.runs import Ask, run_privately
+from sordino.runs import Ask, Task, run
 from sordino.solvers import SOLVERS, Entry, Options, make_solver
 from sordino.solvers.base import STEPS, Capabilities
 
@@ -191,12 +191,12 @@ def test_a_new_executor_runs_a_solver_of_the_library_and_gives_the_same_answers(
     whole = LocalExecutor(X, Y, 1.9)
     shards = Shards(tuple(LocalExecutor(X[i::3], Y[i::3], 1.9) for i in range(3)))
     solver = make_solver("gd", TASK, Options(max_iter=30))
-    results = [run_privately(solver, TASK, data, ask).result for data in (whole, shards)]
+    results = [run(Task(solver, TASK, "gd"), data, ask).result for data in (whole, shards)]
     np.testing.assert_allclose(*results, rtol=1e-9)
-    private = run_privately(make_solver("gd", TASK, Options()), TASK, shards, ASK)
+    private = run(Task(make_solver("gd", TASK, Options()), TASK, "gd"), shards, ASK)
     assert private.report.status == "private"
     with pytest.raises(UnsupportedError, match="cannot be drawn from records in several pieces"):
-        run_privately(make_solver("sgd", TASK, Options(batch_size=20)), TASK, shards, ASK)
+        run(Task(make_solver("sgd", TASK, Options(batch_size=20)), TASK, "sgd"), shards, ASK)
 
 
 @dataclass(frozen=True)
@@ -237,8 +237,8 @@ class TargetMean(PrivateEstimator):
         X, y = check_data(self, X, y, y_numeric=True)
         ask = Ask.checked(self.epsilon, None, len(X))
         said = (f"number of records: {len(X)}", f"bound = {self.bound:g} (targets are clipped to it)")
-        fitted = run_privately(self, len(X), LocalExecutor(np.zeros_like(X), y), ask, public=said)
-        self.mean_, self.privacy_ = float(fitted.result[0]), fitted.report
+        task = Task(self, len(X), "TargetMean", said, finish=lambda last: {"mean_": float(last[0])})
+        self._run(task, LocalExecutor(np.zeros_like(X), y), ask)
         return self
 
     def plan(self, population):

@@ -214,13 +214,13 @@ def _in_parts(secure: bool) -> Any:
     from sordino.kernel import Relation
     from sordino.problems.losses import LOSSES
     from sordino.problems.problem import Problem
-    from sordino.runs import Ask, run_privately
+    from sordino.runs import Ask, Task, run
     from sordino.solvers import Options, make_solver
 
     parts = [LocalExecutor(X, y, 1.0) for X, y in _three_parts()]
     problem = Problem(LOSSES["logistic"], 300, 6, Relation.ADD_REMOVE, 2.0, 1e-5, secure_noise=secure)
     solver = make_solver("sgd", problem, Options(max_iter=5, batch_size=40))
-    return run_privately(solver, problem, InProcess(parts), Ask(2.0, 1e-5)).result
+    return run(Task(solver, problem, "in parts"), InProcess(parts), Ask(2.0, 1e-5)).result
 
 
 def _three_parts() -> list[tuple[np.ndarray, np.ndarray]]:

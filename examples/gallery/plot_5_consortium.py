@@ -20,7 +20,7 @@ from sordino.kernel import Relation, public_generator
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.report.plots import new_axes
-from sordino.runs import Ask, run_privately
+from sordino.runs import Ask, Task, run
 from sordino.solvers import Options, make_solver
 
 public = public_generator(5)
@@ -46,7 +46,8 @@ n = together.population
 ask = Ask.checked(1.0, 1e-6, n)
 problem = Problem(LOSSES["logistic"], n, 30, Relation.ADD_REMOVE, ask.epsilon, ask.delta, intercept=1.0)
 solver = make_solver("ight", problem, Options(max_iter=15, step_size=4.0))
-fitted = run_privately(solver, problem, together, ask, public=(f"number of records: {n}",))
+task = Task(solver, problem, "three hospitals", public=(f"number of records: {n}",))
+fitted = run(task, together, ask)
 print(fitted.report.odds)
 
 # %%

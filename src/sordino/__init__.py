@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from sordino.ledger import BudgetPolicy as BudgetPolicy
     from sordino.ledger import Ledger as Ledger
     from sordino.runs import PrivacyReport as PrivacyReport
-    from sordino.runs.fit import progress as progress
+    from sordino.runs.task import progress as progress
     from sordino.saving import load as load
     from sordino.saving import save as save
     from sordino.saving import to_onnx as to_onnx
@@ -89,7 +89,7 @@ _EXPORTS = {
     "load": "sordino.saving",
     "to_onnx": "sordino.saving",
     # long work
-    "progress": "sordino.runs.fit",
+    "progress": "sordino.runs.task",
     # where the rows lie
     "on_cluster": "sordino.execute.cluster",
     "on_disk": "sordino.execute.disk",

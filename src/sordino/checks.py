@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import warnings
 from collections.abc import Mapping
 from importlib import import_module
@@ -14,7 +13,12 @@ import numpy as np
 from sklearn.utils.multiclass import type_of_target
 from sklearn.utils.validation import validate_data
 
-from sordino.errors import InvalidInputError, InvalidTypeError, UndeclaredBoundWarning
+from sordino.errors import (
+    InvalidInputError,
+    InvalidTypeError,
+    UndeclaredBoundWarning,
+    levels_to_the_caller,
+)
 from sordino.execute import Held, HeldColumn, held, untensored
 from sordino.execute.csr import sound
 from sordino.refusals import CAUGHT, refuse_unreadable, refusing
@@ -357,16 +361,8 @@ def _warn_once(estimator: str, name: str) -> None:
         f"nearly all records keep ({name}=1.0 keeps this one); computing it from the data would leak. "
         f"{_REMEDY.get(name, '')}This is said once.",
         UndeclaredBoundWarning,
-        stacklevel=_levels_to_the_caller(),
+        stacklevel=levels_to_the_caller(),
     )
-
-
-def _levels_to_the_caller() -> int:
-    """Return the ``stacklevel`` at which the first line outside of this package stands."""
-    frame, level = sys._getframe(1), 1
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("sordino."):
-        frame, level = frame.f_back, level + 1
-    return level
 
 
 def check_noise(noise: Any) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 
 class SordinoError(Exception):
     """Base class of every error raised on purpose by Sordino."""
@@ -143,3 +145,11 @@ def require_extra(module: str, extra: str) -> MissingExtraError:
     return MissingExtraError(
         f"The module {module!r} is not installed. Install it with: pip install 'sordino[{extra}]'."
     )
+
+
+def levels_to_the_caller() -> int:
+    """Return the ``stacklevel`` of a warning at which the first line outside of this package stands."""
+    frame, level = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("sordino."):
+        frame, level = frame.f_back, level + 1
+    return level

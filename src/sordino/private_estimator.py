@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from sordino.errors import DivergenceWarning, FitWarning
+from sordino.errors import DivergenceWarning, FitWarning, levels_to_the_caller
 from sordino.execute import untensored
 from sordino.ledger.address import hidden
 from sordino.refusals import refusing
-from sordino.runs import PrivacyReport
+from sordino.runs import Ask, PrivacyReport, Task, run
 
 
 class PrivateEstimator(BaseEstimator):
@@ -43,6 +43,16 @@ class PrivateEstimator(BaseEstimator):
 
         return save(self, path, about=about)
 
+    def _ask(self, population: int) -> Ask:
+        """Return the budget that the parameters ask for, checked, for so many units."""
+        return Ask.checked(self.epsilon, self.delta, population, self.ledger, self.dataset_id)
+
+    def _run(self, task: Task, rows: Any, ask: Ask) -> int:
+        """Run a task and keep the attributes that it is finished to; return how many steps it took."""
+        fitted = run(task, rows, ask, verbose=getattr(self, "verbose", 0))
+        self.__dict__.update(fitted.result, privacy_=fitted.report)
+        return fitted.steps
+
     def _html_repr(self) -> str:
         """Return scikit-learn's diagram and, of a fitted model, its guarantee; notebooks show it."""
         diagram = str(super()._html_repr())
@@ -59,7 +69,7 @@ class PrivateEstimator(BaseEstimator):
                 f"{type(self).__name__}: the released coefficients are not finite, so predictions mean "
                 f"nothing. The steps were too long; {remedy}. The budget is spent.",
                 DivergenceWarning,
-                stacklevel=4,
+                stacklevel=levels_to_the_caller(),
             )
 
     def _warn_if_bitten(self, released: Any) -> None:
@@ -70,7 +80,7 @@ class PrivateEstimator(BaseEstimator):
                 "corrected, but records times epsilon are too few for so many columns to correct the slopes, "
                 "which are those of clipped targets. Use fewer columns, n_nonzero_coefs, or more budget.",
                 FitWarning,
-                stacklevel=4,
+                stacklevel=levels_to_the_caller(),
             )
 
 

@@ -10,10 +10,9 @@ from click.testing import CliRunner
 from tests.parties import sabotage
 from tests.parties.helpers import NAMES, Consortium
 
-from sordino import LogisticRegression
+from sordino import LogisticRegression, private_estimator
 from sordino.cli import main
 from sordino.errors import InvalidInputError, LedgerError, PartyError, PlanSpentError
-from sordino.estimators import linear_base
 from sordino.kernel import Relation
 from sordino.ledger import BudgetPolicy, Ledger, Status
 from sordino.parties.mpc import consortium, links, mpyc_engine
@@ -76,7 +75,7 @@ def test_door_12_a_joint_run_finishes_as_an_estimator_does(monkeypatch, intercep
     task = make_task(text, Public(50, 1.0, 1e-5, Relation.ADD_REMOVE, "record"))
     joint = task.finish(last)
     report = Promise.made(Ask(1.0, 1e-5), task.plan()).report()
-    monkeypatch.setattr(linear_base, "run_privately", lambda *_, **__: Fitted(last, 1, report))
+    monkeypatch.setattr(private_estimator, "run", lambda own, *_, **__: Fitted(own.finish(last), 1, report))
     model = LogisticRegression(data_norm=1.0, classes=[0, 1], fit_intercept=bool(intercept))
     model.fit(public.standard_normal((50, 3)), public.integers(0, 2, 50))
     assert np.array_equal(joint["coef"], model.coef_[0])

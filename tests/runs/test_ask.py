@@ -4,6 +4,7 @@ import linecache
 import math
 import warnings
 
+import numpy as np
 import pytest
 
 import sordino
@@ -29,18 +30,15 @@ def test_a_delta_outside_zero_and_one_is_refused(delta):
 
 
 def test_a_delta_of_one_over_n_is_warned_about_at_the_line_that_fits():
-    def fit():
-        return inner()
-
-    def inner():
-        return innermost()
-
-    def innermost():
-        return Ask.checked(1.0, 0.01, 100)
-
-    with pytest.warns(PrivacyWarning, match=r"delta = 0\.01 is at least 1/n") as said:
-        fit()
-    assert "return inner()" in linecache.getline(__file__, said[0].lineno)
+    doors = [
+        lambda: sordino.mean(np.arange(100.0), 1.0, 0.01, bounds=(0, 99)),
+        lambda: sordino.PrivateStandardScaler(1.0, 0.01, data_norm=1.0).fit(np.eye(100)),
+        lambda: sordino.LogisticRegression(1.0, 0.01, data_norm=1.0).fit(np.eye(100), np.arange(100) % 2),
+    ]
+    for door in doors:  # however many calls of our own lie between
+        with pytest.warns(PrivacyWarning, match=r"delta = 0\.01 is at least 1/n") as said:
+            door()
+        assert "lambda: sordino." in linecache.getline(__file__, said[0].lineno)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Ask.checked(1.0, 0.0099, 100)

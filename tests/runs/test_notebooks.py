@@ -9,7 +9,7 @@ import pytest
 
 import sordino
 from sordino.kernel import public_generator
-from sordino.runs import fit as progress
+from sordino.runs import task as progress
 from sordino.runs.price import at_most
 
 X = public_generator(2).normal(size=(200, 3))

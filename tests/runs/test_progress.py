@@ -8,8 +8,8 @@ import pytest
 import sordino
 from sordino.errors import InvalidInputError
 from sordino.kernel import public_generator
-from sordino.runs import fit as progress
-from sordino.runs.fit import patience, stopping
+from sordino.runs import task as progress
+from sordino.runs.task import patience, stopping
 
 X = public_generator(2).normal(size=(200, 3))
 Y = X[:, 0] > 0

@@ -34,7 +34,7 @@ from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GlmGradient
 from sordino.problems.scales import FeatureScales, GradientScales, TargetsBelow
-from sordino.runs import Ask, run_privately
+from sordino.runs import Ask, Task, run
 from sordino.solvers import SOLVERS, Options, make_solver
 from sordino.solvers.baselines import FrankWolfe
 from sordino.solvers.pca.direct import StreamGauss
@@ -238,7 +238,7 @@ def test_a_mismatch_books_nothing(tmp_path):
     problem = Problem(LOSSES["logistic"], 4, 4, Relation.ADD_REMOVE, 1.0, 1e-4, unit="person")
     ask = Ask(1.0, 1e-4, ledger, "toy")
     with pytest.raises(UnsupportedError, match="VertexScores needs RecordSums"):
-        run_privately(FrankWolfe.configured(problem, Options(max_iter=2)), problem, HOLDERS[2], ask)
+        run(Task(FrankWolfe.configured(problem, Options(max_iter=2)), problem, "fw"), HOLDERS[2], ask)
     assert ledger.history("toy") == []
 
 

@@ -100,7 +100,7 @@ def patient() -> Iterator[None]:
 
 def _interrupt(number: int, frame: Any) -> None:
     """Ask the runs to stop; where their module is not loaded yet none is going on."""
-    patience = getattr(sys.modules.get("sordino.runs.fit"), "patience", None)
+    patience = getattr(sys.modules.get("sordino.runs.task"), "patience", None)
     if patience is None:
         raise KeyboardInterrupt
     patience.ask()

@@ -27,7 +27,7 @@ from sordino.execute.persons import mean_of_owners
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats
 from sordino.problems.robust import Sample
-from sordino.runs import Ask, Price, run_privately
+from sordino.runs import Ask, Price, Task, run
 from sordino.runs.price import each_once
 from sordino.solvers.heavy.location import RowMeans
 from sordino.tables import Schema
@@ -92,16 +92,16 @@ def private_score(
     level = checked_share("confidence", confidence)
     unit, rows = _scored(model, chosen, row.asks, X, y, groups)
     n = len(rows)
-    ask = Ask.checked(epsilon, delta, n, ledger, dataset_id, learned=_prices(model))
+    ask, prices = Ask.checked(epsilon, delta, n, ledger, dataset_id), _prices(model)
     secure = check_flag("secure_noise", secure_noise)
-    fitted = run_privately(
+    task = Task(
         RowMeans(chosen.centre, chosen.radius),
         Sample(n, rows.shape[1], Relation.parse(relation), unit, secure),
-        executor_of(rows, None, data_norm=None),
-        ask,
-        public=(f"number of {unit}s: {n}", *_facts(row, limits, ask), _BY_ROW),
-        description=f"private_score ({row.name})",
+        f"private_score ({row.name})",
+        public=(f"number of {unit}s: {n}", *_facts(row, limits, bool(prices)), _BY_ROW),
+        learned=prices,
     )
+    fitted = run(task, executor_of(rows, None, data_norm=None), ask)
     if hasattr(chosen, "curve"):
         return chosen.curve(fitted.result, n, level, fitted.report)
     value, *ends = (sign * number for number in chosen.estimate(fitted.result, n, level))
@@ -216,11 +216,9 @@ def _target_bounds(model: Any, bounds: Any) -> tuple[float, float]:
     return low, high
 
 
-def _facts(row: MetricRow, limits: Limits, ask: Ask) -> tuple[str, ...]:
+def _facts(row: MetricRow, limits: Limits, learned: bool) -> tuple[str, ...]:
     if row.name == "r2":
-        return (
-            f"bounds of targets and losses: {'by a schema that was learned' if ask.learned else 'declared'}",
-        )
+        return (f"bounds of targets and losses: {'by a schema that was learned' if learned else 'declared'}",)
     clipped = row.loss is not None and not row.gain
     return (
         (f"loss_bound = {row.bound_of(limits):g} (losses of records are clipped to it)",) if clipped else ()

@@ -30,7 +30,7 @@ from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.robust import Sample
 from sordino.refusals import refuse_unreadable
-from sordino.runs import Ask, Price, PrivacyReport, run_privately
+from sordino.runs import Ask, Price, PrivacyReport, Task, run
 from sordino.runs.price import at_most, each_once
 from sordino.solvers.heavy.ranks import CellCounts, CellMeans, CellQuantiles, Cells, CellSums
 from sordino.tables.columns import Column, level_text
@@ -615,17 +615,15 @@ class GroupBy:
         sample = Sample(len(rows), 1, Relation.parse(terms.relation), unit, secure)
         paid = each_once((*(p for k in self.keys.levels for p in k.learned), *prices_of(bounds)))
         booked = terms.ledger, terms.dataset_id
-        ask = Ask.checked(terms.epsilon, terms.delta, len(rows), *booked, learned=paid)
+        ask = Ask.checked(terms.epsilon, terms.delta, len(rows), *booked)
         said = [f"number of {unit}s: {len(rows)}"]
         said += [
             f"levels of {k.name}: {len(k.labels)} {'learned' if k.learned else 'declared'}"
             for k in self.keys.levels
         ]
         notes = () if unit == "record" else (f"the first record of each {unit} counts, the others do not",)
-        executor = executor_of(rows, None, data_norm=None)
-        fitted = run_privately(
-            solver, sample, executor, ask, public=(*said, *public), notes=notes, description=name
-        )
+        task = Task(solver, sample, name, (*said, *public), notes, paid)
+        fitted = run(task, executor_of(rows, None, data_norm=None), ask)
         found: Cells = fitted.result
         names = tuple(level.name for level in self.keys.levels)
         numbers = (found.value, found.low, found.high)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import RegressorMixin
@@ -23,19 +24,17 @@ from sordino.checks import (
 )
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError
-from sordino.estimators.linear_base import Budget, MarginClassifier, loss_of
+from sordino.estimators.linear_base import Budget, Coefficients, MarginClassifier, loss_of
 from sordino.estimators.statistics import joint_clip_of, moment_bound_of, moment_order_of
 from sordino.execute import executor_of, is_sparse
 from sordino.kernel import Relation
-from sordino.kernel.arrays import Floats
-from sordino.private_estimator import PrivateEstimator, Scored
-from sordino.problems.losses import IDENTITY, LOSSES, Loss
+from sordino.private_estimator import Scored
+from sordino.problems.losses import IDENTITY, Loss
 from sordino.problems.problem import Problem
 from sordino.problems.robust import Truncation
-from sordino.runs import Ask, run_privately
-from sordino.runs.finish import LinearFit, finish
+from sordino.runs import Ask, Task
+from sordino.solvers.base import LinearFit
 from sordino.solvers.heavy import HeavyTailedSparse, ProjectedGradient, Scaling
-from sordino.tables.tabular import Tabular
 
 # ----------------------------------------------------------------------- What the heavy-tailed models share
 
@@ -77,60 +76,37 @@ class HeavyTailedParameters(Budget):
     verbose: int = 0
 
 
-class HeavyTailedModel(HeavyTailedParameters, Tabular, PrivateEstimator):
+class HeavyTailedModel(HeavyTailedParameters, Coefficients):
     """What the two models share: no bound on the data, only a moment."""
 
-    coef_: Floats
     intercept_: Any
-    n_iter_: int
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.non_deterministic = True
-        return tags
+    def _fit(self, X: Any, targets: Any, public: tuple[str, ...]) -> Self:
+        ask = self._ask(X.shape[0])
+        task = self._task(X.shape, ask, public, not is_sparse(X))
+        rows = executor_of(X, targets, data_norm=None, intercept=task.setting.intercept)
+        self.n_iter_ = self._run(task, rows, ask)
+        return self
 
-    def _fit(
-        self, X: Any, targets: np.ndarray, loss: Loss, outputs: int, public: tuple[str, ...]
-    ) -> LinearFit:
-        problem = self._problem(X, loss, outputs)
-        n = problem.population
-        budget = Ask.checked(
-            self.epsilon, self.delta, n, self.ledger, self.dataset_id, learned=self._schema_prices()
-        )
-        solver: Any = self._solver(problem, not is_sparse(X))
-        paper = None
-        if check_noise(self.noise):
-            solver, paper = literature("heavy", "published_learner")(self.noise, solver, problem, budget)
-        fitted = run_privately(
-            solver,
-            problem,
-            executor_of(X, targets, data_norm=None, intercept=problem.intercept),
-            budget,
-            paper=paper,
-            public=(*size_facts(problem), *public, *self._schema_facts()),
-            verbose=self.verbose,
-            description=type(self).__name__,
-        )
-        self.privacy_, self.n_iter_ = fitted.report, fitted.steps
-        found = finish(fitted.result, problem)
-        self._warn_if_diverged(np.append(found.coef, found.intercept), "lower step_size")
-        return found
-
-    def _problem(self, X: Any, loss: Loss, outputs: int) -> Problem:
-        n, d = X.shape
-        checked = Ask.checked(self.epsilon, self.delta, n)
-        return Problem(
+    def _task(self, shape: tuple[int, int], ask: Ask, public: tuple[str, ...], dense: bool) -> Task:
+        """Return what is run on so many records with so many columns."""
+        loss, outputs = self._outputs()
+        problem = Problem(
             loss,
-            n,
-            d,
+            *shape,
             Relation.parse(self.relation),
-            checked.epsilon,
-            checked.delta,
+            ask.epsilon,
+            ask.delta,
             outputs=outputs,
             intercept=1.0 if check_flag("fit_intercept", self.fit_intercept) else 0.0,
             ridge=check_not_negative("alpha", self.alpha, "It is a public constant."),
         )
+        solver, paper = self._solver(problem, dense), None
+        if check_noise(self.noise):
+            solver, paper = literature("heavy", "published_learner")(self.noise, solver, problem, ask)
+        facts = (*size_facts(problem), *public, *self._schema_facts())
+        prices, finish = self._schema_prices(), partial(self._finish, problem)
+        return Task(solver, problem, type(self).__name__, facts, learned=prices, finish=finish, paper=paper)
 
     def _solver(self, problem: Problem, dense: bool) -> ProjectedGradient | HeavyTailedSparse:
         for name, allowed in _ALLOWED.items():
@@ -279,9 +255,13 @@ class HeavyTailedRegressor(_Numbers, Scored, RegressorMixin, HeavyTailedModel):
         """Fit the model; the budget is spent here. With a schema, X is a table with the targets in it."""
         X, y = self._tabled_records(X, y)
         X, y = check_data(self, X, y, y_numeric=True)
-        found = self._fit(X, y, loss_of(self, "numbers"), 1, ())
-        self.coef_, self.intercept_ = found.coef, float(found.intercept)
-        return self
+        return self._fit(X, y, ())
+
+    def _outputs(self) -> tuple[Loss, int]:
+        return loss_of(self, "numbers"), 1
+
+    def _attributes(self, found: LinearFit) -> dict[str, Any]:
+        return {"coef_": found.coef, "intercept_": float(found.intercept)}
 
     @where_rows_lie
     def predict(self, X: Any) -> np.ndarray:
@@ -318,6 +298,5 @@ class HeavyTailedClassifier(_Labels, MarginClassifier, HeavyTailedModel):
         """Fit the model; the budget is spent here. With a schema, X is a table with the labels in it."""
         X, y = self._tabled_records(X, y)
         X, y = check_data(self, X, y)
-        labels = self._encoded(y)
-        self._keep(self._fit(X, labels.targets, LOSSES[labels.loss], labels.outputs, (labels.public,)))
-        return self
+        _, targets, public = self._encoded(y)
+        return self._fit(X, targets, (public,))

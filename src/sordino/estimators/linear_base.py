@@ -6,6 +6,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -34,7 +35,7 @@ from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute import GroupedExecutor, LocalExecutor, executor_of, taken
 from sordino.kernel import Relation
-from sordino.kernel.arrays import Floats, Ints
+from sordino.kernel.arrays import Floats
 from sordino.private_estimator import PrivateEstimator, Scored
 from sordino.problems.losses import (
     IDENTITY,
@@ -43,28 +44,19 @@ from sordino.problems.losses import (
     Targets,
     at_bound,
     has_length,
+    label_targets,
     loss_options,
     names_of_losses,
+    target_range,
 )
 from sordino.problems.problem import Problem
-from sordino.runs import Ask, run_privately
-from sordino.runs.finish import LinearFit, finish, label_targets, number_targets
+from sordino.runs import Ask, Task
 from sordino.solvers import Options, capabilities_of, make_solver, solvers_with
 from sordino.solvers.around import Around
+from sordino.solvers.base import LinearFit
 from sordino.tables.tabular import Tabular, centred, declared_target, encoded_labels, target_bound
 
 # -------------------------------- What classifiers with one margin per class (or one for two classes) share
-
-
-@dataclass(frozen=True, eq=False)
-class EncodedLabels:
-    """Labels as numbers: ``codes`` count the classes, ``targets`` are what the loss wants."""
-
-    codes: Ints
-    targets: Floats
-    loss: str
-    outputs: int
-    public: str
 
 
 def _takes(estimator: Any, name: str) -> bool:
@@ -112,22 +104,29 @@ class MarginClassifier(Scored, ClassifierMixin):
 
         def _decision(self, X: Any) -> Floats: ...
 
-    def _encoded(self, y: Any) -> EncodedLabels:
-        """Set ``classes_``; return the labels as numbers and the loss for so many classes."""
-        loss = self._loss()
+    def _encoded(self, y: Any) -> tuple[Any, Any, str]:
+        """Set ``classes_``; return the labels as class numbers and as the loss wants them, and their origin.
+
+        The loss is looked at first: what it cannot do is found before the labels are read.
+        """
+        self._loss()
         codes, self.classes_, public = encoded_labels(self, y)
-        if self.classes_.size == 2:
-            return EncodedLabels(codes, label_targets(codes, 2), loss.name, 1, public)
+        return codes, label_targets(codes, self.classes_.size), public
+
+    def _outputs(self) -> tuple[Loss, int]:
+        """Return the loss for the classes and the number of margins: one for two classes."""
+        loss, classes = self._loss(), self.classes_.size
+        if classes == 2:
+            return loss, 1
         if not loss.link.odds:
             raise UnsupportedError(
-                f"Only binary classification is supported by loss={self.loss!r}, got {self.classes_.size} "
+                f"Only binary classification is supported by loss={self.loss!r}, got {classes} "
                 "classes. Use loss='logistic'."
             )
-        several = self.classes_.size
-        return EncodedLabels(codes, label_targets(codes, several), "multinomial", several, public)
+        return LOSSES["multinomial"], classes
 
-    def _keep(self, found: LinearFit) -> None:
-        self.coef_, self.intercept_ = np.atleast_2d(found.coef), np.atleast_1d(found.intercept)
+    def _attributes(self, found: LinearFit) -> dict[str, Any]:
+        return {"coef_": np.atleast_2d(found.coef), "intercept_": np.atleast_1d(found.intercept)}
 
     @where_rows_lie
     def decision_function(self, X: Any) -> Floats:
@@ -192,7 +191,35 @@ class LinearParameters(Budget):
     verbose: int = 0
 
 
-class LinearModel(LinearParameters, Tabular, PrivateEstimator):
+class Coefficients(Tabular, PrivateEstimator):
+    """What models with a margin ``x @ coef + intercept`` share, for data with and without bounds."""
+
+    coef_: Floats
+    n_iter_: int
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.non_deterministic = True
+        return tags
+
+    def _outputs(self) -> tuple[Loss, int]:
+        """Return the loss and the number of margins of a record."""
+        raise NotImplementedError  # pragma: no cover
+
+    def _attributes(self, found: LinearFit) -> dict[str, Any]:
+        """Return the coefficients in the user's units, by the names of the attributes."""
+        raise NotImplementedError  # pragma: no cover
+
+    def _finish(self, problem: Problem, last: Any) -> dict[str, Any]:
+        """Return the attributes that the last iterate stands for; say what released numbers tell."""
+        found = LinearFit.of(last, problem)
+        self._warn_if_bitten(found)
+        self._warn_if_diverged(np.append(found.coef, found.intercept), "lower step_size")
+        return self._attributes(found)
+
+
+class LinearModel(LinearParameters, Coefficients):
     """Public facts in, a paid-for model out; subclasses say what they penalise and how sparse they are.
 
     ``person_default`` stands for ``"auto"`` where persons are protected, or ``auto`` does not know the loss.
@@ -201,18 +228,10 @@ class LinearModel(LinearParameters, Tabular, PrivateEstimator):
     person_default: ClassVar[str] = "ight"
 
     alpha: Any
-    coef_: Floats
     coef_noise_: Floats | None
     data_norm_: float
-    n_iter_: int
     _around: Around | None = None
     _has_members: bool = False
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.non_deterministic = True
-        return tags
 
     def _penalties(self) -> dict[str, Any]:
         """Return the fields of the problem that hold penalties."""
@@ -262,69 +281,75 @@ class LinearModel(LinearParameters, Tabular, PrivateEstimator):
         """Return the options that only the chosen solver has."""
         return check_mapping("solver_options", self.solver_options)
 
+    def _outputs(self) -> tuple[Loss, int]:
+        return at_bound(self._loss(), self._target_bound())[0], 1
+
+    def _target_unit(self) -> float:
+        """Return the unit in which targets are learned, by the loss and their declared bound."""
+        return at_bound(self._loss(), self._target_bound())[1]
+
     def _fit(
         self,
         X: Any,
-        targets: Floats,
-        loss: Loss,
-        outputs: int,
+        targets: Any,
         public: tuple[str, ...],
         weights: Floats | None = None,
         groups: Any = None,
-    ) -> LinearFit:
+    ) -> Self:
+        """Fit rows that were checked; ``public`` are the facts about targets and weights."""
         bound = declared_bound(self, "data_norm")
-        executor: Any = executor_of(X, targets, bound, self._intercept(bound), weights)
+        rows: Any = executor_of(X, targets, bound, self._intercept(bound), weights)
         if groups is not None:
-            executor = GroupedExecutor(executor, groups)
-        n = executor.population
-        budget = Ask.checked(
-            self.epsilon, self.delta, n, self.ledger, self.dataset_id, learned=self._schema_prices()
-        )
-        problem = self._problem((n, X.shape[1]), loss, outputs, budget, bound)
-        if groups is not None:
-            problem = replace(problem, unit="person")
+            rows = GroupedExecutor(rows, groups)
+        ask = self._ask(rows.population)
         self._check_weighting(weights is not None, groups is not None)
-        solver = make_solver(self._solver_name(groups is not None), problem, self._options(problem))
+        task = self._task(
+            (rows.population, X.shape[1]), ask, public, "record" if groups is None else "person"
+        )
+        self.n_iter_ = self._run(task, rows, ask)
+        return self
+
+    def _task(self, shape: tuple[int, int], ask: Ask, public: tuple[str, ...], unit: str = "record") -> Task:
+        """Return what is run on so many records or persons with so many columns."""
+        problem = self._problem(shape, ask, unit)
+        solver = make_solver(self._solver_name(unit == "person"), problem, self._options(problem))
         paper = None
         if check_noise(self.noise):
-            solver, paper = literature("linear", "published")(
-                self.noise, self.solver, solver, problem, budget
-            )
-        norm = bound_fact("data_norm", bound, self._declared("data_norm"), "rows are clipped to it")
-        fitted = run_privately(
+            solver, paper = literature("linear", "published")(self.noise, self.solver, solver, problem, ask)
+        declared = self._declared("data_norm")
+        norm = bound_fact("data_norm", problem.data_norm, declared, "rows are clipped to it")
+        return Task(
             solver,
             problem,
-            executor,
-            budget,
+            f"{type(self).__name__} ({self.solver})",
+            public=(*size_facts(problem, unit), norm, *public, *self._schema_facts()),
+            learned=self._schema_prices(),
+            finish=partial(self._finish, problem),
             paper=paper,
-            verbose=self.verbose,
-            public=(*size_facts(problem, problem.unit), norm, *public, *self._schema_facts()),
-            description=f"{type(self).__name__} ({self.solver})",
         )
-        self.privacy_, self.n_iter_, self.data_norm_ = fitted.report, fitted.steps, bound
-        found = finish(fitted.result, problem)
-        self.coef_noise_, self._around = found.noise, found.around
-        self._warn_if_bitten(fitted.result)
-        self._warn_if_diverged(np.append(found.coef, found.intercept), "lower step_size")
-        return found
 
-    def _problem(
-        self, shape: tuple[int, int], loss: Loss, outputs: int, budget: Ask, bound: float
-    ) -> Problem:
-        relation, declared = Relation.parse(self.relation), self._target_bound()
+    def _finish(self, problem: Problem, last: Any) -> dict[str, Any]:
+        self._around = getattr(last, "around", None)
+        own = {"coef_noise_": getattr(last, "noise", None), "data_norm_": problem.data_norm}
+        return {**super()._finish(problem, last), **own}
+
+    def _problem(self, shape: tuple[int, int], ask: Ask, unit: str) -> Problem:
+        relation, bound = Relation.parse(self.relation), declared_bound(self, "data_norm")
         among("sampling", self.sampling, _SAMPLINGS)
         check_noise(self.noise)
+        loss, outputs = self._outputs()
         return Problem(
             loss,
             *shape,
             relation,
-            budget.epsilon,
-            budget.delta,
+            ask.epsilon,
+            ask.delta,
             outputs=outputs,
             data_norm=bound,
             intercept=self._intercept(bound),
             **self._penalties(),
-            target_bound=declared / at_bound(loss, declared)[1],
+            target_bound=self._target_bound() / self._target_unit(),
+            unit=unit,
             secure_noise=check_flag("secure_noise", self.secure_noise),
         )
 
@@ -410,13 +435,10 @@ class ClassifierBase(MarginClassifier, LinearModel):
         """
         X, y, groups = self._tabled(X, y, groups)
         X, y = check_data(self, X, y)
-        labels = self._encoded(y)
+        codes, targets, public = self._encoded(y)
         weights = class_weights(self.class_weight, self.classes_)
-        rows = self._weights(sample_weight, X, None if weights is None else taken(weights, labels.codes))
-        public = (labels.public, *self._weight_facts(sample_weight))
-        loss = LOSSES[labels.loss]
-        self._keep(self._fit(X, labels.targets, loss, labels.outputs, public, rows, groups))
-        return self
+        rows = self._weights(sample_weight, X, None if weights is None else taken(weights, codes))
+        return self._fit(X, targets, (public, *self._weight_facts(sample_weight)), rows, groups)
 
 
 class RegressorBase(Scored, RegressorMixin, LinearModel):
@@ -437,17 +459,29 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
         """Fit the model; the budget is spent here. Other parameters as for the classifier."""
         X, y, groups = self._tabled(X, y, groups)
         X, y = check_data(self, X, y, y_numeric=True)
-        loss, bound = self._loss(), self._target_bound()
-        y, offset = centred(declared_target(self), y, self._centres())
-        loss, unit = at_bound(loss, bound)
-        y, (low, high) = number_targets(y if unit == 1.0 else y / unit, loss, bound / unit)
-        rows = self._weights(sample_weight, X)
-        fact = bound_fact("target_bound", bound, self._declared("target_bound"), "targets are clipped to it")
-        public = (fact, *self._weight_facts(sample_weight))
-        found = self._fit(X, y, loss, 1, public, rows, groups)
-        self.coef_, self.intercept_ = found.coef, float(found.intercept) + offset + math.log(unit)
-        self.target_range_ = (offset + low * unit, offset + high * unit)
-        return self
+        rows, public = self._weights(sample_weight, X), self._weight_facts(sample_weight)
+        return self._fit(X, self._bounded(y), (self._bound_fact(), *public), rows, groups)
+
+    def _bounded(self, y: Any) -> Any:
+        """Return the targets as the loss sees them: from the middle of their bounds, and clipped."""
+        y, _ = centred(declared_target(self), y, self._centres())
+        unit = self._target_unit()
+        limits = target_range(self._loss(), self._target_bound() / unit)
+        return np.clip(y if unit == 1.0 else y / unit, *limits)
+
+    def _bound_fact(self) -> str:
+        declared, bound = self._declared("target_bound"), self._target_bound()
+        return bound_fact("target_bound", bound, declared, "targets are clipped to it")
+
+    def _attributes(self, found: LinearFit) -> dict[str, Any]:
+        _, offset = centred(declared_target(self), np.zeros(0), self._centres())
+        unit = self._target_unit()
+        low, high = target_range(self._loss(), self._target_bound() / unit)
+        return {
+            "coef_": found.coef,
+            "intercept_": float(found.intercept) + offset + math.log(unit),
+            "target_range_": (offset + low * unit, offset + high * unit),
+        }
 
     @where_rows_lie
     def predict(self, X: Any) -> Floats:

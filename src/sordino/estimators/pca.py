@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -31,8 +32,7 @@ from sordino.kernel import Relation, public_generator
 from sordino.private_estimator import PrivateEstimator
 from sordino.problems.covariance import PcaProblem
 from sordino.refusals import refusing
-from sordino.runs import Ask, PrivacyReport, Stream, run_privately
-from sordino.runs.finish import finish_pca
+from sordino.runs import Ask, PrivacyReport, Stream, Task
 from sordino.solvers.pca import PCA_SOLVERS, PcaOptions, automatic, choose_count, make_pca_solver
 from sordino.solvers.pca.direct import Pooled, StreamGauss
 from sordino.solvers.pca.spectrum import Principal
@@ -230,26 +230,22 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         """Fit the axes; the budget is spent here. ``y`` is ignored. With a schema, X is a table."""
         X = check_data(self, self._tabled_features(X), ensure_min_samples=2)
         self.__dict__.pop("_stream", None)
-        budget = self._budget(X.shape[0])
-        rows, columns = X.shape
-        problem, options = self._problem(rows, columns, budget, is_sparse(X)), checked_options(self)
+        ask = self._ask(X.shape[0])
+        task = self._task(X.shape, ask, is_sparse(X))
+        X = in_public_order(X, self.random_state) if self.solver == "oja" else X
+        self.n_iter_ = self._run(task, executor_of(X, None, task.setting.data_norm), ask)
+        return self
+
+    def _task(self, shape: tuple[int, int], ask: Ask, sparse: bool = False) -> Task:
+        """Return what is run on so many records with so many columns."""
+        problem, options = self._problem(*shape, ask, sparse), checked_options(self)
         if self.noise == "paper":
-            solver, paper = literature("pca", "published")(self.solver, problem, options, budget)
+            solver, paper = literature("pca", "published")(self.solver, problem, options, ask)
         else:
             solver, paper = make_pca_solver(self.solver, problem, options), None
-        X = in_public_order(X, self.random_state) if self.solver == "oja" else X
-        fitted = run_privately(
-            solver,
-            problem,
-            executor_of(X, None, problem.data_norm),
-            budget,
-            paper=paper,
-            verbose=self.verbose,
-            public=self._facts(problem),
-            description=f"PCA ({type(solver).__name__})",
-        )
-        self.privacy_, self.n_iter_ = fitted.report, fitted.steps
-        return self._keep(fitted.result, problem)
+        name, prices = f"PCA ({type(solver).__name__})", self._schema_prices()
+        finish = partial(self._finish, problem)
+        return Task(solver, problem, name, self._facts(problem), learned=prices, finish=finish, paper=paper)
 
     @available_if(lambda self: self.solver in ("auto", "gauss") and self.noise == "sound")
     def partial_fit(self, X: Any, y: Any = None) -> PCA:
@@ -264,12 +260,12 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         if stream is None:
             self._stream = stream = self._open_stream(*X.shape)
         found, problem = stream.absorb(X)
-        self.privacy_, self.n_iter_ = stream.report, stream.chunks
-        return self._keep(found, problem)
+        self.__dict__.update(self._finish(problem, found), privacy_=stream.report, n_iter_=stream.chunks)
+        return self
 
     def _open_stream(self, rows: int, features: int) -> PcaStream:
         parts = check_count("n_chunks", self.n_chunks, 1, None, "It is the length of the stream.") or 1
-        budget = self._budget(rows * parts)
+        budget = replace(self._ask(rows * parts), learned=self._schema_prices())
         problem = self._problem(rows * parts, features, budget)
         first, *facts = self._facts(problem)
         planned = f"{first} planned, and that of each chunk as it comes"
@@ -323,11 +319,6 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         )
         return (*size_facts(problem), norm, *order, *self._schema_facts())
 
-    def _budget(self, n: int) -> Ask:
-        return Ask.checked(
-            self.epsilon, self.delta, n, self.ledger, self.dataset_id, learned=self._schema_prices()
-        )
-
     def _problem(self, n: int, d: int, budget: Ask, sparse: bool = False) -> PcaProblem:
         among("noise", self.noise, _NOISES)
         among("solver", self.solver, ("auto", "wishart", "local-gauss", *PCA_SOLVERS))
@@ -356,13 +347,10 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
             random_state=self.random_state,
         )
 
-    def _keep(self, found: Principal, problem: PcaProblem) -> PCA:
-        """Store what was released, for the number of axes that was asked for or is chosen now."""
-        n, d = problem.population, problem.features
-        rule = self.n_components
+    def _finish(self, problem: PcaProblem, found: Principal) -> dict[str, Any]:
+        """Return what was released, for the number of axes that was asked for or is chosen now."""
+        n, d, rule = problem.population, problem.features, self.n_components
         fixed = rule is None or isinstance(rule, Integral)
-        k = len(found.axes) if rule is None or fixed else choose_count(rule, found, d)
-        self.n_components_, self.n_samples_, self.data_norm_ = k, n, problem.data_norm
-        for name, value in finish_pca(found, problem, k).items():
-            setattr(self, f"{name}_", value)
-        return self
+        count = len(found.axes) if rule is None or fixed else choose_count(rule, found, d)
+        facts = {"n_components": count, "n_samples": n, "data_norm": problem.data_norm}
+        return {f"{name}_": v for name, v in (facts | found.attributes(problem, count)).items()}

@@ -14,11 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 from sordino.checks import bound_fact, check_data, check_flag, check_positive, declared_bound, remember
 from sordino.elsewhere import where_rows_lie
 from sordino.execute import executor_of, is_sparse
-from sordino.kernel import Curator, Full, Gaussian, Plan, Relation, Release
+from sordino.kernel import Curator, Plan, Relation, Release
 from sordino.kernel.clip import clipped_matrix
 from sordino.private_estimator import PrivateEstimator
 from sordino.problems.affine import ColumnMoments
-from sordino.runs import Ask, run_privately
+from sordino.problems.robust import Sample
+from sordino.runs import Task
 
 
 class RowClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -53,18 +54,19 @@ class RowClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 @dataclass(frozen=True)
 class _Moments:
-    """The solver behind the scalers: one release of column moments."""
+    """The solver behind the scalers: one release of column moments, with a bound on its noise."""
 
     data_norm: float
     square: bool
-    relation: Relation
 
-    def plan(self, population: int) -> Plan:
+    def plan(self, sample: Sample) -> Plan:
         query = ColumnMoments(self.data_norm, self.square)
-        return Plan({"moments": Release(query, Gaussian(), Full())}, self.relation, population)
+        return sample.planned(moments=Release(query, sample.gaussian()))
 
-    def run(self, curator: Curator, population: int) -> Iterator[Any]:
-        yield curator.release("moments")
+    def run(self, curator: Curator, sample: Sample) -> Iterator[Any]:
+        multiplier = curator.plan.releases["moments"].mechanism.multiplier or 0.0
+        noise = multiplier * np.sqrt(2.0) * sample.relation.contributions / sample.population
+        yield curator.release("moments"), noise
 
 
 class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
@@ -99,28 +101,29 @@ class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Any:
         """Release the moments of the columns; the budget is spent here."""
-        X = check_data(self, X)
         check_flag("with_mean", self.with_mean)
-        bound = declared_bound(self, "data_norm")
-        budget = Ask.checked(self.epsilon, self.delta, X.shape[0], self.ledger, self.dataset_id)
-        solver = _Moments(bound, self._square, Relation.parse(self.relation))
-        said = bound_fact("data_norm", bound, self.data_norm, "rows are clipped to it")
-        public = (f"number of records: {X.shape[0]}", said)
-        fitted = run_privately(
-            solver,
-            X.shape[0],
-            executor_of(X, None, bound),
-            budget,
-            public=public,
-            description=type(self).__name__,
+        relation, bound = Relation.parse(self.relation), declared_bound(self, "data_norm")
+        X = check_data(self, X)
+        sample, centre = Sample(X.shape[0], X.shape[1], relation), self.with_mean and not is_sparse(X)
+        task = Task(
+            _Moments(bound, self._square),
+            sample,
+            type(self).__name__,
+            public=(
+                f"number of records: {sample.population}",
+                bound_fact("data_norm", bound, self.data_norm, "rows are clipped to it"),
+            ),
+            finish=lambda last: self._finish(last, sample.columns, bound, centre),
         )
-        self.privacy_, self.data_norm_ = fitted.report, bound
-        multiplier = fitted.report.releases[0].noise_multiplier
-        noise = multiplier * np.sqrt(2.0) * solver.relation.contributions / X.shape[0]
-        d = X.shape[1]
-        self.mean_ = fitted.result[:d] * bound if self.with_mean and not is_sparse(X) else np.zeros(d)
-        self.scale_ = self._scale(fitted.result[d:], fitted.result[:d], max(2 * noise, 1e-12)) * bound
+        self._run(task, executor_of(X, None, bound), self._ask(sample.population))
         return self
+
+    def _finish(self, last: tuple[np.ndarray, float], d: int, bound: float, centre: bool) -> dict[str, Any]:
+        moments, noise = last
+        mean = moments[:d] * bound if centre else np.zeros(d)
+        middle = moments[:d] if np.any(mean) else np.zeros(d)
+        scale = self._scale(moments[d:], middle, max(2 * noise, 1e-12)) * bound
+        return {"mean_": mean, "scale_": scale, "data_norm_": bound}
 
     @where_rows_lie
     def transform(self, X: Any) -> Any:
@@ -152,8 +155,7 @@ class PrivateStandardScaler(_Scaler):
     """
 
     def _scale(self, second: np.ndarray, first: np.ndarray, floor: float) -> np.ndarray:
-        centre = first if np.any(self.mean_) else 0.0
-        return np.sqrt(np.maximum(second - np.square(centre), floor))
+        return np.sqrt(np.maximum(second - np.square(first), floor))
 
 
 class PrivateColumnWeights(_Scaler):

@@ -19,13 +19,19 @@ from sordino.checks import (
     literature,
     remember,
 )
-from sordino.errors import InvalidInputError, InvalidTypeError, UndeclaredBoundWarning, UnsupportedError
+from sordino.errors import (
+    InvalidInputError,
+    InvalidTypeError,
+    UndeclaredBoundWarning,
+    UnsupportedError,
+    levels_to_the_caller,
+)
 from sordino.execute import executor_of, held_numbers
 from sordino.kernel import PaperNoise, Relation, public_generator
 from sordino.private_estimator import PrivateEstimator
 from sordino.problems.robust import Sample, Truncation
 from sordino.refusals import refusing
-from sordino.runs import Ask, Price, PrivacyReport, run_privately
+from sordino.runs import Ask, Fitted, Price, PrivacyReport, Task, run
 from sordino.runs.price import each_once
 from sordino.solvers.heavy import (
     BoundedCovariance,
@@ -272,9 +278,10 @@ def mean(
     known = (order, bound, where, cut, _blocks(estimator, data.shape, xi), fixed, xi)
     share, declared = checked_share("confidence", confidence), moment_order is not None
     solver = RobustMean(*known, share, declared, limits or UNLIMITED)
-    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id, learned=prices_of(bounds))
+    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     sample = _sample(data, relation, secure_noise)
-    return _estimate(*_as_asked(noise, solver, sample, budget), sample, data, budget, flat, "mean", limits)
+    asked, paper = _as_asked(noise, solver, sample, budget)
+    return _estimate("mean", asked, sample, data, budget, flat, bounds, paper)
 
 
 def variance(
@@ -302,9 +309,9 @@ def variance(
     order = 0.5 if moment_order is None else moment_order_of(moment_order)
     share, declared = checked_share("confidence", confidence), moment_order is not None
     robust = RobustVariance(order, share, declared, limits or UNLIMITED)
-    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id, learned=prices_of(bounds))
+    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     solver = robust if limits is None else BoundedVariance(robust, budget.ledger is None)
-    return _estimate(solver, None, _sample(data, relation, False), data, budget, flat, "variance", limits)
+    return _estimate("variance", solver, _sample(data, relation, False), data, budget, flat, bounds)
 
 
 def covariance(
@@ -338,7 +345,7 @@ def covariance(
     solver = robust if limits is None else BoundedCovariance(robust, limits)
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     sample = _sample(data, relation, False)
-    return _estimate(solver, None, sample, data, budget, False, "covariance", limits)
+    return _estimate("covariance", solver, sample, data, budget, False, bounds)
 
 
 def quantiles(
@@ -380,8 +387,8 @@ def quantiles(
     solver = RankQuantiles(
         tuple(wanted.tolist()), checked_bounds(bounds), depth or 14, checked_share("confidence", confidence)
     )
-    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id, learned=prices_of(bounds))
-    fitted = _run(solver, _sample(data, relation, False), data, budget, "quantiles")
+    budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
+    fitted = _run("quantiles", solver, _sample(data, relation, False), data, budget, bounds)
     ranks = fitted.result
     values = [a[:, 0] if flat else a for a in (ranks.value, ranks.low, ranks.high)]
     if np.ndim(q) == 0:
@@ -407,20 +414,20 @@ def _as_asked(
 
 
 def _estimate(
+    name: str,
     solver: Any,
-    paper: PaperNoise | None,
     sample: Sample,
     data: np.ndarray,
-    budget: Ask,
+    ask: Ask,
     flat: bool,
-    name: str,
-    limits: tuple[float, float] | None = None,
+    bounds: Any,
+    paper: PaperNoise | None = None,
 ) -> PrivateFloat | PrivateArray:
-    fitted = _run(solver, sample, data, budget, name, paper, limits)
+    fitted = _run(name, solver, sample, data, ask, bounds, paper)
     found: RobustEstimate = fitted.result
     ends = found.interval
     if found.open:
-        warnings.warn(_OPEN.format(name=name), UndeclaredBoundWarning, stacklevel=3)
+        warnings.warn(_OPEN.format(name=name), UndeclaredBoundWarning, stacklevel=levels_to_the_caller())
     if flat:
         ends = (ends[0][0], ends[1][0])
         return _wrap(found.value[0], fitted.report, ends, found.threshold[0])
@@ -428,20 +435,20 @@ def _estimate(
 
 
 def _run(
+    name: str,
     solver: Any,
     sample: Sample,
     data: np.ndarray,
-    budget: Ask,
-    name: str,
+    ask: Ask,
+    bounds: Any,
     paper: PaperNoise | None = None,
-    limits: tuple[float, float] | None = None,
-) -> Any:
-    executor = executor_of(data, None, data_norm=None)
-    public = [f"number of records: {sample.population}", f"number of columns: {sample.columns}"]
-    public += [] if limits is None else [said_bounds(limits)]
-    return run_privately(
-        solver, sample, executor, budget, paper=paper, public=tuple(public), description=f"{name}"
-    )
+) -> Fitted:
+    """Run a statistic; public bounds are listed, and what was paid for them comes on top."""
+    limits = checked_bounds(bounds)
+    said = () if limits is None else (said_bounds(limits),)
+    public = (f"number of records: {sample.population}", f"number of columns: {sample.columns}", *said)
+    task = Task(solver, sample, name, public, learned=prices_of(bounds), paper=paper)
+    return run(task, executor_of(data, None, data_norm=None), ask)
 
 
 def _wrap(value: Any, report: Any, ends: Any, threshold: Any) -> PrivateFloat | PrivateArray:

@@ -23,7 +23,7 @@ from sordino.parties.mpc.tasks import OutputPerturbation, WeightedMinimiser
 from sordino.problems.minimiser import CertifiedMinimiser, TiltedMinimiser
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GlmGradient
-from sordino.runs import Ask, Promise, run_privately
+from sordino.runs import Ask, Promise, Task, run
 
 # ------------------- What parties do without a secure sum, as printed, and the epsilon that it really gives
 
@@ -178,7 +178,7 @@ def local_output(members: Sequence[LocalExecutor], problem: Problem, clip: float
     for member in members:
         own = replace(problem, population=member.population)
         solver = OutputPerturbation(clip, problem.ridge)
-        total += run_privately(solver, own, member, Ask(problem.epsilon, problem.delta)).result
+        total += run(Task(solver, own, "Local Out P"), member, Ask(problem.epsilon, problem.delta)).result
     return total / len(members)
 
 

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 
 from sordino.checks import check_data, encode_labels
 from sordino.errors import InvalidInputError
-from sordino.runs.finish import label_targets
+from sordino.problems.losses import label_targets
 
 
 def usual_classes(targets: str, outputs: int) -> list[int]:

@@ -11,22 +11,20 @@ import numpy as np
 from sordino.errors import InvalidInputError
 from sordino.kernel import (
     ClippedSum,
-    Gaussian,
     Norm,
-    Plan,
     Poisson,
     Relation,
-    Release,
     Sampling,
     SymmetricGaussian,
     public_generator,
 )
 from sordino.kernel.arrays import Floats, Ints, public_norm
 from sordino.kernel.query import GramSums
+from sordino.problems.problem import Setting
 
 
 @dataclass(frozen=True)
-class PcaProblem:
+class PcaProblem(Setting):
     """The public description of a PCA: everything here is declared, nothing is measured.
 
     Parameters
@@ -59,10 +57,6 @@ class PcaProblem:
         public = public_generator(self.random_state)
         return np.linalg.qr(public.standard_normal((self.features, columns)))[0]
 
-    def gaussian(self, relative: float = 1.0) -> Gaussian:
-        """Return the noise of a vector or block release, not yet calibrated."""
-        return Gaussian(relative=relative)
-
     def symmetric(self, relative: float = 1.0) -> SymmetricGaussian:
         """Return the noise of a symmetric matrix, not yet calibrated."""
         return SymmetricGaussian(relative=relative)
@@ -70,10 +64,6 @@ class PcaProblem:
     def minibatches(self, size: int) -> Sampling:
         """Return Poisson batches of this expected size."""
         return Poisson(min(1.0, size / self.population))
-
-    def planned(self, **releases: Release) -> Plan:
-        """Return the plan of these releases for this task."""
-        return Plan(releases, self.relation, self.population, self.unit)
 
 
 @dataclass(frozen=True)

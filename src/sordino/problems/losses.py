@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from scipy.special import expit, log_expit, log_softmax, softmax
@@ -442,3 +442,11 @@ class Nonconvex(_Weighted):
         """Return ``2 alpha w / (1 + w^2)^2``, without overflow."""
         bounded = np.clip(w, -1e70, 1e70)
         return 2 * self.alpha * bounded / np.square(1.0 + np.square(bounded))
+
+
+# ---------------------------------------------------------------- What a loss is told instead of raw targets
+
+
+def label_targets(codes: Any, classes: int) -> Any:
+    """Return what a loss wants for class numbers: -1 and 1 for two classes, the numbers for more."""
+    return 2.0 * codes - 1.0 if classes == 2 else codes.astype(np.float64)

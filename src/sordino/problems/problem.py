@@ -12,8 +12,28 @@ from sordino.kernel.arrays import Floats
 from sordino.problems.losses import Loss, Penalty, Ridge
 
 
+class Setting:
+    """What every solver may know: how many units there are, and what neighbours differ in.
+
+    ``secure_noise`` asks for noise on a lattice.
+    """
+
+    population: int
+    relation: Relation
+    unit: str
+    secure_noise: bool = False
+
+    def gaussian(self, relative: float = 1.0) -> Gaussian:
+        """Return the noise of a vector release, not yet calibrated."""
+        return Gaussian(relative=relative, secure=self.secure_noise)
+
+    def planned(self, **releases: Release) -> Plan:
+        """Return the plan of these releases for this task."""
+        return Plan(releases, self.relation, self.population, self.unit)
+
+
 @dataclass(frozen=True)
-class Problem:
+class Problem(Setting):
     """The public description of a learning task: everything here is declared, nothing is measured.
 
     Parameters
@@ -94,11 +114,3 @@ class Problem:
         out = sum((p.gradient(w) for p in self.penalties), np.zeros_like(w))
         out[..., w.shape[-1] - self.n_intercepts :] = 0.0
         return out
-
-    def gaussian(self, relative: float = 1.0) -> Gaussian:
-        """Return the noise of a vector release, not yet calibrated."""
-        return Gaussian(relative=relative, secure=self.secure_noise)
-
-    def planned(self, **releases: Release) -> Plan:
-        """Return the plan of these releases for this task."""
-        return Plan(releases, self.relation, self.population, self.unit)

@@ -15,17 +15,18 @@ import numpy as np
 from scipy import sparse
 
 from sordino.errors import InvalidInputError
-from sordino.kernel import ClippedSum, Gaussian, Norm, OnLattice, Plan, Relation, Release
+from sordino.kernel import ClippedSum, Norm, OnLattice, Relation
 from sordino.kernel.arrays import Bools, Floats, Ints
 from sordino.kernel.clip import clip_scalars, clipped_blocks, root_above
 from sordino.kernel.query import DenseRows, Records, RecordSums, RowBlocks
 from sordino.problems.losses import Loss
+from sordino.problems.problem import Setting
 
 # --------------------------------------------- The public facts of an estimation task on a table of numbers
 
 
 @dataclass(frozen=True)
-class Sample:
+class Sample(Setting):
     """The public facts of an estimation task.
 
     Parameters
@@ -42,14 +43,6 @@ class Sample:
     relation: Relation
     unit: str = "record"
     secure_noise: bool = False
-
-    def gaussian(self, relative: float = 1.0) -> Gaussian:
-        """Return the noise of a vector release, not yet calibrated."""
-        return Gaussian(relative=relative, secure=self.secure_noise)
-
-    def planned(self, **releases: Release) -> Plan:
-        """Return the plan of these releases."""
-        return Plan(releases, self.relation, self.population, self.unit)
 
 
 _ALL = slice(None)

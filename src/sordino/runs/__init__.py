@@ -1,9 +1,9 @@
 """The only room that makes a promise: what was asked, certified, reserved, released and reported.
 
-A fit is one call, :func:`run_privately`. Whoever needs more control takes the same steps one by one::
+A fit is one call, ``run(task, rows, ask)``. Whoever needs more control takes the same steps one by one::
 
     ask = Ask.checked(epsilon, delta, population, ledger, dataset_id)   # what the user wants
-    promise = Promise.made(ask, solver.plan(problem))                    # calibrated, certified now
+    promise = Promise.made(ask, task.plan())                             # calibrated, certified now
     with promise.reserved("what it is for") as run:                      # on the ledger's disk
         curator = run.curate(executor)                                   # the only way to a curator
         ...                                                              # settled, or failed, at the end
@@ -16,13 +16,13 @@ federation, :class:`Stream` over chunks; :func:`composed` adds up promises, :cla
 :class:`BestOf` pay for a search.
 """
 
-from sordino.runs.fit import Fitted, run_privately, track
 from sordino.runs.journal import Journal, SavedRun, resumed
 from sordino.runs.price import Price
 from sordino.runs.promise import Ask, Enclosure, Promise, Run
 from sordino.runs.report import PaperClaim, PrivacyReport, ReleaseReport, composed
 from sordino.runs.rounds import RoundBook, Stream, Turn
 from sordino.runs.search import BestOf, ChooseThenFit
+from sordino.runs.task import Fitted, Task, run, track
 
 __all__ = [
     "Ask",
@@ -40,9 +40,10 @@ __all__ = [
     "Run",
     "SavedRun",
     "Stream",
+    "Task",
     "Turn",
     "composed",
     "resumed",
-    "run_privately",
+    "run",
     "track",
 ]

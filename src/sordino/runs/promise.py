@@ -27,6 +27,7 @@ from sordino.errors import (
     PlanSpentError,
     PrivacyWarning,
     UnsupportedError,
+    levels_to_the_caller,
 )
 from sordino.kernel import Curator, Executor, NoisyExecutor, PaperNoise, Plan, Relation, check_offer
 from sordino.kernel.noise import NoiseSource, fresh_noise
@@ -84,7 +85,7 @@ class Ask:
                 f"delta = {delta:g} is at least 1/n: a mechanism that publishes whole records with this "
                 "probability would satisfy it. Use delta=None for min(1e-5, 1/(10 n)).",
                 PrivacyWarning,
-                stacklevel=4,
+                stacklevel=levels_to_the_caller(),
             )
         if (ledger is None) != (dataset_id is None):
             raise InvalidInputError("Expected ledger and dataset_id together, got only one of them.")
@@ -246,14 +247,14 @@ def search_notes() -> tuple[str, ...]:
     for frame in frames:
         module = frame.f_globals.get("__name__", "")
         if module == _FOLDS:  # known even where each fold has a process of its own
-            _warn(frames, "one of several fits of a scikit-learn search or cross-validation", _SUM)
+            _warn("one of several fits of a scikit-learn search or cross-validation", _SUM)
             return ("one of several fits on the same records: their epsilons add up",)
         if module == _SEARCH and frame.f_code.co_name == "fit":
-            return (_refit_note(frames, frame),)
+            return (_refit_note(frame),)
     wrapper = _refitting(frames)
     if wrapper is None:
         return ()
-    _warn(frames, f"one of several that the wrapper {wrapper} makes", _ADD_UP)
+    _warn(f"one of several that the wrapper {wrapper} makes", _ADD_UP)
     return (f"one of several fits that {wrapper} makes on the same records: their epsilons add up",)
 
 
@@ -291,21 +292,19 @@ def _is_ours(model: Any) -> bool:
     return type(model).__module__.startswith("sordino.")
 
 
-def _refit_note(frames: list[FrameType], frame: FrameType) -> str:
+def _refit_note(frame: FrameType) -> str:
     results = getattr(frame.f_locals.get("self"), "cv_results_", None) or frame.f_locals.get("results") or {}
     folds = sum(re.fullmatch(r"split\d+_test_score", key) is not None for key in results)
     fits = len(results.get("params", ())) * folds
-    _warn(frames, "the refit of a scikit-learn search", _SUM)
+    _warn("the refit of a scikit-learn search", _SUM)
     return (
         f"chosen by a search that is not private by itself: {fits} other fits on the same records; the "
         f"epsilon of the whole is the sum over folds and candidates, {fits + 1} fits. Use PrivateSearchCV."
     )
 
 
-def _warn(frames: list[FrameType], what: str, remedy: str) -> None:
-    modules = [frame.f_globals.get("__name__", "") for frame in frames]
-    inside = next((i for i, name in enumerate(modules) if not name.startswith("sordino.")), 0)
-    warnings.warn(f"This fit is {what}: {remedy}", PrivacyWarning, stacklevel=inside + 2)
+def _warn(what: str, remedy: str) -> None:
+    warnings.warn(f"This fit is {what}: {remedy}", PrivacyWarning, stacklevel=levels_to_the_caller())
 
 
 @dataclass(frozen=True, eq=False)
@@ -359,10 +358,7 @@ class Promise:
             f"noise='paper' runs the published formula ({paper.formula}): it claims epsilon = "
             f"{ask.epsilon:g}, what it certifies is epsilon = {certificate.epsilon:.4g}."
         )
-        warnings.warn(
-            NotPrivateWarning(said, certificate.epsilon),
-            stacklevel=5,  # made, run_privately, _fit, fit: the line that calls fit
-        )
+        warnings.warn(NotPrivateWarning(said, certificate.epsilon), stacklevel=levels_to_the_caller())
         return cls(ask, plan, certificate, paper)
 
     @classmethod

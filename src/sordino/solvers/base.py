@@ -7,8 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, Self
 
+import numpy as np
+
 from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.kernel import Curator, FixedSize, Full, Plan, Poisson, Sampling
+from sordino.kernel import Curator, FixedSize, Full, Plan, Poisson, Sampling, SparseVector
+from sordino.kernel.arrays import Floats
 from sordino.problems.problem import Problem
 
 PEAK = 0.25  # the largest entry of a gradient, in units of the bound on its norm
@@ -36,6 +39,34 @@ class NoisyCoefficients:
     noise: Any
     bitten: bool = False
     around: Any = None
+
+
+@dataclass(frozen=True, eq=False)
+class LinearFit:
+    """A linear model in the user's units: a margin is ``x @ coef + intercept``, for each output.
+
+    ``noise`` is the public standard deviation of the noise in each coefficient, where the solver states it,
+    and ``around`` what it has released of the loss around the model.
+    """
+
+    coef: Floats
+    intercept: Floats
+    noise: Floats | None = None
+    bitten: bool = False
+    around: Any = None
+
+    @classmethod
+    def of(cls, last: Any, problem: Problem) -> LinearFit:
+        """Return the model that the last iterate of a solver stands for.
+
+        The last weight belongs to the intercept column, which holds a constant: the intercept is their
+        product.
+        """
+        found = last if isinstance(last, NoisyCoefficients) else NoisyCoefficients(last, None)
+        w = found.value.to_dense() if isinstance(found.value, SparseVector) else np.asarray(found.value)
+        intercept = w[..., -1] * problem.intercept if problem.intercept else np.zeros(w.shape[:-1])
+        coef = np.ascontiguousarray(w[..., : problem.features])
+        return cls(coef, np.array(intercept), found.noise, found.bitten, found.around)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from sordino.kernel import Curator, Plan, Relation, Release, StableCounts
 from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.robust import Sample
 from sordino.problems.scales import FrequentValues, NumberTree, ValueKinds
-from sordino.runs import Ask, Price, PrivacyReport, run_privately
+from sordino.runs import Ask, Price, PrivacyReport, Task, run
 from sordino.runs.price import at_most
 from sordino.solvers.heavy.location import border_variances, counts_below, noise_in, quantiles_of, support
 from sordino.tables.columns import Blank, Category, Column, Date, Number, Target
@@ -157,21 +157,21 @@ def learn_schema(
     if n == 0:
         raise SchemaError("The table has no records: nothing to learn, and nothing was spent.")
     paid = schema.learned
-    ask = Ask.checked(epsilon, delta, n, ledger, dataset_id, learned=paid)
+    ask = Ask.checked(epsilon, delta, n, ledger, dataset_id)
     kind = Relation.parse(relation)
     wanted, sample = Wanted.of(schema), Sample(n, len(schema.unknown), kind, unit)
     learner = wanted.learner(RARE * ask.delta / kind.contributions)
     executor = wanted.executor(frame, rows, n)
     _require_enough(learner, sample, ask, wanted.has_labels)
-    fitted = run_privately(
+    task = Task(
         learner,
         sample,
-        executor,
-        ask,
+        "learn_schema",
         public=(f"number of {unit}s: {n}", "names of the columns"),
         notes=(*(f"column {c.name!r}: {c.unknown} learned" for c in schema.unknown), *_whose(rows)),
-        description="learn_schema",
+        learned=paid,
     )
+    fitted = run(task, executor, ask)
     found = wanted.filled(*fitted.result)
     # Each column that was asked, told or not: which ones were asked followed from what was learned before.
     paid = (*paid, Price.of(fitted.report))

@@ -28,7 +28,7 @@ from sordino.nn.images import Scattering
 from sordino.nn.network import Network
 from sordino.nn.solvers import NetworkSolver, NetworkTask
 from sordino.nn.trainer import Trainer
-from sordino.runs import Ask, Promise, run_privately
+from sordino.runs import Ask, Promise, Task, run
 from sordino.solvers.steps import hard_threshold
 
 # -------------- Images and the small networks of the papers; everything about them is public but the pixels
@@ -285,7 +285,7 @@ def _printed(data: Images, way: Optimiser, epsilon: float, seed: int) -> Outcome
         task = NetworkTask(engine, source.population, Relation.REPLACE_ONE)
         executor = source.executor(network.device, chunk, network.device.type == "cuda")
         noise = srm_noise(solver.plan(task), ask)
-        state = run_privately(_FromStart(solver), task, executor, ask, paper=noise).result
+        state = run(Task(_FromStart(solver), task, "DP-SRM", paper=noise), executor, ask).result
     network.load(solver.recipe.finished(state).result, trainer.model)
     return {"value": data.error(trainer.model), **found}
 

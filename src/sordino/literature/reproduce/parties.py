@@ -36,7 +36,7 @@ from sordino.parties.mpc.mpyc_engine import MpycEngine
 from sordino.parties.mpc.tasks import OutputPerturbation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
-from sordino.runs import Ask, Promise, run_privately
+from sordino.runs import Ask, Promise, Task, run
 from sordino.solvers.sparse import Ight
 
 # ---------- Wang's dissertation, chapter 6: perturbed outputs and gradients between parties, and each alone
@@ -164,7 +164,7 @@ def _paper(name: str, world: Callable[[], World], which: int) -> Runs:
                 for relation, plan in plans.items()
             }
             noise = gradient_noise(solver.plan(here.problem), ask, table=True)
-            w = run_privately(solver, here.problem, here.whole, ask, paper=noise).result
+            w = run(Task(solver, here.problem, "MPC Grad P", paper=noise), here.whole, ask).result
         return {**_found(here, w, which), **found}
 
     return Runs(f"{name}/MPC Grad P/paper", once)
@@ -180,7 +180,8 @@ def _runs(name: str, world: Callable[[], World], parties: int, which: int) -> di
     def joint(solver: Any, pooled: bool) -> Outcome:
         here = world()
         executor = SimulatedParties(here.members(parties), share, here.whole if pooled else None)
-        return _found(here, run_privately(solver, here.problem, executor, Ask(EPSILON, DELTA)).result, which)
+        found = run(Task(solver, here.problem, name), executor, Ask(EPSILON, DELTA)).result
+        return _found(here, found, which)
 
     def local(method: Callable[..., Floats]) -> Outcome:
         here = world()

@@ -24,7 +24,7 @@ from sordino.parties.flower.client import CLIENT_LEVEL, fits, record_of, updates
 from sordino.parties.flower.models import FederatedRecipe, Weights
 from sordino.parties.flower.server import FederatedResult, farewell, waited_for
 from sordino.problems.queries import check_clip
-from sordino.runs import Ask, PrivacyReport, run_privately
+from sordino.runs import Ask, PrivacyReport, Task, run
 from sordino.solvers.steps import hard_threshold
 
 
@@ -142,16 +142,16 @@ class ClientLevelHardThresholding:
         budget = Ask.checked(self.epsilon, self.delta, self.clients, self.ledger, self.dataset_id)
         nodes = tuple(waited_for(grid, self.clients, self.patience))
         executor = FederationExecutor(grid, nodes, self.recipe, self.timeout)
-        fitted = run_privately(
+        task = Task(
             self,
             start,
-            executor,
-            budget,
+            f"client-level {self.recipe.algorithm(private=False)}",
             public=(f"number of clients: {self.clients}", "the recipe and the model's shape"),
             notes=("noise at the server, which is trusted; nothing is promised for single records",),
-            description=f"client-level {self.recipe.algorithm(private=False)}",
+            finish=lambda last: np.asarray(last, dtype=start.dtype),
         )
-        return np.asarray(fitted.result, dtype=start.dtype), fitted.report
+        fitted = run(task, executor, budget)
+        return fitted.result, fitted.report
 
 
 def client_level_server_app(

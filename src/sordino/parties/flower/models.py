@@ -18,8 +18,7 @@ from sordino.parties.records import check_records, usual_classes
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GlmGradient
-from sordino.runs.finish import LinearFit, finish
-from sordino.solvers.base import count, positive
+from sordino.solvers.base import LinearFit, count, positive
 from sordino.solvers.steps import hard_threshold
 
 # The keys of a Flower configuration, which has no None: 0 stands for it.
@@ -204,7 +203,7 @@ class LinearModel:
 
     def finish(self, weights: Weights) -> LinearFit:
         """Return the model that released weights stand for, with its intercept in the user's units."""
-        return finish(weights, self._problem(Relation.ADD_REMOVE))
+        return LinearFit.of(weights, self._problem(Relation.ADD_REMOVE))
 
     def _problem(self, relation: Relation) -> Problem:
         return Problem(

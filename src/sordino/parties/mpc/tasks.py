@@ -23,11 +23,11 @@ from sordino.kernel.query import Parts, RecordSums
 from sordino.parties import words
 from sordino.parties.records import check_records, usual_classes
 from sordino.problems.covariance import PcaProblem
-from sordino.problems.losses import LOSSES, Loss
+from sordino.problems.losses import LOSSES, Loss, target_range
 from sordino.problems.minimiser import CertifiedMinimiser
 from sordino.problems.problem import Problem
-from sordino.runs.finish import finish, finish_pca, number_targets
 from sordino.solvers import SOLVERS, Options, make_solver
+from sordino.solvers.base import LinearFit
 from sordino.solvers.pca import PcaOptions, make_pca_solver
 
 # MPC Out P: every party's certified minimiser, averaged with weights ``n_j / n``, and noise once
@@ -160,7 +160,7 @@ class Task:
             return LocalExecutor(check_data(BaseEstimator(), matrix), None, problem.data_norm)
         matrix, y = check_records(matrix, targets, self.classes)
         if not self.classes:
-            y, _ = number_targets(y, problem.loss, problem.target_bound)
+            y = np.clip(y, *target_range(problem.loss, problem.target_bound))
         return LocalExecutor(matrix, y, problem.data_norm, problem.intercept)
 
     @property
@@ -178,15 +178,14 @@ class Task:
         problem = self.problem
         facts = {"data_norm": np.array(problem.data_norm)}
         if isinstance(problem, PcaProblem):
-            return {**finish_pca(last, problem, min(problem.components, len(last.axes))), **facts}
-        found = finish(last, problem)
+            return {**last.attributes(problem, min(problem.components, len(last.axes))), **facts}
+        found = LinearFit.of(last, problem)
         facts |= {"coef": found.coef, "intercept": found.intercept}
         if found.noise is not None:
             facts["coef_noise"] = found.noise
         if self.classes:
             return {**facts, "classes": np.unique(np.asarray(self.classes))}
-        _, around = number_targets(np.zeros(0), problem.loss, problem.target_bound)
-        return {**facts, "target_range": np.array(around)}
+        return {**facts, "target_range": np.array(target_range(problem.loss, problem.target_bound))}
 
 
 @dataclass(frozen=True)

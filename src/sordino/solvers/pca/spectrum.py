@@ -49,6 +49,25 @@ class Principal:
         """Return all numbers of the result in one vector."""
         return np.concatenate([self.axes.ravel(), self.variances, self.mean])
 
+    def attributes(self, problem: PcaProblem, count: int) -> dict[str, Any]:
+        """Return what is known of the first ``count`` axes, under the names of scikit-learn's attributes."""
+        n, d = problem.population, problem.features
+        unbiased = n / (n - 1) if problem.center else 1.0
+        variances = np.maximum(self.variances[:count] * unbiased, 1e-300)
+        left = max(self.total - float(self.variances[:count].sum()), 0.0)
+        return {
+            "components": self.axes[:count],
+            "mean": self.mean if problem.center else np.zeros(d),
+            "explained_variance": variances,
+            "explained_variance_ratio": self.variances[:count] / self.total,
+            "singular_values": np.sqrt(variances * (n / unbiased)),
+            "noise_variance": left * unbiased / (d - count) if count < d else 0.0,
+            "total_variance": self.total * unbiased,
+            "noisy_eigenvalues": self.noisy * unbiased,
+            "eigenvalue_noise": self.doubt * unbiased,
+            "noise_edge": self.edge * unbiased,
+        }
+
 
 def decompose(matrix: Floats, count: int) -> tuple[Floats, Floats]:
     """Return all eigenvalues of a symmetric matrix, the largest first, and ``count`` vectors as rows."""

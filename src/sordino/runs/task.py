@@ -1,4 +1,4 @@
-"""From a solver and its problem to a paid-for result: the path every estimator takes."""
+"""What is run, and the one way to run it: plan, certify, book, release, settle, report, finish."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any, Protocol
 
@@ -15,8 +15,87 @@ import numpy as np
 
 from sordino.errors import InvalidInputError
 from sordino.kernel import Curator, Executor, NoisyExecutor, PaperNoise, Plan
+from sordino.runs.price import Price
 from sordino.runs.promise import Ask, Promise, enclosing
 from sordino.runs.report import PrivacyReport
+
+
+class Solver(Protocol):
+    """An algorithm: it says what it will ask, and what it does with the answers."""
+
+    def plan(self, setting: Any) -> Plan:
+        """Declare every release; no data is touched."""
+
+    def run(self, curator: Curator, setting: Any) -> Iterator[Any]:
+        """Yield the iterates; the last one is the result."""
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Everything about a run but its records and its budget.
+
+    Parameters
+    ----------
+    solver : what asks, usually a row of :mod:`sordino.solvers`.
+    setting : all that a solver may know before it asks: sizes, bounds, the relation, who is protected.
+    name : what the ledger, the progress bar and the report call the run.
+    public : the public facts that the report lists.
+    notes : what else the report says.
+    learned : what was paid before for public facts that are not declared; it comes on top.
+    finish : turns the last iterate into what the caller keeps, in the user's units: the fitted attributes of
+        an estimator, by name.
+    paper : published noise in place of a calibrated one.
+
+    **Privacy.** Public facts only. ``finish`` sees released numbers alone.
+    """
+
+    solver: Any
+    setting: Any
+    name: str
+    public: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    learned: tuple[Price, ...] = ()
+    finish: Callable[[Any], Any] = lambda last: last
+    paper: PaperNoise | None = None
+
+    def plan(self) -> Plan:
+        """Return every release of the run; no data is touched."""
+        plan: Plan = self.solver.plan(self.setting)
+        return plan
+
+    def follow(self, curator: Curator, verbose: int | bool = 0) -> tuple[Any, int]:
+        """Ask everything; return the last iterate and the number of iterates."""
+        total = sum(release.times for release in curator.plan.releases.values())
+        last, steps = None, 0
+        # A NumPy warning from inside a query would tell what a record did there.
+        with np.errstate(all="ignore"):
+            iterates = track(self.solver.run(curator, self.setting), total, self.name, verbose)
+            for steps, last in enumerate(iterates, start=1):  # noqa: B007 - the last one is the result
+                pass
+        return last, steps
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What a task was finished to, the number of iterates, and the report."""
+
+    result: Any
+    steps: int
+    report: PrivacyReport
+
+
+def run(task: Task, rows: Executor | NoisyExecutor, ask: Ask, *, verbose: int | bool = 0) -> Fitted:
+    """Plan, calibrate, certify, reserve, ask, settle, report: the one way from a task to its result.
+
+    The budget is reserved and committed before the first release; an error after that is recorded
+    and stays spent.
+    """
+    promise = Promise.made(replace(ask, learned=task.learned), task.plan(), task.paper)
+    report = promise.report(task.public, task.notes)
+    with promise.run(rows, task.name) as curator:
+        last, steps = task.follow(curator, verbose)
+    return Fitted(task.finish(last), steps, report)
+
 
 # ----------------------------------------------------------------------------------------------------------
 # Progress on long work: a bar in a terminal or notebook, a line a minute in a pipe, calls of a function.
@@ -56,7 +135,7 @@ def progress(*, callback: Callback) -> Iterator[None]:
 
 def track(steps: Iterator[Any], total: int, description: str, verbose: int | bool) -> Iterator[Any]:
     """Pass the steps on and show how far the run is; never a loss, which would leak."""
-    call, description = _callback.get(), description or "fitting"
+    call = _callback.get()
     if enclosing() is not None:  # a trial: to show it would tell how many there are
         yield from stopping(steps)
         return
@@ -137,55 +216,3 @@ def _line_a_minute(description: str, total: int) -> Callable[[int], None]:
             )
 
     return show
-
-
-class Plannable(Protocol):
-    """A solver: it says what it will ask, and what it does with the answers."""
-
-    def plan(self, problem: Any) -> Plan:
-        """Declare every release; no data is touched."""
-
-    def run(self, curator: Curator, problem: Any) -> Iterator[Any]:
-        """Yield the iterates; the last one is the result."""
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """The last iterate, the number of iterates, and the report."""
-
-    result: Any
-    steps: int
-    report: PrivacyReport
-
-
-def run_privately(
-    solver: Plannable,
-    problem: Any,
-    executor: Executor | NoisyExecutor,
-    ask: Ask,
-    *,
-    public: tuple[str, ...] = (),
-    notes: tuple[str, ...] = (),
-    paper: PaperNoise | None = None,
-    verbose: int | bool = 0,
-    description: str = "",
-) -> Fitted:
-    """Plan, calibrate, certify, reserve, run, settle, report.
-
-    The budget is reserved and committed before the first release; an error after that is recorded
-    and stays spent.
-    """
-    promise = Promise.made(ask, solver.plan(problem), paper)
-    report = promise.report(public, notes)
-    total = sum(r.times for r in promise.plan.releases.values())
-    # A NumPy warning from inside a query would tell what a record did there.
-    with np.errstate(all="ignore"), promise.run(executor, description) as curator:
-        result, steps = _last(track(solver.run(curator, problem), total, description, verbose))
-    return Fitted(result, steps, report)
-
-
-def _last(iterates: Iterator[Any]) -> tuple[Any, int]:
-    result, steps = None, 0
-    for steps, result in enumerate(iterates, start=1):  # noqa: B007 - the last one is the result
-        pass
-    return result, steps
