@@ -46,7 +46,7 @@ def chosen_width(
     beyond = np.where(seen, np.maximum(sizes - widths[:, None], 0.0), 0.0)
     unsure = noise * np.sqrt(2.0 * np.square(beyond).sum(axis=1))
     down, up = (beyond @ side for side in shares)
-    more = np.maximum(np.abs(up - down) - 2.0 * unsure, 0.0)
+    more = np.maximum(np.abs(up - down) - _SURE * unsure, 0.0)
     bias = np.hypot(biased[0] * more, biased[1] * np.maximum(up + down - unsure, 0.0))
     best = int(np.argmin(np.hypot(bias, spread * widths)))
     return float(widths[best]), float(bias[best])
@@ -374,7 +374,9 @@ class Moments:
         hidden = sizes < self.unsure
         expected = self._expected(sizes)
         largest = max(float(sizes.max(initial=0.0)), 1e-12)
-        pace = 1.0 / (np.where(np.abs(sizes) < ROUNDED * largest, 1e6 * largest, sizes) + self.unsure)
+        # Below zero is noise; a pace by it would have no bound.
+        seen = np.where(np.abs(sizes) < ROUNDED * largest, 1e6 * largest, np.maximum(sizes, 0.0))
+        pace = 1.0 / (seen + self.unsure)
         sizes = np.maximum(sizes, 1e-12 * largest)
         pace *= math.sqrt(sizes.sum() / (np.square(pace) * sizes).sum())
         tilt = np.where(hidden, 0.0, math.sqrt(0.5) * self.noise / sizes)
