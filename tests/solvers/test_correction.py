@@ -11,7 +11,7 @@ from sordino.kernel import Relation
 from sordino.problems.affine import Affine, SizeCounts
 from sordino.problems.losses import LOSSES
 from sordino.problems.queries import CELLS, GradientCounts, narrowed
-from sordino.solvers.descent import NEIGHBOURS, believed, chosen_width, share_within, stiffened
+from sordino.solvers.descent import NEIGHBOURS, Moments, believed, chosen_width, share_within, stiffened
 from sordino.testing import seeded_noise_not_private
 
 
@@ -275,3 +275,10 @@ def test_counts_whose_mean_a_clip_took_are_told_and_others_are_not():
     counted(lambda g, s: g.poisson(np.exp(0.6 * s + 1.0)).astype(float))  # a warning would be an error
     with pytest.warns(FitWarning, match="targets are skewed"):
         counted(lambda g, s: g.poisson(np.exp(0.5 * s) * g.gamma(0.2, 10.0, s.size)).astype(float))
+
+
+def test_an_axis_that_noise_puts_below_zero_is_not_hurried():
+    for least in (-0.0499999, -0.05, -0.06):  # noise may reach what is unsure of an axis
+        metric = Moments(np.diag([1.0, 0.5, least]), unsure=0.05, noise=0.01).metric(None, 1.0)
+        assert (metric.pace > 0).all()
+        assert metric.pace.max() < 30 * metric.pace.min()  # 1e7 times, or below zero
