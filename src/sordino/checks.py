@@ -6,7 +6,6 @@ import contextlib
 import warnings
 from collections.abc import Mapping
 from importlib import import_module
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -22,11 +21,7 @@ from sordino.errors import (
 from sordino.execute import Held, HeldColumn, held, untensored
 from sordino.execute.csr import sound
 from sordino.refusals import CAUGHT, refuse_unreadable, refusing
-
-# Parameters are used squared, multiplied and divided; within these limits nothing over- or underflows.
-SMALLEST, LARGEST = 1e-100, 1e100
-# More steps, records in a batch or levels than this are a mistake.
-MOST = 10**8
+from sordino.values import as_float, check_positive, is_number
 
 
 def check_data(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = True, **kwargs: Any) -> Any:
@@ -102,82 +97,6 @@ def remember(estimator: Any, parameters: Mapping[str, Any]) -> None:
     for name, value in parameters.items():
         if name not in ("self", "__class__"):
             setattr(estimator, name, value)
-
-
-def as_float(value: Any) -> float:
-    """Return a real number as a double; whole numbers beyond the largest double are infinite."""
-    try:
-        return float(value)
-    except OverflowError:
-        return np.inf if value > 0 else -np.inf
-
-
-def check_positive(name: str, value: Any, remedy: str) -> float:
-    """Return ``value`` as a positive float whose square is neither zero nor infinite."""
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise InvalidInputError(f"Expected {name} > 0, got {type(value).__name__}. {remedy}")
-    number = as_float(value)
-    if not 0 < number < np.inf:
-        raise InvalidInputError(f"Expected {name} > 0, got {number:g}. {remedy}")
-    if not SMALLEST <= number <= LARGEST:
-        raise InvalidInputError(
-            f"Expected {name} in [{SMALLEST:g}, {LARGEST:g}], got {number:g}. Change the units. {remedy}"
-        )
-    return number
-
-
-def check_not_negative(name: str, value: Any, remedy: str) -> float:
-    """Return ``value`` as a float that is zero or positive."""
-    if isinstance(value, Real) and not isinstance(value, bool) and value == 0:
-        return 0.0
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < as_float(value) < np.inf:
-        raise InvalidInputError(f"Expected {name} in [0, inf), got {_shown(value)}. {remedy}")
-    return check_positive(name, value, remedy)
-
-
-def check_count(name: str, value: Any, low: int, high: int | None, remedy: str) -> int | None:
-    """Return ``value`` as an integer in [low, high]; None stays None."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise InvalidInputError(f"Expected {name} to be an integer, got {type(value).__name__}. {remedy}")
-    number = int(value)
-    if high is None and number > MOST:
-        raise InvalidInputError(f"Expected {name} <= {MOST}, got more. {remedy}")
-    if number < low or (high is not None and number > high):
-        bound = f">= {low}" if high is None else f"in [{low}, {high}]"
-        raise InvalidInputError(f"Expected {name} {bound}, got {_shown(number)}. {remedy}")
-    return number
-
-
-def check_flag(name: str, value: Any) -> bool:
-    """Return ``value`` as True or False; 0 and 1 will do."""
-    if isinstance(value, (bool, np.bool_, Integral)) and value in (0, 1):
-        return bool(value)
-    raise InvalidInputError(f"Expected {name} to be True or False, got {type(value).__name__}.")
-
-
-def among(name: str, value: Any, allowed: tuple[str | None, ...]) -> None:
-    """Refuse a value that is not one of the allowed words."""
-    if not (value is None or isinstance(value, str)) or value not in allowed:
-        raise InvalidInputError(f"Expected {name} in {allowed}, got {_shown(value)}.")
-
-
-def _shown(value: Any) -> str:
-    """Return a parameter as it may stand in a message: words and numbers, nothing long."""
-    plain = (
-        value is None or isinstance(value, (str, float)) or (isinstance(value, int) and abs(value) < 10**18)
-    )
-    return repr(value) if plain else f"a value of type {type(value).__name__}"
-
-
-def check_mapping(name: str, value: Any) -> dict[str, Any]:
-    """Return ``value`` as a dictionary with names as keys; None is an empty one."""
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise InvalidInputError(f"Expected {name} to be a dictionary of names, got {type(value).__name__}.")
-    return dict(value)
 
 
 SEEN_LABELS = "class labels: those seen in y, assumed public (pass classes= to declare them)"
@@ -263,7 +182,7 @@ def class_weights(declared: Any, classes: np.ndarray) -> np.ndarray | None:
             "the data: declare the class shares you believe in."
         )
     named = {label: declared.get(label, 1.0) for label in classes.tolist()}
-    if not all(isinstance(w, Real) and not isinstance(w, bool) for w in named.values()):
+    if not all(map(is_number, named.values())):
         raise InvalidInputError("Expected every class_weight to be a positive number.")
     weights = np.array([as_float(w) for w in named.values()])
     if not np.all((weights > 0) & np.isfinite(weights)):

@@ -9,7 +9,6 @@ from sordino.kernel import FixedSize, Full, Poisson, Relation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.solvers import Options
-from sordino.solvers.base import among, count, positive
 from sordino.solvers.sparse import EPOCHS, Ight, SgdHt
 
 PROBLEM = Problem(LOSSES["logistic"], 20_000, 6, Relation.ADD_REMOVE, 1.0, 1e-5, data_norm=2.0, ridge=0.5)
@@ -72,21 +71,3 @@ def test_options_of_one_solver_are_merged_and_unknown_ones_refused():
         options.chosen(width=2)
     with pytest.raises(InvalidInputError, match="among: none"):
         options.chosen()
-
-
-def test_values_are_checked():
-    assert among("kind", "a", ("a", "b")) == "a"
-    assert positive("size", 2) == 2.0
-    assert count("steps", 3.0) == 3
-    with pytest.raises(InvalidInputError, match="kind"):
-        among("kind", "c", ("a", "b"))
-    for bad in (0, -1, float("inf"), float("nan"), True, "2", None):
-        with pytest.raises(InvalidInputError, match="size"):
-            positive("size", bad)
-    with pytest.raises(InvalidInputError, match=r"\(0, 5\]"):
-        positive("size", 6, most=5)
-    for bad in (0, 2.5, True, "3", None, float("nan"), float("inf")):
-        with pytest.raises(InvalidInputError, match="steps"):
-            count("steps", bad)
-    with pytest.raises(InvalidInputError, match=r"\[1, 4\]"):
-        count("steps", 5, most=4)

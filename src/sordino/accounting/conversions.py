@@ -11,6 +11,7 @@ from dp_accounting import gaussian_mechanism
 from scipy import optimize
 
 from sordino.errors import InvalidInputError, PrivacyWarning
+from sordino.values import is_number
 
 SMALLEST_DELTA = 1e-290
 """Below it floats lose digits, and a certificate would be a guess."""
@@ -135,24 +136,20 @@ def resolve_delta(delta: float | None, population: int) -> float:
 
 def check_epsilon(epsilon: float) -> float:
     """Return epsilon as a float, or say what is wrong with it."""
-    if not _is_number(epsilon) or not epsilon > 0:
+    if not is_number(epsilon) or not epsilon > 0:
         raise InvalidInputError(f"Expected epsilon > 0 (float('inf') for no privacy), got {epsilon!r}.")
     return float(epsilon)
 
 
 def check_delta(delta: float) -> float:
     """Return delta as a float, or say what is wrong with it."""
-    if _is_number(delta) and 0 < delta < SMALLEST_DELTA:
+    if is_number(delta) and 0 < delta < SMALLEST_DELTA:
         raise InvalidInputError(
             f"Expected delta >= {SMALLEST_DELTA:g}, got {delta!r}: smaller numbers lose their digits. "
             "Use a pure mechanism for delta = 0."
         )
-    if not _is_number(delta) or not 0 < delta < 1:
+    if not is_number(delta) or not 0 < delta < 1:
         raise InvalidInputError(
             f"Expected delta strictly between 0 and 1, got {delta!r}. Use delta=None for min(1e-5, 1/(10 n))."
         )
     return float(delta)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)

@@ -26,9 +26,10 @@ from sordino.accounting.pairs import (
     reverse,
     tilt_pairs,
 )
-from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.errors import UnsupportedError
 from sordino.kernel.arrays import Floats
 from sordino.kernel.events import PureDpEvent, Relation, TiltDpEvent
+from sordino.values import check_range
 
 # ----------------- The privacy loss of a release on a grid: discretised pessimistically, composed, read off
 # The discretisation is "connect the dots" (Doroshenko et al. 2022) written cell by cell: a cell keeps
@@ -216,7 +217,9 @@ def pld_epsilon(
     """
     pairs = [(leaf_pairs(leaf, relation), leaf.count) for leaf in leaves]
     if grid is not None:
-        return _on_grid(pairs, delta, _positive(grid)) or GridEpsilon(math.inf, grid)
+        return _on_grid(pairs, delta, check_range("a grid interval", grid, "(0, 1]")) or GridEpsilon(
+            math.inf, grid
+        )
     widest = max(pair.high - pair.low for both, _ in pairs for pair in both)
     largest = max(pair.high for both, _ in pairs for pair in both)
     interval = max(4e-3 if largest > 30 else 4e-4, widest / MAX_BINS)
@@ -317,9 +320,3 @@ def _composed(pairs: Sequence[tuple[tuple[Pair, ...], int]], interval: float) ->
 
 def _cell(both: tuple[Pair, ...], direction: int, interval: float) -> GridLoss:
     return discretise(both[min(direction, len(both) - 1)], interval)
-
-
-def _positive(grid: float) -> float:
-    if not 0 < grid <= 1:
-        raise InvalidInputError(f"Expected a grid interval in (0, 1], got {grid!r}.")
-    return grid

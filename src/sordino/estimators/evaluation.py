@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from sordino.checks import check_count, check_flag, check_positive
 from sordino.elsewhere import packed, unpacked
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.estimators.metrics import (
@@ -31,6 +30,7 @@ from sordino.runs import Ask, Price, Task, run
 from sordino.runs.price import each_once
 from sordino.solvers.heavy.location import RowMeans
 from sordino.tables import Schema
+from sordino.values import check_count, check_flag, check_positive
 
 _BY_ROW = "the model, which predicts each row by itself"
 

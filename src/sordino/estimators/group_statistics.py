@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from sordino.checks import check_count, check_flag, check_mapping
 from sordino.errors import InvalidInputError, UnsupportedError, require_extra
 from sordino.estimators.statistics import (
     PrivateFloat,
@@ -35,6 +34,7 @@ from sordino.runs.price import at_most, each_once
 from sordino.solvers.heavy.ranks import CellCounts, CellMeans, CellQuantiles, Cells, CellSums
 from sordino.tables.columns import Column, level_text
 from sordino.tables.values import codes_of, flag_of, framed, plain
+from sordino.values import check_count, check_flag, check_mapping
 
 # -------------- Declared cells: which level of each key a record has. Nothing here is learned from the data
 

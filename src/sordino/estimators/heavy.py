@@ -11,17 +11,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.checks import (
-    among,
-    check_count,
-    check_data,
-    check_flag,
-    check_noise,
-    check_not_negative,
-    check_positive,
-    literature,
-    size_facts,
-)
+from sordino.checks import check_data, check_noise, literature, size_facts
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError
 from sordino.estimators.linear_base import Budget, Coefficients, MarginClassifier, loss_of
@@ -35,6 +25,7 @@ from sordino.problems.robust import Truncation
 from sordino.runs import Ask, Task
 from sordino.solvers.base import LinearFit
 from sordino.solvers.heavy import HeavyTailedSparse, ProjectedGradient, Scaling
+from sordino.values import among, check_count, check_flag, check_not_negative, check_positive
 
 # ----------------------------------------------------------------------- What the heavy-tailed models share
 

@@ -16,15 +16,9 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.checks import (
-    among,
     bound_fact,
-    check_count,
     check_data,
-    check_flag,
-    check_mapping,
     check_noise,
-    check_not_negative,
-    check_positive,
     class_weights,
     declared_bound,
     literature,
@@ -55,6 +49,7 @@ from sordino.solvers import Options, capabilities_of, make_solver, solvers_with
 from sordino.solvers.around import Around
 from sordino.solvers.base import LinearFit
 from sordino.tables.tabular import Tabular, centred, declared_target, encoded_labels, target_bound
+from sordino.values import among, check_count, check_flag, check_mapping, check_not_negative, check_positive
 
 # -------------------------------- What classifiers with one margin per class (or one for two classes) share
 

@@ -20,12 +20,12 @@ import numpy as np
 from scipy.special import logit, ndtri, xlogy
 from sklearn.base import is_classifier
 
-from sordino.checks import among
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel.arrays import Bools, Floats, Ints
 from sordino.refusals import refusing
 from sordino.runs import PrivacyReport
 from sordino.solvers.heavy.location import NoisyMeans
+from sordino.values import among
 
 Estimate = tuple[float, float, float]
 

@@ -12,19 +12,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from sordino.checks import (
-    among,
-    as_float,
-    bound_fact,
-    check_count,
-    check_data,
-    check_flag,
-    check_positive,
-    declared_bound,
-    literature,
-    remember,
-    size_facts,
-)
+from sordino.checks import bound_fact, check_data, declared_bound, literature, remember, size_facts
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError
 from sordino.execute import LocalExecutor, executor_of, is_sparse
@@ -37,6 +25,7 @@ from sordino.solvers.pca import PCA_SOLVERS, PcaOptions, automatic, choose_count
 from sordino.solvers.pca.direct import Pooled, StreamGauss
 from sordino.solvers.pca.spectrum import Principal
 from sordino.tables.tabular import Tabular
+from sordino.values import among, check_count, check_flag, check_positive, check_range
 
 # ------------------------------------------------------------------ What PCA checks before it sees any data
 
@@ -66,8 +55,8 @@ def checked_options(estimator: Any) -> PcaOptions:
     if step is not None:
         remedy = "It is relative to one over the largest singular value of a released product."
         step = check_positive("step_size", step, remedy)
-    if momentum is not None and not (isinstance(momentum, Real) and 0 <= as_float(momentum) <= 1):
-        raise InvalidInputError(f"Expected momentum in [0, 1], got {momentum!r}.")
+    if momentum is not None:
+        momentum = check_range("momentum", momentum, "[0, 1]")
     paid, size = "Each iteration is a paid release.", "It is an expected number of records."
     return PcaOptions(
         check_count("max_iter", estimator.max_iter, 1, None, paid),

@@ -11,7 +11,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.checks import bound_fact, check_data, check_flag, check_positive, declared_bound, remember
+from sordino.checks import bound_fact, check_data, declared_bound, remember
 from sordino.elsewhere import where_rows_lie
 from sordino.execute import executor_of, is_sparse
 from sordino.kernel import Curator, Plan, Relation, Release
@@ -20,6 +20,7 @@ from sordino.private_estimator import PrivateEstimator
 from sordino.problems.affine import ColumnMoments
 from sordino.problems.robust import Sample
 from sordino.runs import Task
+from sordino.values import check_flag, check_positive
 
 
 class RowClipper(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):

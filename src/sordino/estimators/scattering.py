@@ -12,10 +12,11 @@ from scipy import sparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.checks import among, check_count, check_data, remember
+from sordino.checks import check_data, remember
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError
 from sordino.kernel.arrays import Floats
+from sordino.values import among, check_count
 from sordino.wavelets import scattered
 
 _AT_ONCE = 50  # images: what stays in the cache of a processor

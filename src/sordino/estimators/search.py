@@ -21,15 +21,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from sordino.checks import (
-    DECLARED_LABELS,
-    SEEN_LABELS,
-    check_data,
-    check_positive,
-    declared_bound,
-    encode_labels,
-    remember,
-)
+from sordino.checks import DECLARED_LABELS, SEEN_LABELS, check_data, declared_bound, encode_labels, remember
 from sordino.errors import InvalidInputError, UndeclaredBoundWarning, UnsupportedError
 from sordino.estimators.metrics import METRICS, Limits, MetricRow, find_metric, judge
 from sordino.estimators.pipeline import keeps_nothing, learned_for, mixes_step, pipeline_privacy, reason
@@ -41,6 +33,7 @@ from sordino.refusals import refusing
 from sordino.runs import Ask, BestOf, ChooseThenFit, Price
 from sordino.runs.search import Trial
 from sordino.tables import Schema
+from sordino.values import check_positive
 
 # ---------- Candidates of a private search: single estimators, pipelines with several private steps, tables
 

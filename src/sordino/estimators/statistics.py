@@ -9,16 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
-from sordino.checks import (
-    among,
-    check_count,
-    check_data,
-    check_flag,
-    check_noise,
-    check_positive,
-    literature,
-    remember,
-)
+from sordino.checks import check_data, check_noise, literature, remember
 from sordino.errors import (
     InvalidInputError,
     InvalidTypeError,
@@ -45,6 +36,7 @@ from sordino.solvers.heavy import (
 from sordino.solvers.heavy.location import UNLIMITED
 from sordino.solvers.heavy.ranks import RankQuantiles
 from sordino.tables.columns import Column
+from sordino.values import among, check_count, check_flag, check_positive, check_range
 
 # --------------------------------------------------------------------- Numbers that remember what they cost
 
@@ -141,12 +133,7 @@ def _doubles(x: Any) -> np.ndarray:
 
 def moment_order_of(value: Any) -> float:
     """Return v, checked."""
-    number = check_positive("moment_order", value, "It is v: a moment of order 1 + v exists.")
-    if number > 1:
-        raise InvalidInputError(
-            f"Expected moment_order in (0, 1], got {number:g}. Use 1 where the variance is finite."
-        )
-    return number
+    return check_range("moment_order", value, "(0, 1]", "A moment of order 1 + v exists: 1 is the variance.")
 
 
 def moment_bound_of(value: Any) -> float | None:
@@ -164,10 +151,7 @@ def joint_clip_of(value: Any) -> float | None:
 
 def checked_share(name: str, value: Any) -> float:
     """Return a probability strictly between 0 and 1."""
-    number = check_positive(name, value, "Pass a probability.")
-    if not number < 1:
-        raise InvalidInputError(f"Expected {name} in (0, 1), got {number:g}.")
-    return number
+    return check_range(name, value, "(0, 1)", "Pass a probability.")
 
 
 def checked_probabilities(q: Any) -> np.ndarray:

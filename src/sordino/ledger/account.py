@@ -14,7 +14,8 @@ from sordino.accounting.accountants import certify, rdp_curve
 from sordino.accounting.leaves import flatten
 from sordino.errors import BudgetExceededError, InvalidInputError, LedgerCorruptError, UnsupportedError
 from sordino.kernel.events import PureDpEvent, Relation
-from sordino.ledger.policy import BudgetPolicy, RenyiFilter, number
+from sordino.ledger.policy import BudgetPolicy, RenyiFilter
+from sordino.values import check_number
 
 
 class FilterMode(str, Enum):
@@ -253,7 +254,7 @@ def _cost(value: float) -> float:
 def _certificate(certificate: tuple[float, float]) -> tuple[float, float]:
     if not isinstance(certificate, tuple | list) or len(certificate) != 2:
         raise InvalidInputError("Expected certificate=(epsilon, delta), a pair of numbers.")
-    epsilon, delta = (number(v, "certificate") for v in certificate)
+    epsilon, delta = (check_number("certificate", v) for v in certificate)
     if not epsilon >= 0 or not 0 <= delta < 1:
         raise InvalidInputError(
             f"Expected a certificate with epsilon >= 0 and delta in [0, 1), got ({epsilon}, "

@@ -30,7 +30,7 @@ from sordino.errors import (
 from sordino.kernel.events import Relation, composed
 from sordino.ledger.account import Account, FilterMode, charge_of, check_certificate, exact, pure_epsilon
 from sordino.ledger.address import Address, hidden, is_gone, person_of, this_process
-from sordino.ledger.policy import BudgetPolicy, name, number, text
+from sordino.ledger.policy import BudgetPolicy, name, text
 from sordino.ledger.postgres import PostgresStore
 from sordino.ledger.records import Dataset, Entry, Status, damaged, encode_event, require_own_filter
 from sordino.ledger.sqlite import SQLiteStore
@@ -49,6 +49,7 @@ from sordino.ledger.store import (
     update_account,
     update_status,
 )
+from sordino.values import check_number
 
 # -------------------------------------- A reservation in the hands of whoever is about to release something
 
@@ -271,7 +272,7 @@ def remaining_of(account: Account) -> Remaining:
 def nonadaptive(policy: BudgetPolicy, entries: Sequence[Entry], delta: float | None = None) -> Certificate:
     """Return the tight certificate of a history, valid for plans fixed in advance."""
     event = composed([entry.event for entry in entries if entry.status is not Status.RETURNED])
-    chosen = policy.delta if delta is None else number(delta, "delta")
+    chosen = policy.delta if delta is None else check_number("delta", delta)
     if chosen == 0:
         epsilon = pure_epsilon(event, policy.relation)
         return Certificate(epsilon, 0.0, policy.relation, "pure (sum)")

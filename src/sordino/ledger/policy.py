@@ -10,6 +10,7 @@ from functools import lru_cache
 from sordino.accounting.conversions import SMALLEST_DELTA
 from sordino.errors import InvalidInputError, PolicyMismatchError
 from sordino.kernel.events import Relation
+from sordino.values import check_number
 
 MOST_NAME = 200
 MOST_TEXT = 2000
@@ -41,7 +42,7 @@ class BudgetPolicy:
     unit: str = "record"
 
     def __post_init__(self) -> None:
-        epsilon, delta = number(self.epsilon, "epsilon"), number(self.delta, "delta")
+        epsilon, delta = check_number("epsilon", self.epsilon), check_number("delta", self.delta)
         if not epsilon > 0:
             raise InvalidInputError(
                 f"Expected a budget epsilon > 0, got {epsilon}. A data set that nothing may be "
@@ -75,20 +76,6 @@ class BudgetPolicy:
                 f"Plan for one {self.unit!r}, or book on a data set whose budget protects one {unit!r} "
                 f"(sordino ledger create ... --unit {unit})."
             )
-
-
-def number(value: object, what: str) -> float:
-    """Return a real number that is not NaN, or refuse it."""
-    try:
-        if isinstance(value, bool) or not hasattr(value, "__float__"):
-            raise TypeError
-        result = float(value)
-    except (TypeError, ValueError, OverflowError):
-        kind = type(value).__name__
-        raise InvalidInputError(f"Expected {what} to be a number, got a {kind}.") from None
-    if math.isnan(result):
-        raise InvalidInputError(f"Expected {what} to be a number, got NaN.")
-    return result + 0.0  # -0.0 becomes 0.0: a database may not keep the sign, and the seal would break
 
 
 def name(value: object, what: str) -> str:

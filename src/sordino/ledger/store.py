@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from typing import Any, ClassVar, Protocol
 
 from sordino.errors import InvalidInputError, LedgerError, LedgerVersionError, UnknownDatasetError
-from sordino.ledger.policy import number
 from sordino.ledger.records import (
     DATASET_COLUMNS,
     ENTRY_COLUMNS,
@@ -31,6 +30,7 @@ from sordino.ledger.records import (
     require_own_filter,
     seal,
 )
+from sordino.values import check_number
 
 Row = tuple[Any, ...]
 
@@ -58,7 +58,7 @@ class Store(ABC):
     for_update: ClassVar[str]
 
     def __init__(self, address: str, timeout: float) -> None:
-        timeout = number(timeout, "timeout")
+        timeout = check_number("timeout", timeout)
         if not 0 <= timeout <= 86_400:
             raise InvalidInputError(f"Expected a timeout of 0 to 86400 seconds, got {timeout}.")
         self.address = address

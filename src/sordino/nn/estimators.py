@@ -15,7 +15,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from sordino.checks import bound_fact, check_count, check_data, check_positive, declared_bound, remember
+from sordino.checks import bound_fact, check_data, declared_bound, remember
 from sordino.errors import InvalidInputError
 from sordino.execute.persons import Owners
 from sordino.kernel import public_generator
@@ -26,6 +26,7 @@ from sordino.nn.trainer import Trained, Trainer
 from sordino.nn.updates import HardThreshold
 from sordino.private_estimator import PrivateEstimator, Scored
 from sordino.tables.tabular import Tabular, centred, declared_target, encoded_labels, target_bound
+from sordino.values import check_count, check_positive
 
 _BLOCK = 4096
 

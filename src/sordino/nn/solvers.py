@@ -25,6 +25,7 @@ from sordino.nn.updates import (
     smoothed_by_layer,
     warm_up,
 )
+from sordino.values import check_range
 
 
 @dataclass(frozen=True, eq=False)
@@ -233,8 +234,7 @@ class Srm:
     first_batch: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.gamma <= 1:
-            raise InvalidInputError(f"Expected gamma in (0, 1], got {self.gamma}.")
+        check_range("gamma", self.gamma, "(0, 1]")
 
     def plan(self, task: NetworkTask) -> Plan:
         """Declare the first gradient and the corrections."""

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sordino.checks import check_count, check_positive
 from sordino.errors import DivergenceWarning, InvalidInputError, InvalidTypeError, UnsupportedError
 from sordino.execute.processes import joined
 from sordino.kernel import Relation
@@ -46,6 +45,7 @@ from sordino.nn.solvers import (
 )
 from sordino.nn.updates import HardThreshold
 from sordino.runs import Ask, Price, PrivacyReport, track
+from sordino.values import check_count, check_positive
 
 _RISEN = 10.0  # times the loss of the initial model
 _GROWN = 100.0  # parameters start at about 1 or below; a training multiplies them by less than ten

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from sordino.errors import InvalidInputError
+from sordino.values import check_range
 
 Slots = dict[str, Tensor]
 
@@ -33,8 +34,7 @@ class Sgd:
     nesterov: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.momentum < 1:
-            raise InvalidInputError(f"Expected momentum in [0, 1), got {self.momentum}.")
+        check_range("momentum", self.momentum, "[0, 1)")
 
     def start(self, vector: Tensor) -> Slots:
         """Return zero momentum."""

@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 import numpy as np
 from scipy.special import expit, log_expit, log_softmax, softmax
 
-from sordino.errors import InvalidInputError
 from sordino.kernel.arrays import Bools, Floats, Ints
 from sordino.kernel.clip import row_norms
 from sordino.kernel.pull import LOGISTIC, NUMBERS
+from sordino.values import check_range
 
 Targets = Literal["signs", "labels", "numbers", "counts"]
 # exp of more is not a number; a prediction so large is wrong anyway.
@@ -315,8 +315,7 @@ class QuantileLoss:
     name: str = "quantile"
 
     def __post_init__(self) -> None:
-        if not 0.0 < self.quantile < 1.0:
-            raise InvalidInputError(f"Expected quantile in (0, 1), got {self.quantile:g}.")
+        check_range("quantile", self.quantile, "(0, 1)")
 
     @property
     def lipschitz(self) -> float:
@@ -396,8 +395,7 @@ class _Weighted:
     alpha: float
 
     def __post_init__(self) -> None:
-        if not 0 <= self.alpha < np.inf:
-            raise InvalidInputError(f"Expected alpha in [0, inf), got {self.alpha}. It is a public constant.")
+        check_range("alpha", self.alpha, "[0, inf)")
 
 
 @dataclass(frozen=True)

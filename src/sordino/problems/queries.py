@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sordino.errors import InvalidInputError
 from sordino.kernel import ClippedSum, FromSum, Norm, OnLattice, Relation, SparseVector
 from sordino.kernel.arrays import Floats, Ints, public_distance, public_norm
 from sordino.kernel.clip import check_bound, clip_scalars, factors_of, row_peaks
@@ -24,6 +23,7 @@ from sordino.kernel.query import (
     UnitSums,
 )
 from sordino.problems.losses import Loss, Penalty, compiled_form
+from sordino.values import check_range
 
 # ------------------- Gradients of generalised linear models: one scalar per record clips the whole gradient
 
@@ -158,8 +158,7 @@ class RecursiveGradient(ClippedSum, OnLattice):
     def __post_init__(self) -> None:
         check_clip(self.gradient_clip)
         check_clip(self.difference_clip)
-        if not 0 <= self.gamma <= 1:
-            raise InvalidInputError(f"Expected gamma in [0, 1], got {self.gamma}. It is a public constant.")
+        check_range("gamma", self.gamma, "[0, 1]")
 
     def difference_bound(self, params: Any) -> float:
         """Return C2,t at two released points."""

@@ -34,6 +34,7 @@ from sordino.kernel.noise import NoiseSource, fresh_noise
 from sordino.ledger import Ledger, Reservation
 from sordino.runs.price import Price
 from sordino.runs.report import PaperClaim, PrivacyReport
+from sordino.values import check_number
 
 # ---------------------------------------------- What a user wants: a budget, and the ledger it is booked on
 
@@ -68,14 +69,14 @@ class Ask:
         learned: tuple[Price, ...] = (),
     ) -> Ask:
         """Validate what the user asked for; ``delta=None`` means ``min(1e-5, 1 / (10 n))``."""
-        epsilon = _number("epsilon", epsilon)
+        epsilon = check_number("epsilon", epsilon)
         if not epsilon > 0:
             raise InvalidInputError(
                 f"Expected epsilon > 0, got {epsilon}. Use a positive number, or float('inf') for no privacy."
             )
         if delta is None:
             delta = min(1e-5, 0.1 / population)
-        delta = _number("delta", delta)
+        delta = check_number("delta", delta)
         if not 0 < delta < 1:
             raise InvalidInputError(
                 f"Expected delta in (0, 1), got {delta}. Use delta=None for min(1e-5, 1/(10 n))."
@@ -107,18 +108,6 @@ class Ask:
         if self.ledger is None or not isinstance(self.ledger, (str, os.PathLike)):
             return self.ledger
         return Ledger.open(self.ledger, create=False)
-
-
-def _number(name: str, value: Any) -> float:
-    if isinstance(value, bool) or (not isinstance(value, (int, float)) and not hasattr(value, "__float__")):
-        raise InvalidInputError(f"Expected {name} to be a number, got {type(value).__name__}.")
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidInputError(f"Expected {name} to be a number, got {type(value).__name__}.") from None
-    if math.isnan(number):
-        raise InvalidInputError(f"Expected {name} to be a number, got nan.")
-    return number
 
 
 # ------- A budget around other runs: what is fitted inside a trial of a private search belongs to the trial

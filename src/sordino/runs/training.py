@@ -9,6 +9,7 @@ from sordino.errors import InvalidInputError
 from sordino.kernel import Full, Gaussian, Plan, Poisson, Relation, Release
 from sordino.problems.losses import LOSSES
 from sordino.problems.queries import GlmGradient
+from sordino.values import check_range
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,8 @@ class Training:
                 "Expected rows >= 1, steps >= 1 and a batch size in (0, rows], got "
                 f"{self.rows}, {self.steps} and {self.batch_size:g}."
             )
-        if self.delta is not None and not 0 < self.delta < 1:
-            raise InvalidInputError(f"Expected delta in (0, 1), got {self.delta:g}.")
+        if self.delta is not None:
+            check_range("delta", self.delta, "(0, 1)", "It is a probability.")
 
     def epsilon(self, noise_multiplier: float) -> Certificate:
         """Return what noise with a deviation of ``noise_multiplier`` times the clipping norm proves."""

@@ -139,38 +139,6 @@ def distinguishable(problem: Problem, wanted: int, candidates: int = 100) -> int
     return max(1, min(wanted, math.ceil(told)))
 
 
-def among(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
-    """Return ``value`` if it is one of ``allowed``."""
-    if value not in allowed:
-        raise InvalidInputError(f"Expected {name} in {allowed}, got {value!r}.")
-    return value
-
-
-def positive(name: str, value: Any, most: float = float("inf")) -> float:
-    """Return ``value`` as a number in (0, most]."""
-    number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else float("nan")
-    if not (0 < number <= most and number < float("inf")):
-        raise InvalidInputError(f"Expected {name} in (0, {most:g}], got {value!r}. It is a public constant.")
-    return number
-
-
-def share(name: str, value: Any) -> float:
-    """Return ``value`` as a number in [0, 1)."""
-    number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else float("nan")
-    if not 0 <= number < 1:
-        raise InvalidInputError(f"Expected {name} in [0, 1), got {value!r}. It is a share of the steps.")
-    return number
-
-
-def count(name: str, value: Any, most: int | None = None) -> int:
-    """Return ``value`` as a whole number >= 1 (and at most ``most``)."""
-    whole = isinstance(value, (int, float)) and not isinstance(value, bool) and float(value).is_integer()
-    if not whole or value < 1 or (most is not None and value > most):
-        bound = ">= 1" if most is None else f"in [1, {most}]"
-        raise InvalidInputError(f"Expected {name} to be a whole number {bound}, got {value!r}.")
-    return int(value)
-
-
 # ----------------------------------------------------------------------------------------------------------
 # What a solver can do and what it reads, declared once: checks, documentation and tests follow from it.
 

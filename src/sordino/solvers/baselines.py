@@ -40,10 +40,11 @@ from sordino.problems.queries import (
     pick,
     without_intercept,
 )
-from sordino.solvers.base import CURVED, Capabilities, Options, among, count, distinguishable, positive
+from sordino.solvers.base import CURVED, Capabilities, Options, distinguishable
 from sordino.solvers.base import STEPS as STEP_OPTIONS
 from sordino.solvers.steps import added_at, bearable, hard_threshold, starting_point, target_unit, vector_sum
 from sordino.solvers.transfer import default_strength
+from sordino.values import among, check_range, check_whole
 
 # -------------------- Greedy coordinate descent: choose a coordinate privately, then ask for its derivative
 
@@ -99,7 +100,7 @@ class Coordinate:
             options.step_size,
             options.peak(problem),
             problem.gradient_bound,
-            count("block", extra["block"], min(free, options.n_nonzero_coefs or free)),
+            check_whole("block", extra["block"], min(free, options.n_nonzero_coefs or free)),
         )
 
     def plan(self, problem: Problem) -> Plan:
@@ -200,9 +201,9 @@ class FrankWolfe:
         )
         return cls(
             options.n_nonzero_coefs,
-            count("max_iter", steps),
+            check_whole("max_iter", steps),
             options.peak(problem),
-            positive("radius", extra["radius"]),
+            check_range("radius", extra["radius"], "(0, inf)"),
             among("selection", extra["selection"], ("gumbel", "laplace")),
         )
 
@@ -446,8 +447,8 @@ class TwoStage:
         return cls(
             distinguishable(problem, min(free, options.n_nonzero_coefs or 10)),
             convex_clip(problem, options.clip_norm),
-            positive("strength", strength),
-            count("blocks", blocks, n),
+            check_range("strength", strength, "(0, inf)"),
+            check_whole("blocks", blocks, n),
             options.step(problem),
             stage2,
         )

@@ -9,16 +9,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sordino.errors import InvalidInputError
 from sordino.kernel import Curator, Full, GumbelTopK, Plan, Poisson, Release, Sampling, public_generator
 from sordino.kernel.arrays import Floats
 from sordino.kernel.sampling import FixedSize
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GlmGradient, RecursiveGradient, StepSizeScores
-from sordino.solvers.base import BATCHES, CURVED, STEPS, Capabilities, Options, among, count, positive
-from sordino.solvers.base import STEPS as STEP_OPTIONS
+from sordino.solvers.base import BATCHES, CURVED, STEPS, Capabilities, Options
 from sordino.solvers.descent import noise_std
 from sordino.solvers.steps import DENSE, Momentum, Pace, bearable, chosen_momentum, dense, in_units
+from sordino.values import among, check_range, check_whole
 
 # ------------------------------------------ Laplacian smoothing of released gradients: free post-processing
 
@@ -43,14 +42,6 @@ def smoothed(vector: Floats, strength: float, kept: int = 0) -> Floats:
     out = np.array(vector, dtype=float)
     out[..., :d] = np.fft.irfft(np.fft.rfft(out[..., :d]) / eigenvalues, n=d)
     return out
-
-
-def checked_strength(value: Any) -> float:
-    """Return a smoothing strength >= 0."""
-    number = float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else -1.0
-    if not 0 <= number < np.inf:
-        raise InvalidInputError(f"Expected smoothing in [0, inf), got {value!r}. Usual are 0 to 3.")
-    return number
 
 
 # --------------------------------------------------------------------- DP-SGD and DP-LSSGD for dense models
@@ -138,7 +129,7 @@ def epochs_of(epochs: Any, problem: Problem, options: Options, share: int = 200)
     """Return the number of steps: the asked one, or that of so many passes."""
     if options.max_iter is not None:
         return options.max_iter
-    return count("epochs", epochs) * max(1, problem.population // options.batch(problem, share))
+    return check_whole("epochs", epochs) * max(1, problem.population // options.batch(problem, share))
 
 
 def update_of(problem: Problem, options: Options, extra: dict[str, Any]) -> dict[str, Any]:
@@ -147,7 +138,7 @@ def update_of(problem: Problem, options: Options, extra: dict[str, Any]) -> dict
         "step": options.step_size,
         "clip": options.clip(problem),
         "sampling": options.minibatches(problem),
-        "smoothing": checked_strength(extra["smoothing"]),
+        "smoothing": check_range("smoothing", extra["smoothing"], "[0, inf)", "Usual are 0 to 3."),
         "schedule": among("schedule", extra["schedule"], SCHEDULES),
         "output": among("output", extra["output"], OUTPUTS),
     }
@@ -169,7 +160,7 @@ class Gd(Sgd):
 
     capabilities: ClassVar[Capabilities] = Capabilities(
         asks="the gradient on all records",
-        reads=STEP_OPTIONS,
+        reads=STEPS,
         options=("momentum", "momentum_weight", "output", "schedule", "smoothing"),
         dense=True,
         persons=True,
@@ -265,9 +256,9 @@ class Adam:
             STEP * in_units(problem) if options.step_size is None else options.step_size,
             options.clip(problem),
             options.minibatches(problem),
-            checked_strength(extra["smoothing"]),
-            positive("beta1", extra["beta1"], 1 - 1e-12),
-            positive("beta2", extra["beta2"], 1 - 1e-12),
+            check_range("smoothing", extra["smoothing"], "[0, inf)", "Usual are 0 to 3."),
+            check_range("beta1", extra["beta1"], "(0, 1)"),
+            check_range("beta2", extra["beta2"], "(0, 1)"),
             among("subtract_noise", extra["subtract_noise"], (True, False)),
         )
 
@@ -368,13 +359,13 @@ class Agd:
         wanted = extra["objective_clip"]
         return cls(
             portions,
-            count("searches", searches),
-            _grid(32 * options.step(problem), count("step_count", extra["step_count"])),
+            check_whole("searches", searches),
+            _grid(32 * options.step(problem), check_whole("step_count", extra["step_count"])),
             options.clip(problem),
-            _typical_loss(problem) if wanted is None else positive("objective_clip", wanted),
-            positive("growth", extra["growth"]),
-            positive("search_share", extra["search_share"], 0.9),
-            checked_strength(extra["smoothing"]),
+            _typical_loss(problem) if wanted is None else check_range("objective_clip", wanted, "(0, inf)"),
+            check_range("growth", extra["growth"], "(0, inf)"),
+            check_range("search_share", extra["search_share"], "(0, 0.9]"),
+            check_range("smoothing", extra["smoothing"], "[0, inf)", "Usual are 0 to 3."),
         )
 
     def plan(self, problem: Problem) -> Plan:
@@ -521,14 +512,14 @@ class Srm:
             _drawn(epochs_of(extra["epochs"], problem, options, SHARE), extra["output"], options),
             options.step_size,
             clip,
-            2 * clip if wanted is None else positive("difference_clip", wanted, 2 * clip),
-            positive("gamma", extra["gamma"], 1.0),
+            2 * clip if wanted is None else check_range("difference_clip", wanted, f"(0, {2 * clip}]"),
+            check_range("gamma", extra["gamma"], "(0, 1]"),
             problem.row_bound if shrinking else np.inf,
             _first(extra["first_batch"], problem, options),
             options.minibatches(problem, SHARE),
             among("step_rule", extra["step_rule"], RULES),
-            checked_strength(extra["smoothing"]),
-            positive("first_noise", extra["first_noise"]),
+            check_range("smoothing", extra["smoothing"], "[0, inf)", "Usual are 0 to 3."),
+            check_range("first_noise", extra["first_noise"], "(0, inf)"),
             extra["output"] == "average",
         )
 
@@ -601,7 +592,9 @@ def _drawn(steps: int, output: str, options: Options) -> int:
 def _first(wanted: Any, problem: Problem, options: Options) -> Sampling:
     """Return how the first batch is drawn: four times a mini-batch if the user left it open."""
     n = problem.population
-    size = min(n, 4 * options.batch(problem, SHARE)) if wanted is None else count("first_batch", wanted, n)
+    size = (
+        min(n, 4 * options.batch(problem, SHARE)) if wanted is None else check_whole("first_batch", wanted, n)
+    )
     if size >= n:
         return Full()
     return FixedSize(size) if options.sampling == "fixed" else Poisson(size / n)

@@ -23,7 +23,7 @@ from sordino.kernel import (
 from sordino.kernel.query import Point
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GlmDifference, GlmGradient
-from sordino.solvers.base import BATCHES, STEPS, Capabilities, Options, among, count, positive, share
+from sordino.solvers.base import BATCHES, STEPS, Capabilities, Options
 from sordino.solvers.steps import (
     DENSE,
     MOMENTUM,
@@ -37,6 +37,7 @@ from sordino.solvers.steps import (
     starting_point,
     vector_sum,
 )
+from sordino.values import among, check_range, check_whole
 
 # --------------------------------------------- DP-IGHT: iterative gradient hard thresholding on all records
 
@@ -96,7 +97,7 @@ class Ight:
             options.step_size,
             options.clip(problem),
             momentum,
-            share("threshold_after", extra["threshold_after"]),
+            check_range("threshold_after", extra["threshold_after"], "[0, 1)", "It is a share of the steps."),
         )
 
     def plan(self, problem: Problem) -> Plan:
@@ -158,7 +159,9 @@ class SgdHt:
     def configured(cls, problem: Problem, options: Options) -> SgdHt:
         momentum, extra = chosen_momentum(options, epochs=EPOCHS)
         epoch = max(1, problem.population // options.batch(problem))
-        steps = count("epochs", extra["epochs"]) * epoch if options.max_iter is None else options.max_iter
+        steps = (
+            check_whole("epochs", extra["epochs"]) * epoch if options.max_iter is None else options.max_iter
+        )
         return cls(
             options.n_nonzero_coefs,
             steps,
@@ -265,7 +268,7 @@ class ScsgHt:
         extra = _extra(options, snapshot_batch=None, option="II")
         small, n = options.batch(problem, SHARE), problem.population
         wanted = max(small, n // 5) if extra["snapshot_batch"] is None else extra["snapshot_batch"]
-        big = count("snapshot_batch", wanted, n)
+        big = check_whole("snapshot_batch", wanted, n)
         option = among("option", extra["option"], ("I", "II"))
         lengths = _lengths(extra, options, option, big / small, problem)
         batches = _batches(big, n, options), options.minibatches(problem, SHARE)
@@ -369,14 +372,18 @@ def _assembled(
         options.n_nonzero_coefs,
         options.step_size,
         clip,
-        2 * clip if bound is None else positive("difference_clip", bound, 2 * clip),
+        2 * clip if bound is None else check_range("difference_clip", bound, f"(0, {2 * clip}]"),
         # an infinite row bound leaves the constant bound of the paper
         problem.row_bound if among("shrinking_bound", extra["shrinking_bound"], (True, False)) else math.inf,
         *batches,
         lengths,
-        None if keep is None else count("snapshot_keep", keep),
-        positive("snapshot_noise", extra["snapshot_noise"]),
-        0.0 if keep is not None else share("threshold_after", extra["threshold_after"]),
+        None if keep is None else check_whole("snapshot_keep", keep),
+        check_range("snapshot_noise", extra["snapshot_noise"], "(0, inf)"),
+        0.0
+        if keep is not None
+        else check_range(
+            "threshold_after", extra["threshold_after"], "[0, 1)", "It is a share of the steps."
+        ),
     )
 
 
@@ -403,7 +410,7 @@ def _lengths(
     if extra["epochs"] is None:
         mean = min(mean, _bearable(problem, mean))
         extra = {**extra, "epochs": math.ceil(SCSG_STEPS / mean)}
-    epochs, longest = count("epochs", extra["epochs"]), math.ceil(20 * mean)
+    epochs, longest = check_whole("epochs", extra["epochs"]), math.ceil(20 * mean)
     if option == "II":
         drawn = [max(1, round(mean))] * epochs
     else:

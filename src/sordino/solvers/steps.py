@@ -8,12 +8,12 @@ from typing import Any, TypeAlias, overload
 
 import numpy as np
 
-from sordino.errors import InvalidInputError
 from sordino.kernel import Curator, LazyVector, SparseVector
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.query import Point
 from sordino.problems.problem import Problem
-from sordino.solvers.base import Options, among
+from sordino.solvers.base import Options
+from sordino.values import among, check_range
 
 # ----------------------------------------------------------- Maps of released vectors: free post-processing
 
@@ -139,8 +139,7 @@ class Momentum:
 
     def __post_init__(self) -> None:
         among("momentum", self.kind, KINDS)
-        if isinstance(self.beta, bool) or not isinstance(self.beta, (int, float)) or not 0 <= self.beta < 1:
-            raise InvalidInputError(f"Expected momentum_weight in [0, 1), got {self.beta!r}.")
+        check_range("momentum_weight", self.beta, "[0, 1)")
 
     def asked_at(self, w: Point, previous: Point) -> Point:
         """Return where the gradient is asked."""

@@ -16,8 +16,9 @@ from sordino.kernel.arrays import Floats
 from sordino.kernel.query import Point
 from sordino.problems.minimiser import CertifiedMinimiser, MinimiserResponses, convex_clip
 from sordino.problems.problem import Problem
-from sordino.solvers.base import CURVED, Capabilities, Options, among, count, positive
+from sordino.solvers.base import CURVED, Capabilities, Options
 from sordino.solvers.steps import bearable, hard_threshold, target_unit
+from sordino.values import among, check_range, check_whole
 
 # The noise that a margin of the released teacher may carry, in units of the targets; the least and the most
 # ridge, in units of the squared row bound: a weaker one takes long to certify, a stronger leaves nothing.
@@ -72,11 +73,11 @@ class Transfer:
             (problem.ridge or default_strength(problem)) if extra["strength"] is None else extra["strength"]
         )
         features = _public_features(extra, problem, options, needed=mode == "R")
-        steps = count("student_steps", options.max_iter or extra["student_steps"])
+        steps = check_whole("student_steps", options.max_iter or extra["student_steps"])
         return cls(
             options.n_nonzero_coefs,
             convex_clip(problem, options.clip_norm),
-            positive("strength", strength),
+            check_range("strength", strength, "(0, inf)"),
             mode,
             features,
             steps,
@@ -171,7 +172,7 @@ def largest_curvature(x: Any) -> float:
 def _public_features(extra: dict[str, Any], problem: Problem, options: Options, needed: bool) -> Any:
     features = extra["public_features"]
     if isinstance(features, str) and features == "synthetic":
-        rows = count("public_rows", extra["public_rows"] or min(problem.population, _EXACT_NORM))
+        rows = check_whole("public_rows", extra["public_rows"] or min(problem.population, _EXACT_NORM))
         public = public_generator(options.random_state)
         return public.uniform(-1.0, 1.0, (rows, problem.features))
     if features is None:

@@ -11,9 +11,9 @@ from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
-from sordino.checks import as_float
 from sordino.errors import SchemaError
 from sordino.runs import Price
+from sordino.values import as_float
 
 # ---------------------- Checks of what a schema declares; messages name the column, the rule and the remedy
 

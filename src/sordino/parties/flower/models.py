@@ -18,8 +18,9 @@ from sordino.parties.records import check_records, usual_classes
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GlmGradient
-from sordino.solvers.base import LinearFit, count, positive
+from sordino.solvers.base import LinearFit
 from sordino.solvers.steps import hard_threshold
+from sordino.values import check_range, check_whole
 
 # The keys of a Flower configuration, which has no None: 0 stands for it.
 _KEYS = {
@@ -68,13 +69,13 @@ class FederatedRecipe:
     relation: Relation = Relation.ADD_REMOVE
 
     def __post_init__(self) -> None:
-        count("rounds", self.rounds)
-        count("local_steps", self.local_steps)
+        check_whole("rounds", self.rounds)
+        check_whole("local_steps", self.local_steps)
         for name in ("batch_size", "sparsity"):
             if getattr(self, name) is not None:
-                count(name, getattr(self, name))
-        for name, most in (("step_size", float("inf")), ("clip_norm", float("inf")), ("decay", 1.0)):
-            positive(name, getattr(self, name), most)
+                check_whole(name, getattr(self, name))
+        for name, interval in (("step_size", "(0, inf)"), ("clip_norm", "(0, inf)"), ("decay", "(0, 1]")):
+            check_range(name, getattr(self, name), interval)
         object.__setattr__(self, "relation", Relation.parse(self.relation))
 
     @property

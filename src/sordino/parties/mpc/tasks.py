@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator
 
-from sordino.checks import LARGEST, SMALLEST, check_data
+from sordino.checks import check_data
 from sordino.errors import InvalidInputError, SordinoError
 from sordino.execute import LocalExecutor
 from sordino.execute.parties import Mode, NoiseShare
@@ -29,6 +29,7 @@ from sordino.problems.problem import Problem
 from sordino.solvers import SOLVERS, Options, make_solver
 from sordino.solvers.base import LinearFit
 from sordino.solvers.pca import PcaOptions, make_pca_solver
+from sordino.values import LARGEST, SMALLEST
 
 # MPC Out P: every party's certified minimiser, averaged with weights ``n_j / n``, and noise once
 

@@ -46,6 +46,7 @@ from sordino.solvers.heavy.location import (
     share_relative,
 )
 from sordino.solvers.heavy.mean import LARGEST, LIKELY, SURE, Tail, moment_threshold
+from sordino.values import check_range
 
 # ----------------------- Column scales, step sizes and thresholds that a learner reads off noisy histograms
 
@@ -252,7 +253,7 @@ class L2Ball:
     radius: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_radius(self.radius)
+        check_range("radius", self.radius, "(0, inf)", _COEFFICIENTS)
 
     def project(self, point: Floats) -> Floats:
         """Scale the vector back to the ball."""
@@ -283,7 +284,7 @@ class Simplex:
     total: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_radius(self.total)
+        check_range("radius", self.total, "(0, inf)", _COEFFICIENTS)
 
     def project(self, point: Floats) -> Floats:
         """Subtract the one number that makes the positive parts sum to ``total`` (sorting, O(d log d))."""
@@ -301,7 +302,7 @@ class L1Ball:
     radius: float = 1.0
 
     def __post_init__(self) -> None:
-        _check_radius(self.radius)
+        check_range("radius", self.radius, "(0, inf)", _COEFFICIENTS)
 
     def project(self, point: Floats) -> Floats:
         """Project the magnitudes to the simplex and give the signs back."""
@@ -311,11 +312,7 @@ class L1Ball:
         return np.copysign(Simplex(self.radius).project(sizes), point)
 
 
-def _check_radius(radius: float) -> None:
-    if not 0 < radius < np.inf:
-        raise InvalidInputError(
-            f"Expected a radius in (0, inf), got {radius}. Pass a public bound on the coefficients."
-        )
+_COEFFICIENTS = "Pass a public bound on the coefficients."
 
 
 # --------------------- DP-SCO: projected gradient descent with a robust mean of the gradients (Algorithm 2)
