@@ -114,8 +114,9 @@ def test_a_planted_draw_is_reported_with_its_line():
 
 # ------------------------------------------------------------------------------------ promises
 
-# Below runs/ stand the pieces it puts together; literature/ certifies what a printed formula is worth.
-ROOMS_OF_PROMISES = {"runs", "kernel", "accounting", "ledger", "literature"}
+# Below runs/ stand the pieces it puts together; literature/ certifies what a printed formula is worth, and
+# auditing/ what was asked, a second time, beside what a report says of it.
+ROOMS_OF_PROMISES = {"runs", "kernel", "accounting", "ledger", "literature", "auditing"}
 
 
 def test_promises_are_made_in_runs_only():

@@ -58,7 +58,7 @@ SUBJECTS = (
     "edges",
     "keys",
 )
-MAY_STAND_ALONE = ("self", "epsilon", "delta", *SUBJECTS)
+MAY_STAND_ALONE = ("self", "epsilon", "delta", "fit", "data", *SUBJECTS)
 
 
 @pytest.mark.parametrize("value", list(public_callables()))

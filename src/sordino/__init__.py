@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sordino.auditing import audit as audit
     from sordino.estimators.evaluation import private_score as private_score
     from sordino.estimators.group_statistics import count as count
     from sordino.estimators.group_statistics import crosstab as crosstab
@@ -96,6 +97,7 @@ _EXPORTS = {
     "to_disk": "sordino.execute.disk_files",
     # guarantees and budgets
     "PrivacyReport": "sordino.runs",
+    "audit": "sordino.auditing",
     "Relation": "sordino.kernel",
     "Ledger": "sordino.ledger",
     "BudgetPolicy": "sordino.ledger",

@@ -37,6 +37,10 @@ class PlanSpentError(PlanError):
     """A plan, or one of its releases, was used more often than it was paid for."""
 
 
+class AuditError(SordinoError, RuntimeError):
+    """An audit cannot be made of what it was given; this says nothing about a guarantee."""
+
+
 class BudgetExceededError(SordinoError, RuntimeError):
     """The ledger refuses: the budget of the data set does not cover the plan."""
 

@@ -8,12 +8,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tests.replay.absent import Absent
 from tests.replay.neighbours import Data, changes, hostile_data, placed
 from tests.replay.subjects import LEAD, LONG, Subject
-from tests.replay.tape import Recording, play
-from tests.replay.verdict import Neighbour, Verdict, judge
 
+from sordino.auditing.replay import Neighbour, Verdict, judge
+from sordino.auditing.tape import Absent, Recording, play
 from sordino.kernel import Relation
 
 # Rows that every run replays on a cluster, where messages take long: all records, batches, chunks.

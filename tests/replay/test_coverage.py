@@ -21,6 +21,7 @@ ROWS = [*all_rows(), *network_rows()]
 # Public names that ask no curator, and why.
 SILENT = {
     "PrivacyReport Relation Ledger BudgetPolicy Schema __version__": "facts and budgets",
+    "audit": "listens itself",
     "save load to_onnx progress": "work with what was released",
     "on_cluster on_disk to_disk": "say where rows lie; the places of the rows",
     "RowClipper ScatteringTransformer TableEncoder": "look at one row at a time, by public rules",

@@ -319,12 +319,16 @@ class Question:
 
     def noised(self, total: Any, noise: Any) -> Answer:
         """Return the privatised answer from the sum over all records of the batch."""
+        if self.spacing is None and isinstance(self.query, FromSum):
+            total = self.query.finished(total, self.params)
+        return self.privatised(total, noise)
+
+    def privatised(self, exact: Any, noise: Any) -> Answer:
+        """Return an exact answer with the noise of the release: the one way from the one to the other."""
         mechanism: Any = self.release.mechanism
         if self.spacing is not None:
-            return mechanism.privatise_on_lattice(total, self.spacing, self.sensitivity, noise)
-        if isinstance(self.query, FromSum):
-            total = self.query.finished(total, self.params)
-        return mechanism.privatise(total, self.sensitivity, noise)
+            return mechanism.privatise_on_lattice(exact, self.spacing, self.sensitivity, noise)
+        return mechanism.privatise(exact, self.sensitivity, noise)
 
 
 def exact_sum(query: Any, records: Any, params: Any, spacing: float | None) -> Answer:

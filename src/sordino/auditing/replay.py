@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.replay.absent import Absent
-from tests.replay.facts import first_difference
-from tests.replay.readings import distance
-from tests.replay.tape import Question, Recording, play
+from sordino.auditing.facts import facts_of, first_difference
+from sordino.auditing.tape import Absent, Heard, Recording, distance, play
 
 # The rounding of sums of few dozen bounded doubles and of the norm of their difference, in sensitivities.
 ROUNDING = 1e-9
@@ -52,25 +50,36 @@ class Verdict:
 
 def judge(run: Callable[[], Any], neighbours: Iterable[Neighbour], rounding: float = ROUNDING) -> Verdict:
     """Record a run, replay it on its neighbours, and return everything that tells them apart."""
-    recorded = play(run)
-    nearest: dict[str, float] = {}
-    leaks: list[Leak] = []
+    verdict = Verdict(play(run), [], {})
     for neighbour in neighbours:
-        replayed = play(neighbour.run, recorded, neighbour.absent)
-        most = neighbour.steps * (1.0 + rounding)
-        leaks += [Leak(kind, neighbour.name, what) for kind, what in _told(recorded, replayed, most)]
-        for ours, theirs in zip(recorded.questions, replayed.questions, strict=False):
-            share = _share(ours, theirs) / max(neighbour.steps, 1)
-            nearest[ours.name] = max(nearest.get(ours.name, 0.0), share)
-    return Verdict(recorded, leaks, nearest)
+        compared(verdict, neighbour, rounding)
+    return verdict
+
+
+def compared(
+    verdict: Verdict, neighbour: Neighbour, rounding: float = ROUNDING, forced: int | None = None
+) -> Recording:
+    """Replay the recording of a verdict on one neighbour, and add to the verdict what tells the two apart."""
+    recorded, most = verdict.recording, neighbour.steps * (1.0 + rounding)
+    replayed = play(neighbour.run, recorded, neighbour.absent, forced=forced)
+    verdict.leaks.extend(Leak(kind, neighbour.name, what) for kind, what in _told(recorded, replayed, most))
+    for ours, theirs in zip(recorded.questions, replayed.questions, strict=False):
+        near = share(ours, theirs) / max(neighbour.steps, 1)
+        verdict.nearest[ours.name] = max(verdict.nearest.get(ours.name, 0.0), near)
+    return replayed
 
 
 def _told(recorded: Recording, replayed: Recording, most: float) -> Iterable[tuple[str, str]]:
     if recorded.error != replayed.error:
-        yield "error", f"{_brief(recorded.error)} became {_brief(replayed.error)}"
+        yield "error", f"{_class(recorded.error)} became {_class(replayed.error)}, or other words of it"
     if recorded.words != replayed.words:
-        yield "words", f"{recorded.words[:3]} became {replayed.words[:3]}"
-    if recorded.plans != replayed.plans:
+        counts = f"{len(recorded.words)} and {len(replayed.words)} lines"
+        yield "words", f"what is printed or warned of differs: {counts}"
+    plans = [
+        [facts_of((sorted(p.releases), p.relation, p.population, p.unit)) for p in one.plans]
+        for one in (recorded, replayed)
+    ]
+    if plans[0] != plans[1]:
         yield "plans", f"{len(recorded.plans)} plans and {len(replayed.plans)}, or not the same ones"
     names = [[question.name for question in one.questions] for one in (recorded, replayed)]
     if names[0] != names[1]:
@@ -79,10 +88,10 @@ def _told(recorded: Recording, replayed: Recording, most: float) -> Iterable[tup
         yield from _told_by_one(ours, theirs, most)
     away = first_difference(recorded.state, replayed.state)
     if away is not None:
-        yield "state", f"differs at {away}"
+        yield "state", f"differs at {_place(away)}"
 
 
-def _told_by_one(ours: Question, theirs: Question, most: float) -> Iterable[tuple[str, str]]:
+def _told_by_one(ours: Heard, theirs: Heard, most: float) -> Iterable[tuple[str, str]]:
     for kind, one, other in (
         ("questions", ours.facts, theirs.facts),
         ("parameters", ours.params, theirs.params),
@@ -90,14 +99,14 @@ def _told_by_one(ours: Question, theirs: Question, most: float) -> Iterable[tupl
     ):
         away = first_difference(one, other)
         if away is not None:
-            yield kind, f"{ours.name} differs at {away}"
+            yield kind, f"{ours.name} differs at {_place(away)}"
     if ours.exact is None or theirs.exact is None:
         yield "exact answer", f"that of {ours.name} passed no mechanism"
-    elif not _share(ours, theirs) <= most:
-        yield "sensitivity", f"{ours.name} moved by {_share(ours, theirs):.6g} of its sensitivity"
+    elif not share(ours, theirs) <= most:
+        yield "sensitivity", f"{ours.name} moved by {share(ours, theirs):.6g} of its sensitivity"
 
 
-def _share(ours: Question, theirs: Question) -> float:
+def share(ours: Heard, theirs: Heard) -> float:
     """Return how far the exact answers are apart, in sensitivities."""
     moved = distance(ours.exact or [], theirs.exact or [], ours.norm)
     if ours.sensitivity == 0:
@@ -105,5 +114,11 @@ def _share(ours: Question, theirs: Question) -> float:
     return moved / ours.sensitivity
 
 
-def _brief(error: str | None) -> str:
-    return "no error" if error is None else repr(error[:300])
+def _place(path: str) -> str:
+    """Return the first attribute of a path: names further down may be values of a record."""
+    return path.lstrip(".").partition(".")[0]
+
+
+def _class(error: str | None) -> str:
+    """Return the class of an error: its words may quote a record."""
+    return "no error" if error is None else error.partition(":")[0]

@@ -32,6 +32,17 @@ def first_difference(one: Facts, other: Facts) -> str | None:
     )
 
 
+def numbers_of(value: Any, above: tuple[int, ...] = ()) -> np.ndarray:
+    """Return all floating-point numbers of a value as one vector."""
+    array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+    if array.dtype.kind == "f":
+        return array.ravel().astype(float)
+    if isinstance(value, _PLAIN) or array.dtype != object or callable(value) or id(value) in above:
+        return np.zeros(0)
+    found = [numbers_of(part, (*above, id(value))) for _, part in _parts(value)]
+    return np.concatenate([np.zeros(0), *found])
+
+
 def _of(facts: dict[str, Any], path: str) -> Any:
     return facts.get(path, ("no such fact",))
 
@@ -68,7 +79,12 @@ def _parts(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from enumerate(value)
     elif isinstance(value, set | frozenset):
         yield "set", sorted(map(repr, value))
-    elif hasattr(value, "get_params"):  # also where a dataclass declares its parameters: all that it holds
+    else:
+        yield from _members(value)
+
+
+def _members(value: Any) -> Iterator[tuple[Any, Any]]:
+    if hasattr(value, "get_params"):  # also where a dataclass declares its parameters: all that it holds
         yield from sorted(vars(value).items())
     elif is_dataclass(value) and not isinstance(value, type):
         yield from ((f.name, getattr(value, f.name)) for f in fields(value) if hasattr(value, f.name))

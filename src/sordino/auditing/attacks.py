@@ -1,0 +1,327 @@
+r"""What can be proven from noisy answers: likelihood ratios, lower bounds, tests that may stop at any time.
+
+*The transcript.* A curator promises the event of its plan whatever is asked, so also to somebody who asks the
+questions of one recording again: their exact answers on both neighbours are known, and the noise of the
+release is drawn anew, by the code that draws it in a fit. The sum of the log likelihood ratios is the best
+statistic between the two laws (Neyman and Pearson). Given who else is in a Poisson batch, the audited unit is
+in it with the rate, so the ratio is one of mixtures.
+
+*A lower bound.* A threshold is chosen on a fifth of the draws. The others give a lower end for the true
+positive rate and an upper end for the false positive rate (Clopper and Pearson), each with half of the error.
+A trade-off curve below that point is refuted. The curves are those of the audited plan with its noise scaled:
+the bound is the epsilon of the most noise that is not refuted, and with the stated confidence it is no
+larger than the epsilon of a plan of this shape that keeps its promise. ``plain`` makes no assumption on
+the shape: it is ``ln((TPR - delta) / FPR)``.
+
+*A test that may stop.* Under the claim ``P(S) - e^a Q(S) <= delta(a)`` for every set S and every a, so a bet
+that wins ``1`` where a draw of P is in S, loses ``e^a`` where a draw of Q is, and pays ``delta(a)`` for the
+game has no positive expectation. The wealth of a gambler who stakes a fixed share of it is a supermartingale,
+and so is the mean of several gamblers; by Ville's inequality it ever exceeds ``1 / error`` with probability
+``error`` at most, whenever it is looked at. The scale of the noise alone is tested in the same way: the
+likelihood ratio of less noise falls in the size of a residual, so it is a supermartingale under all scales
+that are not below the declared one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+from scipy import special, stats
+from scipy.special import ndtri
+
+from sordino.accounting.trade_off import TradeOff
+from sordino.auditing.tape import Heard, Recording
+from sordino.kernel.arrays import Floats
+from sordino.kernel.mechanism import Gaussian, Laplace, NormGamma, SymmetricGaussian
+from sordino.kernel.noise import NoiseSource
+from sordino.kernel.sampling import FixedSize, Poisson
+from sordino.kernel.selection import GumbelTopK
+
+FIRST, ROUND = 25, 5_000
+"""Transcripts before the first look of a gambler; each time as many as before, up to the second number."""
+
+_SCALES = (0.9, 0.75, 0.5)  # of the noise, as the alternatives to the declared one
+_SPLIT = 0.2  # of the draws choose the threshold
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One release on two neighbours: exact answers with the unit, with its neighbour, and without either."""
+
+    ours: Heard
+    theirs: Heard
+    absent: Heard | None
+
+    @property
+    def rate(self) -> float:
+        """The probability that the unit is in a batch."""
+        sampling = self.ours.asked.release.sampling
+        return sampling.rate if isinstance(sampling, Poisson) and self.absent is not None else 1.0
+
+    @property
+    def is_attacked(self) -> bool:
+        """Whether the likelihood of its answers is known: others add nothing to the statistic."""
+        sampling, known = (
+            self.ours.asked.release.sampling,
+            type(self.ours.asked.release.mechanism) in DENSITIES,
+        )
+        sampled = isinstance(sampling, FixedSize) or (isinstance(sampling, Poisson) and self.absent is None)
+        return known and self.ours.sensitivity > 0 and (not sampled or getattr(sampling, "rate", 0.0) == 1.0)
+
+    def ratios(self, noise: NoiseSource, count: int) -> tuple[Floats, Floats]:
+        """Draw answers on both sides and return their log likelihood ratios, ours over theirs."""
+        asked = self.ours.asked
+        centres = [_vector(one) for one in (self.ours, self.theirs, self.absent or self.theirs)]
+        density = DENSITIES[type(asked.release.mechanism)]
+        scale = declared_scale(self.ours)
+        found = []
+        for side in (self.ours, self.theirs):
+            answers = self._answers(side, noise, count)
+            logs = [density(answers, centre, scale, asked) for centre in centres]
+            found.append(self._mixed(logs[0], logs[2]) - self._mixed(logs[1], logs[2]))
+        return found[0], found[1]
+
+    def _answers(self, side: Heard, noise: NoiseSource, count: int) -> Floats:
+        """Draw batches and noise by the code of the release: draws x coordinates."""
+        asked, absent = side.asked, self.absent
+        drawn = np.ones(count, dtype=bool)
+        if self.rate < 1.0:  # all units are drawn alike: the first stands for ours
+            batches = (asked.release.sampling.draw(asked.population, asked.position, noise) for _ in drawn)
+            drawn = np.array([bool(np.any(rows == 0)) for rows in batches])
+        if isinstance(asked.release.mechanism, SymmetricGaussian | NormGamma | GumbelTopK):
+            values = [side.value if one or absent is None else absent.value for one in drawn]
+            return np.array([np.ravel(np.asarray(asked.privatised(value, noise))) for value in values])
+        present, missing = (_value(one) for one in (side, absent or side))  # coordinates are independent
+        tiled = np.where(drawn[:, None], present, missing)
+        return np.asarray(asked.privatised(tiled.ravel(), noise)).reshape(tiled.shape)
+
+    def _mixed(self, present: Floats, absent: Floats) -> Floats:
+        if self.rate == 1.0:
+            return present
+        return np.logaddexp(math.log(self.rate) + present, math.log1p(-self.rate) + absent)
+
+
+def pairs_of(ours: Recording, theirs: Recording, absent: Recording | None) -> list[Pair]:
+    """Return the releases of two neighbours, side by side, that a likelihood ratio can tell apart."""
+    others: Sequence[Any] = [None] * len(ours.questions) if absent is None else absent.questions
+    rows = zip(ours.questions, theirs.questions, others, strict=False)
+    return [pair for pair in (Pair(*row) for row in rows) if pair.is_attacked]
+
+
+def transcripts(pairs: Sequence[Pair], noise: NoiseSource, count: int) -> tuple[Floats, Floats]:
+    """Draw transcripts on both neighbours and return their log likelihood ratios."""
+    found = [pair.ratios(noise, count) for pair in pairs]
+    return sum((f[0] for f in found), np.zeros(count)), sum((f[1] for f in found), np.zeros(count))
+
+
+def _vector(heard: Heard) -> Floats:
+    return np.asarray((heard.exact or [np.zeros(0)])[0])
+
+
+def declared_scale(heard: Heard) -> float:
+    """Return the scale of the noise by the plan; a mechanism is not asked for its own."""
+    return (heard.asked.release.mechanism.multiplier or 0.0) * heard.sensitivity
+
+
+def _value(heard: Heard) -> Any:
+    """Return an exact answer as a vector of what the mechanism gets: numbers, or integers of a lattice."""
+    return _vector(heard) if heard.asked.spacing is None else np.ravel(np.asarray(heard.value))
+
+
+# ------------------------------- Log densities of answers (draws x coordinates) around an exact answer, but
+# for a constant that both neighbours share.
+
+
+def _squares(answers: Floats, exact: Floats, scale: float, asked: Any) -> Floats:
+    return -np.sum((answers - exact) ** 2, axis=1) / (2 * scale**2)
+
+
+def _lengths(answers: Floats, exact: Floats, scale: float, asked: Any) -> Floats:
+    return -np.sqrt(np.sum((answers - exact) ** 2, axis=1)) / scale
+
+
+def _sizes(answers: Floats, exact: Floats, scale: float, asked: Any) -> Floats:
+    return -np.sum(np.abs(answers - exact), axis=1) / scale
+
+
+def _orders(answers: Floats, exact: Floats, scale: float, asked: Any) -> Floats:
+    """Return the law of Plackett and Luce: each choice is an exponential mechanism on what is left."""
+    scores = (np.abs(exact) if asked.release.mechanism.absolute else exact) / scale
+
+    def one(order: tuple[int, ...]) -> float:
+        left, total = scores.copy(), 0.0
+        for chosen in order:
+            total += left[chosen] - special.logsumexp(left)
+            left[chosen] = -np.inf
+        return float(total)
+
+    known = {order: one(order) for order in {tuple(map(int, answer)) for answer in answers}}
+    return np.array([known[tuple(map(int, answer))] for answer in answers])
+
+
+DENSITIES: dict[type, Callable[[Floats, Floats, float, Any], Floats]] = {
+    Gaussian: _squares,
+    SymmetricGaussian: _squares,  # isotropic for the Frobenius norm of a symmetric matrix
+    Laplace: _sizes,
+    NormGamma: _lengths,
+    GumbelTopK: _orders,
+}
+
+
+# ------------------------------------------------------------------------------------------ Lower bounds
+
+
+@dataclass(frozen=True)
+class Rates:
+    """How often a test says yes on both neighbours, as bounds that hold together with a confidence."""
+
+    true_positive: float
+    false_positive: float
+    hits: int
+    misses: int
+    draws: int
+
+    @classmethod
+    def of(cls, ours: Floats, theirs: Floats, error: float) -> Rates:
+        """Choose the threshold that tells most on the first draws; judge it on the rest."""
+        first = max(1, int(_SPLIT * len(ours)))
+        places = np.quantile(np.concatenate([ours[:first], theirs[:first]]), np.linspace(0.15, 0.85, 15))
+        tried = [cls.at(ours[:first], theirs[:first], place, error) for place in places]
+        best = int(np.argmax([ndtri(one.true_positive) - ndtri(one.false_positive) for one in tried]))
+        return cls.at(ours[first:], theirs[first:], places[best], error)
+
+    @classmethod
+    def at(cls, ours: Floats, theirs: Floats, place: float, error: float) -> Rates:
+        """Judge a threshold that was chosen before."""
+        hits, misses, n = int(np.sum(ours > place)), int(np.sum(theirs > place)), len(ours)
+        return cls(least(hits, n, error / 2), most(misses, n, error / 2), hits, misses, n)
+
+    def refutes(self, curve: TradeOff) -> bool:
+        """Tell whether a trade-off curve allows no such test."""
+        return self.true_positive > curve.true_positive_rate(self.false_positive)
+
+    def power(self, claim: TradeOff, truth: TradeOff, error: float) -> float:
+        """Return the chance that so many draws refute a claim where another curve is the truth."""
+        allowed = claim.true_positive_rate(self.false_positive)
+        needed = next((h for h in range(self.draws + 1) if least(h, self.draws, error / 2) > allowed), None)
+        rate = truth.true_positive_rate(self.misses / self.draws)
+        return 0.0 if needed is None else float(stats.binom.sf(needed - 1, self.draws, rate))
+
+
+def least(hits: int, draws: int, error: float) -> float:
+    """Return the lower end for a probability (Clopper and Pearson)."""
+    return float(stats.beta.ppf(error, hits, draws - hits + 1)) if hits else 0.0
+
+
+def most(hits: int, draws: int, error: float) -> float:
+    """Return the upper end for a probability (Clopper and Pearson)."""
+    return float(stats.beta.ppf(1 - error, hits + 1, draws - hits)) if hits < draws else 1.0
+
+
+def lower_bound(
+    rates: Rates, family: Callable[[float], TradeOff], epsilon: Callable[[float], float]
+) -> float:
+    """Return the epsilon of the most noise, as a multiple of the plan's, that the rates do not refute."""
+    if not rates.refutes(family(64.0)):
+        return 0.0
+    low, high = -6.0, 6.0  # powers of two: little noise is allowed, much is refuted
+    for _ in range(16):
+        middle = (low + high) / 2
+        low, high = (low, middle) if rates.refutes(family(2.0**middle)) else (middle, high)
+    return epsilon(2.0**high)
+
+
+def plain_bound(rates: Rates, delta: float) -> float:
+    """Return the epsilon that the rates prove at ``delta``, whatever the shape of the curve."""
+    gain = rates.true_positive - delta
+    return max(0.0, math.log(gain / rates.false_positive)) if gain > 0 else 0.0
+
+
+# ------------------------------------------------------------------------------- Tests that may stop
+
+
+class Bets:
+    """Gamblers against a claimed trade-off curve; the claim is refuted where their mean wealth is large."""
+
+    def __init__(self, curve: TradeOff) -> None:
+        grid = product((0.0, 0.1, 0.25, 0.5, 1.0, 2.0, 3.0), (0.0, 0.25, 0.5, 1.0), (0.1, 0.3, 0.6))
+        # a place on the line of log ratios, the price of a false alarm, that of the game, the share staked
+        self._bets = [(part * a, math.exp(a), curve.delta(a), s / (math.exp(a) + 1)) for a, part, s in grid]
+        self._wealth = np.zeros(2 * len(self._bets))
+
+    def see(self, ours: Floats, theirs: Floats) -> float:
+        """Bet on further draws; return the mean wealth."""
+        for i, (place, price, cost, stake) in enumerate(self._bets):
+            for j, (one, other) in enumerate(
+                ((ours > place, theirs > place), (theirs < -place, ours < -place))
+            ):
+                gains = one - price * other - cost
+                self._wealth[2 * i + j] += float(np.sum(np.log1p(stake * gains)))
+        return float(np.exp(special.logsumexp(self._wealth) - math.log(len(self._wealth))))
+
+
+@dataclass
+class Scale:
+    """Gamblers on noise that is smaller than declared, by the residuals of the answers of real runs."""
+
+    wealth: float = 0.0
+    count: int = 0
+    reused: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, runs: Sequence[Recording]) -> Scale:
+        """Read the residuals of all Gaussian answers."""
+        logs, out = np.zeros(len(_SCALES)), cls()
+        seen: list[Floats] = []
+        for heard in (heard for run in runs for heard in run.questions):
+            found = residuals(heard)
+            if found is None or not found.size:
+                continue
+            if any(found.shape == other.shape and np.allclose(found, other, 1e-6, 1e-9) for other in seen):
+                out.reused = (*out.reused, heard.name)
+            seen.append(found)
+            out.count += found.size
+            squares = float(np.sum(found**2))
+            logs += [-found.size * math.log(s) - squares * (s**-2 - 1) / 2 for s in _SCALES]
+        out.wealth = float(special.logsumexp(logs) - math.log(len(_SCALES)))
+        return out
+
+
+def residuals(heard: Heard) -> Floats | None:
+    """Return the noise of an answer in declared standard deviations; None where it is not Gaussian."""
+    mechanism = heard.asked.release.mechanism
+    if not isinstance(mechanism, Gaussian | SymmetricGaussian) or heard.noisy is None or not heard.exact:
+        return None
+    noisy, exact = (np.ravel(np.asarray(part)) for part in (heard.noisy, heard.exact[0]))
+    scale = declared_scale(heard)
+    if scale == 0 or noisy.shape != exact.shape:
+        return None
+    away = (noisy - exact) / scale
+    return (
+        np.diagonal(away.reshape(np.shape(heard.noisy))) if isinstance(mechanism, SymmetricGaussian) else away
+    )
+
+
+def guesses(ours: Floats, theirs: Floats) -> tuple[Floats, Floats]:
+    """Return scores of outputs (fits x numbers): a linear discriminant from a third, on the rest.
+
+    With outputs that are nearly normal it is the likelihood ratio attack on one record; fits that learn
+    the direction are not judged, which keeps the bound valid.
+    """
+    part = len(ours) // 3
+    first = np.concatenate([ours[:part], theirs[:part]])
+    with np.errstate(over="ignore", invalid="ignore"):
+        spread = np.std(first, axis=0)
+        told = np.isfinite(spread) & (spread > 0) & np.all(np.abs(first) < 1e150, axis=0)
+    ours, theirs = ours[:, told] / spread[told], theirs[:, told] / spread[told]
+    centres = [np.mean(side[:part], axis=0) for side in (ours, theirs)]
+    centred = np.concatenate([side[:part] - c for side, c in zip((ours, theirs), centres)])
+    covariance = centred.T @ centred / len(centred) + 1e-3 * np.eye(int(told.sum()))
+    direction = np.linalg.solve(covariance, centres[0] - centres[1])
+    origin = (centres[0] + centres[1]) / 2
+    return (ours[part:] - origin) @ direction, (theirs[part:] - origin) @ direction

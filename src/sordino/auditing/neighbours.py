@@ -1,0 +1,159 @@
+"""A data set in which one unit is hostile, and neighbours of it, for data of any of the usual kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from sklearn.base import is_classifier
+
+from sordino.errors import AuditError
+
+FAR, HUGE, TINY = 1e4, 1e308, 1e-300
+FEW = 20
+"""Targets of at most so many whole numbers or texts are labels: a neighbour has one of them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Records:
+    """What a fit is given: parts with one entry per record (rows, targets), and who owns each record."""
+
+    parts: tuple[Any, ...]
+    groups: Any = None
+
+    @classmethod
+    def of(cls, data: Any, groups: Any, most: int | None) -> Records:
+        """Take apart what a user calls data; of many records only some, spread evenly, are used."""
+        parts = data if isinstance(data, tuple) else (data,)
+        parts = tuple(np.asarray(part) if isinstance(part, list) else part for part in parts)
+        counts = {_count(part) for part in parts if part is not None}
+        if len(counts) != 1 or min(counts) < 2:
+            raise AuditError("Expected data of at least two records, with as many targets as rows.")
+        made = cls(parts, None if groups is None else np.asarray(groups))
+        (n,) = counts
+        if most is None or n <= most or not all(map(_is_known, parts)) or groups is not None:
+            return made
+        rows = np.linspace(0, n - 1, most).astype(int)
+        return replace(made, parts=tuple(None if p is None else _picked(p, rows) for p in parts))
+
+    @property
+    def units(self) -> int:
+        """How many units of privacy there are."""
+        return _count(self.parts[0]) if self.groups is None else len(np.unique(self.groups))
+
+    @property
+    def owners(self) -> Any:
+        """The number of the unit of each record; None where each record is one."""
+        return None if self.groups is None else np.unique(self.groups, return_inverse=True)[1]
+
+    def changed(self, unit: int, canary: tuple[Any, ...]) -> Records:
+        """Return the data with every record of a unit replaced by one record."""
+        count = _count(self.parts[0])
+        mine = np.flatnonzero(np.arange(count) == unit if self.groups is None else self.owners == unit)
+        made = (p if p is None else _put(p, mine, entry) for p, entry in zip(self.parts, canary, strict=True))
+        return replace(self, parts=tuple(made))
+
+    def canaries(self, unit: int) -> Iterator[tuple[str, tuple[Any, ...]]]:
+        """Yield hostile records; those that are most at odds with each other come first."""
+        first, *rest = self.parts
+        other = (unit + 1) % _count(first)
+        ends = [_ends(part) for part in rest]
+        for name, row in _rows(first, other) if _is_known(first) else ():
+            for side, word in ((1, "high"), (0, "low"))[: 2 if rest and rest[0] is not None else 1]:
+                yield f"{name}, target {word}" if rest else name, (row, *(end[side] for end in ends))
+
+    @staticmethod
+    def ends(part: Any) -> tuple[Any, Any]:
+        """Return two values at odds with each other that are valid where the others are."""
+        return _ends(part)
+
+    def turned(self, canary: tuple[Any, ...], number: int) -> tuple[Any, ...]:
+        """Return a canary whose row points elsewhere: one of a list of directions that never ends."""
+        row = canary[0]
+        if not isinstance(row, np.ndarray) or row.ndim != 1 or row.dtype.kind != "f":
+            return canary
+        waves = np.cos((number + 1) * 1.618 * np.arange(1, row.size + 1))
+        return (FAR * np.where(np.abs(waves) > (number % 3) / 3, waves, 0.0), *canary[1:])
+
+
+def made_up(model: Any, count: int = 200) -> Records:
+    """Return records for an estimator: waves, tiny ones, and a crowd that pulls all one way.
+
+    A record against the crowd is the worst one for most losses: its residual stays large.
+    """
+    if not hasattr(model, "fit") or getattr(model, "schema", None) is not None:
+        raise AuditError("Expected data: records are made up for estimators of arrays only.")
+    columns = getattr(model, "n_features_in_", 5)
+    rows = np.cos(np.outer(np.arange(1, count + 1), np.arange(1, columns + 1)) * 1.618)
+    crowd = np.arange(count) > count // 10
+    rows[crowd], rows[1], rows[2] = FAR, TINY, 0.0
+    labels = getattr(model, "classes_", None) if getattr(model, "classes", None) is None else model.classes
+    labels = [0, 1] if labels is None and is_classifier(model) else labels
+    if labels is None:
+        return Records((rows, np.where(crowd, 0.9, np.cos(3.0 * np.arange(count)))))
+    return Records((rows, np.where(crowd, labels[-1], np.resize(np.asarray(labels), count))))
+
+
+def _count(part: Any) -> int:
+    return int(part.shape[0]) if hasattr(part, "shape") else len(part)
+
+
+def _is_known(part: Any) -> bool:
+    return part is None or isinstance(part, np.ndarray) or sparse.issparse(part) or hasattr(part, "iloc")
+
+
+def _picked(part: Any, rows: Any) -> Any:
+    return part.iloc[rows] if hasattr(part, "iloc") else part[rows]
+
+
+def _put(part: Any, mine: Any, entry: Any) -> Any:
+    if sparse.issparse(part):
+        made = sparse.lil_matrix(part, dtype=float)
+        made[mine] = entry
+        return sparse.csr_matrix(made)
+    made = part.copy()
+    if hasattr(made, "columns"):
+        for name, value in entry.items():
+            made.iloc[mine, made.columns.get_loc(name)] = value
+    elif hasattr(made, "iloc"):
+        made.iloc[mine] = entry
+    else:
+        made = made.astype(float) if made.dtype.kind == "f" else made
+        made[mine] = entry
+    return made
+
+
+def _rows(part: Any, other: int) -> Iterator[tuple[str, Any]]:
+    """Yield hostile rows for a part, of the kind of its own."""
+    if hasattr(part, "columns"):
+        ends = {name: _ends(part[name]) for name in part.columns}
+        yield "largest", {name: end[1] for name, end in ends.items()}
+        yield "smallest", {name: end[0] for name, end in ends.items()}
+        yield "another's", {name: part[name].iloc[other] for name in part.columns}
+        return
+    numbers = sparse.issparse(part) or (isinstance(part, np.ndarray) and part.dtype.kind == "f")
+    if not numbers or getattr(part, "ndim", 2) == 1:
+        yield from zip(("largest", "smallest"), _ends(part)[::-1], strict=True)
+        return
+    signs = np.where(np.arange(part.shape[1]) % 2, -1.0, 1.0)
+    yield "far out", FAR * signs
+    yield "turned around", -FAR * signs
+    yield "all one way", FAR * np.abs(signs)
+    yield "one entry", FAR * np.eye(part.shape[1])[0]
+    yield "huge", HUGE * signs
+    yield "tiny", TINY * signs
+    yield "zero", 0.0 * signs
+
+
+def _ends(part: Any) -> tuple[Any, Any]:
+    """Return two values at odds with each other that are valid where the others are."""
+    if part is None:
+        return None, None
+    values = np.asarray(part)
+    known = np.unique(values[values == values])
+    if values.dtype.kind != "f" or (known.size <= FEW and np.all(known == np.round(known))):
+        return known[0], known[-1]
+    return (-(HUGE**0.97), HUGE**0.97) if known[0] < 0 else (0.0, 1e9)

@@ -1,0 +1,437 @@
+"""Record the releases of one run, and replay their noisy answers on a neighbour.
+
+While a tape runs, each question of every curator gets noise and a batch that depend on the number of the
+question alone. A tape with a script adds that noise to the *script's* exact answers: whoever asks hears the
+answers on the first data set, whatever the second one holds. What a run does then may differ in the exact
+answers only, and in those by at most the sensitivity.
+
+A tape hears the calls of its own thread and context; fits elsewhere in the process keep their own noise.
+Nothing that runs under a tape is booked on a ledger, and nothing that it makes is private.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from scipy import sparse
+
+from sordino.auditing.facts import Facts, facts_of
+from sordino.errors import AuditError, SordinoError
+from sordino.execute import GroupedExecutor, LocalExecutor
+from sordino.execute.local import StreamExecutor, ValueExecutor
+from sordino.execute.parties import SimulatedParties
+from sordino.execute.parties import executor as parties
+from sordino.kernel import Curator, Norm, Plan, SparseVector, curator
+from sordino.kernel import plan as planned
+from sordino.kernel.noise import NoiseSource, seeded_noise_not_private
+from sordino.kernel.sampling import Disjoint, FixedSize, Full, Poisson
+from sordino.problems.minimiser import Tilted
+from sordino.runs.promise import Ask, enclosing
+
+_SAMPLINGS = (Full, Poisson, FixedSize, Disjoint)
+_tape: ContextVar[Tape | None] = ContextVar("tape", default=None)
+_turn = threading.RLock()  # the kernel is listened to by one tape at a time
+
+Reading: TypeAlias = dict[Any, float] | np.ndarray
+"""One vector, by position or by name; an answer may be read at several places, each bounded by itself."""
+
+
+@dataclass(frozen=True, eq=False)
+class Absent:
+    """A unit that leaves: its number and, where records have owners, whom the caller knows to own each.
+
+    An executor's own numbers of persons are not asked: it may have merged two of them.
+    """
+
+    unit: int
+    owners: np.ndarray | None = None
+
+    def rows(self, population: int) -> Any:
+        """Return its rows among so many: one, or all records of a person."""
+        if self.owners is not None and len(self.owners) == population:
+            return np.flatnonzero(self.owners == self.unit)
+        return np.array([min(self.unit, population - 1)])
+
+
+@dataclass
+class Heard:
+    """One release: what was asked, in which plan, and the exact answer, which nobody but the tape sees."""
+
+    name: str
+    executor: str
+    facts: Facts
+    params: Facts
+    norm: Norm
+    sensitivity: float
+    asked: Any = field(default=None, repr=False)
+    exact: list[Reading] | None = field(default=None, repr=False)
+    value: Any = field(default=None, repr=False)
+    answer: Facts = field(default=(), repr=False)
+    noisy: Any = field(default=None, repr=False)
+
+
+@dataclass
+class Recording:
+    """What one run asked and left behind: its state, or the class and the words of its error."""
+
+    questions: list[Heard]
+    plans: list[Plan]
+    trials: list[Plan]
+    state: Facts = ()
+    error: str | None = None
+    words: list[str] = field(default_factory=list)
+    made: Any = field(default=None, repr=False)
+
+    @property
+    def refused(self) -> bool:
+        """Whether the run ended at the door, before the first question."""
+        return self.error is not None and not self.questions
+
+
+def play(
+    run: Callable[[], Any],
+    script: Recording | None = None,
+    absent: Absent | None = None,
+    seed: int | None = 11,
+    forced: int | None = None,
+) -> Recording:
+    """Run once under a tape.
+
+    Parameters
+    ----------
+    run : what asks a curator, and returns all that it releases.
+    script : a recording whose noisy answers are heard; None for a run of its own.
+    absent : a unit that contributes nothing.
+    seed : of noise and batches; None listens only, and the noise is that of a real run.
+    forced : a unit that is in every batch.
+    """
+    tape = Tape(script, absent, seed, forced)
+    out = Recording(tape.questions, tape.plans, tape.trials)
+    shown = io.StringIO()
+    known = contextlib.nullcontext() if seed is None else seeded_noise_not_private(seed)
+    with (
+        warnings.catch_warnings(record=True) as said,
+        contextlib.redirect_stdout(shown),
+        contextlib.redirect_stderr(shown),
+        known,
+        tape.running(),
+    ):
+        warnings.simplefilter("always")
+        try:
+            out.made = run()
+            out.state = facts_of(out.made)
+        except AuditError:
+            raise
+        except Exception as error:  # an exception is an answer too: neighbours must get the same one
+            out.error = f"{type(error).__name__}: {error}"
+            if not isinstance(error, SordinoError):
+                out.error = f"foreign {out.error}"
+    out.words = [f"{w.category.__name__}: {w.message}" for w in said] + shown.getvalue().splitlines()
+    return out
+
+
+class Tape:
+    """Listens at every curator, question and sampling of this context."""
+
+    def __init__(
+        self, script: Recording | None, absent: Absent | None, seed: int | None, forced: int | None
+    ) -> None:
+        self.script, self.absent, self.seed, self.forced = script, absent, seed, forced
+        self.questions: list[Heard] = []
+        self.plans: list[Plan] = []
+        self.trials: list[Plan] = []
+        self.population: int | None = None  # that of the first plan: the absent unit is one of those
+        self.batch: int | None = None  # the unit that batches leave out now
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Tape]:
+        """Put the tape under the kernel, for the calls of this context."""
+        if _tape.get() is not None:
+            raise AuditError("An audit cannot run inside of another one.")
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_turn)
+            stack.callback(_tape.reset, _tape.set(self))
+            stack.enter_context(_replaced(Curator, "__init__", _opened))
+            stack.enter_context(_replaced(curator, "answer", _answered))
+            stack.enter_context(_replaced(planned.Question, "privatised", _privatised))
+            stack.enter_context(_replaced(parties, "_quantised", _contributed))
+            stack.enter_context(_replaced(Ask, "open_ledger", lambda original, tape, ask: None))
+            for sampling in _SAMPLINGS:
+                stack.enter_context(_replaced(sampling, "draw", _drawn))
+                stack.enter_context(_replaced(sampling, "shares", _shared))
+            yield self
+
+    def source(self, what: int, otherwise: Any) -> Any:
+        """Return the noise of the question that is asked now: a function of its number alone."""
+        if self.seed is None:
+            return otherwise
+        known = NoiseSource.seeded_not_private((self.seed * 10_007 + len(self.questions)) * 7 + what)
+        return replace(otherwise, noise=known) if hasattr(otherwise, "noise") else known
+
+    @property
+    def scripted(self) -> Heard | None:
+        """The question of the script that has the number of the one that is asked now."""
+        asked = [] if self.script is None else self.script.questions
+        return asked[len(self.questions) - 1] if len(self.questions) <= len(asked) else None
+
+
+class Listener:
+    """An executor as a curator sees it; it writes down what it is asked."""
+
+    def __init__(self, tape: Tape, inner: Any, plan: Plan) -> None:
+        tape.population = inner.population if tape.population is None else tape.population
+        self._tape, self._plan, self._kind, self._left_out = tape, plan, type(inner).__name__, None
+        if tape.absent is not None and inner.population == tape.population:
+            found = without(inner, tape.absent)
+            self._left_out = tape.absent.unit if found is None else None
+            inner = inner if found is None else found
+        self._inner = inner
+        self._known: dict[str, Facts] = {}
+        tape.plans.append(plan)
+        if (
+            enclosing() is not None
+        ):  # a trial of a search: its number is secret, and its price is the search's
+            tape.trials.append(plan)
+
+    @property
+    def population(self) -> int:
+        return self._inner.population
+
+    @property
+    def offer(self) -> Any:
+        return self._inner.offer
+
+    def heard(self, asked: Any, noise: Any, original: Callable[..., Any]) -> Any:
+        """Write a question down, ask it, and write down what its asker hears."""
+        tape, release, sensitivity = self._tape, asked.release, asked.sensitivity
+        name = next((n for n, planned in self._plan.releases.items() if planned is release), "?")
+        if name not in self._known:
+            self._known[name] = facts_of((release, self._plan.relation, self._plan.population))
+        facts = (*self._known[name], ("position", asked.position), ("sensitivity", sensitivity))
+        found = facts_of(asked.params)
+        heard = Heard(name, self._kind, facts, found, release.query.norm, sensitivity, asked)
+        tape.questions.append(heard)
+        tape.batch = self._left_out
+        answer = original(self._inner, asked, tape.source(3, noise))  # for one that makes its own noise
+        if tape.batch is not None:
+            raise AuditError(f"{self._kind} has no way to leave a unit out; give it one in auditing/tape.py.")
+        if not hasattr(answer, "hard_threshold"):  # one that stays lazy draws noise when it is read
+            heard.noisy, heard.answer = answer, facts_of(answer)
+        return answer
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, instead: Callable[..., Any]) -> Iterator[None]:
+    """Let the tape of a context have the calls of a function that are made there."""
+    original = vars(owner)[name]
+
+    def listening(*args: Any, **kwargs: Any) -> Any:
+        tape = _tape.get()
+        return original(*args, **kwargs) if tape is None else instead(original, tape, *args, **kwargs)
+
+    setattr(owner, name, listening)
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+def _opened(
+    original: Any, tape: Tape, self: Any, executor: Any, plan: Plan, *rest: Any, **known: Any
+) -> None:
+    original(self, Listener(tape, executor, plan), plan, *rest, **known)
+
+
+def _answered(original: Any, tape: Tape, executor: Any, question: Any, noise: Any) -> Any:
+    if isinstance(executor, Listener):
+        return executor.heard(question, noise, original)
+    return original(executor, question, noise)
+
+
+def _privatised(original: Any, tape: Tape, question: Any, exact: Any, noise: Any) -> Any:
+    """Write down the exact answer; return the noisy one of the script, or of this run without one."""
+    heard, scripted = tape.questions[-1], tape.scripted
+    heard.exact, heard.value = read(exact, question.spacing), kept(exact)
+    said = exact if scripted is None or scripted.value is None else kept(scripted.value)
+    return original(question, said, tape.source(1, noise))
+
+
+def _contributed(original: Any, tape: Tape, local: Any, question: Any, rows: Any) -> Any:
+    """Write down a party's integers and the sensitivity its noise is for; return those of the script."""
+    found, heard, scripted = original(local, question, rows), tape.questions[-1], tape.scripted
+    lattice, multiplier = found.lattice, question.release.mechanism.multiplier
+    heard.value = [*(heard.value or ()), found]
+    heard.exact = read(sum(part.values for part in heard.value), lattice.spacing)
+    heard.sensitivity = lattice.std * lattice.spacing / multiplier
+    heard.facts = (*heard.facts, ("lattice", repr(lattice)))
+    return found if scripted is None else scripted.value[len(heard.value) - 1]
+
+
+def _drawn(original: Any, tape: Tape, self: Any, population: int, position: int, noise: Any) -> Any:
+    left_out, tape.batch = tape.batch, None
+    found = original(self, population, position, tape.source(2, noise))
+    if isinstance(self, Poisson | FixedSize) and found is not None and population == tape.population:
+        found = _with_unit(found, tape.forced, self)
+    if left_out is None:
+        return found
+    rows = np.arange(population) if found is None else found
+    return rows[rows != left_out]
+
+
+def _with_unit(rows: Any, unit: int | None, sampling: Any) -> Any:
+    if unit is None or unit in rows:
+        return rows
+    return np.append(rows[:-1] if isinstance(sampling, FixedSize) else rows, unit)
+
+
+def _shared(original: Any, tape: Tape, self: Any, sizes: Any, position: int, noise: Any) -> Any:
+    left_out, tape.batch = tape.batch, None
+    shares = original(self, sizes, position, tape.source(2, noise))
+    if left_out is None:
+        return shares
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    part = int(np.searchsorted(starts, left_out, side="right")) - 1
+    return [LessOne(s, left_out - int(starts[part])) if i == part else s for i, s in enumerate(shares)]
+
+
+@dataclass(frozen=True)
+class LessOne:
+    """One part's rows of a batch, all but one."""
+
+    share: Any
+    row: int
+
+    def rows(self, count: int) -> Any:
+        found = self.share.rows(count)
+        rows = np.arange(count) if found is None else found
+        return rows[rows != self.row]
+
+
+# ------------- Exact answers as vectors whose distance a sensitivity bounds, whatever kind of answer it is
+
+
+def read(value: Any, spacing: float | None = None) -> list[Reading]:
+    """Return the vectors of an exact answer; ``spacing`` is that of a lattice of integers."""
+    if isinstance(value, Tilted):  # an objective: the sensitivity bounds its gradient, wherever it is taken
+        points = [np.zeros(value.size), np.ones(value.size), np.linspace(-3.0, 2.0, value.size)]
+        inner = value.minimiser
+        return [inner.population * inner._gradient(value.records, t, value.at) for t in points]
+    if isinstance(value, SparseVector):
+        return [np.asarray(value.to_dense())]
+    if isinstance(value, list) and all(isinstance(part, dict) for part in value):
+        return [{(i, text): float(count) for i, part in enumerate(value) for text, count in part.items()}]
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise AuditError(f"No way to read an exact answer of type {type(value).__name__}.")
+    return [array.astype(float).ravel() * (1.0 if spacing is None else spacing)]
+
+
+def kept(value: Any) -> Any:
+    """Return a copy of an exact answer that no later change of the original reaches."""
+    if hasattr(value, "clone"):
+        return value.clone()
+    return value if isinstance(value, Tilted) else copy.deepcopy(value)
+
+
+def distance(one: list[Reading], other: list[Reading], norm: Norm) -> float:
+    """Return how far two exact answers are apart; infinite where their shapes differ."""
+    if len(one) != len(other):
+        return np.inf
+    return max((_distance(a, b, norm) for a, b in zip(one, other, strict=True)), default=0.0)
+
+
+def _distance(one: Reading, other: Reading, norm: Norm) -> float:
+    if isinstance(one, dict) and isinstance(other, dict):
+        names = sorted({**one, **other})
+        one, other = (np.array([part.get(name, 0.0) for name in names]) for part in (one, other))
+    a, b = np.asarray(one), np.asarray(other)
+    if a.shape != b.shape:
+        return np.inf
+    away = a - b
+    if not np.isfinite(away).all():
+        return np.inf
+    order = {Norm.L1: 1, Norm.L2: 2, Norm.LINF: np.inf}[norm]
+    return float(np.linalg.norm(away, order)) if away.size else 0.0
+
+
+# ---------------- Data without one of their units: it is not there, or all of its records are not numbers
+# Executors that are not listed are asked for batches that leave the unit out.
+
+
+def without(executor: Any, absent: Absent) -> Any:
+    """Return an executor to which the unit contributes nothing; None for one that only has batches."""
+    if isinstance(executor, GroupedExecutor):
+        rows = absent.rows(executor.local.population)
+        return GroupedExecutor(_rows(executor.local, rows), executor.groups)
+    make = ABSENT.get(type(executor))
+    return None if make is None else make(executor, absent.rows(executor.population))
+
+
+def _rows(executor: LocalExecutor, rows: Any) -> LocalExecutor:
+    matrix = executor.matrix
+    facts = (executor.targets, executor.data_norm, executor.intercept, executor.weights)
+    if not sparse.issparse(matrix):
+        gone = np.array(matrix, dtype=float)
+        gone[rows] = np.nan
+        return LocalExecutor(gone, *facts)
+    keep = np.ones(matrix.shape[0])
+    keep[rows] = 0.0
+    nothing = np.full(np.size(rows), np.nan), (np.ravel(rows), np.zeros(np.size(rows), int))
+    mark = sparse.csr_matrix(nothing, shape=matrix.shape)
+    return LocalExecutor(sparse.csr_matrix(sparse.diags(keep) @ matrix + mark), *facts)
+
+
+def _value(executor: ValueExecutor, rows: Any) -> ValueExecutor:
+    keep = ~np.isin(np.arange(executor.population), rows)
+    numbers = tuple(np.where(keep, column, np.nan) for column in executor.number_columns)
+    texts = tuple((np.where(keep, codes, -1), words) for codes, words in executor.text_columns)
+    return ValueExecutor(executor.population, numbers, texts)
+
+
+def _parties(executor: SimulatedParties, rows: Any) -> SimulatedParties:
+    """Return members of whom one has lost a record; the numbers of their records are public and stay."""
+    members, start = [], 0
+    for member in executor.members:
+        gone = rows[(rows >= start) & (rows < start + member.population)] - start
+        members.append(_rows(member, gone) if gone.size else member)
+        start += member.population
+    return SimulatedParties(members, executor.share)
+
+
+class _Stream(StreamExecutor):
+    """Loses one record of the chunk it is in: that of a number, counted over all chunks."""
+
+    def __init__(self, inner: StreamExecutor, rows: Any) -> None:
+        self._inner, self._row, self._past, self._seen = inner, int(rows[0]), 0, -1
+
+    @property
+    def population(self) -> int:
+        return self._inner.population
+
+    def total(self, *asked: Any) -> Any:
+        inner = self._inner
+        if inner._number != self._seen and inner._chunk is not None:
+            self._seen, chunk = inner._number, inner._chunk
+            if self._past <= self._row < self._past + chunk.population:
+                inner._chunk = _rows(chunk, self._row - self._past)
+            self._past += chunk.population
+        return inner.total(*asked)
+
+
+ABSENT: dict[type, Callable[[Any, Any], Any]] = {
+    LocalExecutor: _rows,
+    ValueExecutor: _value,
+    StreamExecutor: _Stream,
+    SimulatedParties: _parties,
+}

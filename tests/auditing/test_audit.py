@@ -1,0 +1,176 @@
+"""An audit of honest fits: what it demonstrates, what it says, and what it may not do."""
+
+import json
+import threading
+
+import numpy as np
+import pytest
+from sklearn.pipeline import make_pipeline
+
+import sordino
+from sordino.accounting.trade_off import gaussian_trade_off
+from sordino.auditing.attacks import Bets, Rates, Scale, least, lower_bound, most, plain_bound
+from sordino.auditing.tape import play
+from sordino.errors import AuditError
+from sordino.kernel import NoiseSource
+
+X = np.random.default_rng(0).normal(size=(60, 3))
+QUICK = {"seconds": 2.0, "draws": 4000}
+
+
+def mean(X):
+    return sordino.mean(X, epsilon=2.0, bounds=(-3.0, 3.0))
+
+
+SUBJECTS = {
+    "gradient descent": (sordino.LinearRegression(epsilon=2.0, solver="gd"), None),
+    "labels": (sordino.LogisticRegression(epsilon=4.0, solver="gd"), None),
+    "components": (sordino.PCA(2, epsilon=2.0), None),
+    "a function": (mean, X),
+    "a chain": (
+        make_pipeline(
+            sordino.PrivateStandardScaler(epsilon=1.0, data_norm=2.0), sordino.LinearRegression(epsilon=1.0)
+        ),
+        (X, X[:, 0]),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SUBJECTS)
+def test_an_honest_fit_is_not_refuted_and_most_of_its_claim_is_demonstrated(name):
+    found = sordino.audit(*SUBJECTS[name], **QUICK)
+    assert not found.refuted, found
+    assert found.leaks == ()
+    assert 0.5 * found.epsilon <= found.lower <= 1.1 * found.epsilon
+    white = next(attack for attack in found.attacks if attack.name == "white box")
+    assert white.plain <= white.epsilon
+    assert white.power > 0.99
+
+
+def test_the_output_attack_demonstrates_half_of_a_claim():
+    model = sordino.LinearRegression(epsilon=4.0, solver="gd", max_iter=1)
+    found = sordino.audit(model, (X, X[:, 0]), fits=600, **QUICK)
+    black = next(attack for attack in found.attacks if attack.name == "black box")
+    assert not found.refuted
+    assert 0.5 * found.epsilon <= black.epsilon <= found.epsilon
+
+
+def test_persons_are_audited_as_units():
+    groups = np.repeat([f"p{i}" for i in range(20)], 3)
+    model = sordino.LinearRegression(epsilon=2.0, solver="gd", max_iter=3)
+    found = sordino.audit(model, (X, X[:, 0]), groups=groups, **QUICK)
+    assert found.unit == "person"
+    assert not found.refuted, found
+
+
+def test_an_audit_says_who_may_see_it_and_is_json():
+    model = sordino.LinearRegression(epsilon=2.0, solver="gd", max_iter=2)
+    real, made = sordino.audit(model, (X, X[:, 0]), **QUICK), sordino.audit(model, **QUICK)
+    assert "NOT private" in repr(real)
+    assert "NOT private" in real.to_html()
+    assert "made-up" in repr(made)
+    assert json.loads(real.to_json())["refuted"] is False
+    assert "How this was attacked" in made.to_html()
+
+
+def test_an_audit_books_nothing_and_leaves_the_model_alone(tmp_path):
+    ledger = sordino.Ledger.open(tmp_path / "budget.db")
+    ledger.create("d", sordino.BudgetPolicy(epsilon=1.0, delta=1e-5))
+    model = sordino.LinearRegression(epsilon=0.9, solver="gd", max_iter=2, ledger=ledger, dataset_id="d")
+    assert not sordino.audit(model, (X, X[:, 0]), seconds=0.1, draws=100).refuted
+    assert ledger.history("d") == []
+    assert not hasattr(model, "coef_")
+
+
+def test_fits_of_other_threads_keep_their_own_noise():
+    noise, begun, ended = [], threading.Event(), threading.Event()
+
+    def elsewhere():
+        begun.wait(30)
+        noise.extend(float(sordino.mean(X[:, 0], epsilon=1.0, bounds=(-3.0, 3.0))) for _ in range(2))
+        ended.set()
+
+    def fit():
+        begun.set()
+        assert ended.wait(30)
+        return mean(X)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    recording = play(fit)
+    thread.join()
+    assert noise[0] != noise[1]
+    assert {plan.population for plan in recording.plans} == {60}
+    assert len(recording.plans) == 1
+
+
+def test_what_has_no_report_and_what_has_no_records_is_refused():
+    with pytest.raises(AuditError, match="Pass claim="):
+        sordino.audit(lambda X: X.sum(), X)
+    with pytest.raises(AuditError, match="Expected data"):
+        sordino.audit(mean)
+    with pytest.raises(AuditError, match="inside of another"):
+        sordino.audit(lambda X: sordino.audit(mean, X), X)
+
+
+# ----------------------------------------------------------------------------- the bounds themselves
+
+
+def normal_pair(mu, count, seed):
+    noise = NoiseSource.seeded_not_private(seed)
+    return mu * (noise.normal(count) + mu / 2), mu * (noise.normal(count) - mu / 2)
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("mu", [0.25, 0.8])
+def test_a_lower_bound_exceeds_the_truth_as_rarely_as_it_says(mu):
+    bounds = []
+    for seed in range(200):
+        rates = Rates.of(*normal_pair(mu, 4000, seed), 0.05)
+        bounds.append(lower_bound(rates, lambda s: gaussian_trade_off(mu / s), lambda s: mu / s))
+    assert np.mean(np.array(bounds) > mu) <= 0.05  # half of the error is lost in two intervals
+    assert np.median(bounds) > 0.5 * mu
+
+
+@pytest.mark.statistical
+def test_bets_win_against_half_the_noise_and_rarely_against_an_honest_claim():
+    fits = []
+    for seed in range(100):
+        bets, ruined = Bets(gaussian_trade_off(0.5)), 0
+        for look in range(40):
+            ours, theirs = normal_pair(0.5, 25, 1000 * seed + look)
+            ruined = max(ruined, bets.see(ours, theirs))
+        fits.append(ruined >= 20)
+    assert np.mean(fits) <= 0.05
+    taken = [fits_until_refuted(seed) for seed in range(20)]
+    assert np.median(taken) <= 300
+
+
+def fits_until_refuted(seed, mu=0.5):
+    """Return how many fits, on both neighbours together, refute a claim of mu that has half of its noise."""
+    bets, noise = Bets(gaussian_trade_off(mu)), NoiseSource.seeded_not_private(seed)
+    for look in range(1, 200):
+        ours, theirs = (mu * (noise.normal(10) / 2 + side * mu / 2) for side in (1, -1))
+        if bets.see(ours, theirs) >= 20:
+            return 20 * look
+    return 4000
+
+
+def test_intervals_of_clopper_and_pearson_are_theirs():
+    assert least(0, 10, 0.025) == 0.0
+    assert most(10, 10, 0.025) == 1.0
+    assert least(10, 10, 0.025) == pytest.approx(0.025**0.1)
+    assert most(0, 10, 0.025) == pytest.approx(1 - 0.025**0.1)
+
+
+def test_a_plain_bound_is_the_logarithm_of_the_rates():
+    assert plain_bound(Rates(0.5, 0.1, 5, 1, 10), 0.1) == pytest.approx(np.log(4.0))
+    assert plain_bound(Rates(0.05, 0.1, 5, 1, 10), 0.1) == 0.0
+
+
+def test_residuals_of_a_real_fit_have_the_declared_scale():
+    runs = [play(lambda: mean(X), seed=None) for _ in range(3)]
+    found = Scale.of(runs)
+    assert found.count > 100
+    assert found.wealth < 5
+    assert found.reused == ()

@@ -1,0 +1,137 @@
+"""Attack everything that asks a curator, and print a row for each; ``make audit`` runs it.
+
+python tools/audit.py                  all rows
+python tools/audit.py --only PCA       rows whose name holds this
+python tools/audit.py --bars           the claims 1, 2 and 4 of the page on audits
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+from tests.replay import networks, subjects
+from tests.replay.neighbours import Data, hostile_data
+
+import sordino
+from sordino.errors import SordinoError
+
+HEAD = f"{'subject':58} {'claimed':>8} {'shown':>6} {'power':>5} {'nearest':>8} {'seconds':>7}  verdict"
+
+
+def rows(epsilon: float) -> Iterator[tuple[Any, str]]:
+    """Yield every row of the replay tests, at this budget, with its relation."""
+    for module in (subjects, networks):
+        module.BUDGET = {"epsilon": epsilon, "delta": 1e-5}
+    for row in (*subjects.all_rows(), *networks.network_rows()):
+        if "memory" in row.must:
+            yield from ((row, relation) for relation in row.relations[:1])
+
+
+def attacked(row: Any, relation: str, **how: Any) -> sordino.auditing.Audit:
+    """Audit one row on hostile records."""
+    data = hostile_data(row.kind)
+
+    def fit(X: Any, y: Any) -> Any:
+        return row.fit(Data(X, y, row.kind, np.ones(len(y))), relation)
+
+    return sordino.audit(fit, (data.X, data.y), rounding=row.rounding, **how)
+
+
+def line(name: str, found: Any, seconds: float) -> str:
+    """Return one row of the table."""
+    power = max((a.power for a in found.attacks if a.power is not None), default=float("nan"))
+    near = max(found.nearest.values(), default=0.0)
+    verdict = (
+        "REFUTED: " + "; ".join(a.words for a in found.attacks if a.refuted) if found.refuted else "holds"
+    )
+    numbers = f"{found.epsilon:8.3g} {found.lower:6.2f} {power:5.2f} {near:8.4f} {seconds:7.1f}"
+    return f"{name[:58]:58} {numbers}  {verdict}"
+
+
+BARS = {
+    "gd, squared": lambda e: sordino.LinearRegression(epsilon=e, solver="gd"),
+    "gd, logistic": lambda e: sordino.LogisticRegression(epsilon=e, solver="gd"),
+    "ight, squared": lambda e: sordino.SparseLinearRegression(epsilon=e, solver="ight", n_nonzero_coefs=2),
+    "auto, squared": lambda e: sordino.LinearRegression(epsilon=e),
+    "PCA": lambda e: sordino.PCA(2, epsilon=e),
+    "mean": lambda e: lambda X: sordino.mean(X, epsilon=e, bounds=(-3.0, 3.0)),
+    "network, all records": lambda e: _network(e, 200),
+    "network, Poisson batches": lambda e: _network(e, 50),
+}
+
+
+def _network(epsilon: float, batch: int) -> Any:
+    from sordino import nn
+
+    return nn.NeuralClassifier(
+        epsilon=epsilon, classes=[0, 1], hidden=4, max_iter=8, batch_size=batch, random_state=0
+    )
+
+
+def bars(seconds: float, fits: int) -> Iterator[tuple[str, Any, float]]:
+    """Yield audits of common fits at the claims 1, 2 and 4."""
+    X = np.random.default_rng(0).normal(size=(200, 4))
+    for name, make in BARS.items():
+        for epsilon in (1.0, 2.0, 4.0):
+            begin, data = time.monotonic(), X if name == "mean" else None
+            rounding = 4e-6 if "network" in name else 1e-9
+            found = sordino.audit(make(epsilon), data, seconds=seconds, fits=fits, rounding=rounding)
+            yield f"{name}, epsilon {epsilon:g}", found, time.monotonic() - begin
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the table; the status is 1 where a claim is refuted."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--only", default="")
+    options.add_argument("--bars", action="store_true")
+    options.add_argument("--epsilon", type=float, default=2.0)
+    options.add_argument("--seconds", type=float, default=1.0)
+    options.add_argument("--draws", type=int, default=2_000)
+    options.add_argument("--fits", type=int, default=0)
+    options.add_argument("--json", type=Path)
+    chosen = options.parse_args(arguments)
+    warnings.simplefilter("ignore")
+    print(HEAD, flush=True)
+    found: dict[str, Any] = {}
+    if chosen.bars:
+        made = bars(chosen.seconds, chosen.fits)
+    else:
+        made = _all(chosen)
+    bad = 0
+    for name, one, seconds in made:
+        if isinstance(one, str):
+            print(f"{name[:58]:58} not audited: {one}", flush=True)
+            continue
+        print(line(name, one, seconds), flush=True)
+        found[name], bad = one.to_dict(), bad + one.refuted
+    if chosen.json:
+        chosen.json.write_text(json.dumps(found, indent=1) + "\n")
+    print(f"{len(found)} audited, {bad} refuted")
+    return int(bad > 0)
+
+
+def _all(chosen: Any) -> Iterator[tuple[str, Any, float]]:
+    for row, relation in rows(chosen.epsilon):
+        if chosen.only not in row.name:
+            continue
+        begin = time.monotonic()
+        try:
+            how = {"seconds": chosen.seconds, "draws": chosen.draws, "fits": chosen.fits}
+            one: Any = attacked(row, relation, **how)
+        except SordinoError as error:
+            one = f"{type(error).__name__}: {error}"
+        yield f"{row.name}, {relation}", one, time.monotonic() - begin
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
