@@ -18,7 +18,7 @@ from sklearn.model_selection import train_test_split
 
 from sordino import SparseLogisticRegression
 from sordino.datasets import load, log1p_unit, unit_rows
-from sordino.report.plots import dressed, log_axis
+from sordino.report.plots import log_axis, style_axes
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 IMAGES = Path(__file__).resolve().parents[1] / "images"
@@ -58,7 +58,7 @@ def measure(split, data_norm, repeats):
 
 def draw(results):
     figure = Figure(figsize=(7.5, 4.2), layout="constrained")
-    axes = dressed(figure.subplots())
+    axes = style_axes(figure.subplots())
     for name, (plain, private) in results.items():
         (line,) = axes.plot(EPSILONS, private, "o-", label=name)
         axes.axhline(plain, color=line.get_color(), linestyle=":", linewidth=1.2)

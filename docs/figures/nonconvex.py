@@ -10,7 +10,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from sordino.report.plots import dressed, log_axis
+from sordino.report.plots import log_axis, style_axes
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parents[1] / "benchmarks" / "results" / "nonconvex.json"
@@ -55,7 +55,7 @@ def draw(axes, task, methods):
             axes.plot(passes, losses, marker=".", label=label)
     axes.axhline(PUBLISHED[task], color="gray", linestyle=":", label="published DP-SRM, 4 passes")
     axes.set(xlabel="data passes", ylabel="test loss", ylim=LIMITS[task], title=task)
-    log_axis(dressed(axes))
+    log_axis(style_axes(axes))
 
 
 def main():

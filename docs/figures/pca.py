@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 from sklearn.preprocessing import normalize
 
 from sordino import PCA
-from sordino.report.plots import dressed, log_axis, scree_plot
+from sordino.report.plots import log_axis, scree_plot, style_axes
 from sordino.testing import seeded_noise_not_private
 
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
@@ -40,7 +40,7 @@ def main():
     rows = normalize(load_digits().data)
     best = np.linalg.eigh(np.cov(rows.T))[1][:, -AXES:].T
     figure = Figure(figsize=(11, 4), layout="constrained")
-    left, right = (dressed(axes) for axes in figure.subplots(1, 2))
+    left, right = (style_axes(axes) for axes in figure.subplots(1, 2))
     lines = {s: [] for s in ("textbook", *SOLVERS)}
     for epsilon in EPSILONS:
         for name, line in lines.items():

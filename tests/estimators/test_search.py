@@ -122,7 +122,7 @@ def test_a_step_gets_the_share_of_its_epsilon_in_the_squared_distances():
     model = sordino.LinearRegression(4.0, data_norm=1.0, target_bound=1.0)
     steps = make_pipeline(sordino.PrivateStandardScaler(data_norm=1.0, epsilon=3.0), model)
     trial = BestOf.made(Ask.checked(2.0, 1e-6, 100), Relation.ADD_REMOVE, "geometric", 5.0).trial
-    model = Candidates(steps).made([{}], trial, None)
+    model = Candidates(steps).build([{}], trial, None)
     assert model.steps[0][1].epsilon == pytest.approx(trial.part(9 / 25))
     assert model.steps[1][1].epsilon == pytest.approx(trial.part(16 / 25))
     assert trial.part(1.0) == trial.epsilon

@@ -102,21 +102,21 @@ def test_door_04_asking_for_a_score_is_no_oracle():
 
 
 def test_door_04_made_up_rows_hold_nothing_of_the_data():
-    from sordino.estimators.pipeline import made_up
+    from sordino.estimators.pipeline import invent_rows
 
     X = numbers(50)
-    assert np.array_equal(made_up(X), made_up(1e6 + X))
-    assert np.array_equal(made_up(X), made_up(np.full((9, 3), np.nan)))
+    assert np.array_equal(invent_rows(X), invent_rows(1e6 + X))
+    assert np.array_equal(invent_rows(X), invent_rows(np.full((9, 3), np.nan)))
 
 
 def test_door_04_models_of_tables_and_texts_that_mix_rows_are_still_seen():
-    from sordino.estimators.pipeline import made_up, mixes_rows
+    from sordino.estimators.pipeline import invent_rows, mixes_rows
 
     schema = Schema([Number("x", -1, 1), Target("y", "number", low=-1, high=1)])
-    table = made_up(None, schema)
+    table = invent_rows(None, schema)
     assert mixes_rows(lambda rows: rows["x"] - rows["x"].mean(), table)
     assert not mixes_rows(lambda rows: rows["x"] - 0.3, table)
-    texts = made_up(["a", "b"])
+    texts = invent_rows(["a", "b"])
     assert mixes_rows(lambda rows: [len(set(rows))] * len(rows), texts)
 
 

@@ -15,7 +15,7 @@ import sordino
 from sordino.errors import InvalidInputError
 from sordino.kernel import public_generator
 from sordino.report import report_html, write_report
-from sordino.report.run_page import _ASKED, compared
+from sordino.report.run_page import _ASKED, compare_attacks
 from sordino.runs import Price
 from sordino.runs import price as meaning
 from sordino.runs.price import at_most, priced_in
@@ -167,14 +167,14 @@ def test_the_run_stands_beside_one_four_and_eight():
     X, _ = rows()
 
     def at(epsilon):
-        return compared(sordino.mean(X[:, 0], epsilon=epsilon, delta=1e-6).privacy)
+        return compare_attacks(sordino.mean(X[:, 0], epsilon=epsilon, delta=1e-6).privacy)
 
     assert [c["epsilon"] for c in at(2.0)] == ["1", "2", "4", "8"]
     assert [c["epsilon"] for c in at(1.0)] == ["1", "4", "8"]
     assert [bool(c["own"]) for c in at(1.0)] == [True, False, False]
     assert at(2.0)[0]["bet"] == "54.8 %"
     above = replace(sordino.mean(X[:, 0], epsilon=1.0, delta=1e-6).privacy, epsilon=1.0001)
-    assert [c["epsilon"] for c in compared(above)] == ["1", "1.01", "4", "8"]  # not taken for 1
+    assert [c["epsilon"] for c in compare_attacks(above)] == ["1", "1.01", "4", "8"]  # not taken for 1
 
 
 def test_bounds_that_were_learned_are_not_said_to_be_declared_by_somebody():

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from sordino.cli.shared import JSON, all_of, bound, document, show_table, told_schema
+from sordino.cli.shared import JSON, all_of, bound, document, show_table, tell_schema_price
 
 TRAINING = all_of(
     click.option("--rows", type=click.IntRange(1), required=True, help="How many records there are."),
@@ -79,7 +79,7 @@ def models(models: tuple[Path, ...], delta: float | None, as_json: bool) -> None
         (name, at_most(report.epsilon), at_most(report.delta, 3), report.status) for name, report in shown
     ]
     show_table(("model", "epsilon", "delta", "status"), rows)
-    told_schema(together)
+    tell_schema_price(together)
 
 
 def _training(facts: dict[str, Any]) -> Any:

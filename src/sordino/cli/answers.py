@@ -31,8 +31,8 @@ from sordino.cli.shared import (
     plain,
     require_writable,
     show_table,
+    tell_schema_price,
     text,
-    told_schema,
 )
 from sordino.errors import InvalidInputError
 
@@ -219,7 +219,7 @@ def _tell(found: dict[str, Any], output: Path | None, as_json: bool) -> None:
         click.echo(f"{found['metric']}: {found['value']:.4g}{interval and f', 95 % interval {interval}'}")
     click.echo("Exact, for public rows only." if report is None else f"{guarantee(report)}.")
     if report is not None:
-        told_schema(report)
+        tell_schema_price(report)
 
 
 def _number(entry: Any) -> str:

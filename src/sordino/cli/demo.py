@@ -155,7 +155,7 @@ def _page(results: dict[str, tuple[Task, list[float], Any]]) -> Any:
     from matplotlib.figure import Figure
 
     from sordino.report import Page
-    from sordino.report.plots import dressed, log_axis
+    from sordino.report.plots import log_axis, style_axes
 
     page = Page("Sordino demonstration", "The same models with and without differential privacy.")
     columns = ["task", "measure", *(f"epsilon {e:g}" for e in EPSILONS), "no privacy"]
@@ -167,7 +167,7 @@ def _page(results: dict[str, tuple[Task, list[float], Any]]) -> Any:
     )
     for name, (task, scores, privacy) in results.items():
         figure = Figure(figsize=(5.5, 3.2), layout="constrained")
-        axes = dressed(figure.subplots())
+        axes = style_axes(figure.subplots())
         axes.plot(EPSILONS, scores, "o-", label="private")
         axes.axhline(task.plain, color="gray", linestyle="--", label="no privacy")
         axes.set(xlabel="epsilon", ylabel=task.measure, title=name)

@@ -61,7 +61,7 @@ class Refused(click.ClickException):
         self.__dict__["exit_code"] = code  # click says that it belongs to the class, and reads it from here
 
 
-def refused(error: errors.SordinoError) -> Refused:
+def error_lines(error: errors.SordinoError) -> Refused:
     """Return what a person sees of one of our errors."""
     return Refused(str(error), status_of(error))
 
@@ -112,7 +112,7 @@ def in_words() -> Iterator[None]:
     try:
         yield
     except errors.SordinoError as error:
-        raise refused(error) from error
+        raise error_lines(error) from error
     except KeyboardInterrupt:
         raise Refused("Stopped. What was reserved on a ledger stays booked.", STOPPED) from None
     except (click.exceptions.ClickException, click.exceptions.Exit, click.exceptions.Abort):

@@ -25,17 +25,17 @@ from sordino.cli.shared import (
     TARGET,
     UNBOOKED,
     check_booking,
+    check_parameters,
     config_option,
     data_file,
     digest,
     document,
     guarantee,
-    known_parameters,
     parameters,
     plain,
     read_settings,
     require_model_place,
-    told_schema,
+    tell_schema_price,
     value_of,
 )
 from sordino.errors import InvalidInputError, ModelFileError
@@ -117,7 +117,7 @@ def fit(data: str, output: Path, report: Path | None, force: bool, as_json: bool
     settings, started = read_settings(click.get_current_context()), now()
     require_model_place(output, force, report)
     memory = memory_for_rows(chosen.pop("memory"))
-    rows, model = _prepared(data_file(data, chosen), chosen, memory)
+    rows, model = _prepare(data_file(data, chosen), chosen, memory)
     if rows.groups is None:
         model.fit(rows.X, rows.y)
     else:
@@ -180,9 +180,9 @@ def tune(
     require_model_place(output, force, report)
     budget: dict[str, Any] = {name: chosen[name] for name in ("epsilon", "delta", "relation")}
     booked = check_booking(chosen.pop("ledger"), chosen.pop("dataset"))
-    rows, model = _prepared(data_file(data, chosen), {**chosen, "ledger": None, "dataset": None})
-    params = {key: _listed(value) for key, value in parameters(grid, "--grid").items()}
-    known_parameters(type(model), params)
+    rows, model = _prepare(data_file(data, chosen), {**chosen, "ledger": None, "dataset": None})
+    params = {key: _as_list(value) for key, value in parameters(grid, "--grid").items()}
+    check_parameters(type(model), params)
     how: dict[str, Any] = {
         "mean_trials": trials,
         "validation": validation,
@@ -191,7 +191,7 @@ def tune(
         "dataset_id": booked[1],
     }
     search = PrivateSearchCV(model, params, **budget, **how)
-    click.echo(search.outlook(*rows.protected(getattr(model, "schema", None))), err=True)
+    click.echo(search.outlook(*rows.count_protected(getattr(model, "schema", None))), err=True)
     search.fit(rows.X, rows.y, groups=rows.groups)
     best = search.best_estimator_
     run = run_facts("tune", settings, started, data, len(rows))
@@ -203,12 +203,12 @@ def tune(
         write_page(search, report, run, ledger=booked[0])
 
 
-def _prepared(file: Any, chosen: dict[str, Any], memory: int | None = None) -> tuple[Any, Any]:
+def _prepare(file: Any, chosen: dict[str, Any], memory: int | None = None) -> tuple[Any, Any]:
     """Return the rows and a model; what is wrong with its parameters is said before data is read."""
-    from sordino.cli.rows import known_schema, to_fit
+    from sordino.cli.rows import read_whole_schema, to_fit
     from sordino.saving.files import packed
 
-    schema = known_schema(chosen["schema"])
+    schema = read_whole_schema(chosen["schema"])
     kind = model_class(chosen["name"], schema)
     ledger, dataset = check_booking(chosen["ledger"], chosen["dataset"])
     params = {
@@ -224,7 +224,7 @@ def _prepared(file: Any, chosen: dict[str, Any], memory: int | None = None) -> t
         params["schema"] = schema
     if chosen["classes"] is not None:
         params["classes"] = _classes(chosen["classes"], file, schema, chosen["target"])
-    known_parameters(kind, params)
+    check_parameters(kind, params)
     model = kind(**params)
     packed(model)  # a parameter that cannot be saved is refused here, not after the fit
     return to_fit(file, schema, chosen["target"], takes_labels(kind), memory), model
@@ -244,7 +244,7 @@ def _classes(text: str, file: Any, schema: Any, target: str | None) -> list[Any]
     return list(labels)
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     if isinstance(value, str) and "," in value:
         return [value_of(part.strip()) for part in value.split(",")]
     return value if isinstance(value, list) else [value]
@@ -274,7 +274,7 @@ def run_facts(command: str, settings: dict[str, Any], started: str, data: str, r
     }
 
 
-def _saved(model: Any, output: Path, run: dict[str, Any]) -> Path:
+def _save(model: Any, output: Path, run: dict[str, Any]) -> Path:
     """Save a model that is paid for; where its place has gone, in the folder for temporary files."""
     try:
         return Path(model.save(output, about={"run": run}))
@@ -289,14 +289,14 @@ def finish(model: Any, output: Path, as_json: bool, run: dict[str, Any]) -> dict
     report = model.privacy_
     if report.unit != "record":  # how many records the persons have is no public number
         run = {key: value for key, value in run.items() if key != "rows"}
-    output = _saved(model, output, run)
+    output = _save(model, output, run)
     if as_json:
         document({"model": type(model).__name__, "output": output, "run": run, "privacy": report.to_dict()})
         return run
     on = f" on {run['rows']} records" if "rows" in run else ""
     click.echo(f"{type(model).__name__}{on}: {guarantee(report)}.")
     click.echo(report.guarantee)
-    told_schema(report)
+    tell_schema_price(report)
     if "chosen" in run:
         low, high = run["score at 95 %"]
         click.echo(f"chosen: {run['chosen']}")
@@ -335,16 +335,16 @@ def pca(
 ) -> None:
     """Find the axes along which the rows of DATA vary most, privately, and save them."""
     from sordino import PCA
-    from sordino.cli.rows import known_schema, to_project
+    from sordino.cli.rows import read_whole_schema, to_project
 
     settings, started = read_settings(click.get_current_context()), now()
     require_model_place(output, force, report)
-    schema = known_schema(chosen["schema"])
+    schema = read_whole_schema(chosen["schema"])
     ledger, dataset = check_booking(chosen["ledger"], chosen["dataset"])
     params = {name: chosen[name] for name in ("epsilon", "delta", "relation")}
     params |= {"ledger": ledger, "dataset_id": dataset, "data_norm": data_norm, "verbose": 1}
     params |= parameters(chosen["given"], "--set")
-    known_parameters(PCA, params)
+    check_parameters(PCA, params)
     rows = to_project(data_file(data, chosen), schema)
     model = PCA(components, **params, schema=schema).fit(rows)
     run = finish(model, output, as_json, run_facts("pca", settings, started, data, rows.shape[0]))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from sordino.cli.exits import refused
+from sordino.cli.exits import error_lines
 from sordino.cli.shared import JSON, bound
 from sordino.cli.shared import document as show_json
 from sordino.cli.shared import result as show_result
@@ -50,7 +50,7 @@ def create(
 
     with _errors_in_words():
         policy = BudgetPolicy(epsilon, delta, Relation.parse(relation), unit)
-    with _opened(ledger, create=True) as book:
+    with _open(ledger, create=True) as book:
         book.create(dataset, policy)
         made = _summary(book, dataset)
     show_result(as_json, made, f"{dataset}: epsilon {epsilon:g}, delta {delta:g} per {unit}, {relation}.")
@@ -61,7 +61,7 @@ def create(
 @JSON
 def list_datasets(ledger: str, as_json: bool) -> None:
     """List the data sets with what is spent and left."""
-    with _opened(ledger) as book:
+    with _open(ledger) as book:
         if as_json:
             show_json([_summary(book, name) for name in book.datasets()])
             return
@@ -81,7 +81,7 @@ def list_datasets(ledger: str, as_json: bool) -> None:
 @JSON
 def show(ledger: str, dataset: str, tight: bool, as_json: bool) -> None:
     """Show what is spent and left of DATASET's budget."""
-    with _opened(ledger) as book:
+    with _open(ledger) as book:
         if as_json:
             show_json(_summary(book, dataset))
             return
@@ -109,7 +109,7 @@ def show(ledger: str, dataset: str, tight: bool, as_json: bool) -> None:
 @JSON
 def history(ledger: str, dataset: str, as_json: bool) -> None:
     """Show every reservation of DATASET, oldest first."""
-    with _opened(ledger) as book:
+    with _open(ledger) as book:
         entries = book.history(dataset)
     if as_json:
         show_json([_fields(entry) for entry in entries])
@@ -127,7 +127,7 @@ def history(ledger: str, dataset: str, as_json: bool) -> None:
 @JSON
 def export(ledger: str, dataset: str | None, output: Path | None, as_json: bool) -> None:
     """Write budgets and histories as JSON."""
-    with _opened(ledger) as book:
+    with _open(ledger) as book:
         document = book.to_json(dataset)
     if output is None:
         click.echo(document)
@@ -144,7 +144,7 @@ def export(ledger: str, dataset: str | None, output: Path | None, as_json: bool)
 @JSON
 def import_document(ledger: str, document: TextIO, as_json: bool) -> None:
     """Add the data sets of an export to LEDGER, for example to move to PostgreSQL."""
-    with _opened(ledger, create=True) as book:
+    with _open(ledger, create=True) as book:
         names = book.import_json(document.read())
     show_result(as_json, {"imported": list(names)}, f"Imported: {', '.join(names) or 'nothing'}.")
 
@@ -158,7 +158,7 @@ def report(ledger: str, output: Path, dataset: str | None, as_json: bool) -> Non
     """Write a page about budgets: spending over time, by person and data set, what is left."""
     from sordino.report import write_ledger_report
 
-    with _opened(ledger) as book:
+    with _open(ledger) as book:
         path = write_ledger_report(book, output, dataset_id=dataset)
     show_result(as_json, {"output": path}, f"Report written to {path}")
 
@@ -169,7 +169,7 @@ def report(ledger: str, output: Path, dataset: str | None, as_json: bool) -> Non
 @JSON
 def verify(ledger: str, mark_crashed: bool, as_json: bool) -> None:
     """Replay all histories and compare them with the running sums."""
-    with _opened(ledger) as book:
+    with _open(ledger) as book:
         crashed = book.mark_crashed() if mark_crashed else 0
         if mark_crashed and not as_json:
             click.echo(f"{crashed} reservation(s) marked as crashed; they stay spent.")
@@ -192,11 +192,11 @@ def _errors_in_words() -> Iterator[None]:
     try:
         yield
     except SordinoError as error:
-        raise refused(error) from error
+        raise error_lines(error) from error
 
 
 @contextmanager
-def _opened(address: str, *, create: bool = False) -> Iterator[Ledger]:
+def _open(address: str, *, create: bool = False) -> Iterator[Ledger]:
     """Open a ledger for one command."""
     from sordino.ledger import Ledger
 

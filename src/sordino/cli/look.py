@@ -22,7 +22,7 @@ from sordino.cli.shared import (
     require_budget,
     require_writable,
     show_table,
-    told_schema,
+    tell_schema_price,
 )
 from sordino.errors import InvalidInputError
 
@@ -47,7 +47,7 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
     click.echo(f"{type(fitted).__name__}, saved by Sordino {facts['version']}")
     if report is not None:
         click.echo(f"{guarantee(report)}\n{report.guarantee}")
-        told_schema(report)
+        tell_schema_price(report)
         show_table(("release", "times", "mechanism", "noise multiplier", "sensitivity"), _releases(report))
         click.echo("\n  ".join(["Assumed public:", *report.public]))
         said = [("Note", report.notes), ("Paid nothing", report.unpaid), ("Not proven", report.unproven)]

@@ -57,7 +57,7 @@ def is_large(file: DataFile, memory: int) -> bool:
     return bool(_COPIES * 8 * facts.num_rows * facts.num_columns > memory)
 
 
-def converted(file: DataFile, target: str | None, labels: bool, memory: int) -> tuple[Any, Any]:
+def convert_rows(file: DataFile, target: str | None, labels: bool, memory: int) -> tuple[Any, Any]:
     """Return rows on a disk and their targets; nothing is left there, whatever happens then.
 
     The files never have a name: the system takes their room back when this process ends, killed or not.
@@ -108,7 +108,7 @@ class Rows:
     def __len__(self) -> int:
         return int(self.X.shape[0])
 
-    def protected(self, schema: Schema | None) -> tuple[int, str]:
+    def count_protected(self, schema: Schema | None) -> tuple[int, str]:
         """Return how many are protected, and what one of them is: a person where owners are known."""
         from sordino.execute.persons import number_owners
         from sordino.tables.values import framed
@@ -119,7 +119,7 @@ class Rows:
         return (len(self), "record") if owners is None else (int(owners.max(initial=-1)) + 1, "person")
 
 
-def known_schema(path: Path | None) -> Schema | None:
+def read_whole_schema(path: Path | None) -> Schema | None:
     """Return the schema of a file in which nothing is left blank."""
     schema = read_schema(path)
     if schema is not None:
@@ -185,14 +185,14 @@ def to_fit(
     if schema is not None:
         return Rows(table(file, schema, target=True))
     if memory is not None and is_large(file, memory):
-        found = Matrix(*converted(file, target, labels, memory))
+        found = Matrix(*convert_rows(file, target, labels, memory))
     else:
         found = read_matrix(file, target=target, labels=labels)
     if found.y is None:
         raise InvalidInputError(
             f"{file.name} has no targets. Pass --target COLUMN, or a schema with a target."
         )
-    return Rows(_named(found), found.y, found.groups)
+    return Rows(_with_names(found), found.y, found.groups)
 
 
 def to_project(file: DataFile, schema: Schema | None) -> Any:
@@ -205,7 +205,7 @@ def to_project(file: DataFile, schema: Schema | None) -> Any:
             "PCA protects records, and the file says whose record each one is. Where a record is all of a "
             "person, leave groups out of the file."
         )
-    return _named(found)
+    return _with_names(found)
 
 
 def to_predict(file: DataFile, model: Any) -> Any:
@@ -216,7 +216,7 @@ def to_predict(file: DataFile, model: Any) -> Any:
     if file.kind in ("npz", "libsvm"):
         return read_matrix(file, features=model.n_features_in_).X
     names = getattr(model, "feature_names_in_", None)
-    return _unnamed(file).X if names is None else read_frame(file, dict.fromkeys(names, NUMBER))
+    return _without_names(file).X if names is None else read_frame(file, dict.fromkeys(names, NUMBER))
 
 
 def to_judge(file: DataFile, model: Any, target: str | None) -> Rows:
@@ -236,7 +236,7 @@ def to_judge(file: DataFile, model: Any, target: str | None) -> Rows:
     labels = hasattr(model, "classes_") and model.classes_.dtype.kind not in "biuf"  # else a file's numbers
     names = getattr(model, "feature_names_in_", None)
     if names is None:
-        found = _unnamed(file, target, labels)
+        found = _without_names(file, target, labels)
         return Rows(found.X, found.y)
     kinds = dict.fromkeys(names, NUMBER) | {target: TEXT if labels else NUMBER}
     frame = read_frame(file, kinds)
@@ -244,7 +244,7 @@ def to_judge(file: DataFile, model: Any, target: str | None) -> Rows:
     return Rows(frame, y)
 
 
-def _unnamed(file: DataFile, target: str | None = None, labels: bool = False) -> Matrix:
+def _without_names(file: DataFile, target: str | None = None, labels: bool = False) -> Matrix:
     """Return a matrix for a model that knows its columns by their order; names would not be looked at."""
     found = read_matrix(file, target=target, labels=labels)
     if found.names is not None:
@@ -255,7 +255,7 @@ def _unnamed(file: DataFile, target: str | None = None, labels: bool = False) ->
     return found
 
 
-def _named(found: Any) -> Any:
+def _with_names(found: Any) -> Any:
     """Return a matrix with the names of its columns, if it has names: the model remembers them."""
     if found.names is None:
         return found.X

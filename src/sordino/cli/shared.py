@@ -118,7 +118,7 @@ def _load(ctx: click.Context, param: click.Parameter, path: Path | None) -> None
     known = {param.name: param for param in ctx.command.params}
     both = {**shared, **tables.get(ctx.info_name or "", {})}
     said = {own[_key(key)]: (key, value) for key, value in both.items() if _key(key) in own}
-    said = {name: _checked(path, key, value, known[name]) for name, (key, value) in said.items()}
+    said = {name: _check_value(path, key, value, known[name]) for name, (key, value) in said.items()}
     ctx.default_map = {**(ctx.default_map or {}), **said}
 
 
@@ -145,7 +145,7 @@ def _commands(ctx: click.Context) -> dict[str, click.Command]:
     return dict(root.commands) if isinstance(root, click.Group) else {ctx.info_name or "": ctx.command}
 
 
-def _checked(path: Path, key: str, value: Any, option: Any) -> Any:
+def _check_value(path: Path, key: str, value: Any, option: Any) -> Any:
     """Return a value of the kind that an option takes: click would make 1 of true, and a text of a list."""
     several = isinstance(value, list)
     entries = value if several else [value]
@@ -338,7 +338,7 @@ def value_of(text: str) -> Any:
         return text
 
 
-def known_parameters(kind: Any, given: dict[str, Any]) -> None:
+def check_parameters(kind: Any, given: dict[str, Any]) -> None:
     """Refuse parameters that an estimator does not have, before any data is read."""
     known = set(kind._get_param_names())
     unknown = sorted(set(given) - known)
@@ -425,7 +425,7 @@ def guarantee(report: Any) -> str:
     return text if report.warning is None else f"{text}; {report.warning}"
 
 
-def told_schema(report: Any) -> None:
+def tell_schema_price(report: Any) -> None:
     """Say what the schema of a run cost, where that was learned from records."""
     if report.on_top is not None:
         click.echo(report.on_top)

@@ -22,7 +22,7 @@ from sordino.cli.shared import (
     numbers,
     pair,
     show_table,
-    told_schema,
+    tell_schema_price,
     values,
 )
 from sordino.errors import InvalidInputError
@@ -146,9 +146,9 @@ class _Wanted:
     def _values(self, series: Any) -> tuple[Any, Any]:
         import numpy as np
 
-        from sordino.estimators.statistics import checked_bounds
+        from sordino.estimators.statistics import check_bounds
 
-        low, high = checked_bounds(self.bounds) or (0.0, 0.0)
+        low, high = check_bounds(self.bounds) or (0.0, 0.0)
         numbers = series.to_numpy(dtype=float)
         gaps = np.isnan(numbers)
         return np.clip(np.where(gaps, low, numbers), low, high), gaps
@@ -211,4 +211,4 @@ def _tell(table: Any, as_json: bool) -> None:
     ]  # fmt: skip
     show_table(titles, rows)
     click.echo(f"{guarantee(table.privacy)}.")
-    told_schema(table.privacy)
+    tell_schema_price(table.privacy)

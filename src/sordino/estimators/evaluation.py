@@ -19,8 +19,8 @@ from sordino.estimators.metrics import (
     predict_quietly,
     row_count,
 )
-from sordino.estimators.pipeline import learned_for, made_up, mixes_rows
-from sordino.estimators.statistics import PrivateFloat, checked_share
+from sordino.estimators.pipeline import invent_rows, mixes_rows, prices_for
+from sordino.estimators.statistics import PrivateFloat, check_share
 from sordino.execute import executor_of, held_columns, in_dask
 from sordino.execute.persons import mean_of_owners
 from sordino.kernel import Relation
@@ -89,8 +89,8 @@ def private_score(
     row, sign = find_metric("metric", metric, model)
     limits = limits_of(row, model, loss_bound, bounds, bins)
     chosen = row.metric(limits)
-    level = checked_share("confidence", confidence)
-    unit, rows = _scored(model, chosen, row.asks, X, y, groups)
+    level = check_share("confidence", confidence)
+    unit, rows = _score_rows(model, chosen, row.asks, X, y, groups)
     n = len(rows)
     ask, prices = Ask.checked(epsilon, delta, n, ledger, dataset_id), _prices(model)
     secure = check_flag("secure_noise", secure_noise)
@@ -108,7 +108,7 @@ def private_score(
     return PrivateFloat(value, fitted.report, (min(ends), max(ends)))
 
 
-def _scored(model: Any, chosen: Any, asks: str, X: Any, y: Any, groups: Any) -> tuple[str, Any]:
+def _score_rows(model: Any, chosen: Any, asks: str, X: Any, y: Any, groups: Any) -> tuple[str, Any]:
     """Return who is protected, and one row for each of them, wherever the records lie."""
     final = model.steps[-1][1] if isinstance(model, Pipeline) else model
     unit = getattr(getattr(final, "privacy_", None), "unit", "record")
@@ -119,13 +119,13 @@ def _scored(model: Any, chosen: Any, asks: str, X: Any, y: Any, groups: Any) -> 
             "groups a record. Where each row is all of its owner, pass groups=range(n)."
         )
     if in_dask(X):
-        return "record", _scored_there(model, chosen, asks, X, y, groups)
+        return "record", _score_in_dask(model, chosen, asks, X, y, groups)
     X, y, groups = _from_table(model, X, y, groups)
     rows = chosen.rows(judge(model, X, y, asks, _rowwise))
     return ("record", rows) if groups is None else ("person", mean_of_owners(rows, groups))
 
 
-def _scored_there(model: Any, chosen: Any, asks: str, X: Any, y: Any, groups: Any) -> Any:
+def _score_in_dask(model: Any, chosen: Any, asks: str, X: Any, y: Any, groups: Any) -> Any:
     schema = _schema(model)
     if groups is not None or (schema is not None and schema.person is not None):
         raise UnsupportedError(
@@ -181,7 +181,7 @@ def _schema(model: Any) -> Schema | None:
 def _prices(model: Any) -> tuple[Price, ...]:
     """Return what was paid for the schemas of a model, on which its predictions and the bounds rest."""
     params = model.get_params().values() if hasattr(model, "get_params") else ()
-    return each_once((*getattr(getattr(model, "privacy_", None), "learned", ()), *learned_for(params)))
+    return each_once((*getattr(getattr(model, "privacy_", None), "learned", ()), *prices_for(params)))
 
 
 def limits_of(row: MetricRow, model: Any, loss_bound: Any, bounds: Any, bins: Any) -> Limits:
@@ -231,7 +231,7 @@ def _rowwise(model: Any, method: str, X: Any, n: int) -> Any:
     **Privacy.** The sensitivity rests on it. Whether it is refused depends on the model and on the kind of X,
     never on a record: rows of X that were tried would say which of them lies on a border, for nothing.
     """
-    rows, soft = made_up(X, _schema(model)), ("predict_proba", "decision_function")
+    rows, soft = invent_rows(X, _schema(model)), ("predict_proba", "decision_function")
     for name in (method, *(name for name in soft if hasattr(model, name))):
         if mixes_rows(getattr(model, name), rows):
             raise UnsupportedError(

@@ -16,12 +16,12 @@ import numpy as np
 from sordino.errors import InvalidInputError, UnsupportedError, require_extra
 from sordino.estimators.statistics import (
     PrivateFloat,
-    checked_bounds,
-    checked_numbers,
-    checked_probabilities,
-    checked_share,
+    bounds_fact,
+    check_bounds,
+    check_numbers,
+    check_probabilities,
+    check_share,
     prices_of,
-    said_bounds,
 )
 from sordino.execute import executor_of, held_columns, in_dask
 from sordino.execute.persons import is_missing, number_owners
@@ -94,9 +94,9 @@ class Levels:
         values = column if isinstance(column, np.ndarray) else np.asarray(column, dtype=object)
         if values.ndim != 1:
             raise InvalidInputError(f"Expected {self.name!r} as one column, got shape {values.shape}.")
-        return self._matched(values) if self.edges is None else self._placed(values)
+        return self._match_levels(values) if self.edges is None else self._place_in_cells(values)
 
-    def _matched(self, values: np.ndarray) -> Ints:
+    def _match_levels(self, values: np.ndarray) -> Ints:
         texts = [isinstance(label, str) for label in self.labels]
         if (values.dtype.kind in "biuf" and all(texts)) or (values.dtype.kind in "SU" and not any(texts)):
             raise InvalidInputError(
@@ -107,9 +107,9 @@ class Levels:
         if values.dtype.kind in "biuU":
             each, inverse = np.unique(values, return_inverse=True)
             return np.array([known.get(v.item(), -1) for v in each], dtype=np.int64)[inverse.reshape(-1)]
-        return np.array([_looked_up(known, v) for v in values.tolist()], dtype=np.int64)
+        return np.array([_level_number(known, v) for v in values.tolist()], dtype=np.int64)
 
-    def _placed(self, values: np.ndarray) -> Ints:
+    def _place_in_cells(self, values: np.ndarray) -> Ints:
         try:
             numbers = values.astype(float)
         except (TypeError, ValueError, OverflowError):
@@ -162,7 +162,7 @@ class ColumnLevels(Levels):
         return np.maximum(codes_of(series, tuple(map(str, self.labels)), frozenset()), -1)
 
 
-def _looked_up(known: dict[Any, int], value: Any) -> int:
+def _level_number(known: dict[Any, int], value: Any) -> int:
     try:
         return known.get(value, -1)
     except TypeError:  # a list or the like is no level
@@ -242,16 +242,16 @@ class KeysHere(Keys):
     def records(self, values: Any = None) -> Floats:
         """Return the cell and the value of each record that counts."""
         x = np.zeros(len(self.cell)) if values is None else self._numbers(values)
-        kept = self.kept()
+        kept = self.rows_that_count()
         return np.stack([self.cell[kept].astype(float), x[kept]], axis=1)
 
     def _numbers(self, values: Any) -> Floats:
-        data, flat = (None, False) if in_dask(values) else checked_numbers(values)
+        data, flat = (None, False) if in_dask(values) else check_numbers(values)
         if not isinstance(data, np.ndarray) or not flat or len(data) != len(self.cell):
             raise InvalidInputError(f"Expected one number per record, {len(self.cell)} of them.")
         return data[:, 0]
 
-    def kept(self) -> Ints:
+    def rows_that_count(self) -> Ints:
         """Return the records that count: all, or the first one of each person.
 
         **Privacy.** Which record of a person is the first depends on no other person.
@@ -378,7 +378,7 @@ class PrivateTable:
     def _repr_html_(self) -> str:
         heads = "".join(f"<th>{escape(str(h))}</th>" for h in (*self.keys, self.statistic, "low", "high"))
         body = "".join(
-            "<tr>" + "".join(f"<td>{escape(_shown(cell))}</td>" for cell in record.values()) + "</tr>"
+            "<tr>" + "".join(f"<td>{escape(_cell_text(cell))}</td>" for cell in record.values()) + "</tr>"
             for record in self.records()
         )
         caption = f"{self.confidence:.0%} intervals; epsilon = {at_most(self.privacy.epsilon)}"
@@ -387,7 +387,7 @@ class PrivateTable:
         )
 
 
-def _shown(cell: Any) -> str:
+def _cell_text(cell: Any) -> str:
     return f"{cell:.6g}" if isinstance(cell, float) else str(cell)
 
 
@@ -449,13 +449,13 @@ def count(
     """
     terms = Terms(epsilon, delta, confidence, relation, secure_noise, ledger, dataset_id)
     if levels is not None:
-        return group_by(x, levels=levels, groups=groups)._counted(terms)
+        return group_by(x, levels=levels, groups=groups)._release_counts(terms)
     if _FLOATING.match(str(getattr(x, "dtype", getattr(x, "type", "")))):  # the declared type, not values
         raise InvalidInputError(
             "Expected one column of yes and no, got one of floating-point numbers, of which hardly any is a "
             "yes. Pass what you count (x == 1, x > 65), levels=[...], or ask for a histogram."
         )
-    table = GroupBy(Keys.of({"group": x}, (Flags.named("group"),), groups))._counted(terms)
+    table = GroupBy(Keys.of({"group": x}, (Flags.named("group"),), groups))._release_counts(terms)
     return PrivateFloat(float(table.value[0]), table.privacy, (float(table.low[0]), float(table.high[0])))
 
 
@@ -550,7 +550,7 @@ class GroupBy:
 
     def count(self, epsilon: float = 1.0, delta: float | None = None, **options: Any) -> PrivateTable:
         """Return how many records each group has."""
-        return self._counted(_terms(epsilon, delta, options))
+        return self._release_counts(_terms(epsilon, delta, options))
 
     def sum(
         self, x: Any, epsilon: float = 1.0, delta: float | None = None, *, bounds: Any, **options: Any
@@ -559,9 +559,9 @@ class GroupBy:
 
         **Privacy.** One Gaussian release of sensitivity ``max(|low|, |high|)``.
         """
-        terms, limits = _terms(epsilon, delta, options), _declared(bounds)
-        solver = CellSums(self.keys.size, limits, checked_share("confidence", terms.confidence))
-        return self._asked("sum", solver, terms, x, (said_bounds(limits),), bounds)
+        terms, limits = _terms(epsilon, delta, options), _require_bounds(bounds)
+        solver = CellSums(self.keys.size, limits, check_share("confidence", terms.confidence))
+        return self._release_table("sum", solver, terms, x, (bounds_fact(limits),), bounds)
 
     def mean(
         self, x: Any, epsilon: float = 1.0, delta: float | None = None, *, bounds: Any, **options: Any
@@ -574,9 +574,9 @@ class GroupBy:
 
         **Privacy.** One Gaussian release of counts, sums and sums of squares.
         """
-        terms, limits = _terms(epsilon, delta, options), _declared(bounds)
-        solver = CellMeans(self.keys.size, limits, checked_share("confidence", terms.confidence))
-        return self._asked("mean", solver, terms, x, (said_bounds(limits),), bounds)
+        terms, limits = _terms(epsilon, delta, options), _require_bounds(bounds)
+        solver = CellMeans(self.keys.size, limits, check_share("confidence", terms.confidence))
+        return self._release_table("mean", solver, terms, x, (bounds_fact(limits),), bounds)
 
     def quantile(
         self,
@@ -596,18 +596,22 @@ class GroupBy:
 
         **Privacy.** One Gaussian release of counts and one of a tree of counts per group.
         """
-        terms, limits, wanted = _terms(epsilon, delta, options), _declared(bounds), checked_probabilities(q)
+        terms, limits, wanted = (
+            _terms(epsilon, delta, options),
+            _require_bounds(bounds),
+            check_probabilities(q),
+        )
         depth = check_count("resolution", resolution, 2, 20, "It is the depth of the tree.") or 12
-        confidence = checked_share("confidence", terms.confidence)
+        confidence = check_share("confidence", terms.confidence)
         solver = CellQuantiles(self.keys.size, tuple(wanted.tolist()), limits, depth, confidence)
-        table = self._asked("quantile", solver, terms, x, (said_bounds(limits),), bounds)
+        table = self._release_table("quantile", solver, terms, x, (bounds_fact(limits),), bounds)
         return _spread(table, wanted, np.ndim(q) == 0)
 
-    def _counted(self, terms: Terms) -> PrivateTable:
-        solver = CellCounts(self.keys.size, checked_share("confidence", terms.confidence))
-        return self._asked("count", solver, terms, None, ())
+    def _release_counts(self, terms: Terms) -> PrivateTable:
+        solver = CellCounts(self.keys.size, check_share("confidence", terms.confidence))
+        return self._release_table("count", solver, terms, None, ())
 
-    def _asked(
+    def _release_table(
         self, name: str, solver: Any, terms: Terms, values: Any, public: tuple[str, ...], bounds: Any = None
     ) -> PrivateTable:
         rows, unit = self.keys.records(values), self.keys.unit
@@ -650,8 +654,8 @@ def _terms(epsilon: float, delta: float | None, options: dict[str, Any]) -> Term
         ) from None
 
 
-def _declared(bounds: Any) -> tuple[float, float]:
-    limits = checked_bounds(bounds)
+def _require_bounds(bounds: Any) -> tuple[float, float]:
+    limits = check_bounds(bounds)
     if limits is None:
         raise InvalidInputError("Expected bounds as two public numbers; numbers are clipped to them.")
     return limits

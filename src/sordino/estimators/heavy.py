@@ -289,5 +289,5 @@ class HeavyTailedClassifier(_Labels, MarginClassifier, HeavyTailedModel):
         """Fit the model; the budget is spent here. With a schema, X is a table with the labels in it."""
         X, y = self._tabled_records(X, y)
         X, y = check_data(self, X, y)
-        _, targets, public = self._encoded(y)
+        _, targets, public = self._encode_labels(y)
         return self._fit(X, targets, (public,))

@@ -99,7 +99,7 @@ class MarginClassifier(Scored, ClassifierMixin):
 
         def _decision(self, X: Any) -> Floats: ...
 
-    def _encoded(self, y: Any) -> tuple[Any, Any, str]:
+    def _encode_labels(self, y: Any) -> tuple[Any, Any, str]:
         """Set ``classes_``; return the labels as class numbers and as the loss wants them, and their origin.
 
         The loss is looked at first: what it cannot do is found before the labels are read.
@@ -430,7 +430,7 @@ class ClassifierBase(MarginClassifier, LinearModel):
         """
         X, y, groups = self._tabled(X, y, groups)
         X, y = check_data(self, X, y)
-        codes, targets, public = self._encoded(y)
+        codes, targets, public = self._encode_labels(y)
         weights = class_weights(self.class_weight, self.classes_)
         rows = self._weights(sample_weight, X, None if weights is None else taken(weights, codes))
         return self._fit(X, targets, (public, *self._weight_facts(sample_weight)), rows, groups)
@@ -455,9 +455,9 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
         X, y, groups = self._tabled(X, y, groups)
         X, y = check_data(self, X, y, y_numeric=True)
         rows, public = self._weights(sample_weight, X), self._weight_facts(sample_weight)
-        return self._fit(X, self._bounded(y), (self._bound_fact(), *public), rows, groups)
+        return self._fit(X, self._bound_targets(y), (self._bound_fact(), *public), rows, groups)
 
-    def _bounded(self, y: Any) -> Any:
+    def _bound_targets(self, y: Any) -> Any:
         """Return the targets as the loss sees them: from the middle of their bounds, and clipped."""
         y, _ = centred(declared_target(self), y, self._centres())
         unit = self._target_unit()

@@ -49,7 +49,7 @@ def axes_to_follow(wanted: Any, n: int, d: int) -> int:
     return min(n, d) if automatic(d) == "gauss" else min(n, d, _FOLLOWED)
 
 
-def checked_options(estimator: Any) -> PcaOptions:
+def read_options(estimator: Any) -> PcaOptions:
     """Return what the user fixed of the iterations."""
     step, momentum = estimator.step_size, estimator.momentum
     if step is not None:
@@ -227,7 +227,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
 
     def _task(self, shape: tuple[int, int], ask: Ask, sparse: bool = False) -> Task:
         """Return what is run on so many records with so many columns."""
-        problem, options = self._problem(*shape, ask, sparse), checked_options(self)
+        problem, options = self._problem(*shape, ask, sparse), read_options(self)
         if self.noise == "paper":
             solver, paper = literature("pca", "published")(self.solver, problem, options, ask)
         else:

@@ -63,11 +63,11 @@ def mixes_rows(call: Callable[[Any], Any], rows: Any) -> bool:
     return not np.array_equal(whole, alone)
 
 
-def made_up(X: Any, schema: Schema | None = None) -> Any:
+def invent_rows(X: Any, schema: Schema | None = None) -> Any:
     """Return some rows of the kind of X: of its shape and types, and of no value in it."""
     public = public_generator(0)
     if schema is not None:
-        columns = {column.name: _declared(column, public) for column in schema.features}
+        columns = {column.name: _invent_column(column, public) for column in schema.features}
         return require_pandas().DataFrame(columns)
     if hasattr(X, "iloc") and hasattr(X, "columns"):
         columns = {name: _entries((_COUNT,), kind, public) for name, kind in X.dtypes.items()}
@@ -79,7 +79,7 @@ def made_up(X: Any, schema: Schema | None = None) -> Any:
     return type(X)(rows) if sparse.issparse(X) else rows
 
 
-def _declared(column: Any, public: Any) -> Any:
+def _invent_column(column: Any, public: Any) -> Any:
     """Return made-up entries of a declared column."""
     if column.word == "number":
         return public.uniform(column.low, column.high, _COUNT)
@@ -300,11 +300,11 @@ def pipeline_privacy(
     notes = [f"step {name!r}: nothing paid, it keeps nothing of the data" for name in found.free]
     notes += [f"step {name!r}: nothing paid, {_BY_ITSELF}" for name in found.functions]
     notes += [f"step {name!r}: nothing paid, declared to use public data only" for name in found.assumed]
-    prices = learned_for(found.schemas)
+    prices = prices_for(found.schemas)
     return composed(found.paid, delta, notes=notes, unpaid=found.unpaid, learned=prices)
 
 
-def learned_for(schemas: Iterable[Any]) -> tuple[Price, ...]:
+def prices_for(schemas: Iterable[Any]) -> tuple[Price, ...]:
     """Return what was paid for schemas, each payment once."""
     return each_once(p for schema in schemas if isinstance(schema, Schema) for p in schema.learned)
 
@@ -393,4 +393,4 @@ def _estimators(value: Any, above: tuple[int, ...]) -> Iterator[BaseEstimator]:
 
 def mixes_step(step: Any) -> bool:
     """Tell whether a function gives made-up rows another result together than one by one."""
-    return mixes_rows(step.transform, made_up(np.zeros((0, getattr(step, "n_features_in_", 1)))))
+    return mixes_rows(step.transform, invent_rows(np.zeros((0, getattr(step, "n_features_in_", 1)))))

@@ -133,13 +133,13 @@ class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
         X = clipped_matrix(check_data(self, X, reset=False), self.data_norm_)
         with np.errstate(over="ignore"):
             if not sparse.issparse(X):
-                return _saturated((X - self.mean_) / self.scale_)
+                return _saturate((X - self.mean_) / self.scale_)
             out = X.astype(np.float64)
-            out.data = _saturated(out.data / self.scale_[out.indices])
+            out.data = _saturate(out.data / self.scale_[out.indices])
             return out
 
 
-def _saturated(values: np.ndarray) -> np.ndarray:
+def _saturate(values: np.ndarray) -> np.ndarray:
     """Return finite numbers: where a quotient overflows, the largest one, without a word.
 
     An infinite entry would make the next step refuse the data of one neighbour and not of the other.

@@ -102,7 +102,11 @@ class ScatteringTransformer(TransformerMixin, BaseEstimator):
         found = scattered(images.reshape(-1, height, width), scales, angles, np)
         found = found.reshape(len(rows), channels * found.shape[1], *found.shape[2:])
         among("normalise", self.normalise, _NORMS)
-        return np.asarray(grouped(found)) if self.normalise == "groups" else found.reshape(len(rows), -1)
+        return (
+            np.asarray(normalise_groups(found))
+            if self.normalise == "groups"
+            else found.reshape(len(rows), -1)
+        )
 
 
 def _dense(X: Any) -> Floats:
@@ -141,7 +145,7 @@ def _parts(rows: Floats) -> Iterator[Floats]:
         yield rows[start : start + _AT_ONCE]
 
 
-def grouped(found: Any, size: int = _TOGETHER) -> Any:
+def normalise_groups(found: Any, size: int = _TOGETHER) -> Any:
     """Centre and scale each image's coefficients within groups of channels; the rows have norm at most 1.
 
     The squares of a group sum to at most its size, whatever the image holds, so dividing by the root of the

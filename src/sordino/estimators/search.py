@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from sordino.checks import DECLARED_LABELS, SEEN_LABELS, check_data, declared_bound, encode_labels, remember
 from sordino.errors import InvalidInputError, UndeclaredBoundWarning, UnsupportedError
 from sordino.estimators.metrics import METRICS, Limits, MetricRow, find_metric, judge
-from sordino.estimators.pipeline import keeps_nothing, learned_for, mixes_step, pipeline_privacy, reason
+from sordino.estimators.pipeline import keeps_nothing, mixes_step, pipeline_privacy, prices_for, reason
 from sordino.execute.persons import mean_of_owners, number_owners
 from sordino.kernel import Relation, public_generator
 from sordino.kernel.arrays import Floats, Ints
@@ -72,11 +72,11 @@ class Candidates:
         found = getattr(first, "schema", None)
         return found if isinstance(found, Schema) else None
 
-    def learned(self, grid: Sequence[dict[str, Any]]) -> tuple[Price, ...]:
+    def prices(self, grid: Sequence[dict[str, Any]]) -> tuple[Price, ...]:
         """Return what was paid for the schemas of all candidates: the choice among them rests on each."""
         tried = [value for params in grid for value in params.values()]
         inside = [step.get_params().values() for step in (self.estimator, *tried) if _has_params(step)]
-        return learned_for([*tried, *itertools.chain.from_iterable(inside)])
+        return prices_for([*tried, *itertools.chain.from_iterable(inside)])
 
     def check(self) -> None:
         """Refuse what has no private step, cannot predict, or reads the records without paying."""
@@ -125,7 +125,7 @@ class Candidates:
                 f"Expected an estimator and a grid of its own parameters; scikit-learn says: {error}"
             ) from None
 
-    def made(self, family: Sequence[dict[str, Any]], budget: Trial, labels: Any) -> Any:
+    def build(self, family: Sequence[dict[str, Any]], budget: Trial, labels: Any) -> Any:
         """Return a fresh model for all settings of a family, with the budget of a trial.
 
         It is told the labels of all records.
@@ -164,7 +164,7 @@ class Candidates:
             )
         return {f"{self._prefix}groups": owners}
 
-    def tried(self, params: dict[str, Any], budget: Trial, X: Any, labels: Any) -> None:
+    def rehearse_steps(self, params: dict[str, Any], budget: Trial, X: Any, labels: Any) -> None:
         """Fit a pipeline on made-up rows: what is wrong with its later steps is found before the search pays.
 
         A rehearsal on the records ends at the first release, so it never reaches them.
@@ -176,7 +176,7 @@ class Candidates:
         public = public_generator(0)
         made_up = public.uniform(0.0, 1.0, (rows, X.shape[1]))
         targets = public.uniform(0.0, 1.0, rows) if known is None else known[np.arange(rows) % known.size]
-        model = self.made([params], budget, labels)
+        model = self.build([params], budget, labels)
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             warnings.simplefilter("default", UndeclaredBoundWarning)
@@ -385,19 +385,19 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         n, unit = (len(y), "record") if owners is None else (int(owners.max()) + 1, "person")
         families = self._families(candidates, grid, owners is not None)
         train, test = self._split(n, owners)
-        search = self._search(families, n, unit, candidates.learned(grid))
+        search = self._search(families, n, unit, candidates.prices(grid))
         labels = y if classifier else None
         past, future = rows_of(X, train), rows_of(X, test)
         owned = candidates.fit_params(None if owners is None else owners[train])
         # Each candidate up to its first release, the drawn ones or not: what fails is not paid for, and what
         # warns (a bound that was not declared) is seen, for inside of a trial it is not.
         for params in grid:
-            model = candidates.made([params], search.trial, labels)
+            model = candidates.build([params], search.trial, labels)
             search.trial.rehearsed(partial(model.fit, past, y[train], **owned))
-            candidates.tried(params, search.trial, X, labels)
+            candidates.rehearse_steps(params, search.trial, X, labels)
 
         def fitted(budget: Trial, number: int, rows: Any, targets: Any, owned: Any) -> list[Any]:
-            model = candidates.made(families[number], budget, labels)
+            model = candidates.build(families[number], budget, labels)
             model = budget.fitted(lambda: model.fit(rows, targets, **owned), candidates.report)
             return candidates.members(families[number], model)
 

@@ -97,7 +97,7 @@ class PrivateArray(np.ndarray):
 # ---------- What statistics are asked with: numbers, probabilities, bounds and moments, checked at the door
 
 
-def checked_numbers(x: Any, least: int = 1) -> tuple[np.ndarray, bool]:
+def check_numbers(x: Any, least: int = 1) -> tuple[np.ndarray, bool]:
     """Return the rows as doubles, and whether they were plain numbers."""
     elsewhere = held_numbers(x)
     if elsewhere is not None:
@@ -149,12 +149,12 @@ def joint_clip_of(value: Any) -> float | None:
     return None if value is None else check_positive("joint_clip", value, "It is in units of the threshold.")
 
 
-def checked_share(name: str, value: Any) -> float:
+def check_share(name: str, value: Any) -> float:
     """Return a probability strictly between 0 and 1."""
     return check_range(name, value, "(0, 1)", "Pass a probability.")
 
 
-def checked_probabilities(q: Any) -> np.ndarray:
+def check_probabilities(q: Any) -> np.ndarray:
     """Return the probabilities of quantiles, one or several."""
     try:
         wanted = np.atleast_1d(np.asarray(q, dtype=float))
@@ -165,7 +165,7 @@ def checked_probabilities(q: Any) -> np.ndarray:
     return wanted
 
 
-def checked_bounds(bounds: Any) -> tuple[float, float] | None:
+def check_bounds(bounds: Any) -> tuple[float, float] | None:
     """Return public limits low < high, of a column of a schema too; None for none."""
     if bounds is None:
         return None
@@ -187,7 +187,7 @@ def prices_of(*declared: Any) -> tuple[Price, ...]:
     return each_once(p for item in declared if isinstance(item, Column) for p in item.learned)
 
 
-def said_bounds(limits: tuple[float, float]) -> str:
+def bounds_fact(limits: tuple[float, float]) -> str:
     """Return the line of a report for public limits of numbers."""
     return f"bounds = [{limits[0]:g}, {limits[1]:g}] (numbers are clipped to them)"
 
@@ -251,16 +251,16 @@ def mean(
     >>> bool(low < x.mean() < high)
     True
     """
-    data, flat = checked_numbers(x)
-    limits, data = _clipped(bounds, data)
-    xi, bound = checked_share("failure_probability", failure_probability), moment_bound_of(moment_bound)
+    data, flat = check_numbers(x)
+    limits, data = _clip_to_bounds(bounds, data)
+    xi, bound = check_share("failure_probability", failure_probability), moment_bound_of(moment_bound)
     among("truncation", truncation, ("clip", "zero"))
     order = 1.0 if moment_order is None else moment_order_of(moment_order)
     where = _center(center, data.shape[1:], learns=bound is None and threshold is None)
     cut = Truncation(zero=truncation == "zero", joint=joint_clip_of(joint_clip))
     fixed = None if threshold is None else check_positive("threshold", threshold, _PUBLIC)
     known = (order, bound, where, cut, _blocks(estimator, data.shape, xi), fixed, xi)
-    share, declared = checked_share("confidence", confidence), moment_order is not None
+    share, declared = check_share("confidence", confidence), moment_order is not None
     solver = RobustMean(*known, share, declared, limits or UNLIMITED)
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     sample = _sample(data, relation, secure_noise)
@@ -288,10 +288,10 @@ def variance(
 
     **Privacy.** (epsilon, delta)-DP for one record.
     """
-    data, flat = checked_numbers(x, least=2)
-    limits, data = _clipped(bounds, data)
+    data, flat = check_numbers(x, least=2)
+    limits, data = _clip_to_bounds(bounds, data)
     order = 0.5 if moment_order is None else moment_order_of(moment_order)
-    share, declared = checked_share("confidence", confidence), moment_order is not None
+    share, declared = check_share("confidence", confidence), moment_order is not None
     robust = RobustVariance(order, share, declared, limits or UNLIMITED)
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     solver = robust if limits is None else BoundedVariance(robust, budget.ledger is None)
@@ -320,12 +320,12 @@ def covariance(
 
     **Privacy.** (epsilon, delta)-DP for one record. A record is in one pair, whatever the data.
     """
-    data, _ = checked_numbers(x, least=2)
-    limits, data = _clipped(bounds, data)
+    data, _ = check_numbers(x, least=2)
+    limits, data = _clip_to_bounds(bounds, data)
     public = public_generator(random_state)
     if isinstance(data, np.ndarray):  # what is held elsewhere has no pairs, and the plan is refused
         data = data[public.permutation(len(data))]
-    robust = RobustCovariance(moment_order_of(moment_order), checked_share("confidence", confidence))
+    robust = RobustCovariance(moment_order_of(moment_order), check_share("confidence", confidence))
     solver = robust if limits is None else BoundedCovariance(robust, limits)
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     sample = _sample(data, relation, False)
@@ -365,11 +365,11 @@ def quantiles(
 
     **Privacy.** (epsilon, delta)-DP for one record: one Gaussian release, and counts for the median.
     """
-    data, flat = checked_numbers(x)
-    wanted = checked_probabilities(q)
+    data, flat = check_numbers(x)
+    wanted = check_probabilities(q)
     depth = check_count("resolution", resolution, 2, 20, "It is the depth of the tree.")
     solver = RankQuantiles(
-        tuple(wanted.tolist()), checked_bounds(bounds), depth or 14, checked_share("confidence", confidence)
+        tuple(wanted.tolist()), check_bounds(bounds), depth or 14, check_share("confidence", confidence)
     )
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     fitted = _run("quantiles", solver, _sample(data, relation, False), data, budget, bounds)
@@ -428,8 +428,8 @@ def _run(
     paper: PaperNoise | None = None,
 ) -> Fitted:
     """Run a statistic; public bounds are listed, and what was paid for them comes on top."""
-    limits = checked_bounds(bounds)
-    said = () if limits is None else (said_bounds(limits),)
+    limits = check_bounds(bounds)
+    said = () if limits is None else (bounds_fact(limits),)
     public = (f"number of records: {sample.population}", f"number of columns: {sample.columns}", *said)
     task = Task(solver, sample, name, public, learned=prices_of(bounds), paper=paper)
     return run(task, executor_of(data, None, data_norm=None), ask)
@@ -442,9 +442,9 @@ def _wrap(value: Any, report: Any, ends: Any, threshold: Any) -> PrivateFloat | 
     return PrivateArray(value, report, ends, threshold)
 
 
-def _clipped(bounds: Any, data: Any) -> tuple[tuple[float, float] | None, Any]:
+def _clip_to_bounds(bounds: Any, data: Any) -> tuple[tuple[float, float] | None, Any]:
     """Return the public limits, and the numbers clipped to them."""
-    limits = checked_bounds(bounds)
+    limits = check_bounds(bounds)
     if limits is None:
         return None, data
     if not isinstance(data, np.ndarray):

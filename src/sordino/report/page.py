@@ -60,7 +60,7 @@ class Page:
 
     def html(self) -> str:
         """Return the page."""
-        return rendered("page.html", title=self.title, lead=self.lead, sections=self.sections)
+        return render_page("page.html", title=self.title, lead=self.lead, sections=self.sections)
 
     def write(self, path: str | Path) -> Path:
         """Write the page and return its path."""
@@ -69,7 +69,7 @@ class Page:
         return path
 
 
-def rendered(template: str, **values: Any) -> str:
+def render_page(template: str, **values: Any) -> str:
     """Return a page from one of this room's templates; every value is escaped."""
     return _templates().get_template(template).render(**values)
 
@@ -233,7 +233,7 @@ def ledger_html(ledger: Ledger, *, dataset_id: str | None = None, title: str | N
     """Return the page of :func:`write_ledger_report` as text."""
     names = ledger.datasets() if dataset_id is None else [dataset_id]
     accounts = [_account(History.read(ledger, name)) for name in names]
-    return rendered(
+    return render_page(
         "ledger.html",
         title=title or "Privacy budgets",
         accounts=accounts,

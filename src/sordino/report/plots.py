@@ -26,10 +26,10 @@ def new_axes(width: float = 6.0, height: float = 3.5) -> Any:
     """Return the axes of a new figure; it is the current one, so that ``plt.savefig`` writes it."""
     from matplotlib import pyplot
 
-    return dressed(pyplot.figure(figsize=(width, height), layout="constrained").add_subplot())
+    return style_axes(pyplot.figure(figsize=(width, height), layout="constrained").add_subplot())
 
 
-def dressed(axes: Any) -> Any:
+def style_axes(axes: Any) -> Any:
     """Give axes the colours and lines of the house, and return them."""
     axes.set_prop_cycle(color=COLOURS)
     axes.spines[["top", "right"]].set_visible(False)

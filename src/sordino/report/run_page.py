@@ -18,7 +18,7 @@ from sordino.accounting.trade_off import gaussian_trade_off
 from sordino.errors import InvalidInputError
 from sordino.estimators.metrics import CalibrationCurve, row_named
 from sordino.estimators.pipeline import pipeline_privacy
-from sordino.report.page import Booking, booking_of, rendered
+from sordino.report.page import Booking, booking_of, render_page
 from sordino.report.provenance import Provenance, plain
 from sordino.runs import PrivacyReport, ReleaseReport
 from sordino.runs.price import Status, at_most, guess, percent, strength
@@ -421,7 +421,7 @@ def report_html(
     contents = contents_of(model, report)
     booking = booking_of(report, ledger, dataset_id)
     whole = report.whole
-    return rendered(
+    return render_page(
         "run.html",
         title=title or f"Privacy report: {contents.kind}",
         report=report,
@@ -437,13 +437,13 @@ def report_html(
         odds=report.odds,
         whole=whole,
         strength=strength(report.epsilon),
-        compared=compared(report),
+        compared=compare_attacks(report),
         command=command or _command(contents.kind),
         event=_event(report),
     )
 
 
-def compared(report: PrivacyReport) -> list[dict[str, str]]:
+def compare_attacks(report: PrivacyReport) -> list[dict[str, str]]:
     """Return what the best attack on this run achieves, beside one Gaussian release at epsilon 1, 4 and 8."""
     epsilon, delta = report.whole or (report.epsilon, report.delta)
     near = next((e for e in COMPARED if 0 <= e - epsilon <= 0.02 * e), None)  # calibrated just below it
