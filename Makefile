@@ -18,7 +18,7 @@ export MPLBACKEND ?= Agg
 
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 
-.PHONY: help install demo test test-long mutate lint format bench bench-full bench-check peers docs clean
+.PHONY: help install demo test test-long mutate lint format bench bench-full bench-check peers docs matrix nightly release clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -80,6 +80,12 @@ peers: $(BIN)/python  ## the environment of the peers that `make bench` runs bes
 
 docs: $(FULL)  ## HTML in docs/_build/html
 	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
+
+matrix: $(BIN)/python  ## lowest and newest versions of what pyproject.toml allows, on each Python that is here
+	$(BIN)/python tools/matrix.py --workers $(WORKERS)
+
+release: $(BIN)/python  ## build the archives, check them, use the wheel in an empty environment; publishes nothing
+	$(BIN)/python tools/release.py
 
 clean:  ## remove what the targets made, the environment excepted
 	rm -rf build dist docs/_build docs/api/generated docs/gallery docs/sg_execution_times.rst .pytest_cache .mypy_cache .ruff_cache \

@@ -1,12 +1,13 @@
 """Sphinx configuration; the build needs no network."""
 
 import re
-from importlib import metadata
+
+import sordino
 
 project = "Sordino"
 author = "the Sordino contributors"
 copyright = "the Sordino contributors, Apache-2.0"
-release = version = metadata.version("sordino")
+release = version = sordino.__version__
 
 extensions = [
     "myst_parser",

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tools import matrix, release
+
+import sordino
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
@@ -71,7 +74,7 @@ def test_what_locks_files_is_not_promised_where_it_does_not_exist():
 
 def test_the_citation_has_the_version_and_licence_of_the_package():
     cited = _yaml("CITATION.cff")
-    assert (cited["version"], cited["license"]) == (PROJECT["version"], PROJECT["license"])
+    assert (cited["version"], cited["license"]) == (sordino.__version__, PROJECT["license"])
     assert {"cff-version", "message", "title", "authors"} <= set(cited)
 
 
@@ -83,6 +86,57 @@ def test_hosted_checks_run_ours_on_every_python_that_is_promised():
     assert PROJECT["requires-python"] == f">={promised[0]}"
     assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
     assert (ROOT / ".ci" / "run").stat().st_mode & 0o111
+
+
+def test_the_version_stands_in_one_place_of_the_package():
+    assert PROJECT["dynamic"] == ["version"]
+    assert "version" not in PROJECT
+    assert release.version() == sordino.__version__
+
+
+def test_no_extra_forces_one_version_on_others():
+    every = [line for lines in PROJECT["optional-dependencies"].values() for line in lines]
+    assert not [line for line in PROJECT["dependencies"] + every if "==" in line]
+
+
+def test_the_lowest_versions_are_tried_and_follow_extras_of_extras():
+    lowest = matrix.lowest(["transformers"])
+    assert "numpy==2.1" in lowest
+    assert any(line.startswith("torch==") for line in lowest)
+    named = {re.match(r"[\w-]+", line).group() for line in matrix.requirements(["transformers"])}
+    assert named == {line.partition("==")[0] for line in lowest}
+    assert all((ROOT / path).exists() for paths in matrix.SUITE.values() for path in paths)
+    hosted = _yaml(".github/workflows/matrix.yml")["jobs"]["versions"]["strategy"]["matrix"]
+    assert hosted["python-version"] == matrix.promised()
+
+
+def test_a_tag_publishes_what_the_same_command_built_without_a_secret():
+    jobs = _yaml(".github/workflows/release.yml")["jobs"]
+    assert [s["run"] for s in jobs["build"]["steps"] if "run" in s] == [
+        'python tools/release.py --tag "$GITHUB_REF_NAME"'
+    ]
+    assert jobs["publish"]["permissions"]["id-token"] == "write"
+    assert jobs["publish"]["needs"] == "build"
+    assert "secrets." not in (ROOT / ".github/workflows/release.yml").read_text("utf-8")
+    used = [step["uses"].partition("@")[0] for step in jobs["publish"]["steps"] if "uses" in step]
+    assert {"actions/attest-build-provenance", "actions/attest-sbom", "pypa/gh-action-pypi-publish"} <= set(
+        used
+    )
+
+
+def test_the_recipe_asks_for_what_the_package_asks_for():
+    recipe = _yaml("distribution/conda.yaml")
+    other = {"matplotlib": "matplotlib-base", "Jinja2": "jinja2", "tomli_w": "tomli-w"}
+    wanted = [re.match(r"([\w-]+)(.*)", line).groups() for line in PROJECT["dependencies"]]
+    asked = [f"{other.get(name, name)} {limits}" for name, limits in wanted]
+    assert recipe["requirements"]["run"] == [f"python {PROJECT['requires-python']}", *asked]
+    assert sordino.__version__.startswith(recipe["context"]["version"])
+
+
+def test_the_bill_of_materials_names_us_and_what_we_bring():
+    bill = release.bill([{"name": "numpy", "version": "2.4"}, {"name": "sordino", "version": "7"}])
+    assert bill["metadata"]["component"]["purl"] == "pkg:pypi/sordino@7"
+    assert [part["purl"] for part in bill["components"]] == ["pkg:pypi/numpy@2.4"]
 
 
 @pytest.mark.parametrize("path", [p for p in TEMPLATES if p.name != "config.yml"], ids=lambda p: p.name)

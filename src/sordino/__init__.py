@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from sordino.tables import Schema as Schema
     from sordino.tables import TableEncoder as TableEncoder
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 _LOADED = time.time_ns()  # source that changes later is not what this process runs
 
 # name -> module, by task; loaded when first used, so that `import sordino` stays fast

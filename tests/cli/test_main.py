@@ -2,20 +2,20 @@
 
 import subprocess
 import sys
-from importlib import metadata
 
 import click
 import pytest
 from click.testing import CliRunner
 from tests.cli.helpers import FIT, named, table, typed, typed_json
 
+import sordino
 from sordino.cli import main
 
 
 def test_version_prints_what_is_installed():
     result = CliRunner().invoke(main, ["version"])
     assert result.exit_code == 0
-    assert result.output.strip() == metadata.version("sordino")
+    assert result.output.strip() == sordino.__version__
 
 
 def test_help_names_every_command():

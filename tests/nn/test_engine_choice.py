@@ -295,3 +295,37 @@ def test_a_clip_that_bounds_make_a_little_shorter_is_no_reason_to_fall_back(monk
     else:
         with pytest.raises(UnsupportedError):
             make_engine(network, x, x, "ghost", chunk=8)
+
+
+class Renamed:
+    """A node of autograd whose private names are gone, as another version of torch might have it."""
+
+    def __init__(self, node):
+        self.node = node
+
+    def __getattr__(self, name):
+        if name.startswith(("_saved", "_input_metadata")):
+            raise AttributeError(f"no {name}", name=name, obj=self)
+        return getattr(self.node, name)
+
+
+def test_a_torch_that_keeps_its_graph_otherwise_is_told_in_words_and_answers_alike(monkeypatch):
+    network = Network(nn.Linear(8, 3), LOSS)
+    x, y = torch.randn(5, 8), torch.tensor([0, 1, 2, 1, 0])
+    usual, vector = make_engine(network, x, y), torch.zeros(27)
+    expected = usual.per_record(vector, x, y)
+    real = graph.read_graph
+
+    def renamed(*arguments):
+        found = real(*arguments)
+        found.nodes[:] = [Renamed(node) for node in found.nodes]
+        return found
+
+    for module in (graph, engines):
+        monkeypatch.setattr(module, "read_graph", renamed, raising=False)
+    with pytest.warns(SlowEngineWarning, match=r"torch \S+ keeps it otherwise \('_"):
+        other = make_engine(network, x, y)
+    assert (usual.method, other.method) == ("ghost", "vmap")
+    assert torch.allclose(expected, other.per_record(vector, x, y), atol=1e-6)
+    with pytest.raises(UnsupportedError, match="Use engine='vmap'"):
+        make_engine(network, x, y, "ghost")

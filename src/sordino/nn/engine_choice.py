@@ -187,6 +187,11 @@ def _followed(engine: GhostEngine, x: Tensor, y: Tensor, chunk: int) -> None:
             _check(engine, x, y, chunk)
     except (UnsupportedError, torch.OutOfMemoryError):
         raise
+    except AttributeError as error:  # nodes of autograd's graph have no public face
+        raise UnsupportedError(
+            f"Ghost clipping reads the graph that autograd keeps, and torch {torch.__version__} keeps it "
+            f"otherwise ({error.name!r} is not there).{_REMEDY}"
+        ) from None
     except RuntimeError as error:
         raise UnsupportedError(
             f"Ghost clipping cannot follow this model; torch says: {str(error)[:200]}.{_REMEDY}"
