@@ -15,7 +15,7 @@ from sordino import PCA, LogisticRegression, PrivateSearchCV, Schema, TableEncod
 from sordino.errors import InvalidInputError
 from sordino.kernel import public_generator
 from sordino.runs import Ask, Price, PrivacyReport, Promise, composed
-from sordino.runs.price import at_most, each_once, priced_in
+from sordino.runs.price import at_most, each_once, prices_in_words
 from sordino.tables import Number, Target
 
 PRICE = Price(0.20001, 1e-6, ADD, "record", "first")
@@ -78,7 +78,7 @@ def test_what_protects_somebody_else_does_not_add_up(change):
 
 
 def test_a_price_nobody_knows_bounds_nothing():
-    report = report_of(*priced_in("by the registry"))
+    report = report_of(*prices_in_words("by the registry"))
     assert report.whole == (math.inf, 1.0)
     assert "not bounded" in report.on_top
     assert PrivacyReport.from_json(report.to_json()).learned == report.learned

@@ -299,11 +299,11 @@ def test_a_trial_may_spend_its_own_distance_and_no_more():
     assert trial.fitted(fitting(2.01)).privacy_ is not None
     with pytest.raises(PlanError, match=r"planned are 0\.5"):
         trial.fitted(fitting(1.5))
-    trial.rehearsed(fitting(2.01))
+    trial.rehearse(fitting(2.01))
     with pytest.raises(PlanError, match=r"planned are 0\.5"):
-        trial.rehearsed(fitting(1.5))
+        trial.rehearse(fitting(1.5))
     with pytest.raises(UnsupportedError, match="in this thread"):
-        trial.rehearsed(lambda: None)  # a fit that promises nothing is not Sordino's own
+        trial.rehearse(lambda: None)  # a fit that promises nothing is not Sordino's own
 
 
 def test_a_rehearsal_says_what_was_not_declared_and_nothing_else():
@@ -318,7 +318,7 @@ def test_a_rehearsal_says_what_was_not_declared_and_nothing_else():
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         warnings.filterwarnings("ignore", "undeclared", module="nowhere")
-        trial.rehearsed(fit)
+        trial.rehearse(fit)
     assert [str(w.message) for w in said] == ["undeclared", "undeclared"]
 
 

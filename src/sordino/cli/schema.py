@@ -178,10 +178,15 @@ def learn(
 
 
 def _summary(found: Schema) -> dict[str, Any]:
-    from sordino.tables.schema import described
+    from sordino.tables.schema import describe_column
 
     columns = [
-        {"name": column.name, "kind": column.word, "declares": described(column), "blank": column.unknown}
+        {
+            "name": column.name,
+            "kind": column.word,
+            "declares": describe_column(column),
+            "blank": column.unknown,
+        }
         for column in found.columns
     ]
     return {
@@ -193,9 +198,9 @@ def _summary(found: Schema) -> dict[str, Any]:
 
 
 def _print(found: Schema) -> None:
-    from sordino.tables.schema import described
+    from sordino.tables.schema import describe_column
 
-    rows = [(c.name, c.word, described(c), getattr(c, "source", "")) for c in found.columns]
+    rows = [(c.name, c.word, describe_column(c), getattr(c, "source", "")) for c in found.columns]
     show_table(("column", "kind", "declares", "source"), rows)
     if found.learned:
         paid = "; ".join(f"{price} ({price.status})" for price in found.learned)

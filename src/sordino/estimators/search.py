@@ -393,7 +393,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         # warns (a bound that was not declared) is seen, for inside of a trial it is not.
         for params in grid:
             model = candidates.build([params], search.trial, labels)
-            search.trial.rehearsed(partial(model.fit, past, y[train], **owned))
+            search.trial.rehearse(partial(model.fit, past, y[train], **owned))
             candidates.rehearse_steps(params, search.trial, X, labels)
 
         def fitted(budget: Trial, number: int, rows: Any, targets: Any, owned: Any) -> list[Any]:

@@ -192,7 +192,7 @@ class Price:
         return f"{numbers}, {self.relation.value} one {self.unit}"
 
 
-def priced_in(sentence: str) -> tuple[Price, ...]:
+def prices_in_words(sentence: str) -> tuple[Price, ...]:
     """Return the prices in a sentence, which is all that schemas and reports held before they held numbers.
 
     They are rounded up, for the sentence rounded to nearest. What cannot be read has an unknown price.
@@ -217,7 +217,7 @@ def prices_in(report: dict[str, Any]) -> tuple[Price, ...]:
     if "learned" in report:
         return tuple(Price.from_dict(price) for price in report["learned"])
     lines = [str(line) for line in report["public"] if str(line).startswith(LEARNED)]
-    return tuple(price for line in lines for price in priced_in(line))
+    return tuple(price for line in lines for price in prices_in_words(line))
 
 
 def each_once(prices: Iterable[Price]) -> tuple[Price, ...]:

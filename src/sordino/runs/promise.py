@@ -259,7 +259,7 @@ def _refitting(frames: list[FrameType]) -> str | None:
 
     The count is kept in the frame of that call, and so ends with it.
     """
-    fits = [(frame, _fitted_in(frame)) for frame in frames]
+    fits = [(frame, _estimator_in(frame)) for frame in frames]
     own = next((model for _, model in fits if model is not None and _is_ours(model)), None)
     others = [(frame, model) for frame, model in fits if model is not None and not _is_ours(model)]
     if own is None or not others:
@@ -270,7 +270,7 @@ def _refitting(frames: list[FrameType]) -> str | None:
     return type(outer).__name__ if counts[type(own)] > 1 else None
 
 
-def _fitted_in(frame: FrameType) -> Any:
+def _estimator_in(frame: FrameType) -> Any:
     """Return the estimator that is being fitted by a call; None for calls of other kinds."""
     model = frame.f_locals.get("self") if "fit" in frame.f_code.co_name else None
     known = hasattr(model, "get_params") and not isinstance(model, type)

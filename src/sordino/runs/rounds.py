@@ -87,12 +87,12 @@ class RoundBook:
     @contextmanager
     def turn(self, run: str) -> Iterator[Turn]:
         """Write down the next round and hand it out; at the end of the last one the ledger is settled."""
-        with self._locked() as lock:
+        with self._lock() as lock:
             name = self._name()
             if name is None or name != run:
                 self._begin(name, run)
             attempt = self._next()
-            opened = self._opened()
+            opened = self._resume_run()
             self._save(run, opened)  # the turn is taken: a copy of the folder is too late from here on
             require_in_place(lock, self.folder / "lock")
             self._append(str(attempt + 1))
@@ -105,10 +105,10 @@ class RoundBook:
         """End the run early: no more rounds, and the ledger is settled. What was reserved stays spent."""
         if not self.folder.exists():
             return
-        with self._locked():
+        with self._lock():
             if self._name() == run and not self._over():
                 self._append(_CLOSED)
-                self._opened().settle()
+                self._resume_run().settle()
 
     @property
     def rounds_begun(self) -> int:
@@ -145,8 +145,8 @@ class RoundBook:
             )
         return self.rounds_begun
 
-    def _opened(self) -> Run:
-        return resumed(self.ask, self.plan, self._saved(), self.recipe.digest)
+    def _resume_run(self) -> Run:
+        return resumed(self.ask, self.plan, self._read_saved(), self.recipe.digest)
 
     @property
     def _journal(self) -> Path:
@@ -157,7 +157,7 @@ class RoundBook:
             return None
         return str(self._text()["run"])
 
-    def _saved(self) -> SavedRun:
+    def _read_saved(self) -> SavedRun:
         data = self._text()
         place = data["place"]
         return SavedRun(
@@ -206,7 +206,7 @@ class RoundBook:
             os.close(here)
 
     @contextmanager
-    def _locked(self) -> Iterator[IO[bytes]]:
+    def _lock(self) -> Iterator[IO[bytes]]:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with open(self.folder / "lock", "a+b") as file:
             try:

@@ -73,7 +73,7 @@ class Trial:
             raise _foreign()
         return model
 
-    def rehearsed(self, fit: Callable[[], Any]) -> None:
+    def rehearse(self, fit: Callable[[], Any]) -> None:
         """Run ``fit`` up to its first release: what fails there fails before the search is booked.
 
         A bound that was not declared is said here; inside of a trial nothing is.

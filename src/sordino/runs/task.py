@@ -139,7 +139,7 @@ def track(steps: Iterator[Any], total: int, description: str, verbose: int | boo
     if enclosing() is not None:  # a trial: to show it would tell how many there are
         yield from stopping(steps)
         return
-    with _shown(description, total, bool(verbose)) as show:
+    with _progress(description, total, bool(verbose)) as show:
         for done, step in enumerate(stopping(steps), start=1):
             show(done)
             if call is not None:
@@ -183,7 +183,7 @@ def stopping(steps: Iterator[Any]) -> Iterator[Any]:
 
 
 @contextmanager
-def _shown(description: str, total: int, verbose: bool) -> Iterator[Callable[[int], object]]:
+def _progress(description: str, total: int, verbose: bool) -> Iterator[Callable[[int], object]]:
     """Yield the function that shows how far a run is, as the place where it is shown allows."""
     if not verbose:
         yield lambda done: None

@@ -48,16 +48,16 @@ class Training:
             raise InvalidInputError(f"Expected a noise multiplier > 0, got {noise_multiplier:g}.")
         plan = self._plan()
         # Ours is in units of the sensitivity, which is twice the clipping norm under replace-one.
-        return self._certified(plan.at(noise_multiplier / plan.relation.contributions))
+        return self._certify(plan.at(noise_multiplier / plan.relation.contributions))
 
     def noise(self, epsilon: float) -> tuple[float, Certificate]:
         """Return the least noise multiplier that keeps ``epsilon``, and what it proves."""
         plan = calibrate(self._plan(), epsilon, self._delta())
         multiplier = plan.releases["gradient"].mechanism.multiplier
         assert multiplier is not None
-        return float(multiplier) * plan.relation.contributions, self._certified(plan)
+        return float(multiplier) * plan.relation.contributions, self._certify(plan)
 
-    def _certified(self, plan: Plan) -> Certificate:
+    def _certify(self, plan: Plan) -> Certificate:
         return certify(plan.event(), self._delta(), plan.relation)
 
     def _delta(self) -> float:

@@ -134,13 +134,13 @@ def in_words(file: DataFile, call: Callable[[], T]) -> T:
             PermissionError: "it may not be read by this user.",
         }
         known = words.get(type(error))
-        refusal = refused(file, str(error)) if known is None else file.refuse(known)
+        refusal = reading_error(file, str(error)) if known is None else file.refuse(known)
     except Exception as error:  # whatever a reader makes of a damaged file
-        refusal = refused(file, str(error))
+        refusal = reading_error(file, str(error))
     raise refusal  # outside of the handlers: the foreign error would be its context
 
 
-def refused(file: DataFile, text: str, names: Sequence[str] = ()) -> DataFileError:
+def reading_error(file: DataFile, text: str, names: Sequence[str] = ()) -> DataFileError:
     """Return our error for a reader's text, of which only counts and positions are used."""
     row = re.search(r"Row #(\d+)", text)
     where = f"row {row[1]} " if row else "a row "
@@ -227,7 +227,7 @@ def header(file: DataFile) -> Header:
         raise file.refuse(
             f"the names of its columns are not {file.encoding}. Pass the encoding, such as latin-1."
         )
-    return Header(checked_names(file, [name.strip() for name in names]), delimiter, len(lines))
+    return Header(check_columns(file, [name.strip() for name in names]), delimiter, len(lines))
 
 
 def _is_number(name: str) -> bool:
@@ -258,7 +258,7 @@ def _without_mark(file: DataFile) -> str:
     return "utf-8-sig" if file.encoding.lower().replace("_", "-") in ("utf-8", "utf8") else file.encoding
 
 
-def checked_names(file: DataFile, names: Iterable[str]) -> list[str]:
+def check_columns(file: DataFile, names: Iterable[str]) -> list[str]:
     """Return the names, each of which is there once."""
     names = list(names)
     if len(names) > MOST_COLUMNS:
@@ -303,7 +303,7 @@ def csv_table(
             ),
         )  # fmt: skip
     except arrow().ArrowInvalid as error:
-        refusal = refused(file, str(error), top.names)
+        refusal = reading_error(file, str(error), top.names)
     raise refusal  # outside of the handler: the message of Arrow, which quotes the data, would be its context
 
 
@@ -368,8 +368,8 @@ def read_names(file: DataFile) -> list[str]:
     readers: dict[str, Callable[[], Any]] = {
         "csv": lambda: header(file).names,
         "tsv": lambda: header(file).names,
-        "parquet": lambda: checked_names(file, _parquet().read_schema(_seekable(file)).names),
-        "arrow": lambda: checked_names(file, _arrow_table(file).column_names),
+        "parquet": lambda: check_columns(file, _parquet().read_schema(_seekable(file)).names),
+        "arrow": lambda: check_columns(file, _arrow_table(file).column_names),
     }
     return list(in_words(file, _reader(file, readers)))
 
@@ -401,7 +401,7 @@ def read_frame(
     read = _reader(file, readers)
     if file.kind in ("parquet", "arrow"):
         require(file, read_names(file), kinds)
-    return in_words(file, lambda: _framed(file, read(), kinds))
+    return in_words(file, lambda: _as_frame(file, read(), kinds))
 
 
 def _reader(file: DataFile, readers: dict[str, Callable[[], Any]]) -> Callable[[], Any]:
@@ -410,10 +410,10 @@ def _reader(file: DataFile, readers: dict[str, Callable[[], Any]]) -> Callable[[
     return readers[file.kind]
 
 
-def _framed(file: DataFile, table: Any, kinds: Mapping[str, str]) -> Any:
+def _as_frame(file: DataFile, table: Any, kinds: Mapping[str, str]) -> Any:
     if table.num_rows == 0:
         raise file.refuse("it has a header and no records.")
-    typed = {name: _typed(file, name, table[name], kind) for name, kind in kinds.items()}
+    typed = {name: _as_declared(file, name, table[name], kind) for name, kind in kinds.items()}
     return arrow().table(typed).to_pandas()
 
 
@@ -465,7 +465,7 @@ def _seekable(file: DataFile) -> Any:
     return file.path if file.path != "-" else arrow().BufferReader(file.open().read())
 
 
-def _typed(file: DataFile, name: str, column: Any, kind: str) -> Any:
+def _as_declared(file: DataFile, name: str, column: Any, kind: str) -> Any:
     """Return a column as it was declared, value by value."""
     import pyarrow.compute as compute
 

@@ -21,7 +21,7 @@ from sordino.runs.price import at_most
 from sordino.solvers.heavy.location import border_variances, counts_below, noise_in, quantiles_of, support
 from sordino.tables.columns import Blank, Category, Column, Date, Number, Target
 from sordino.tables.schema import Schema
-from sordino.tables.values import Frame, days_of, factorised, numbers_of
+from sordino.tables.values import Frame, days_of, factorise, numbers_of
 
 # 2^11 cells, about 6 % wide, on both sides of zero: bounds need no more.
 DEPTH = 11
@@ -231,7 +231,7 @@ class Wanted:
 
     def executor(self, frame: Frame, rows: Ints | None, n: int) -> ValueExecutor:
         """Return the holder of these columns of a table."""
-        numbers = tuple(_taken(_numbers(column, frame, self.markers), rows) for column in self.numeric)
+        numbers = tuple(_take(_numbers(column, frame, self.markers), rows) for column in self.numeric)
         texts = tuple(_texts(column, frame, rows, self.markers) for column in self.texts)
         return ValueExecutor(n, numbers, texts)
 
@@ -261,7 +261,7 @@ def _whose(rows: Ints | None) -> tuple[str, ...]:
     return () if rows is None else ("the first record of each person counts, the others do not",)
 
 
-def _taken(values: Any, rows: Ints | None) -> Any:
+def _take(values: Any, rows: Ints | None) -> Any:
     return values if rows is None else values[rows]
 
 
@@ -279,8 +279,8 @@ def _numbers(column: Column, frame: Frame, markers: tuple[str, ...]) -> Floats:
 def _texts(
     column: Column, frame: Frame, rows: Ints | None, markers: tuple[str, ...]
 ) -> tuple[Ints, list[str | None]]:
-    codes, texts = factorised(frame.column(column.name))
-    return _taken(codes, rows), [None if text in markers else text for text in texts]
+    codes, texts = factorise(frame.column(column.name))
+    return _take(codes, rows), [None if text in markers else text for text in texts]
 
 
 def _bounds(nodes: Floats, edges: Floats, noise: float, population: int) -> Bounds | None:
@@ -291,10 +291,10 @@ def _bounds(nodes: Floats, edges: Floats, noise: float, population: int) -> Boun
     ranks = np.array([rank, 1.0 - rank]) * total
     below = counts_below(nodes, DEPTH, total)
     low, high = np.clip(quantiles_of(below, total, ranks, edges, None), *support(below, edges, None, noise))
-    return Bounds(_rounded(low), _rounded(high), rank)
+    return Bounds(_round(low), _round(high), rank)
 
 
-def _rounded(value: float) -> float:
+def _round(value: float) -> float:
     return float(f"{value:.{DIGITS}g}")
 
 

@@ -18,7 +18,7 @@ import tomli_w
 from sordino.errors import InvalidInputError, SchemaError
 from sordino.execute.persons import MARKERS, number_owners
 from sordino.runs import Price
-from sordino.runs.price import LEARNED, each_once, priced_in
+from sordino.runs.price import LEARNED, each_once, prices_in_words
 from sordino.tables.columns import (
     KINDS,
     Blank,
@@ -42,7 +42,7 @@ from sordino.tables.values import Frame, check_names, codes_of, framed, numbers_
 _NAMED_LEVELS = 6
 
 
-def learned_fact(prices: Sequence[Price]) -> str:
+def price_fact(prices: Sequence[Price]) -> str:
     """Return the line of a report that says what was paid for a schema."""
     return f"{LEARNED}{'; '.join(map(str, prices))}; it comes on top of every fit"
 
@@ -50,10 +50,10 @@ def learned_fact(prices: Sequence[Price]) -> str:
 def column_fact(column: Column) -> str:
     """Return what a column declares and where that comes from."""
     source = getattr(column, "source", "")
-    return f"column {column.name!r}: {described(column)} ({source or 'source not stated'})"
+    return f"column {column.name!r}: {describe_column(column)} ({source or 'source not stated'})"
 
 
-def described(column: Column) -> str:
+def describe_column(column: Column) -> str:
     """Return what a column declares."""
     if column.unknown is not None:
         return f"{column.word or 'blank'}, {column.unknown} not declared"
@@ -194,7 +194,7 @@ class Schema:
         paid = sum(bool(column.learned) for column in self.columns)
         origin = f"{paid} of them learned from records" if paid else "declared before the fit"
         lines = [f"schema {self.digest[:12]}: {len(self.columns)} columns, {origin}"]
-        lines += [learned_fact(self.learned)] if self.learned else []
+        lines += [price_fact(self.learned)] if self.learned else []
         lines += [column_fact(column) for column in self.columns[:MOST_FACTS]]
         more = len(self.columns) - MOST_FACTS
         return (*lines, f"and {more} more columns, see the schema") if more > 0 else tuple(lines)
@@ -296,12 +296,12 @@ class Schema:
 
     def to_toml(self) -> str:
         """Return the schema as TOML text."""
-        return written(self)
+        return write_schema(self)
 
     @classmethod
     def from_toml(cls, text: str) -> Schema:
         """Read :meth:`to_toml`, or what somebody wrote by hand."""
-        return parsed(text)
+        return parse_schema(text)
 
     def write(self, path: str | Path) -> None:
         """Write a TOML file, as a whole or not at all."""
@@ -339,7 +339,7 @@ FORMAT = 1
 _TARGET_KIND = "of"  # a target is a category or a number; "kind" says that it is a target
 
 
-def written(schema: Schema) -> str:
+def write_schema(schema: Schema) -> str:
     """Return a schema as text; what has its default value is left out."""
     out: dict[str, Any] = {"format": FORMAT}
     if schema.markers != MARKERS:
@@ -362,7 +362,7 @@ def _table(column: Column) -> dict[str, Any]:
     return out
 
 
-def parsed(text: str) -> Schema:
+def parse_schema(text: str) -> Schema:
     """Return the schema of a text; errors name the column and the key."""
     try:
         data = tomllib.loads(text)
@@ -381,14 +381,14 @@ def parsed(text: str) -> Schema:
     markers = data.get("markers", MARKERS)
     if isinstance(markers, str):
         raise SchemaError('Expected markers as a list of texts, for example markers = ["", "?"].')
-    prices = _learned(data.get("learned", []))
+    prices = _read_prices(data.get("learned", []))
     made = [_column(name, table, prices) for name, table in columns.items()]
     return Schema(made, markers=markers, learned=prices)
 
 
-def _learned(said: Any) -> tuple[Price, ...]:
+def _read_prices(said: Any) -> tuple[Price, ...]:
     if isinstance(said, str):  # files of earlier versions say it in words
-        return priced_in(said) if said else ()
+        return prices_in_words(said) if said else ()
     if not isinstance(said, list):
         raise SchemaError("Expected learned as tables, each with epsilon, delta, relation and unit.")
     try:
@@ -480,13 +480,13 @@ def stored_flags(file: DataFile, name: str) -> bool:
     """Tell whether a file states that a column holds flags; its types are read, and no values."""
     if file.kind not in ("parquet", "arrow") or file.path == "-" or name not in read_names(file):
         return False
-    return _kind(in_words(file, lambda: _stored(file)).field(name).type) == "flag"
+    return _kind(in_words(file, lambda: _stored_types(file)).field(name).type) == "flag"
 
 
 def _types(file: DataFile) -> dict[str, str]:
     """Return the kind of each column as far as the file states one."""
     if file.kind in ("parquet", "arrow"):
-        stored = in_words(file, lambda: _stored(file))
+        stored = in_words(file, lambda: _stored_types(file))
         return {name: _kind(stored.field(name).type) for name in read_names(file)}
     if not file.header:
         raise file.refuse(
@@ -495,7 +495,7 @@ def _types(file: DataFile) -> dict[str, str]:
     return dict.fromkeys(read_names(file), "")
 
 
-def _stored(file: DataFile) -> Any:
+def _stored_types(file: DataFile) -> Any:
     if file.kind == "parquet":
         import pyarrow.parquet as parquet
 

@@ -52,7 +52,7 @@ def framed(table: Any) -> Frame:
     """Return any kind of table as a :class:`Frame`; no column is read yet."""
     pandas = require_pandas()
     if isinstance(table, Mapping) or _is_records(table):
-        table = _built(table)
+        table = _build(table)
     if isinstance(table, pandas.DataFrame):
         names = _names(list(table.columns))
         return Frame(names, len(table), lambda name, start, stop: table[name].iloc[start:stop])
@@ -88,7 +88,7 @@ def _is_loose(values: Any) -> bool:
     return isinstance(values, (list, tuple)) or (isinstance(values, np.ndarray) and values.dtype.kind in "OU")
 
 
-def _built(table: Any) -> Any:
+def _build(table: Any) -> Any:
     pandas = require_pandas()
     try:
         # Objects, not a guess of their type: that would depend on all records together.
@@ -121,18 +121,18 @@ def check_names(names: tuple[str, ...], needed: tuple[str, ...], declared: froze
     absent = [name for name in needed if name not in present]
     if absent:
         raise SchemaError(
-            f"The table lacks {listed(absent)}. The schema declares {len(absent)} column(s) that are not "
+            f"The table lacks {list_names(absent)}. The schema declares {len(absent)} column(s) that are not "
             "there: compare the spelling with the header of the file."
         )
     others = [name for name in names if name not in declared]
     if others:
         raise SchemaError(
-            f"The table has {listed(others)}, which the schema does not declare. Declare each as "
+            f"The table has {list_names(others)}, which the schema does not declare. Declare each as "
             'Ignored (kind = "ignored") or drop it.'
         )
 
 
-def listed(names: list[str] | tuple[str, ...], most: int = 5) -> str:
+def list_names(names: list[str] | tuple[str, ...], most: int = 5) -> str:
     """Return a short list of column names for a message."""
     shown = ", ".join(repr(name[:80]) for name in names[:most])
     rest = f" and {len(names) - most} more" if len(names) > most else ""
@@ -163,10 +163,10 @@ def _doubles(name: str, series: Any) -> Floats:
     with np.errstate(all="ignore"):
         if kind in "biuf":
             return np.asarray(series.to_numpy(dtype=np.float64, na_value=np.nan))
-        return _parsed(series)
+        return _parse(series)
 
 
-def _parsed(series: Any) -> Floats:
+def _parse(series: Any) -> Floats:
     """Read texts and objects, each by itself: one that pandas refuses must not change how others are read."""
     values, texts = _objects(series)
     out, pandas = np.empty(len(values)), require_pandas()
@@ -210,12 +210,12 @@ def flags_of(series: Any) -> Ints:
 
 def _by_value(series: Any, code: Callable[[str | None], int]) -> Ints:
     """Map each distinct value once."""
-    codes, distinct = factorised(series)
+    codes, distinct = factorise(series)
     table = np.array([*(code(text) for text in distinct), MISSING], dtype=np.int64)
     return table[codes]  # the code of a missing value is -1, the last entry
 
 
-def factorised(series: Any) -> tuple[Ints, list[str | None]]:
+def factorise(series: Any) -> tuple[Ints, list[str | None]]:
     """Return for each record the number of its value (-1 for none) and the texts of the distinct values."""
     pandas = require_pandas()
     kind = _kind(series)
@@ -224,12 +224,12 @@ def factorised(series: Any) -> tuple[Ints, list[str | None]]:
     if kind in "mM":
         series = series.astype(str).where(series.notna())
     if kind == "O":
-        return _numbered_texts(series)
+        return _number_texts(series)
     codes, distinct = pandas.factorize(series)
     return np.asarray(codes, dtype=np.int64), [level_text(plain(value)) for value in distinct]
 
 
-def _numbered_texts(series: Any) -> tuple[Ints, list[str | None]]:
+def _number_texts(series: Any) -> tuple[Ints, list[str | None]]:
     """Number objects by their texts: True equals 1, and the first of them would give both its text."""
     values, texts = _objects(series)
     codes = np.full(len(values), -1, dtype=np.int64)
@@ -266,7 +266,7 @@ def days_of(name: str, series: Any) -> Floats:
     pandas = require_pandas()
     kind = _kind(series)
     if kind in ("category", "O", "T"):
-        series, kind = pandas.Series(map(_dated, series.astype(object)), dtype=object), "O"
+        series, kind = pandas.Series(map(_as_dates, series.astype(object)), dtype=object), "O"
     if kind in "biumc" or (kind == "f" and series.notna().any()):
         raise _unfit(name, "dates", "numbers, flags or durations")
     try:
@@ -296,7 +296,7 @@ def _kind(series: Any) -> str:
     return str(kind) if kind in "biufcmMO" else "O"
 
 
-def _dated(value: Any) -> Any:
+def _as_dates(value: Any) -> Any:
     """Return what may be a date, to the microsecond: beside a nanosecond pandas has no year 9999."""
     if isinstance(value, str):  # what is not ASCII is no date, and pandas may raise for the whole column
         return _NANOSECONDS.sub(r"\1", value) if value.isascii() else None
