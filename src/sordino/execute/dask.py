@@ -136,7 +136,7 @@ class DaskExecutor(PartedExecutor):
                 await self._give_up_on_lost(asks)
                 beat = min(2 * beat, _BEAT)
             replies = [
-                Reply({}, _all_of(branch)) if ask.cancelled() else ask.result()
+                Reply({}, worker.numbers_of(branch)) if ask.cancelled() else ask.result()
                 for ask, branch in asks.items()
             ]
         finally:
@@ -151,7 +151,7 @@ class DaskExecutor(PartedExecutor):
         try:
             return worker.unpacked(await self._cluster.client.scheduler.proxy(worker=jobs[0].home, msg=words))
         except OSError:
-            return Reply({}, _all_of(jobs))
+            return Reply({}, worker.numbers_of(jobs))
 
     async def _give_up_on_lost(self, asks: Mapping[Any, Sequence[Job]]) -> None:
         """Stop waiting for workers that the scheduler has given up."""
@@ -210,10 +210,6 @@ def unread(error: Exception) -> WorkerError:
         f"The source of some rows failed on a worker, or the worker was lost ({type(error).__name__}). What "
         "it said is not shown: it may quote records. Nothing was booked; compute a block alone to see why."
     )
-
-
-def _all_of(jobs: Sequence[Job]) -> tuple[int, ...]:
-    return tuple(number for job in jobs for number in job.numbers)
 
 
 def _is_constant(value: Any) -> bool:
@@ -569,12 +565,9 @@ def applied(X: Any, function: Callable[[Any], Any]) -> Any:
     if any(fact.sparse for _, fact in full):
         return [one for one, _ in full]
     kind = np.result_type(*{np.dtype(fact.kind) for _, fact in full})
-    return dask.array.concatenate([_array(one, fact, kind) for one, fact in full])
-
-
-def _array(future: Any, fact: Facts, kind: Any) -> Any:
-    shape = (fact.rows,) if fact.columns == 0 else (fact.rows, fact.columns)
-    return dask.array.from_delayed(future, shape, kind)
+    shapes = [(fact.rows, fact.columns)[: 1 if fact.columns == 0 else 2] for _, fact in full]
+    arrays = [dask.array.from_delayed(one, shape, kind) for (one, _), shape in zip(full, shapes)]
+    return dask.array.concatenate(arrays)
 
 
 def _chunks(column: Any) -> Any:

@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial, wraps
 from typing import Any, TypeAlias
 from zlib import crc32
 
@@ -108,12 +109,14 @@ def quietly(function: Callable[..., Any], *arguments: Any) -> Any:
         return Failed(type(error).__name__)
 
 
-def stored_rows(block: Any, encode: Callable[[Any], Any] | None = None) -> Any:
+def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make a function that is sent to workers return how it failed, as :func:`quietly`."""
+    return wraps(function)(partial(quietly, function))
+
+
+@quiet
+def stored_rows(block: Any, encode: Callable[[Any], Any] | None = None) -> Stored:
     """Return a block as rows of floats with their facts; ``encode`` makes rows of a table."""
-    return quietly(_stored_rows, block, encode)
-
-
-def _stored_rows(block: Any, encode: Callable[[Any], Any] | None) -> Stored:
     block = block if encode is None else encode(block)
     values = block.to_numpy() if hasattr(block, "to_numpy") else block
     if not sparse.issparse(values):
@@ -133,37 +136,25 @@ def _stored_rows(block: Any, encode: Callable[[Any], Any] | None) -> Stored:
     return Stored(rows, facts)
 
 
-def stored_column(block: Any, encode: Callable[[Any], Any] | None = None) -> Any:
+@quiet
+def stored_column(block: Any, encode: Callable[[Any], Any] | None = None) -> Stored:
     """Return a block of one value per record with its facts; ``encode`` finds them in a table."""
-    return quietly(_stored_column, block, encode)
-
-
-def _stored_column(block: Any, encode: Callable[[Any], Any] | None) -> Stored:
     block = block if encode is None else encode(block)
     values = np.asarray(block.to_numpy() if hasattr(block, "to_numpy") else block)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim != 1:
         return Stored(None, Facts(0, problem="shape"))
-    problem = "numbers" if values.dtype.kind == "c" else ""
-    if _has_gaps(values):
-        problem = "finite"
-    return Stored(values, Facts(len(values), kind=values.dtype.kind, problem=problem))
+    kind = values.dtype.kind
+    infinite = kind == "f" and not np.isfinite(values).all()
+    missing = kind == "O" and any(is_missing(value) for value in values)
+    problem = "finite" if infinite or missing else "numbers" if kind == "c" else ""
+    return Stored(values, Facts(len(values), kind=kind, problem=problem))
 
 
-def _has_gaps(values: Any) -> bool:
-    """Tell whether a value is missing or infinite."""
-    if values.dtype.kind == "f":
-        return not np.isfinite(values).all()
-    return values.dtype.kind == "O" and any(is_missing(value) for value in values)
-
-
+@quiet
 def applied_to(block: Any, function: Callable[[Any], Any]) -> Any:
     """Return what a function makes of a block of rows, or how it failed."""
-    return quietly(_applied, block, function)
-
-
-def _applied(block: Any, function: Callable[[Any], Any]) -> Any:
     if not block.shape[0]:  # of which a model says nothing, not even how many columns it would have made
         return np.zeros(0)
     found = function(block)
@@ -199,16 +190,11 @@ def least_of(stored: Any) -> float:
     return float(stored.values.min(initial=np.inf))
 
 
+@quiet
 def held_part(
-    rows: Any, columns: Sequence[Any], steps: Sequence[Steps], data_norm: float | None, intercept: float
-) -> Any:
-    """Return the executor over one part; ``columns`` are its targets and then factors of its weights."""
-    return quietly(_held_part, rows, columns, steps, data_norm, intercept)
-
-
-def _held_part(
     rows: Stored, columns: Sequence[Stored], steps: Sequence[Steps], bound: float | None, intercept: float
 ) -> MarkedPart:
+    """Return the executor over one part; ``columns`` are its targets and then factors of its weights."""
     ready = [_mapped(column.values, maps) for column, maps in zip(columns, steps, strict=True)]
     weights = None if len(ready) < 2 else np.prod(ready[1:], axis=0)
     mark = 0
@@ -287,6 +273,11 @@ async def branches_on(jobs: Sequence[Job], asked: Round, dask_worker: Any) -> An
     return joined(replies, asked.count)
 
 
+def numbers_of(jobs: Sequence[Job]) -> tuple[int, ...]:
+    """Return the numbers of the parts of some jobs."""
+    return tuple(number for job in jobs for number in job.numbers)
+
+
 def halves(jobs: Sequence[Job]) -> tuple[Sequence[Job], Sequence[Job]]:
     """Return two halves of a list of jobs."""
     return jobs[: (len(jobs) + 1) // 2], jobs[(len(jobs) + 1) // 2 :]
@@ -314,7 +305,7 @@ async def forwarded(rpc: Any, jobs: Sequence[Job], asked: Round) -> Any:
     try:
         return unpacked(await rpc(jobs[0].home).run(**message(branches_on, list(jobs), asked)))
     except OSError:
-        return Reply({}, tuple(number for job in jobs for number in job.numbers))
+        return Reply({}, numbers_of(jobs))
 
 
 def message(function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:

@@ -16,7 +16,22 @@ from sordino.kernel.arrays import Floats
 _FLOATS = ("torch.float16", "torch.float32", "torch.float64")
 
 
-class Held:
+class _Elsewhere:
+    """What lies elsewhere has a length and cannot be picked from here."""
+
+    shape: Any
+
+    def __len__(self) -> int:
+        return int(self.shape[0])
+
+    def __getitem__(self, rows: Any) -> Any:
+        raise UnsupportedError(
+            "This needs all rows in one place, as an array: it asks for more than sums over records. Bring "
+            "them there first, for example X.compute()."
+        )
+
+
+class Held(_Elsewhere):
     """Rows with their public facts; a subclass makes the executor that asks them where they lie."""
 
     shape: tuple[int, int]
@@ -24,17 +39,11 @@ class Held:
     sparse: bool
     names: list[str] | None = None
 
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, rows: Any) -> Any:
-        raise _together()
-
     def __array__(self, *_: Any, **__: Any) -> Any:
-        raise _together()
+        return self[:]
 
     def __matmul__(self, other: Any) -> Any:
-        raise _together()
+        return self[:]
 
     def column(self, values: Any) -> Any:
         """Return one value per row, brought to its rows."""
@@ -45,24 +54,11 @@ class Held:
         raise NotImplementedError  # pragma: no cover
 
 
-def _together() -> UnsupportedError:
-    return UnsupportedError(
-        "This needs all rows in one place, as an array: it asks for more than sums over records. Bring them "
-        "there first, for example X.compute()."
-    )
-
-
-class HeldColumn:
+class HeldColumn(_Elsewhere):
     """One number or label per record that lies with its rows; maps are applied where it lies."""
 
     shape: tuple[int]
     kinds: set[str]
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, rows: Any) -> Any:
-        raise _together()
 
     def map(self, function: Callable[..., Any], *constants: Any) -> Any:
         """Return the column through a function of arrays; it is sent to the records, so it must pickle."""

@@ -188,17 +188,13 @@ class LocalRecords:
     def part(self, index: int, parts: int) -> LocalRecords:
         """Return block number ``index`` of ``parts`` blocks that are fixed by position."""
         edge = np.linspace(0, self.count, parts + 1).astype(np.int64)
-        return self._sliced(slice(int(edge[index]), int(edge[index + 1])))
-
-    def taken(self, rows: Ints) -> LocalRecords:
-        """Return some of these rows, by position; which ones is as secret as whoever drew them says."""
-        return self._sliced(rows)
+        return self.taken(slice(int(edge[index]), int(edge[index + 1])))
 
     def by_position(self, size: int) -> list[LocalRecords]:
         """Return the records in blocks of ``size`` positions of the executor: no other record moves them."""
         block = (np.arange(self.count) if self.positions is None else self.positions) // size
         edges = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), self.count]
-        return [self._sliced(slice(a, b)) for a, b in itertools.pairwise(edges)]
+        return [self.taken(slice(a, b)) for a, b in itertools.pairwise(edges)]
 
     def _picked(self, rows: Any) -> dict[str, Any]:
         found = {name: getattr(self, name)[rows] for name in ("targets", "norms", "scale", "row_norms")}
@@ -209,7 +205,8 @@ class LocalRecords:
             "positions": positions,
         }
 
-    def _sliced(self, rows: Any) -> LocalRecords:
+    def taken(self, rows: Any) -> LocalRecords:
+        """Return some of these rows, by position; which ones is as secret as whoever drew them says."""
         raise UnsupportedError("This kind of data cannot be split.")  # pragma: no cover
 
     def pulled(
@@ -292,7 +289,7 @@ class DenseRecords(LocalRecords):
     def _scaled(self, rows: slice, coefficients: Floats) -> Any:
         return coefficients[:, None] * self._block(rows)
 
-    def _sliced(self, rows: Any) -> LocalRecords:
+    def taken(self, rows: Any) -> LocalRecords:
         return replace(self, matrix=self.matrix[rows], **self._picked(rows))
 
     def _within_columns(self, columns: Ints) -> LocalRecords:
@@ -429,7 +426,7 @@ class CsrRecords(LocalRecords):
         columns, matrix = csr.reordered(known[0], known[1], first)
         return columns, replace(self, matrix=matrix, features=len(columns))
 
-    def _sliced(self, rows: Any) -> LocalRecords:
+    def taken(self, rows: Any) -> LocalRecords:
         return replace(self, **self._picked(rows), rows=self.rows[rows])
 
     def products(self, block: Floats) -> Floats:
@@ -490,11 +487,7 @@ class LazyRecords:
         ones = np.ones(factors.size)
         facts = (self.targets, as_weights(self.weights), self.norms, ones, base.scale)
         total, _ = pull_rows(pull.numbers, factors, np.empty(factors.size), *facts)
-        out = np.zeros(self._columns.size)
-        csr.scatter_touched(self._ends, self._layout, self._packed, factors, out)
-        if base.intercept:
-            out[self._intercept_at] = base.intercept * total
-        return SparseVector(self._columns, out, base.columns, self._touched)
+        return self._sum(factors, total)
 
     def _laid_out(self, w: SparseVector) -> tuple[Floats, float]:
         """Number the touched columns; return the products of the stored rows, and the constant margin."""
@@ -540,10 +533,12 @@ class LazyRecords:
 
     def weighted_sum(self, coefficients: Floats) -> SparseVector:
         """Return ``sum_i c_i x_i`` on the touched columns."""
-        base = self._base
-        out = np.zeros(self._columns.size)
-        factors = clip.scaled(coefficients, base.scale)
+        return self._sum(clip.scaled(coefficients, self._base.scale), coefficients.sum())
+
+    def _sum(self, factors: Floats, total: float) -> SparseVector:
+        """Return the sum of stored rows times factors, and of the intercept column times ``total``."""
+        base, out = self._base, np.zeros(self._columns.size)
         csr.scatter_touched(self._ends, self._layout, self._packed, factors, out)
         if base.intercept:
-            out[self._intercept_at] = base.intercept * coefficients.sum()
+            out[self._intercept_at] = base.intercept * total
         return SparseVector(self._columns, out, base.columns, self._touched)

@@ -67,7 +67,26 @@ class GlmGradient(ClippedSum, OnLattice):
 
 
 @dataclass(frozen=True)
-class GlmDifference(ClippedSum, OnLattice):
+class _OfTwoPoints(ClippedSum, OnLattice):
+    """What sums at two released points, ``params = (w, a)``, share: a multiple of the row for each record."""
+
+    needs: ClassVar[tuple[type, ...]] = (UnitSums,)
+
+    loss: Loss
+
+    def _coefficients(self, records: UnitSums | IntegerSums, params: tuple[Point, Point]) -> Floats:
+        raise NotImplementedError  # pragma: no cover
+
+    def evaluate(self, records: UnitSums, params: tuple[Point, Point]) -> Answer:
+        return records.unit_sum(self._coefficients(records, params), self.contribution(params))
+
+    def evaluate_on_lattice(self, records: IntegerSums, params: tuple[Point, Point], spacing: float) -> Ints:
+        """Return the sum of contributions truncated towards zero to multiples of ``spacing``."""
+        return records.weighted_integer_sum(self._coefficients(records, params), spacing)
+
+
+@dataclass(frozen=True)
+class GlmDifference(_OfTwoPoints):
     r"""``sum_i clip_{C_t}((r_i(w) - r_i(a)) x_i)`` for two released points, ``params = (w, a)``.
 
     A record touches both gradients at once, so the difference is one contribution. Its bound shrinks
@@ -75,9 +94,6 @@ class GlmDifference(ClippedSum, OnLattice):
     points only.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (UnitSums,)
-
-    loss: Loss
     clip: float
     row_bound: float
 
@@ -89,13 +105,6 @@ class GlmDifference(ClippedSum, OnLattice):
         w, anchor = params
         reach = self.loss.curvature * self.row_bound**2 * distance(w, anchor)
         return float(min(2 * self.clip, reach)) if np.isfinite(reach) else 2 * self.clip
-
-    def evaluate(self, records: UnitSums, params: tuple[Point, Point]) -> Answer:
-        return records.unit_sum(self._coefficients(records, params), self.contribution(params))
-
-    def evaluate_on_lattice(self, records: IntegerSums, params: tuple[Point, Point], spacing: float) -> Ints:
-        """Return the sum of differences truncated towards zero to multiples of ``spacing``."""
-        return records.weighted_integer_sum(self._coefficients(records, params), spacing)
 
     def _coefficients(self, records: UnitSums | IntegerSums, params: tuple[Point, Point]) -> Floats:
         w, anchor = params
@@ -136,7 +145,7 @@ def check_clip(clip: float) -> None:
 
 
 @dataclass(frozen=True)
-class RecursiveGradient(ClippedSum, OnLattice):
+class RecursiveGradient(_OfTwoPoints):
     r"""``sum_i gamma clip_C1(grad f_i(w)) + (1 - gamma) clip_C2(grad f_i(w) - grad f_i(a))``, params (w, a).
 
     Gradient and difference are clipped apart, so a record adds at most
@@ -147,9 +156,6 @@ class RecursiveGradient(ClippedSum, OnLattice):
     **Privacy.** Sensitivity Cbar (add-remove) or 2 Cbar (replace-one) in L2, whatever the data.
     """
 
-    needs: ClassVar[tuple[type, ...]] = (UnitSums,)
-
-    loss: Loss
     gradient_clip: float
     difference_clip: float
     gamma: float
@@ -169,13 +175,6 @@ class RecursiveGradient(ClippedSum, OnLattice):
 
     def contribution(self, params: Any) -> float:
         return self.gamma * self.gradient_clip + (1 - self.gamma) * self.difference_bound(params)
-
-    def evaluate(self, records: UnitSums, params: tuple[Point, Point]) -> Answer:
-        return records.unit_sum(self._coefficients(records, params), self.contribution(params))
-
-    def evaluate_on_lattice(self, records: IntegerSums, params: tuple[Point, Point], spacing: float) -> Ints:
-        """Return the sum of contributions truncated towards zero to multiples of ``spacing``."""
-        return records.weighted_integer_sum(self._coefficients(records, params), spacing)
 
     def _coefficients(self, records: UnitSums | IntegerSums, params: tuple[Point, Point]) -> Floats:
         w, anchor = params

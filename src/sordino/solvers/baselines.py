@@ -192,16 +192,12 @@ class FrankWolfe:
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> FrankWolfe:
-        extra = options.chosen(radius=_radius(problem), selection="gumbel")
-        free = math.prod(problem.shape)
-        steps = (
-            min(options.n_nonzero_coefs or STEPS, STEPS, free)
-            if options.max_iter is None
-            else options.max_iter
-        )
+        size = NUMBERS * target_unit(problem) if problem.loss.targets == "numbers" else RADIUS
+        extra = options.chosen(radius=size / problem.data_norm, selection="gumbel")
+        usual = min(options.n_nonzero_coefs or STEPS, STEPS, math.prod(problem.shape))
         return cls(
             options.n_nonzero_coefs,
-            check_whole("max_iter", steps),
+            check_whole("max_iter", usual if options.max_iter is None else options.max_iter),
             options.peak(problem),
             check_range("radius", extra["radius"], "(0, inf)"),
             among("selection", extra["selection"], ("gumbel", "laplace")),
@@ -218,20 +214,12 @@ class FrankWolfe:
         w = starting_point(problem.shape, problem.n_intercepts, curator.plan.releases["vertex"].lazy)
         for t in range(1, self.steps + 1):
             chosen = int(curator.release("vertex", w)[0])
+            sign, at = (1.0, chosen) if chosen < size else (-1.0, chosen - size)
             g = 2.0 / (t + 2.0)
-            vertex = self._vertex(chosen, size, isinstance(w, SparseVector)) * g
-            w = vector_sum((1.0 - g) * w, vertex if isinstance(w, SparseVector) else vertex.reshape(w.shape))
+            vertex = SparseVector(np.array([at]), np.array([sign * self.radius * g]), size)
+            moved = vertex if isinstance(w, SparseVector) else vertex.to_dense().reshape(w.shape)
+            w = vector_sum((1.0 - g) * w, moved)
             yield w if self.sparsity is None else hard_threshold(w, self.sparsity, problem.n_intercepts)
-
-    def _vertex(self, chosen: int, size: int, sparse: bool) -> Any:
-        sign, at = (1.0, chosen) if chosen < size else (-1.0, chosen - size)
-        vertex = SparseVector(np.array([at]), np.array([sign * self.radius]), size)
-        return vertex if sparse else vertex.to_dense()
-
-
-def _radius(problem: Problem) -> float:
-    size = NUMBERS * target_unit(problem) if problem.loss.targets == "numbers" else RADIUS
-    return size / problem.data_norm
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -311,23 +299,16 @@ class Peeled:
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
         w = starting_point(problem.shape, problem.n_intercepts, sparse=curator.plan.releases["support"].lazy)
-        step = self._peel if self.selection == "laplace" else self._select_and_ask
         for _ in range(self.steps):
-            w = step(curator, problem, w)
+            chosen, known = curator.release("support", w), np.empty(0)
+            if self.selection == "laplace":  # peeled, in units of the sum: records / step times the iterate
+                known = chosen.values * (self.step / self._sampling.expected(problem.population))
+                chosen = chosen.indices
+            chosen = flat_coordinates(chosen, problem.features, problem.columns)
+            w = self._valued(curator, problem, w, chosen, known)
             yield w
 
-    def _select_and_ask(self, curator: Curator, problem: Problem, w: Point) -> Point:
-        chosen = curator.release("support", w)
-        chosen = flat_coordinates(chosen, problem.features, problem.columns)
-        return self._asked(curator, problem, w, chosen, np.empty(0))
-
-    def _peel(self, curator: Curator, problem: Problem, w: Point) -> Point:
-        peeled = curator.release("support", w)  # in units of the sum: records / step times the iterate
-        at = flat_coordinates(peeled.indices, problem.features, problem.columns)
-        values = peeled.values * (self.step / self._sampling.expected(problem.population))
-        return self._asked(curator, problem, w, at, values)
-
-    def _asked(self, curator: Curator, problem: Problem, w: Point, chosen: Ints, known: Floats) -> Point:
+    def _valued(self, curator: Curator, problem: Problem, w: Point, chosen: Ints, known: Floats) -> Point:
         """Return the iterate with support ``chosen``, asking for values that are not ``known``."""
         open_ = np.concatenate(
             [chosen[known.size :], intercept_coordinates(problem.shape, problem.n_intercepts)]
@@ -335,15 +316,13 @@ class Peeled:
         moved = np.empty(0)
         if open_.size:
             slope = curator.release("values", (w, open_)) + _ridge_pull(problem, w, open_)
-            moved = pick(w, open_) - self._lengths(chosen.size - known.size, open_.size) * slope
+            # An intercept, which all records share, would overshoot with the step of a column.
+            steps = [self.step, self.step if self.often is None else self.often]
+            columns = chosen.size - known.size
+            moved = pick(w, open_) - np.repeat(steps, [columns, open_.size - columns]) * slope
         at, values = np.concatenate([chosen[: known.size], open_]), np.concatenate([known, moved])
         out = SparseVector(at, values, math.prod(problem.shape))
         return out if isinstance(w, SparseVector) else out.to_dense().reshape(problem.shape)
-
-    def _lengths(self, chosen: int, asked: int) -> Floats:
-        """Return the steps: an intercept, which all records share, would overshoot with that of a column."""
-        often = self.step if self.often is None else self.often
-        return np.repeat([self.step, often], [chosen, asked - chosen])
 
     @property
     def _sampling(self) -> Sampling:

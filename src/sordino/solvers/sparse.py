@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -171,33 +171,26 @@ class SgdHt:
             momentum,
         )
 
-    @property
-    def _lazy(self) -> bool:
-        return self.sparsity is not None
-
     def plan(self, problem: Problem) -> Plan:
-        lazy = self._lazy and problem.outputs == 1 and not problem.secure_noise
+        lazy = self.sparsity is not None and problem.outputs == 1 and not problem.secure_noise
         query = GlmGradient(problem.loss, self.clip)
         release = Release(query, problem.gaussian(), self.sampling, self.steps, lazy=lazy)
         return problem.planned(gradient=release)
 
-    def _open_step(self, curator: Curator, problem: Problem) -> float:
-        momentum = 0.0 if self.momentum.kind == "none" else self.momentum.beta
-        return Pace.of(curator, "gradient", problem, DENSE, momentum).first
-
     def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
         lazy = curator.plan.releases["gradient"].lazy
         w = previous = starting_point(problem.shape, problem.n_intercepts, sparse=lazy)
-        step = self._open_step(curator, problem) if self.step is None else self.step
+        step = self.step
+        if step is None:
+            momentum = 0.0 if self.momentum.kind == "none" else self.momentum.beta
+            step = Pace.of(curator, "gradient", problem, DENSE, momentum).first
         for _ in range(self.steps):
             asked, start = self.momentum.asked_at(w, previous), self.momentum.moved_from(w, previous)
             g = curator.release("gradient", asked)
             if problem.ridge:
                 g = vector_sum(g, ridge_pull(problem, asked))
-            w, previous = (
-                hard_threshold(vector_sum(start, -step * g), self.sparsity, problem.n_intercepts),
-                w,
-            )
+            moved = vector_sum(start, -step * g)
+            w, previous = hard_threshold(moved, self.sparsity, problem.n_intercepts), w
             yield w
 
 
@@ -265,15 +258,38 @@ class ScsgHt:
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> ScsgHt:
-        extra = _extra(options, snapshot_batch=None, option="II")
+        extra = _extra(options, snapshot_batch=None)
         small, n = options.batch(problem, SHARE), problem.population
         wanted = max(small, n // 5) if extra["snapshot_batch"] is None else extra["snapshot_batch"]
-        big = check_whole("snapshot_batch", wanted, n)
+        return cls._assembled(problem, options, extra, SHARE, check_whole("snapshot_batch", wanted, n))
+
+    @classmethod
+    def _assembled(
+        cls, problem: Problem, options: Options, extra: dict[str, Any], part: int, big: int
+    ) -> Self:
+        """Return the solver with snapshots on ``big`` records and corrections on one of ``part``."""
+        n, clip = problem.population, options.clip(problem)
+        most = 2 * clip
+        keep, bound, late = extra["snapshot_keep"], extra["difference_clip"], extra["threshold_after"]
+        if keep is None:
+            late = check_range("threshold_after", late, "[0, 1)", "It is a share of the steps.")
+        shrinking = among("shrinking_bound", extra["shrinking_bound"], (True, False))
         option = among("option", extra["option"], ("I", "II"))
-        lengths = _lengths(extra, options, option, big / small, problem)
-        batches = _batches(big, n, options), options.minibatches(problem, SHARE)
-        made = _assembled(cls, problem, options, extra, batches, lengths)
-        return replace(made, drawn=option == "I")
+        batches = FixedSize(big) if options.sampling == "fixed" else Poisson(big / n)
+        return cls(
+            sparsity=options.n_nonzero_coefs,
+            step=options.step_size,
+            clip=clip,
+            difference_clip=most if bound is None else check_range("difference_clip", bound, f"(0, {most}]"),
+            row_bound=problem.row_bound if shrinking else math.inf,  # the latter leaves the paper's bound
+            snapshots=Full() if big >= n else batches,
+            minibatches=options.minibatches(problem, part),
+            lengths=_lengths(extra, options, option, big / options.batch(problem, part), problem),
+            snapshot_keep=None if keep is None else check_whole("snapshot_keep", keep),
+            snapshot_noise=check_range("snapshot_noise", extra["snapshot_noise"], "(0, inf)"),
+            threshold_after=0.0 if keep is not None else late,
+            drawn=option == "I",
+        )
 
     def plan(self, problem: Problem) -> Plan:
         lazy = self._lazy(problem)
@@ -348,6 +364,7 @@ class ScsgHt:
 
 def _extra(options: Options, **defaults: Any) -> dict[str, Any]:
     return options.chosen(
+        option="II",
         epochs=None,
         snapshot_keep=None,
         snapshot_noise=1.0,
@@ -355,35 +372,6 @@ def _extra(options: Options, **defaults: Any) -> dict[str, Any]:
         shrinking_bound=True,
         threshold_after=LATE if options.step_size is None else 0.0,
         **defaults,
-    )
-
-
-def _assembled(
-    kind: Any,
-    problem: Problem,
-    options: Options,
-    extra: dict[str, Any],
-    batches: tuple[Sampling, Sampling],
-    lengths: tuple[int, ...],
-) -> Any:
-    clip = options.clip(problem)
-    keep, bound = extra["snapshot_keep"], extra["difference_clip"]
-    return kind(
-        options.n_nonzero_coefs,
-        options.step_size,
-        clip,
-        2 * clip if bound is None else check_range("difference_clip", bound, f"(0, {2 * clip}]"),
-        # an infinite row bound leaves the constant bound of the paper
-        problem.row_bound if among("shrinking_bound", extra["shrinking_bound"], (True, False)) else math.inf,
-        *batches,
-        lengths,
-        None if keep is None else check_whole("snapshot_keep", keep),
-        check_range("snapshot_noise", extra["snapshot_noise"], "(0, inf)"),
-        0.0
-        if keep is not None
-        else check_range(
-            "threshold_after", extra["threshold_after"], "[0, 1)", "It is a share of the steps."
-        ),
     )
 
 
@@ -395,12 +383,6 @@ def _bearable(problem: Problem, mean: float) -> float:
     """
     noise = 4 * math.sqrt(SCSG_STEPS * math.prod(problem.shape)) / (problem.population * problem.epsilon)
     return max(1.0, min(mean, BEARABLE / noise)) if noise else mean
-
-
-def _batches(size: int, population: int, options: Options) -> Sampling:
-    if size >= population:
-        return Full()
-    return FixedSize(size) if options.sampling == "fixed" else Poisson(size / population)
 
 
 def _lengths(
@@ -451,10 +433,4 @@ class SvrgHt(ScsgHt):
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> SvrgHt:
-        extra = _extra(options, option="II")
-        mean = problem.population / options.batch(problem, SVRG_SHARE)
-        option = among("option", extra["option"], ("I", "II"))
-        lengths = _lengths(extra, options, option, mean, problem)
-        batches = Full(), options.minibatches(problem, SVRG_SHARE)
-        solver: SvrgHt = _assembled(cls, problem, options, extra, batches, lengths)
-        return replace(solver, drawn=option == "I")
+        return cls._assembled(problem, options, _extra(options), SVRG_SHARE, problem.population)

@@ -117,7 +117,10 @@ class Scaling:
 
     def start(self, curator: Curator, problem: Problem) -> tuple[GradientPoint, float]:
         """Return the first point, in the units that were found, and the first step size."""
-        center = self._center(curator, problem)
+        center: Floats | None = None
+        if self.center:
+            found = median_of(curator, problem.population, problem.features, crowd=COLUMNS, near=0.0)
+            center = np.append(found, np.zeros(problem.n_intercepts))
         scales: Floats | float = 1.0
         if self.columns:
             scales = learned_scales(curator, problem, None if center is None else center[: problem.features])
@@ -132,12 +135,6 @@ class Scaling:
         if self.step is not None:
             return point, self.step
         return point, 1.0 / max(problem.curvature + ridge, 1e-12)
-
-    def _center(self, curator: Curator, problem: Problem) -> Floats | None:
-        if not self.center:
-            return None
-        found = median_of(curator, problem.population, problem.features, crowd=COLUMNS, near=0.0)
-        return np.append(found, np.zeros(problem.n_intercepts))
 
     def threshold(
         self, curator: Curator, n: float, point: GradientPoint, noise: float
@@ -362,7 +359,8 @@ class ProjectedGradient:
         point, step = self.scaling.start(curator, problem)
         walk = _Walk(step, point, problem, self)
         total = np.zeros(problem.shape)
-        refresh, first = self.scaling.refreshes(self.steps), self._first_averaged
+        first = {"all": 0, "tail": self.steps // 2, "last": self.steps - 1}[self.average]
+        refresh = self.scaling.refreshes(self.steps)
         for t in range(self.steps):
             point = replace(point, w=walk.point.w)
             if t in refresh:
@@ -374,10 +372,6 @@ class ProjectedGradient:
             if t >= first:
                 total += walk.coefficients
             yield total / (t + 1 - first) if t >= first else walk.coefficients
-
-    @property
-    def _first_averaged(self) -> int:
-        return {"all": 0, "tail": self.steps // 2, "last": self.steps - 1}[self.average]
 
     def _records(self, problem: Problem) -> float:
         """Return the public number of records behind a mean (of a block)."""
@@ -467,11 +461,8 @@ class _Walk:
 
 # ----------------------------------------------------- Sparse learning from heavy-tailed data (Algorithm 5)
 
-_LEARNED_SCALING = Scaling()
-CAREFUL = (
-    0.5  # of a learned step: learned scales are up to 1.4 times too small, and no gradient corrects it here
-)
-
+# Of a learned step: learned scales are up to 1.4 times too small, and no gradient corrects it here.
+CAREFUL = 0.5
 STEPS_TAKEN, LONGER = 10, 10.0  # of the solver of the sparse estimators
 OVERSHOOTS = 1.5  # a step this many times as long as the curvature allows; from 2 on it leads away
 
@@ -560,7 +551,7 @@ class HeavyTailedSparse:
 
     sparsity: int | None
     steps: int
-    scaling: Scaling = _LEARNED_SCALING
+    scaling: Scaling = _LEARNED
     split: bool = False
     selection: str = "gumbel"
     zero: bool = False
@@ -590,8 +581,7 @@ class HeavyTailedSparse:
         releases = self.scaling.releases(problem, "coordinate", paid, self.steps)
         query = GradientStep(problem.loss, self._records(problem), problem.ridge, self.zero, joint=self.joint)
         for name, mechanism in self._mechanisms(problem).items():
-            norm = Norm.LINF if name == "select" else Norm.L2
-            asked = replace(query, norm=norm)
+            asked = replace(query, norm=Norm.LINF if name == "select" else Norm.L2)
             releases[name] = Release(asked, mechanism, rows, self.steps, mean=False)
         return problem.planned(**releases)
 
@@ -604,9 +594,8 @@ class HeavyTailedSparse:
                 noise = self._noise(curator, problem) * (self.steps if self.split else 1)
                 cut, size = self.scaling.threshold(curator, problem.population, point, noise)
                 point = replace(point, threshold=cut)
-                length = min(
-                    length, longest * self._patience(curator, problem, cut / size if size > 0 else 1.0)
-                )
+                patient = self._patience(curator, problem, cut / size if size > 0 else 1.0)
+                length = min(length, longest * patient)
             moved = self._move(curator, problem, point, length)
             taken.append(Taken(point.w.ravel(), moved.ravel(), length, self._energy(curator, problem, point)))
             length = steady(taken[-2:], length) if self.scaling.step is None else length
@@ -618,6 +607,11 @@ class HeavyTailedSparse:
 
     def _selects(self, problem: Problem) -> bool:
         return self.sparsity is not None and self.sparsity < problem.features * problem.outputs
+
+    def _kept(self, problem: Problem) -> int:
+        """Return how many coordinates get a value in a step."""
+        chosen = (self.sparsity or 0) + problem.n_intercepts
+        return chosen if self._selects(problem) else math.prod(problem.shape)
 
     def _mechanisms(self, problem: Problem) -> dict[str, Any]:
         if not self._selects(problem):
@@ -634,7 +628,7 @@ class HeavyTailedSparse:
 
     def _move(self, curator: Curator, problem: Problem, point: GradientPoint, length: float) -> Floats:
         w, out = point.w, np.zeros(point.size)
-        free = free_coordinates(w, problem.features)
+        free = np.arange(w.size).reshape(w.shape)[..., : problem.features].reshape(-1)  # all but intercepts
         kept = np.setdiff1d(np.arange(w.size), free)
         chosen = np.arange(w.size)
         if self._selects(problem):
@@ -656,11 +650,7 @@ class HeavyTailedSparse:
         if self.scaling.step is not None:
             return 1.0
         values = curator.plan.releases["values" if "values" in curator.plan.releases else "select"].mechanism
-        kept = (
-            (self.sparsity or 0) + problem.n_intercepts
-            if self._selects(problem)
-            else math.prod(problem.shape)
-        )
+        kept = self._kept(problem)
         bound = Truncation(joint=self.joint).bound(kept, 1.0) * curator.plan.relation.contributions
         noise = cut * (values.multiplier or 0.0) * bound / self._records(problem) * math.sqrt(kept)
         return min(CAREFUL, patience(noise, self.steps))
@@ -670,8 +660,7 @@ class HeavyTailedSparse:
         if "values" not in curator.plan.releases:
             return 0.0
         release = curator.plan.releases["values"]
-        kept = (self.sparsity or 0) + problem.n_intercepts if self._selects(problem) else point.w.size
-        step = Step(point, 1.0, np.arange(kept))
+        step = Step(point, 1.0, np.arange(self._kept(problem)))
         return ((release.mechanism.multiplier or 0.0) * release.sensitivity(curator.plan.relation, step)) ** 2
 
     def _noise(self, curator: Curator, problem: Problem) -> float:
@@ -715,9 +704,3 @@ def steady(taken: list[Taken], length: float) -> float:
     spurious = before.length * before.energy * float(both.sum())
     curvature = (float((moved * changed)[both].sum()) - spurious) / squared
     return 1.0 / curvature if length * curvature > OVERSHOOTS else length
-
-
-def free_coordinates(w: Floats, features: int) -> Ints:
-    """Return the flat positions that may be thresholded: all but the intercept column."""
-    grid = np.arange(np.size(w)).reshape(np.shape(w))
-    return grid[..., :features].reshape(-1)

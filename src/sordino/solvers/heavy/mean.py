@@ -83,7 +83,9 @@ class Tail:
         last, sure = last_octave(counts, noise)
         inside = np.where(np.arange(BINS) <= last, np.maximum(counts, 0.0), 0.0)
         continued = float(inside[last]) / (2.0**index - 1.0)
-        least, most = _counted(counts, last, noise, index)
+        # Values past the octave that the next ones show, as they are and two noise widths up.
+        shown, seen = max(float(counts[last + 1 :][:_LOOK].sum()), 0.0), 1.0 - 2.0 ** (-index * _LOOK)
+        least, most = shown / seen, (shown + 2.0 * noise * math.sqrt(_LOOK)) / seen
         beyond = float(np.clip(continued, least, most))
         at_most = min(beyond + _DOUBT * noise, most)
         after = tuple(_perhaps(counts[last + 1 :], noise).tolist())
@@ -139,9 +141,8 @@ def last_octave(counts: Floats, noise: float) -> tuple[int, bool]:
     """Return the last octave that stands out of the noise, and whether any does."""
     together = np.convolve(counts, np.ones(_WINDOW), mode="same")
     best = int(np.argmax(together))
-    shown = np.maximum(
-        counts, np.append(together[1:], 0.0) / math.sqrt(_WINDOW)
-    )  # alone, or with the next two
+    with_next = np.append(together[1:], 0.0) / math.sqrt(_WINDOW)
+    shown = np.maximum(counts, with_next)
     seen = np.flatnonzero(shown > max(SURE * noise, 0.5))
     if not seen.size:
         # A wrong guess upwards is noise without bound; downwards the answer is the centre, no worse.
@@ -153,14 +154,6 @@ def last_octave(counts: Floats, noise: float) -> tuple[int, bool]:
     while last + 1 < BINS and counts[last + 1] > max(LIKELY * noise, 0.5):
         last += 1
     return last, True
-
-
-def _counted(counts: Floats, last: int, noise: float, index: float) -> tuple[float, float]:
-    """Return the values past an octave that the next ones show, as they are and two noise widths up."""
-    after = counts[last + 1 : last + 1 + _LOOK]
-    shown = max(float(after.sum()), 0.0)
-    seen = 1.0 - 2.0 ** (-index * _LOOK)
-    return shown / seen, (shown + 2.0 * noise * math.sqrt(_LOOK)) / seen
 
 
 def _perhaps(past: Floats, noise: float) -> Floats:
@@ -498,9 +491,10 @@ class Scales:
         """Return what truncation hides below and above the centre, column by column."""
         out = []
         for j, (tail, t) in enumerate(zip(self.tails, cut, strict=True)):
+            moments = [((2, float(side[j]), blur),) for side in squares] if squares is not None else [(), ()]
             above, below = (
                 Seen(side[j], self.noise, n, float(t), told, zero)
-                for side, told in zip(self.counts, _told(squares, j, blur), strict=True)
+                for side, told in zip(self.counts, moments, strict=True)
             )
             out.append(two_sides(above, below, tail.index) if tail.sure else (math.inf, math.inf))
         low, high = np.array(out).T
@@ -514,11 +508,6 @@ class Scales:
             seen = Seen(self.counts[j], self.noise, n, float(t), told)
             out.append(hidden_limit(seen, 2, DOUBT_SQUARES) if tail.sure else math.inf)
         return np.array(out)
-
-
-def _told(squares: Floats | None, column: int, noise: float) -> list[tuple[tuple[int, float, float], ...]]:
-    """Return the squares above and below the centre as moments of tails; none where none were released."""
-    return [(), ()] if squares is None else [((2, float(side[column]), noise),) for side in squares]
 
 
 def median_error(variance: Floats, blocks: int, failure: float) -> Floats:

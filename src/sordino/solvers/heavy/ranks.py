@@ -30,8 +30,8 @@ from sordino.solvers.heavy.location import (
 
 
 @dataclass(frozen=True)
-class Ranks:
-    """Released quantiles with the ends of their intervals, shape (probabilities, columns)."""
+class Cells:
+    """Released numbers with the ends of their intervals: by cell, or by probability and column."""
 
     value: Floats
     low: Floats
@@ -70,15 +70,12 @@ class RankQuantiles:
             return problem.planned(tree=tree)
         return problem.planned(location=location_release(problem), tree=tree)
 
-    def run(self, curator: Curator, problem: Sample) -> Iterator[Ranks]:
+    def run(self, curator: Curator, problem: Sample) -> Iterator[Cells]:
         query: RankTree = curator.plan.releases["tree"].query  # type: ignore[assignment]
-        center = (
-            np.zeros(problem.columns)
-            if self.bounds is not None
-            else median_of(curator, problem.population, problem.columns, near=0.0)
-        )
+        n, center = problem.population, np.zeros(problem.columns)
+        if self.bounds is None:
+            center = median_of(curator, n, problem.columns, near=0.0)
         q, noise = np.asarray(self.probabilities), noise_of(curator, "tree", None)
-        n = problem.population
         margins = RankMargins(self.depth, self.confidence).at(noise, np.sqrt(n * q * (1.0 - q)))
         out = []
         for nodes, middle in zip(curator.release("tree", center), center, strict=True):
@@ -87,7 +84,7 @@ class RankQuantiles:
             value = np.clip(value, *support(below, query.edges, self.bounds, noise))
             low, high = outer_borders(interval_cells(below, q * n, margins), query.edges, self.bounds)
             out.append([middle + value, middle + np.minimum(low, value), middle + np.maximum(high, value)])
-        yield Ranks(*np.stack(out, axis=-1))
+        yield Cells(*np.stack(out, axis=-1))
 
 
 # ----- Counts, sums, means and quantiles by declared cell: a record is in one, so all cells share one price
@@ -95,15 +92,6 @@ class RankQuantiles:
 COUNT, SQUARE = 0.7, 0.35  # the weights of counts and squares beside a mean: they cost 27 % more noise
 _FEW = 5.0  # noise widths of a count below which a group has no mean to speak of
 TOTAL_SHARE = 0.2  # of the budget of quantiles, for the number of records of each group
-
-
-@dataclass(frozen=True)
-class Cells:
-    """Released numbers with the ends of their intervals, one (row) per cell."""
-
-    value: Floats
-    low: Floats
-    high: Floats
 
 
 @dataclass(frozen=True)
