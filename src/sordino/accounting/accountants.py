@@ -81,7 +81,9 @@ def _certify(leaves: tuple[Leaf, ...], delta: float, relation: Relation, grid: f
     if is_non_private(leaves):
         return Certificate(math.inf, delta, relation, NONE)
     if all(isinstance(leaf.event, dp.GaussianDpEvent) for leaf in leaves):
-        return _exact(leaves, delta, relation)
+        # At most one leaf: flatten has composed the Gaussians. None means that nothing is released.
+        mu = sum(gaussian_mu(leaf, relation) for leaf in leaves)
+        return Certificate(gaussian_epsilon(mu, delta), delta, relation, EXACT)
     if all(supports(leaf, relation) for leaf in leaves):
         found = pld_epsilon(leaves, delta, relation, grid)
         if math.isfinite(found.epsilon):
@@ -100,12 +102,6 @@ def certify_by(
         return _renyi(leaves, delta, relation)
     found = pld_epsilon(leaves, delta, relation, grid)
     return Certificate(found.epsilon, delta, relation, PLD, found.interval)
-
-
-def _exact(leaves: Sequence[Leaf], delta: float, relation: Relation) -> Certificate:
-    # At most one leaf: flatten has composed the Gaussians. None means that nothing is released.
-    mu = sum(gaussian_mu(leaf, relation) for leaf in leaves)
-    return Certificate(gaussian_epsilon(mu, delta), delta, relation, EXACT)
 
 
 def _renyi(leaves: Sequence[Leaf], delta: float, relation: Relation) -> Certificate:

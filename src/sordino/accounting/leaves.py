@@ -83,7 +83,10 @@ def _walk(event: dp.DpEvent, count: int) -> Iterator[Leaf]:
     if isinstance(event, dp.NoOpDpEvent) or count == 0:
         return
     if isinstance(event, dp.SelfComposedDpEvent):
-        yield from _walk(event.event, _bounded(count * _count(event.count)))
+        count *= _count(event.count)
+        if count > MAX_REPETITIONS:
+            raise InvalidInputError(f"Expected at most {MAX_REPETITIONS:.0e} repetitions in all.")
+        yield from _walk(event.event, count)
     elif isinstance(event, dp.ComposedDpEvent):
         for part in event.events:
             yield from _walk(part, count)
@@ -207,12 +210,6 @@ def _count(value: int) -> int:
     if isinstance(value, bool) or int(value) != value or value < 0:
         raise InvalidInputError(f"Expected a whole number of repetitions >= 0, got {value!r}.")
     return int(value)
-
-
-def _bounded(count: int) -> int:
-    if count > MAX_REPETITIONS:
-        raise InvalidInputError(f"Expected at most {MAX_REPETITIONS:.0e} repetitions in all.")
-    return count
 
 
 def _rate(value: float) -> float:

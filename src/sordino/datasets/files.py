@@ -330,14 +330,6 @@ def _keep(path: Path, write: Callable[[Any, Any], object], value: Any) -> None:
     os.replace(partial, path)
 
 
-def _pandas() -> Any:
-    try:
-        import pandas
-    except ImportError as error:
-        raise require_extra("pandas", "datasets") from error
-    return pandas
-
-
 def _csv(files: Files, part: str) -> Part:
     """Read a table by its declared columns; its label may end in a full stop."""
     row = files.row
@@ -347,7 +339,10 @@ def _csv(files: Files, part: str) -> Part:
     kinds = {column.name: str if isinstance(column, Category) else np.float64 for column in columns}
     kinds |= {label: str} | dict.fromkeys(numbers.values(), np.float64)
     header = {"header": 0} if row.details.get("header") else {"names": list(kinds)}
-    pandas = _pandas()
+    try:
+        import pandas
+    except ImportError as error:
+        raise require_extra("pandas", "datasets") from error
     frame = pandas.read_csv(
         files.path(part), **header, usecols=list(kinds), dtype=kinds, skipinitialspace=True, comment="|",
         na_values=["?", ".", "NA", ""], keep_default_na=False,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -121,18 +120,6 @@ def played(function: Callable[[Tensor], Tensor], size: int, store: Any) -> Calla
     return lambda w: function(point.copy_(torch.from_numpy(np.require(w, requirements=["C", "W"]))))
 
 
-@contextmanager
-def _nothing_thrown_away() -> Iterator[None]:
-    """Keep the graph of an earlier fit from being freed, which a device refuses while it records."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
 class _Recorded:
     """The first call runs the function, which makes what is made once; the second records it."""
 
@@ -158,8 +145,10 @@ class _Recorded:
         graph: Any = torch.cuda.CUDAGraph()
         here, beside = torch.cuda.current_stream(), torch.cuda.Stream()
         beside.wait_stream(here)
+        collects = gc.isenabled()
+        gc.disable()  # a device refuses to free the graph of an earlier fit while it records
         try:
-            with torch.cuda.stream(beside), _nothing_thrown_away():
+            with torch.cuda.stream(beside):
                 graph.capture_begin(capture_error_mode="thread_local")  # other threads go on as they like
                 try:
                     self._out = self._function(self._point)
@@ -167,5 +156,8 @@ class _Recorded:
                     graph.capture_end()
         except RuntimeError:
             return
+        finally:
+            if collects:
+                gc.enable()
         here.wait_stream(beside)
         self._graph = graph

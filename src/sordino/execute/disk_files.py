@@ -272,16 +272,14 @@ def parquet_blocks(file: Path, target: str | None) -> Iterator[tuple[Any, Any]]:
             raise InvalidInputError(f"Expected target among the columns of {file.name}, got {target!r}.")
         features = [name for name in names if name != target]
         for batch in table.iter_batches(batch_size=max(1, _CHUNK // (8 * max(1, len(names))))):
-            columns = [_doubles(batch.column(name), name) for name in features]
+            columns = [batch.column(name).to_numpy(zero_copy_only=False) for name in features]
+            for values, name in zip(columns, features):
+                if values.dtype.kind not in "fiub":
+                    raise InvalidInputError(
+                        f"Expected numbers in column {name!r}, got others. Encode them first."
+                    )
             y = None if target is None else batch.column(target).to_numpy(zero_copy_only=False)
-            yield np.stack(columns, axis=1), y
-
-
-def _doubles(column: Any, name: str) -> Any:
-    values = column.to_numpy(zero_copy_only=False)
-    if values.dtype.kind not in "fiub":
-        raise InvalidInputError(f"Expected numbers in column {name!r}, got others. Encode them first.")
-    return values.astype(np.float64)
+            yield np.stack([values.astype(np.float64) for values in columns], axis=1), y
 
 
 def libsvm_blocks(file: Path, n_features: int) -> Iterator[tuple[Any, Any]]:
@@ -325,17 +323,16 @@ def _layout_of(block: Any, y: Any) -> Layout:
     if block.ndim != 2 or block.dtype.kind not in "fiub":
         raise InvalidInputError("Expected blocks of numbers with one row per record, got others.")
     rows, columns = block.shape
+    values = "<f4" if block.dtype == np.float32 else "<f8"
     targets = "" if y is None else np.asarray(y).dtype.str
     if y is not None and np.asarray(y).shape != block.shape[:1]:
         raise InvalidInputError("Expected one target per row in each block, got others.")
     if np.dtype(targets or "f8").kind not in "fiub":
         raise InvalidInputError("Expected targets that are numbers, got others. Number the classes first.")
     if not sparse.issparse(block):
-        kind = "<f4" if block.dtype == np.float32 else "<f8"
-        return Layout(rows, columns, block.size, False, kind, "", targets)
-    kind = "<i4" if columns <= np.iinfo(np.int32).max else "<i8"
-    values = "<f4" if block.dtype == np.float32 else "<f8"
-    return Layout(rows, columns, int(block.nnz), True, values, kind, targets)
+        return Layout(rows, columns, block.size, False, values, "", targets)
+    indices = "<i4" if columns <= np.iinfo(np.int32).max else "<i8"
+    return Layout(rows, columns, int(block.nnz), True, values, indices, targets)
 
 
 def _append(files: dict[str, Written], block: Any, y: Any, entries: int, first: Layout) -> None:

@@ -63,7 +63,8 @@ def normals(key: Tensor, count: int) -> Tensor:
 def _normals(key: Tensor, count: int) -> Tensor:
     pairs = (count + 1) // 2
     words = chacha20_words(key, math.ceil(3 * pairs / 16))[: 3 * pairs].reshape(3, pairs)
-    high, low, angle = (_unsigned(row) for row in words)
+    wide = words.to(torch.float64)
+    high, low, angle = torch.where(wide < 0, wide + 2.0**32, wide)  # unsigned
     # in (0, 1], never zero: the logarithm is finite
     uniform = (high * 2.0**32 + low + 1.0) * 2.0**-64
     radius = torch.sqrt(-2.0 * torch.log(uniform))
@@ -103,11 +104,6 @@ def _rotated(x: Tensor, by: int) -> Tensor:
 
 def _signed(word: int) -> int:
     return word - (1 << 32) if word >= 1 << 31 else word
-
-
-def _unsigned(words: Tensor) -> Tensor:
-    wide = words.to(torch.float64)
-    return torch.where(wide < 0, wide + 2.0**32, wide)
 
 
 _MOST_OBJECTS, _FEW = 20_000, 64  # objects that are looked at, and entries of one container

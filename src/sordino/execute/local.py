@@ -51,7 +51,11 @@ class LocalExecutor:
             clip.check_bound("data_norm", self.data_norm, _DATA_NORM)
         matrix = as_rows(self.matrix)
         stored, scale, lengths = _clip_factors(matrix, self.data_norm)
-        targets = _as_targets(self.targets, len(lengths))
+        targets = np.zeros(len(lengths)) if self.targets is None else np.asarray(self.targets, dtype=float)
+        if targets.shape != lengths.shape:
+            raise InvalidInputError(
+                f"Expected one target per record, {len(lengths)} of them, got shape {targets.shape}."
+            )
         # A record that is not finite becomes a zero row, norm and target nan: it contributes zero.
         good = np.isfinite(lengths) & np.isfinite(targets)
         stored, lengths = np.where(good, stored, 0.0), np.where(good, lengths, np.nan)
@@ -112,15 +116,6 @@ class LocalExecutor:
         if not sparse.issparse(self.matrix):
             return DenseRecords(self.matrix[pick], **facts)
         return CsrRecords(self.matrix, **facts, rows=np.arange(self.population) if rows is None else rows)
-
-
-def _as_targets(targets: Any, count: int) -> Floats:
-    if targets is None:
-        return np.zeros(count)
-    out = np.asarray(targets, dtype=float)
-    if out.shape != (count,):
-        raise InvalidInputError(f"Expected one target per record, {count} of them, got shape {out.shape}.")
-    return out
 
 
 def _clip_factors(matrix: Any, bound: float | None) -> tuple[Floats, Floats, Floats]:

@@ -371,20 +371,19 @@ def save(document: str, path: str | os.PathLike[str]) -> None:
 
 def from_json(document: str) -> list[tuple[Dataset, list[Entry]]]:
     """Return what :func:`to_json` wrote, or refuse the document."""
-    datasets = _datasets(document)
+    datasets, found = _datasets(document), []
     try:
-        return [
-            (
-                dataset_from_row(_row(DATASET_COLUMNS, data)),
-                [_entry_of_export(line) for line in data["history"]],
-            )
-            for data in datasets
-        ]
+        for data in datasets:
+            history = [entry_from_row(_row(ENTRY_COLUMNS, line)) for line in data["history"]]
+            for entry in history:
+                encode_event(decode_event(entry.event_json))  # refuses what is not in the allow-list
+            found.append((dataset_from_row(_row(DATASET_COLUMNS, data)), history))
     except UNREADABLE as error:
         raise InvalidInputError(
             "The document is not an export of a ledger: a data set or a reservation in it cannot "
             "be read. Export it again."
         ) from error
+    return found
 
 
 def _datasets(document: str) -> list[dict[str, Any]]:
@@ -403,12 +402,6 @@ def _datasets(document: str) -> list[dict[str, Any]]:
     if not isinstance(datasets, list):
         raise InvalidInputError("Expected a list of data sets in the export.")
     return datasets
-
-
-def _entry_of_export(data: dict[str, Any]) -> Entry:
-    entry = entry_from_row(_row(ENTRY_COLUMNS, data))
-    encode_event(decode_event(entry.event_json))  # refuses what is not in the allow-list
-    return entry
 
 
 def _object(columns: str, values: Sequence[Any]) -> dict[str, Any]:

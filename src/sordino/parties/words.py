@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any
+from typing import Any, Self
 
 from sordino.errors import InvalidInputError, PartyError, SordinoError
 
@@ -19,46 +19,31 @@ class Code(str, Enum):
     those of an error, which may name a path, a figure or the kind of a record, stay with the member.
     """
 
-    APPROVAL = "approval"
-    BUDGET = "budget"
-    BUSY = "busy"
-    CALLER = "caller"
-    MEMBERS = "members"
-    OWN = "own"
-    PEER = "peer"
-    PLAN = "plan"
-    POLICY = "policy"
-    QUESTION = "question"
-    RECIPE = "recipe"
-    SPENT = "spent"
-    WEIGHTS = "weights"
+    words: str
 
-    @property
-    def words(self) -> str:
-        """The sentence that a code stands for."""
-        return _WORDS[self]
+    def __new__(cls, code: str, words: str) -> Self:
+        made = str.__new__(cls, code)
+        made._value_, made.words = code, words
+        return made
+
+    APPROVAL = "approval", "the plan is not approved there"
+    BUDGET = "budget", "the ledger there does not cover it"
+    BUSY = "busy", "something else is running or waiting there"
+    CALLER = "caller", "the settings there do not list this caller for it"
+    MEMBERS = "members", "the settings there do not allow these members"
+    OWN = "own", "for a reason of its own, which it keeps to itself; ask there"
+    PEER = "peer", "another member failed or left"
+    PLAN = "plan", "the plan cannot be certified or run"
+    POLICY = "policy", "the policy there is stricter than the plan"
+    QUESTION = "question", "the question was not understood"
+    RECIPE = "recipe", "another recipe or protection was agreed on"
+    SPENT = "spent", "what was paid for is spent, make a new plan or run"
+    WEIGHTS = "weights", "the weights do not fit the model"
 
     @classmethod
     def parse(cls, said: object) -> Code:
         """Read what a peer sent; anything else than a code is a reason of its own."""
-        return cls(said) if isinstance(said, str) and said in set(cls) else cls.OWN
-
-
-_WORDS = {
-    Code.APPROVAL: "the plan is not approved there",
-    Code.BUDGET: "the ledger there does not cover it",
-    Code.BUSY: "something else is running or waiting there",
-    Code.CALLER: "the settings there do not list this caller for it",
-    Code.MEMBERS: "the settings there do not allow these members",
-    Code.OWN: "for a reason of its own, which it keeps to itself; ask there",
-    Code.PEER: "another member failed or left",
-    Code.PLAN: "the plan cannot be certified or run",
-    Code.POLICY: "the policy there is stricter than the plan",
-    Code.QUESTION: "the question was not understood",
-    Code.RECIPE: "another recipe or protection was agreed on",
-    Code.SPENT: "what was paid for is spent, make a new plan or run",
-    Code.WEIGHTS: "the weights do not fit the model",
-}
+        return next((code for code in cls if code == said), cls.OWN)
 
 
 class PlanRefusedError(SordinoError, RuntimeError):

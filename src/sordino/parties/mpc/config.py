@@ -67,7 +67,9 @@ class Partners:
                 f"Expected min_trusted in [1, {len(set(self.trusted))}], the number of trusted members, got "
                 f"{self.min_trusted}."
             )
-        object.__setattr__(self, "proposers", tuple(self._proposer(p) for p in self.proposers))
+        known = {**pinned, self.name: self.fingerprint}
+        proposers = tuple(known[p] if p in known else fingerprint_in(p) for p in self.proposers)
+        object.__setattr__(self, "proposers", proposers)
 
     def may_propose(self, fingerprint: str) -> bool:
         """Tell whether plans are taken from the holder of this certificate."""
@@ -77,11 +79,6 @@ class Partners:
         """Tell whether the holder of this certificate may hear how a plan is going."""
         known = {*self.members.values(), self.fingerprint, *self.proposers}
         return bool(fingerprint) and fingerprint in known
-
-    def _proposer(self, text: str) -> str:
-        if text == self.name:
-            return self.fingerprint
-        return self.members[text] if text in self.members else fingerprint_in(text)
 
 
 def check_partners(plan: JointPlan, partners: Partners) -> None:
@@ -102,16 +99,12 @@ def check_partners(plan: JointPlan, partners: Partners) -> None:
                 f"{name!r} with the certificate {fingerprint[:16]}... is not in [members] of "
                 f"{partners.name!r}. Whom to run with is its own decision."
             )
-    _check_collusion(plan, partners, [name for name, _ in others])
-
-
-def _check_collusion(plan: JointPlan, partners: Partners, others: list[str]) -> None:
-    trusted = [name for name in others if name in partners.trusted]
+    trusted = [name for name, _ in others if name in partners.trusted]
     if len(trusted) < partners.min_trusted:
         raise _refusal(
             f"Expected at least {partners.min_trusted} trusted members (min_trusted), the plan has {trusted}."
         )
-    suspects, threshold = sorted(set(others) - set(trusted)), plan.share.threshold
+    suspects, threshold = sorted({n for n, _ in others} - set(trusted)), plan.share.threshold
     if len(suspects) > threshold:
         raise _refusal(
             f"{suspects} are not trusted and may pool what they see: more than the plan's threshold of "
@@ -252,16 +245,7 @@ SECTIONS: dict[str, set[str] | None] = {
     "tls": {"certificate", "key", "authorities"},
     "data": {"path", "dataset"},
     "ledger": {"path"},
-    "policy": {
-        "max_epsilon",
-        "max_delta",
-        "slack_delta",
-        "min_parties",
-        "min_threshold",
-        "modes",
-        "trusted",
-        "min_trusted",
-    },
+    "policy": {*_LIMITS, "trusted", "min_trusted"},
     "limits": {"connect", "message", "work"},
     "members": None,  # any names
 }

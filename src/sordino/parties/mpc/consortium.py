@@ -35,12 +35,11 @@ def plan_from(path: Path) -> JointPlan:
     if not isinstance(text["members"], list) or not all(isinstance(row, dict) for row in text["members"]):
         raise InvalidInputError(f"Expected [[members]] in {path}.")
     members = [_member(path.parent, dict(row)) for row in text["members"]]
-    parts = text["name"], members, text["task"], _budget(text["budget"])
+    budget = text["budget"]
+    if isinstance(budget, dict):
+        budget = {"relation": "add-remove", "unit": "record", **budget}
+    parts = text["name"], members, text["task"], budget
     return make_plan(*parts, threshold=text.get("threshold", 1), mode=text.get("mode", "noise-inside"))
-
-
-def _budget(text: Any) -> Any:
-    return {"relation": "add-remove", "unit": "record", **text} if isinstance(text, dict) else text
 
 
 def _member(base: Path, row: dict[str, Any]) -> dict[str, Any]:

@@ -108,6 +108,13 @@ class Tagged(bytes):
 
     sender: int = -1
 
+    @classmethod
+    def by(cls, sender: int | None, raw: bytes | bytearray) -> Tagged:
+        """Return the message of a sender; one that is not known is number -1."""
+        made = cls(raw)
+        made.sender = -1 if sender is None else sender
+        return made
+
 
 class Mesh:
     """All links of one party, and the first thing that went wrong with any of them."""
@@ -272,8 +279,7 @@ class Link(asyncio.Protocol):
                 return
             if len(self._raw) < _HEADER.size + length:
                 return
-            payload = Tagged(self._raw[_HEADER.size : _HEADER.size + length])
-            payload.sender = self.peer_pid if self.peer_pid is not None else -1
+            payload = Tagged.by(self.peer_pid, self._raw[_HEADER.size : _HEADER.size + length])
             del self._raw[: _HEADER.size + length]
             self._deliver(label, payload)
 
@@ -298,7 +304,7 @@ class Link(asyncio.Protocol):
         payload = self._buffers.pop(label, None)
         if payload is None:
             if self.lost:
-                self._gone()
+                self._blame("closed its connection")
             payload = self._buffers[label] = self.mesh.loop.create_future()
         else:
             self._ahead -= len(payload)
@@ -309,10 +315,7 @@ class Link(asyncio.Protocol):
         self.lost = True
         self._end_introduction()
         if self.known and self.owes:
-            self._gone()
-
-    def _gone(self) -> None:
-        self._blame("closed its connection")
+            self._blame("closed its connection")
 
     def _blame(self, what: str) -> None:
         self._refuse(f"{self.mesh.who(self.peer_pid)} {what}.", self.peer_pid)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sordino.errors import InvalidInputError, PartyError, require_extra
 from sordino.execute.parties.engine import Draw, centred, noised_sum, plain_sum
 from sordino.kernel.arrays import Ints
-from sordino.parties.mpc.links import Credentials, Limits, Member, Mesh, connect
+from sordino.parties.mpc.links import Credentials, Limits, Member, Mesh, Tagged, connect
 
 PIECE = 1 << 22  # bytes of a long message that travel at once
 SHORT = 1 << 16  # bytes that another member's message may be longer than ours
@@ -97,17 +97,17 @@ class MpycEngine:
         return centred(np.concatenate(opened), arithmetic.modulus).reshape(values.shape)
 
     def close(self) -> None:
+        async def part() -> None:
+            self._mesh.close()
+            await asyncio.sleep(0.05)
+
         with contextlib.suppress(Exception):
-            asyncio.run_coroutine_threadsafe(self._part(), self._loop).result(5.0)
+            asyncio.run_coroutine_threadsafe(part(), self._loop).result(5.0)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(5.0)
         if not self._thread.is_alive():
             self._loop.run_until_complete(self._loop.shutdown_asyncgens())
             self._loop.close()
-
-    async def _part(self) -> None:
-        self._mesh.close()
-        await asyncio.sleep(0.05)
 
     def _turn(self) -> None:
         """Keep the loop running: MPyC stops it when one of its tasks fails."""
@@ -189,7 +189,7 @@ class _Shamir:
         wire, engine = self._engine._wire, self._engine
         wire.count = secret.size
         received = await engine._exchange(wire.dumps(secret.reshape(-1)))
-        shares = [wire.loads(_tagged(raw, peer)) for peer, raw in enumerate(received)]
+        shares = [wire.loads(Tagged.by(peer, raw)) for peer, raw in enumerate(received)]
         points = list(enumerate(shares, start=1))
         quorum = engine.threshold + 1
         opened = np_recombine(self._field, points[:quorum])
@@ -240,14 +240,6 @@ class _Wire:
 
 def _sealed(coin: bytes, index: int) -> bytes:
     return hashlib.sha256(b"sordino coin %d " % index + coin).digest()
-
-
-def _tagged(raw: bytes, sender: int) -> Any:
-    from sordino.parties.mpc.links import Tagged
-
-    out = Tagged(raw)
-    out.sender = sender
-    return out
 
 
 def check_threshold(members: int, threshold: int) -> None:
