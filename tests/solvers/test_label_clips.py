@@ -37,9 +37,12 @@ def test_noise_of_the_last_question_and_of_gradients_falls_all_the_same():
         assert (np.diff([clip(p) / p.population for p in MANY]) < 0).all()
 
 
-def test_shares_of_the_budget_never_jump():
+@pytest.mark.parametrize("grid", ["n", "epsilon"])
+def test_shares_of_the_budget_never_jump(grid):
+    few = [replace(LABELS, population=n) for n in range(10, 200)]
+    fine = [replace(LABELS, population=40, epsilon=e) for e in np.geomspace(0.05, 50.0, 400)]
     for share in (class_share, lambda p: length_share(p, 5)):
-        values = np.array([share(p) for p in MANY])
+        values = np.array([share(p) for p in ([*few, *MANY[40:]] if grid == "n" else fine)])
         assert (np.diff(values) <= 0).all()
         assert (np.abs(np.diff(values)) < 0.02 + 0.15 * values[1:]).all()
 

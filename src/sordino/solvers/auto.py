@@ -379,10 +379,8 @@ class Auto:
         w, names = np.zeros(problem.shape), ([] if self.screens else ["gradient"]) + list(self.stages)
         if not isinstance(problem.loss, LabelModel):
             margin = constant_margin(curator, problem, "offset" if is_few(problem) else names[-1])
-        elif names[-1] in curator.plan.releases:
-            margin = constant_odds(curator, problem, names)
         else:
-            margin = targets.center
+            margin = constant_odds(curator, problem, names, targets)
         w[..., -1] = margin / problem.intercept
         return NoisyCoefficients(w, np.zeros((*problem.shape[:-1], problem.features)))
 

@@ -31,7 +31,7 @@ from sordino.solvers.descent import (
     target_center,
     target_unit,
 )
-from sordino.solvers.length import Descended, Lengthened, constant_weights
+from sordino.solvers.length import Descended, Lengthened, class_odds, constant_weights
 
 # Shares of the counts of gradients, for each time they are asked, and of the whole gradient.
 COUNTS, SCORE = 0.015, 0.10
@@ -295,6 +295,8 @@ def located(curator: Curator, problem: Problem) -> TargetUnit:
     """
     if is_few(problem):
         return TargetUnit(0.0, problem.target_bound, False)
+    if "classes" in curator.plan.releases:
+        return class_odds(curator, problem)
     found = target_center(curator, problem)
     if found is None and "center" in curator.plan.releases:
         found = mean_target(curator, problem, "offset", 1), 0.0

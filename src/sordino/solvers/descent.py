@@ -16,7 +16,7 @@ from sordino.kernel.machine_code import compiled
 from sordino.problems.affine import Affine
 from sordino.problems.losses import has_length
 from sordino.problems.problem import Problem
-from sordino.problems.queries import ALIKE, CELLS, log_shares, narrowed
+from sordino.problems.queries import CELLS, narrowed
 
 # ----------------------------------------------------------------------------------------------------------
 # What released numbers are evidence of: widths of clips, numbers seen with noise, curvature along a step.
@@ -136,12 +136,14 @@ class TargetUnit:
     """Targets are measured from ``center`` in units of ``size``; ``seen`` says that data set the size.
 
     ``far`` are shares of the targets at distances from the centre, as far as counts tell them from noise.
+    ``means`` are released means of classes and their noise, if there are classes.
     """
 
     center: Any = 0.0
     size: float = 1.0
     seen: bool = True
     far: tuple[Floats, Floats] = (np.zeros(0), np.zeros(0))
+    means: tuple[Floats, float] | None = None
 
     @property
     def spread(self) -> float:
@@ -168,15 +170,11 @@ def target_center(curator: Curator, problem: Problem) -> tuple[float, float] | N
 
 
 def target_unit(curator: Curator, problem: Problem, center: float = 0.0, near: float = 0.0) -> TargetUnit:
-    """Return how far targets spread around their centre, from released counts; labels have the unit 1.
+    """Return how far targets spread around their centre, from released counts; others have the unit 1.
 
     Where most targets have one size within ``near``, the precision of the centre, they are at the centre and
     have none: the others set the unit.
     """
-    if "classes" in curator.plan.releases:
-        noise = noise_std(curator, "classes") / problem.population
-        alike = ALIKE if len(curator.plan.releases) > 1 else 1.0  # with more to ask, a start; else the answer
-        return TargetUnit(log_shares(curator.release("classes") / problem.population, noise, alike))
     if "targets" not in curator.plan.releases:
         return TargetUnit()
     most = problem.target_bound + abs(center)

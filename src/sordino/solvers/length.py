@@ -16,7 +16,7 @@ from sordino.problems.affine import Affine
 from sordino.problems.losses import LabelModel
 from sordino.problems.margins import MarginFit, OwnPart
 from sordino.problems.problem import Problem
-from sordino.problems.queries import log_shares
+from sordino.problems.queries import ALIKE, log_shares
 from sordino.solvers.descent import ROOM, Leg, TargetUnit, noise_std, travelled
 
 # ----------------------------------------------------------------------------------------------------------
@@ -32,11 +32,9 @@ _ENOUGH, _OPENING, _WIDEST = 1000.0, 0.9, 64.0
 # From so many for each coefficient on, gradients are clipped less.
 _GRADIENTS = 300.0
 # The share of the budget that asks how frequent the classes are, for so many records times epsilon; fewer
-# need more of it, up to the second share, and very few up to the last one.
-_CLASSES, _FEW_CLASSES, _FEWEST_CLASSES, _ENOUGH_CLASSES = 0.01, 0.05, 0.3, 4000.0
-_VERY_FEW = 50.0
-# With fewer records times epsilon not even equal classes can be told from noise: the constant is the model.
-_NOTHING = 13.0
+# need more of it, up to the second share, and very few all of it: below the last number not even equal
+# classes can be told from noise, and the constant is the model.
+_CLASSES, _FEW_CLASSES, _ENOUGH_CLASSES, _VERY_FEW = 0.01, 0.05, 4000.0, 17.0
 # So many records outside of the most frequent class are needed to learn which they are: in deviations of a
 # count with all of the budget, and of the released one.
 _LEARNABLE, _TOLD = 2.0, 0.5
@@ -64,10 +62,19 @@ def opened_gradient(problem: Problem, clip: float, coefficients: int, longest: f
 def class_share(problem: Problem) -> float:
     """Return the share of the budget for the frequencies of the classes."""
     signal = max(problem.population * problem.epsilon, 1e-12)
-    if signal < _NOTHING:
-        return 1.0
     few = min(_CLASSES * _ENOUGH_CLASSES / signal, _FEW_CLASSES)
-    return max(_CLASSES, few, min(_FEW_CLASSES * (_VERY_FEW / signal) ** 2, _FEWEST_CLASSES))
+    return max(_CLASSES, few, min((_VERY_FEW / signal) ** 2, 1.0))
+
+
+def class_odds(curator: Curator, problem: Problem) -> TargetUnit:
+    """Return the log odds of the constant model, by released class sums.
+
+    With more to ask they are a start, and classes are taken as alike that noise does not tell apart; with
+    nothing else to ask they are the answer.
+    """
+    n, alike = problem.population, ALIKE ** (1.0 - class_share(problem))
+    means = curator.release("classes") / n, noise_std(curator, "classes") / n
+    return TargetUnit(log_shares(*means, alike), means=means)
 
 
 def learnable(curator: Curator, problem: Problem, targets: TargetUnit) -> bool:
@@ -80,12 +87,13 @@ def learnable(curator: Curator, problem: Problem, targets: TargetUnit) -> bool:
     return class_share(problem) < 1.0 and bool(others >= least * noise_std(curator, "classes"))
 
 
-def constant_odds(curator: Curator, problem: Problem, names: Sequence[str]) -> Any:
-    """Return the log odds of the classes, by gradients at rows that hold nothing but the constant.
+def constant_odds(curator: Curator, problem: Problem, names: Sequence[str], targets: TargetUnit) -> Any:
+    """Return the log odds of the classes, by their sums and by gradients at rows that hold only the constant.
 
     **Privacy.** The releases ``names``, asked with a map that leaves nothing of the rows.
     """
-    found = [_class_means(curator, problem, name) for name in names]
+    found = [_class_means(curator, problem, name) for name in names if name in curator.plan.releases]
+    found += [] if targets.means is None else [targets.means]
     sure = np.array([max(noise, 1e-9) ** -2.0 for _, noise in found])
     means = np.average([mean for mean, _ in found], axis=0, weights=sure)
     return log_shares(means, float(sure.sum() ** -0.5), alike=1.0)
