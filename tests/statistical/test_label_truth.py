@@ -127,9 +127,7 @@ def test_very_few_records_of_a_rare_class_are_as_good_as_their_noisy_share(n, ep
         constant = np.full(TESTED, shares[1] / shares.sum())
         lost.append([log_loss(y[n:], p) for p in (found.predict_proba(X[n:]), constant)])
     default, constant = np.mean(lost, axis=0)
-    assert (
-        default < constant + 0.02
-    )  # up to .45 for .17 before
+    assert default < constant + 0.02  # up to .45 for .17 before
 
 
 def test_rows_far_from_zero_do_not_make_the_model_nothing():
