@@ -248,7 +248,8 @@ def declared_bound(estimator: Any, name: str) -> float:
             raise InvalidInputError(
                 "Expected data_norm=None: the bound of every row follows from the schema."
             )
-        return float(schema.data_norm)
+        encoder = getattr(estimator, "encoder_", None)
+        return float(schema.data_norm if encoder is None else encoder.data_norm_)
     if value is None:
         _warn_once(type(estimator).__name__, name)
         return DEFAULT

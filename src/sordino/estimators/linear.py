@@ -24,6 +24,7 @@ class _Dense(LinearModel):
     """What the dense estimators share."""
 
     person_default = "gd"
+    _curved_tables = True
 
     penalty: str | None
     smoothing: float | None
@@ -31,7 +32,9 @@ class _Dense(LinearModel):
     def _penalties(self) -> dict[str, Any]:
         among("penalty", self.penalty, PENALTIES)
         if self.penalty is None and self.alpha is None:
-            return {}
+            basis = getattr(getattr(self, "encoder_", None), "basis", None)
+            bend = 0.25 if hasattr(self, "classes") else 1.0
+            return {} if basis is None or not basis.ridge else {"ridge": bend * basis.ridge}
         alpha = _ALPHA if self.alpha is None else self._at_least_zero("alpha")
         return {"penalty": Nonconvex(alpha)} if self.penalty == "nonconvex" else {"ridge": alpha}
 

@@ -168,6 +168,8 @@ class LinearParameters(Budget):
 
     solver: str = "auto"
     schema: Any = None
+    knots: int | None = None
+    pairs: Any = None
     data_norm: float | None = None
     weight_bound: float | None = None
     fit_intercept: bool = True
@@ -265,7 +267,7 @@ class LinearModel(LinearParameters, Coefficients):
         """
         params, out = other.get_params(deep=False), copy.copy(self)
         out.set_params(**{name: params[name] for name in self.shared_params()})
-        count, ridge = params.get("n_nonzero_coefs"), other._ridge()
+        count, ridge = params.get("n_nonzero_coefs"), out._ridge()
         small = count is not None and count < np.count_nonzero(self.coef_)
         if self._around is not None and (small or ridge != self._around.ridge):
             found = self._around.minimum(self.coef_, self.intercept_, ridge, count)

@@ -46,6 +46,7 @@ ESTIMATORS |= dict.fromkeys(("NeuralClassifier", "NeuralRegressor"), "sordino.nn
 ESTIMATORS["TableEncoder"] = "sordino.tables.encoder"
 # Frozen dataclasses of numbers.
 SETS = dict.fromkeys(("L1Ball", "L2Ball", "Box", "Simplex"), "sordino.solvers.heavy.learners")
+SETS["Basis"] = "sordino.tables.basis"
 
 _PLAIN = (bool, int, float, str)
 _NEVER = {"ledger": None, "callback": None}  # what a file must not hold, and what stands for it
@@ -257,7 +258,7 @@ def _refuse_masked() -> Any:
 def _unpack_set(node: dict[str, Any], make: Make) -> Any:
     name = node["class"]
     if name not in SETS:
-        raise ModelFileError(f"The model file names the constraint {name!r}, which is not known here.")
+        raise ModelFileError(f"The model file names {name!r}, which is not known here.")
     fields = {str(key): unpacked(entry, make) for key, entry in node["fields"].items()}
     return getattr(import_module(SETS[name]), name)(**fields)
 

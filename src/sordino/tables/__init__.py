@@ -1,5 +1,6 @@
 """Tables of mixed types: a declared schema, the encoder that follows it, what can be learned for a price."""
 
+from sordino.tables.basis import Basis
 from sordino.tables.columns import (
     Blank,
     Category,
@@ -18,6 +19,7 @@ from sordino.tables.learning import Learned, learn_schema
 from sordino.tables.schema import Schema, draft_schema
 
 __all__ = [
+    "Basis",
     "Blank",
     "Category",
     "Column",

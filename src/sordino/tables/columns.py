@@ -156,9 +156,6 @@ def level_text(value: Any) -> str | None:
 # ----------------------------------------------------------------------------------------------------------
 # The kinds of columns that a table can have; everything they hold is declared, nothing is read from data.
 
-# Chosen on the donor and the KDD Cup tables (docs/tables.md); Adult only judged it.
-KNOTS = 5
-
 
 @dataclass(frozen=True)
 class Column:
@@ -203,7 +200,7 @@ class Number(Column):
         number stands for them.
     source : where the bounds come from.
     knots : how the effect may bend. A number m stands for m equally spaced knots, a list for these values;
-        the effect is linear between knots. 1 is a single straight line.
+        the effect is linear between knots. 1 is a single straight line; None leaves it to the model.
     log : measure it as ``log(1 + x - low)``, for amounts that range over several powers of ten.
     """
 
@@ -214,7 +211,7 @@ class Number(Column):
     unit: str | None = None
     missing: str | float = "column"
     source: str = ""
-    knots: int | tuple[float, ...] = KNOTS
+    knots: int | tuple[float, ...] | None = None
     log: bool = False
 
     def __post_init__(self) -> None:
@@ -234,9 +231,9 @@ class Number(Column):
         """The bounds, where they are not declared."""
         return "bounds (low and high)" if self.low is None else None
 
-    def _checked_knots(self, low: float | None, high: float | None) -> int | tuple[float, ...]:
+    def _checked_knots(self, low: float | None, high: float | None) -> int | tuple[float, ...] | None:
         if not isinstance(self.knots, (list, tuple)):
-            return check_whole(self.name, "knots", self.knots, 1, 1000)
+            return None if self.knots is None else check_whole(self.name, "knots", self.knots, 1, 1000)
         inner = tuple(check_number(self.name, "a knot", knot) for knot in self.knots)
         rising = all(a < b for a, b in itertools.pairwise(inner))
         if not rising or low is None or high is None or not all(low < v < high for v in inner):
@@ -282,7 +279,7 @@ class Category(Column):
 
 @dataclass(frozen=True)
 class Ordinal(Column):
-    """One of several levels in a declared order; its effect bends at up to five of them."""
+    """One of several levels in a declared order; its effect bends at some of them, or at all."""
 
     word: ClassVar[str] = "ordinal"
 
@@ -320,7 +317,7 @@ class Date(Column):
     high: datetime.date | str | None = None
     missing: str = "column"
     source: str = ""
-    knots: int = KNOTS
+    knots: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -328,7 +325,8 @@ class Date(Column):
         high = check_day(self.name, "high", self.high)
         days = [None if day is None else float(day.toordinal()) for day in (low, high)]
         check_bounds(self.name, *days)
-        check_whole(self.name, "knots", self.knots, 1, 1000)
+        if self.knots is not None:
+            check_whole(self.name, "knots", self.knots, 1, 1000)
         check_missing(self.name, self.missing, MISSING)
         self._set(low=low, high=high)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -11,10 +12,12 @@ from sordino.checks import LEARNED_LABELS, declared_bound, encode_labels
 from sordino.errors import InvalidInputError, SchemaError, UnsupportedError
 from sordino.execute import held, in_dask
 from sordino.kernel.arrays import Floats
-from sordino.runs import Price
+from sordino.runs import Ask, Price
+from sordino.tables.basis import choose_basis
 from sordino.tables.columns import Target
 from sordino.tables.encoder import TableEncoder
 from sordino.tables.schema import Schema
+from sordino.tables.values import framed
 
 
 class Tabular:
@@ -24,10 +27,12 @@ class Tabular:
     come from the schema, and the report says so.
     """
 
-    # Whether the model takes dense rows only.
+    # Whether the model takes dense rows only, and whether its default has curves and pairs by rule.
     _dense_tables: ClassVar[bool] = False
+    _curved_tables: ClassVar[bool] = False
 
     schema: Any
+    epsilon: float
     encoder_: TableEncoder
     coef_names_: np.ndarray
 
@@ -43,6 +48,8 @@ class Tabular:
                 f"Column {target.name!r}: {type(self).__name__} predicts a {wanted}, the schema declares a "
                 f"{target.kind}. Use a {'regressor' if wanted == 'category' else 'classifier'} instead."
             )
+        if in_dask(X):
+            encoder = self._with_basis(encoder, lambda: _held_table(X, None, _counted)[0].shape[0])
         elsewhere = _held_table(X, y, encoder.transform, partial(_targets_of, self.schema))
         if elsewhere is not None:
             return self._tabled_elsewhere(encoder, *elsewhere, groups)
@@ -52,7 +59,24 @@ class Tabular:
                 raise InvalidInputError("Expected groups=None: the schema declares a person column.")
             groups = self.schema.persons(frame)
         y = self.schema.targets(frame) if y is None else y
+        encoder = self._with_basis(encoder, lambda: frame.rows if groups is None else np.unique(groups).size)
         return self._keep_encoder(encoder).encoded(frame), y, groups
+
+    def _with_basis(self, encoder: TableEncoder, units: Callable[[], int]) -> TableEncoder:
+        """Return the encoder with the curves and pairs that the user or the rule chose.
+
+        **Privacy.** The rule reads the schema, the number of records or persons, and epsilon.
+        """
+        chosen = {name: getattr(self, name, None) for name in ("knots", "pairs")}
+        if not self._curved_tables and set(chosen.values()) == {None}:
+            return encoder
+        target = declared_target(self)
+        labels = () if target is None else target.levels or ()
+        ask = Ask.checked(self.epsilon, None, 1, None, None)
+        basis = choose_basis(
+            self.schema, units(), ask.epsilon, outputs=len(labels) if len(labels) > 2 else 1, **chosen
+        )
+        return TableEncoder(self.schema, basis=basis, sparse_output=encoder.sparse_output).fit()
 
     def _tabled_records(self, X: Any, y: Any) -> tuple[Any, Any]:
         """Return the rows and targets of a table, for a model that protects records."""
@@ -76,6 +100,9 @@ class Tabular:
         for name in ("encoder_", "coef_names_"):
             self.__dict__.pop(name, None)
         if self.schema is None:
+            for name in ("knots", "pairs"):
+                if getattr(self, name, None) is not None:
+                    raise InvalidInputError(f"Expected {name}=None without a schema: it is about the columns of a table.")
             return None
         return TableEncoder(self.schema, sparse_output=False if self._dense_tables else "auto").fit()
 
@@ -114,7 +141,8 @@ class Tabular:
         return "by the schema" if value is None and self.schema is not None else value
 
     def _schema_facts(self) -> tuple[str, ...]:
-        return () if self.schema is None else self.schema.facts
+        basis = getattr(getattr(self, "encoder_", None), "basis", None)
+        return () if self.schema is None else (*self.schema.facts, *(() if basis is None else (basis.fact,)))
 
     def _schema_prices(self) -> tuple[Price, ...]:
         return () if self.schema is None else self.schema.learned
@@ -130,6 +158,11 @@ def _held_table(X: Any, y: Any, *maps: Any) -> tuple[Any, Any] | None:
             "schema= out."
         )
     return found
+
+
+def _counted(table: Any) -> Any:
+    """Return one column of zeros for the rows of a part of a table: only their number is asked."""
+    return np.zeros((framed(table).rows, 1))
 
 
 def _targets_of(schema: Schema, table: Any) -> Any:

@@ -1,0 +1,144 @@
+"""What a linear model sees of a table: lines, curves and products of pairs, chosen from public numbers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+from sordino.checks import check_count
+from sordino.errors import InvalidInputError
+from sordino.tables.columns import Category, Column, Flag, Text
+from sordino.tables.schema import Schema
+
+# Chosen on six tables (Computers, SLID, BudgetFood, OFP, VietNamI, flchain), judged on others: see docs/tables.md.
+# An epsilon beyond this one does not make room for more columns: then the records themselves are too few.
+FULL = 4.0
+# Records times epsilon for each column, for nine knots instead of five, and for pairs.
+FINE, PAIRED = 80.0, 30.0
+KNOTS, FINE_KNOTS = 5, 9
+# Below so many records times epsilon a curve weighs more than its line: the middle of a column is not known well
+# enough for the line, and a hat needs none.
+FEW = 450.0
+# The ridge of a model of numbers, a quarter of it for labels, whose loss bends a quarter as much. It falls as
+# records times epsilon grow beyond the second number, so that a model converges to the plain one.
+RIDGE, SETTLED = 7e-4, 5e4
+
+
+@dataclass(frozen=True)
+class Basis:
+    """The columns that a linear model gets beside one line per column of the table.
+
+    Parameters
+    ----------
+    knots : of each number, date and ordinal whose schema declares none; 1 for lines alone.
+    pairs : the names of two columns each, whose products are columns of the model too.
+    line, curve : the weights of lines (and of levels) and of hats.
+    pair : the weight of all pairs together: each has this one over the root of their number.
+    ridge : the penalty of a model that was given none.
+
+    **Privacy.** It follows from the schema, the number of records (or persons) and epsilon.
+    """
+
+    knots: int = KNOTS
+    pairs: tuple[tuple[str, str], ...] = ()
+    line: float = 1.0
+    curve: float = 0.5
+    pair: float = 2.0
+    ridge: float = 0.0
+
+    @property
+    def fact(self) -> str:
+        """What a report says of it."""
+        curves = f"curves with {self.knots} knots" if self.knots > 1 else "straight lines"
+        return f"{curves} for columns that declare none, and {len(self.pairs)} pairs of columns (by public numbers)"
+
+    def squared_norm(self, columns: Sequence[Column]) -> float:
+        """Return a bound on the squared norm of every encoded row, the sum of what each block adds at most."""
+        tops = {column.name: contrast_top(column) for column in columns}
+        alone = sum(
+            1.0 if isinstance(c, Text) else self.line**2 + self.curve**2 * (knots_of(c, self.knots) != 1)
+            for c in columns
+        )
+        paired = sum(tops[a] * tops[b] for a, b in self.pairs) / max(len(self.pairs), 1)
+        return alone + self.pair**2 * paired
+
+
+def is_curved(column: Column) -> bool:
+    """Tell whether a column has hats, where its basis has knots: numbers, dates and ordinals."""
+    return not isinstance(column, (Category, Flag, Text))
+
+
+def knots_of(column: Column, default: int) -> int | tuple[float, ...]:
+    """Return the knots of a column: those it declares, else the default; 1 where its effect cannot bend."""
+    return (getattr(column, "knots", None) or default) if is_curved(column) else 1
+
+
+def contrast_top(column: Column) -> float:
+    """Return the largest squared norm of what a column brings into its pairs: a line and a tent, or one level."""
+    return 2.0 if is_curved(column) else 1.0
+
+
+def contrast_size(column: Column) -> int:
+    """Return how many columns a column brings into its pairs."""
+    if isinstance(column, Category) and len(column.levels or ()) != 2:
+        return len(column.levels or ())
+    return 1 + is_curved(column)
+
+
+def _size(column: Column, knots: int) -> int:
+    """Return how many columns a column becomes; those for gaps and other levels, mostly empty, do not count."""
+    if isinstance(column, Text):
+        return column.buckets
+    if not is_curved(column):
+        return contrast_size(column)
+    own = knots_of(column, knots)
+    count = len(own) + 2 if isinstance(own, tuple) else own
+    return 1 + count * (count > 1)
+
+
+def choose_basis(
+    schema: Schema, units: int, epsilon: float, *, outputs: int = 1, knots: Any = None, pairs: Any = None
+) -> Basis:
+    """Return the basis for so many records or persons, an epsilon and so many outputs of the model.
+
+    ``knots`` and ``pairs`` are the user's: a number, and True, False or a list of pairs of names; None leaves
+    the choice to the rule.
+    """
+    features = schema.features
+    signal = units * min(float(epsilon), FULL) / outputs
+    each = check_count("knots", knots, 1, 1000, "1 is a straight line.")
+    sizes = {c.name: contrast_size(c) for c in features if not isinstance(c, Text)}
+
+    def room(pairs: Sequence[tuple[str, str]], knots: int) -> float:
+        columns = sum(_size(c, knots) for c in features) + sum(sizes[a] * sizes[b] for a, b in pairs)
+        return signal / max(columns, 1)
+
+    every = tuple(combinations(sizes, 2))
+    if pairs is None:
+        found = every if room(every, each or KNOTS) >= PAIRED else ()
+    else:
+        found = _named(pairs, every)
+    if each is None:
+        each = FINE_KNOTS if room(found, FINE_KNOTS) >= FINE else KNOTS
+    few = signal < FEW and each > 1
+    plain = each == 1 and not found
+    ridge = 0.0 if plain else RIDGE * min(1.0, SETTLED / max(signal, 1.0))
+    return Basis(each, found, 0.5 if few else 1.0, 1.0 if few else 0.5, ridge=ridge)
+
+
+def _named(pairs: Any, every: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Return the user's pairs; refuse what is no pair of two columns of the schema."""
+    if isinstance(pairs, bool):
+        return every if pairs else ()
+    known = {frozenset(pair): pair for pair in every}
+    listed = isinstance(pairs, Iterable) and not isinstance(pairs, (str, bytes))
+    found = [frozenset(pair) if isinstance(pair, (list, tuple)) else frozenset() for pair in (pairs if listed else [()])]
+    if not all(pair in known for pair in found):
+        names = sorted({name for pair in every for name in pair})
+        raise InvalidInputError(
+            "Expected pairs as True, False or a list of pairs of two different columns, such as "
+            f"[('age', 'income')], got another. Columns that can be paired: {', '.join(map(repr, names))}."
+        )
+    return tuple(known[pair] for pair in dict.fromkeys(found))
