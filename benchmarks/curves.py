@@ -7,10 +7,10 @@ Commands::
     python -m benchmarks.curves --made                       # designs that nobody tuned on, by seeds
     python -m benchmarks.curves --speed                      # CPU seconds, 50,000 rows x 12 columns
 
-Seven tenths of each table are learned from and the others judge; splits are seeded by the repeat, noise is fresh.
-Adult has a test part of its own. R2 for numbers, area under the curve for labels; boosted trees are
-scikit-learn's HistGradientBoosting without privacy. Constants of the rule were chosen on the first six tables;
-Adult, InstEval, Vocab and the made designs judge. Writes benchmarks/results/curves.json.
+Seven tenths of each table are learned from and the others judge; splits are seeded by the repeat, noise is
+fresh. Adult has a test part of its own. R2 for numbers, area under the curve for labels; boosted trees are
+scikit-learn's HistGradientBoosting without privacy. Constants of the rule were chosen on the first six
+tables; Adult, InstEval, Vocab and the made designs judge. --write keeps benchmarks/results/curves.json.
 """
 
 from __future__ import annotations
@@ -35,7 +35,12 @@ from sordino.tables import Category, Number, Ordinal, Target
 
 OUT = Path(__file__).parent / "results" / "curves.json"
 YES = ("no", "yes")
-KINDS = {"lines": {"knots": 1, "pairs": False}, "curves": {"pairs": False}, "all pairs": {"pairs": True}, "ours": {}}
+KINDS = {
+    "lines": {"knots": 1, "pairs": False},
+    "curves": {"pairs": False},
+    "all pairs": {"pairs": True},
+    "ours": {},
+}
 
 
 def numbers(**bounds: tuple[float, float]) -> list[Number]:
@@ -70,11 +75,15 @@ CHOSEN = {
     "OFP": [
         *numbers(emr=(0, 12), hosp=(0, 8), numchron=(0, 8), age=(6.5, 11), school=(0, 18), faminc=(-1, 40)),
         *levels(adldiff=["0", "1"], black=YES, sex=["female", "male"], maried=YES, employed=YES, privins=YES),
-        *levels(medicaid=YES, region=["noreast", "midwest", "west", "other"], hlth=["excellent", "other", "poor"]),
+        *levels(
+            medicaid=YES, region=["noreast", "midwest", "west", "other"], hlth=["excellent", "other", "poor"]
+        ),
         Target("ofp", "number", low=0, high=60),
     ],
     "VietNamI": [
-        *numbers(lnhhexp=(0, 6), age=(0, 4.7), educ=(0, 12), illness=(0, 9), illdays=(0, 30), actdays=(0, 30)),
+        *numbers(
+            lnhhexp=(0, 6), age=(0, 4.7), educ=(0, 12), illness=(0, 9), illdays=(0, 30), actdays=(0, 30)
+        ),
         *levels(sex=["female", "male"], married=["0", "1"], injury=["0", "1"], insurance=["0", "1"]),
         Target("pharvis", levels=["0", "1"]),
     ],
@@ -131,7 +140,7 @@ def made(seed: int, rows: int = 12_000) -> tuple[pd.DataFrame, Schema]:
     score += public.normal() * U[:, 0] * (codes[0] == 0) * 2
     noisy = score + public.uniform(0.3, 1.5) * score.std() * public.normal(size=rows)
     table = pd.DataFrame(U, columns=[f"u{i}" for i in range(d)])
-    columns = numbers(**{name: (0.0, 1.0) for name in table.columns})
+    columns = numbers(**dict.fromkeys(table.columns, (0.0, 1.0)))
     for i, code in enumerate(codes):
         table[f"c{i}"] = code.astype(str)
         columns += levels(**{f"c{i}": sorted(set(code.astype(str)))})
@@ -168,12 +177,18 @@ class Boosted:
     def __init__(self, schema: Schema) -> None:
         self.texts = [c.name for c in schema.features if not isinstance(c, Number)]
         self.codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
-        kind = HistGradientBoostingRegressor if schema.target.kind == "number" else HistGradientBoostingClassifier
+        kind = (
+            HistGradientBoostingRegressor
+            if schema.target.kind == "number"
+            else HistGradientBoostingClassifier
+        )
         self.model, self.schema = kind(random_state=0), schema
 
     def rows(self, features: pd.DataFrame) -> pd.DataFrame:
         out = features.copy()
-        out[self.texts] = self.codes.transform(features[self.texts].astype(str)) if self.texts else out[self.texts]
+        out[self.texts] = (
+            self.codes.transform(features[self.texts].astype(str)) if self.texts else out[self.texts]
+        )
         return out
 
     def fit(self, table: pd.DataFrame) -> Boosted:
@@ -210,7 +225,10 @@ def compare(name: str, found: tuple[pd.DataFrame, Schema], epsilon: float, rows:
             scores.append((*score(model.fit(train), test, schema), time.process_time() - start))
         if not scores:
             continue
-        mean, error = np.mean(scores, axis=0), np.std(scores, axis=0, ddof=len(scores) > 1) / len(scores) ** 0.5
+        mean, error = (
+            np.mean(scores, axis=0),
+            np.std(scores, axis=0, ddof=len(scores) > 1) / len(scores) ** 0.5,
+        )
         out["rows"] = len(train)
         out[kind] = {"score": mean[0], "error": error[0], "accuracy": mean[1], "cpu": mean[2]}
         if kind == "ours":
@@ -226,7 +244,12 @@ def shown(row: dict) -> str:
     cells = [f"{kind} {row[kind]['score']:.3f}" for kind in (*KINDS, "boosted, not private") if kind in row]
     accuracy = row["ours"]["accuracy"]
     cells += [] if np.isnan(accuracy) else [f"accuracy {accuracy:.4f}"]
-    cells += [f"+- {row['ours']['error']:.3f}", f"regret {row['regret']:.3f}", f"{row['ours']['cpu']:.2f} s", row["basis"]]
+    cells += [
+        f"+- {row['ours']['error']:.3f}",
+        f"regret {row['regret']:.3f}",
+        f"{row['ours']['cpu']:.2f} s",
+        row["basis"],
+    ]
     return f"{row['table']}, {row['rows']} rows, epsilon {row['epsilon']:g}: " + ", ".join(cells)
 
 
@@ -270,7 +293,8 @@ def main() -> None:
             for epsilon in chosen.epsilon:
                 rows.append(compare(name, data, epsilon, count, chosen.repeats))
                 print(shown(rows[-1]), flush=True)
-    print(f"mean regret {np.mean([row['regret'] for row in rows]):.4f}, worst {max(r['regret'] for r in rows):.4f}")
+    regrets = [row["regret"] for row in rows]
+    print(f"mean regret {np.mean(regrets):.4f}, worst {max(regrets):.4f}")
     if chosen.write:
         OUT.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
     return None

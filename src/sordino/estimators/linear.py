@@ -33,8 +33,7 @@ class _Dense(LinearModel):
         among("penalty", self.penalty, PENALTIES)
         if self.penalty is None and self.alpha is None:
             basis = getattr(getattr(self, "encoder_", None), "basis", None)
-            bend = 0.25 if hasattr(self, "classes") else 1.0
-            return {} if basis is None or not basis.ridge else {"ridge": bend * basis.ridge}
+            return {} if basis is None or not basis.ridge else {"ridge": basis.ridge}
         alpha = _ALPHA if self.alpha is None else self._at_least_zero("alpha")
         return {"penalty": Nonconvex(alpha)} if self.penalty == "nonconvex" else {"ridge": alpha}
 
@@ -82,6 +81,9 @@ class LogisticRegression(_DenseLabels, _Dense, ClassifierBase):
     delta : the probability of a larger loss; None means ``min(1e-5, 1 / (10 n))``.
     solver : ``"auto"``, ``"gd"``, ``"sgd"``, ``"adam"``, ``"srm"`` (recursive momentum), ``"agd"`` (private
         line search), ``"rrp-sgd"``, or ``"ls-sgd"`` and ``"ls-adam"`` (smoothed gradients).
+    knots, pairs : with a schema, how effects may bend and which columns act together: a number of knots (1 is
+        a straight line), and True, False or a list such as ``[("age", "income")]``. None leaves both to
+        a rule of public numbers for dense models, and to five knots and no pairs for sparse ones.
     schema : a :class:`sordino.Schema`: then ``fit`` and ``predict`` take tables, and bounds, classes,
         targets and persons are what it declares.
     data_norm : rows are clipped to this Euclidean norm, in fit and in predict; a public bound, never the
@@ -248,6 +250,9 @@ class SparseLogisticRegression(_SparseLabels, _Sparse, ClassifierBase):
     n_nonzero_coefs : how many coefficients survive; None keeps all.
     solver : a name in :data:`sordino.solvers.SOLVERS`, for example ``"ight"`` (all records each step) or
         ``"sgd-ht"`` (mini-batches); the documentation has a page on each.
+    knots, pairs : with a schema, how effects may bend and which columns act together: a number of knots (1 is
+        a straight line), and True, False or a list such as ``[("age", "income")]``. None leaves both to
+        a rule of public numbers for dense models, and to five knots and no pairs for sparse ones.
     schema : a :class:`sordino.Schema`: then ``fit`` and ``predict`` take tables, and bounds, classes,
         targets and persons are what it declares.
     data_norm : rows are clipped to this Euclidean norm, in fit and in predict; a public bound, never the

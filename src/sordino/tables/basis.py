@@ -1,4 +1,4 @@
-"""What a linear model sees of a table: lines, curves and products of pairs, chosen from public numbers alone."""
+"""What a linear model sees of a table: lines, curves and products of pairs, chosen by public numbers."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from sordino.errors import InvalidInputError
 from sordino.tables.columns import Category, Column, Flag, Text
 from sordino.tables.schema import Schema
 
-# Chosen on six tables (Computers, SLID, BudgetFood, OFP, VietNamI, flchain), judged on others: see docs/tables.md.
+# Chosen on Computers, SLID, BudgetFood, OFP, VietNamI and flchain, judged on others (docs/tables.md).
 # An epsilon beyond this one does not make room for more columns: then the records themselves are too few.
 FULL = 4.0
 # Records times epsilon for each column, for nine knots instead of five, and for pairs.
 FINE, PAIRED = 80.0, 30.0
 KNOTS, FINE_KNOTS = 5, 9
-# Below so many records times epsilon a curve weighs more than its line: the middle of a column is not known well
-# enough for the line, and a hat needs none.
-FEW = 450.0
-# The ridge of a model of numbers, a quarter of it for labels, whose loss bends a quarter as much. It falls as
-# records times epsilon grow beyond the second number, so that a model converges to the plain one.
-RIDGE, SETTLED = 7e-4, 5e4
+# Below so many records times epsilon a line weighs less than its curve: it needs the middle of its column,
+# which is not known well enough, and a hat does not.
+FEW, FEW_LINE = 450.0, 0.2
+# The ridge of a model of numbers, and the share of it for labels. It falls as records times epsilon grow
+# beyond the second number, so that a model converges to the plain one.
+RIDGE, SETTLED, OF_LABELS = 7e-4, 5e4, 1 / 16
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Basis:
     ----------
     knots : of each number, date and ordinal whose schema declares none; 1 for lines alone.
     pairs : the names of two columns each, whose products are columns of the model too.
-    line, curve : the weights of lines (and of levels) and of hats.
+    line, curve : the weights of lines and of hats; levels, flags and gaps have weight one.
     pair : the weight of all pairs together: each has this one over the root of their number.
     ridge : the penalty of a model that was given none.
 
@@ -44,7 +44,7 @@ class Basis:
     knots: int = KNOTS
     pairs: tuple[tuple[str, str], ...] = ()
     line: float = 1.0
-    curve: float = 0.5
+    curve: float = 1.0
     pair: float = 2.0
     ridge: float = 0.0
 
@@ -52,17 +52,20 @@ class Basis:
     def fact(self) -> str:
         """What a report says of it."""
         curves = f"curves with {self.knots} knots" if self.knots > 1 else "straight lines"
-        return f"{curves} for columns that declare none, and {len(self.pairs)} pairs of columns (by public numbers)"
+        return f"{curves} for columns that declare none, {len(self.pairs)} pairs of columns"
 
     def squared_norm(self, columns: Sequence[Column]) -> float:
-        """Return a bound on the squared norm of every encoded row, the sum of what each block adds at most."""
+        """Return a bound on the squared norm of every encoded row: the sum of what each block adds."""
         tops = {column.name: contrast_top(column) for column in columns}
-        alone = sum(
-            1.0 if isinstance(c, Text) else self.line**2 + self.curve**2 * (knots_of(c, self.knots) != 1)
-            for c in columns
-        )
+        alone = sum(self._squared_norm_of(column) for column in columns)
         paired = sum(tops[a] * tops[b] for a, b in self.pairs) / max(len(self.pairs), 1)
         return alone + self.pair**2 * paired
+
+    def _squared_norm_of(self, column: Column) -> float:
+        """Return what a column adds: a level, a flag, a gap and the words of a text at most one."""
+        if not is_curved(column):
+            return 1.0
+        return max(1.0, self.line**2 + self.curve**2 * (knots_of(column, self.knots) != 1))
 
 
 def is_curved(column: Column) -> bool:
@@ -76,7 +79,7 @@ def knots_of(column: Column, default: int) -> int | tuple[float, ...]:
 
 
 def contrast_top(column: Column) -> float:
-    """Return the largest squared norm of what a column brings into its pairs: a line and a tent, or one level."""
+    """Return the largest squared norm of what a column brings into its pairs: line and tent, or one level."""
     return 2.0 if is_curved(column) else 1.0
 
 
@@ -88,7 +91,7 @@ def contrast_size(column: Column) -> int:
 
 
 def _size(column: Column, knots: int) -> int:
-    """Return how many columns a column becomes; those for gaps and other levels, mostly empty, do not count."""
+    """Return how many columns a column becomes; those for gaps and other levels do not count."""
     if isinstance(column, Text):
         return column.buckets
     if not is_curved(column):
@@ -99,15 +102,16 @@ def _size(column: Column, knots: int) -> int:
 
 
 def choose_basis(
-    schema: Schema, units: int, epsilon: float, *, outputs: int = 1, knots: Any = None, pairs: Any = None
+    schema: Schema, units: int, epsilon: float, *, knots: Any = None, pairs: Any = None
 ) -> Basis:
-    """Return the basis for so many records or persons, an epsilon and so many outputs of the model.
+    """Return the basis for so many records or persons and an epsilon.
 
     ``knots`` and ``pairs`` are the user's: a number, and True, False or a list of pairs of names; None leaves
     the choice to the rule.
     """
     features = schema.features
-    signal = units * min(float(epsilon), FULL) / outputs
+    labels = () if schema.target is None else schema.target.levels or ()
+    signal = units * min(float(epsilon), FULL) / (len(labels) if len(labels) > 2 else 1)
     each = check_count("knots", knots, 1, 1000, "1 is a straight line.")
     sizes = {c.name: contrast_size(c) for c in features if not isinstance(c, Text)}
 
@@ -124,8 +128,8 @@ def choose_basis(
         each = FINE_KNOTS if room(found, FINE_KNOTS) >= FINE else KNOTS
     few = signal < FEW and each > 1
     plain = each == 1 and not found
-    ridge = 0.0 if plain else RIDGE * min(1.0, SETTLED / max(signal, 1.0))
-    return Basis(each, found, 0.5 if few else 1.0, 1.0 if few else 0.5, ridge=ridge)
+    ridge = 0.0 if plain else RIDGE * (OF_LABELS if labels else 1.0) * min(1.0, SETTLED / max(signal, 1.0))
+    return Basis(each, found, FEW_LINE if few else 1.0, ridge=ridge)
 
 
 def _named(pairs: Any, every: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
@@ -134,7 +138,10 @@ def _named(pairs: Any, every: tuple[tuple[str, str], ...]) -> tuple[tuple[str, s
         return every if pairs else ()
     known = {frozenset(pair): pair for pair in every}
     listed = isinstance(pairs, Iterable) and not isinstance(pairs, (str, bytes))
-    found = [frozenset(pair) if isinstance(pair, (list, tuple)) else frozenset() for pair in (pairs if listed else [()])]
+    found = [
+        frozenset(pair) if isinstance(pair, (list, tuple)) else frozenset()
+        for pair in (pairs if listed else [()])
+    ]
     if not all(pair in known for pair in found):
         names = sorted({name for pair in every for name in pair})
         raise InvalidInputError(

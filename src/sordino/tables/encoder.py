@@ -124,9 +124,9 @@ class Block:
 
     def _regular(self, positions: Any) -> Entries:
         if self.signed:
-            return Entries(np.zeros((positions.size, 1), dtype=np.int32), self._weight * self._line(positions))
+            return Entries(np.zeros((positions.size, 1), dtype=np.int32), self._weighted_line(positions))
         if self.levels:
-            return Entries(positions.astype(np.int32)[:, None], np.full((positions.size, 1), self._weight))
+            return Entries(positions.astype(np.int32)[:, None], np.ones((positions.size, 1)))
         if len(self.labels) == 1:
             return Entries(np.zeros((positions.size, 1), dtype=np.int32), positions.astype(float)[:, None])
         cell = np.minimum(positions.astype(np.int32), len(self.labels) - 2)
@@ -137,13 +137,13 @@ class Block:
         values[:, -1] = weight
         np.subtract(1.0, weight, out=values[:, -2])
         if self.basis is not None:
-            places[:, 0], values[:, :1] = 0, self._weight * self._line(positions)
+            places[:, 0], values[:, :1] = 0, self._weighted_line(positions)
             values[:, 1:] *= self.basis.curve
         return Entries(places, values)
 
-    @property
-    def _weight(self) -> float:
-        return 1.0 if self.basis is None else self.basis.line
+    def _weighted_line(self, positions: Any) -> Floats:
+        plain = self.basis is None or self.levels or self.read is flags_of
+        return self._line(positions) * (1.0 if plain or self.basis is None else self.basis.line)
 
     def _line(self, positions: Any) -> Floats:
         """Return the share of the range from -1 to 1, as one column."""
@@ -151,13 +151,13 @@ class Block:
         return np.asarray(2.0 * shares - 1.0)[:, None]
 
     def _special(self, out: Entries, rows: Any, place: int | None) -> None:
-        """Write rows that have no position: their weight at their place, or nothing at all."""
+        """Write rows that have no position: one at their place, or nothing at all."""
         if not rows.any():
             return
         out.values[rows] = 0.0
         if place is not None:
             out.places[rows] = np.arange(place - self.width + 1, place + 1)
-            out.values[rows, -1] = self._weight
+            out.values[rows, -1] = 1.0
 
     @property
     def contrasts(self) -> tuple[str, ...]:
@@ -167,7 +167,7 @@ class Block:
         return tuple(map(self._named, self.labels)) if self.levels else (self.name, f"{self.name} middle")
 
     def contrast(self, positions: Any) -> Entries:
-        """Return what each row brings into the pairs of the column; nothing where its value is not declared."""
+        """Return what each row brings into the pairs of the column; undeclared values bring none."""
         absent, strange = self._apart(positions)
         known = ~(absent | strange)
         regular = np.where(known, positions, 0)
@@ -176,7 +176,8 @@ class Block:
         line = self._line(regular)
         both = [line, 1.0 - 2.0 * np.abs(line)][: len(self.contrasts)]
         values = np.hstack(both) * known[:, None]
-        return Entries(np.broadcast_to(np.arange(len(both), dtype=np.int32), values.shape), values)
+        places: Any = np.broadcast_to(np.arange(len(both), dtype=np.int32), values.shape)
+        return Entries(places, values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -530,7 +531,9 @@ def _entries(frame: Frame, blocks: Sequence[Fixed]) -> Iterator[tuple[slice, int
 
     Some rows at a time: a block of them stays in the cache while column after column is written.
     """
-    paired = {one.name for block in blocks if isinstance(block, PairBlock) for one in (block.first, block.second)}
+    paired = {
+        one.name for block in blocks if isinstance(block, PairBlock) for one in (block.first, block.second)
+    }
     sizes = [len(block.origins) for block in blocks]
     for start in range(0, frame.rows, ROWS):
         rows = slice(start, min(start + ROWS, frame.rows))

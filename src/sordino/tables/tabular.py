@@ -49,7 +49,7 @@ class Tabular:
                 f"{target.kind}. Use a {'regressor' if wanted == 'category' else 'classifier'} instead."
             )
         if in_dask(X):
-            encoder = self._with_basis(encoder, lambda: _held_table(X, None, _counted)[0].shape[0])
+            encoder = self._with_basis(encoder, lambda: _rows_elsewhere(X))
         elsewhere = _held_table(X, y, encoder.transform, partial(_targets_of, self.schema))
         if elsewhere is not None:
             return self._tabled_elsewhere(encoder, *elsewhere, groups)
@@ -70,12 +70,8 @@ class Tabular:
         chosen = {name: getattr(self, name, None) for name in ("knots", "pairs")}
         if not self._curved_tables and set(chosen.values()) == {None}:
             return encoder
-        target = declared_target(self)
-        labels = () if target is None else target.levels or ()
-        ask = Ask.checked(self.epsilon, None, 1, None, None)
-        basis = choose_basis(
-            self.schema, units(), ask.epsilon, outputs=len(labels) if len(labels) > 2 else 1, **chosen
-        )
+        ask = Ask.checked(self.epsilon, None, 1)
+        basis = choose_basis(self.schema, units(), ask.epsilon, **chosen)
         return TableEncoder(self.schema, basis=basis, sparse_output=encoder.sparse_output).fit()
 
     def _tabled_records(self, X: Any, y: Any) -> tuple[Any, Any]:
@@ -102,7 +98,9 @@ class Tabular:
         if self.schema is None:
             for name in ("knots", "pairs"):
                 if getattr(self, name, None) is not None:
-                    raise InvalidInputError(f"Expected {name}=None without a schema: it is about the columns of a table.")
+                    raise InvalidInputError(
+                        f"Expected {name}=None without a schema: it is about the columns of a table."
+                    )
             return None
         return TableEncoder(self.schema, sparse_output=False if self._dense_tables else "auto").fit()
 
@@ -158,6 +156,11 @@ def _held_table(X: Any, y: Any, *maps: Any) -> tuple[Any, Any] | None:
             "schema= out."
         )
     return found
+
+
+def _rows_elsewhere(X: Any) -> int:
+    found = held(X, None, _counted)
+    return 0 if found is None else int(found[0].shape[0])
 
 
 def _counted(table: Any) -> Any:
