@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from sordino.checks import check_count
 from sordino.errors import InvalidInputError
 from sordino.tables.columns import Category, Column, Flag, Text
 from sordino.tables.schema import Schema
+from sordino.values import check_count
 
 # Chosen on Computers, SLID, BudgetFood, OFP, VietNamI and flchain, judged on others (docs/tables.md).
 # An epsilon beyond this one does not make room for more columns: then the records themselves are too few.

@@ -172,12 +172,11 @@ class Block:
         known = ~(absent | strange)
         regular = np.where(known, positions, 0)
         if self.levels and not self.signed:
-            return Entries(regular.astype(np.int32)[:, None], known.astype(float)[:, None])
+            return Entries(regular.astype(np.int64)[:, None], known.astype(float)[:, None])
         line = self._line(regular)
         both = [line, 1.0 - 2.0 * np.abs(line)][: len(self.contrasts)]
         values = np.hstack(both) * known[:, None]
-        places: Any = np.broadcast_to(np.arange(len(both), dtype=np.int32), values.shape)
-        return Entries(places, values)
+        return Entries(np.tile(np.arange(len(both), dtype=np.int64), (len(values), 1)), values)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ import numpy as np
 from sordino.checks import LEARNED_LABELS, declared_bound, encode_labels
 from sordino.errors import InvalidInputError, SchemaError, UnsupportedError
 from sordino.execute import held, in_dask
+from sordino.execute.persons import number_owners
 from sordino.kernel.arrays import Floats
 from sordino.runs import Ask, Price
 from sordino.tables.basis import choose_basis
@@ -59,7 +60,9 @@ class Tabular:
                 raise InvalidInputError("Expected groups=None: the schema declares a person column.")
             groups = self.schema.persons(frame)
         y = self.schema.targets(frame) if y is None else y
-        encoder = self._with_basis(encoder, lambda: frame.rows if groups is None else np.unique(groups).size)
+        encoder = self._with_basis(
+            encoder, lambda: frame.rows if groups is None else np.unique(number_owners(groups)).size
+        )
         return self._keep_encoder(encoder).encoded(frame), y, groups
 
     def _with_basis(self, encoder: TableEncoder, units: Callable[[], int]) -> TableEncoder:

@@ -1,0 +1,163 @@
+"""Curves and pairs of a linear model of a table: public, bounded, sparse, and worth it."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from sordino import LinearRegression, LogisticRegression, Schema, TableEncoder, load, save
+from sordino.errors import InvalidInputError
+from sordino.kernel import public_generator
+from sordino.tables import Basis, Category, Date, Flag, Number, Ordinal, Person, Target, Text
+from sordino.tables.basis import choose_basis
+from sordino.testing import seeded_noise_not_private
+
+pd = pytest.importorskip("pandas")
+
+SCHEMA = Schema(
+    [
+        Number("age", 0, 100),
+        Number("income", 0, 1e5, log=True),
+        Number("dose", 0, 4, knots=(1.0, 1.5)),
+        Number("size", 0, 1, knots=1),
+        Ordinal("grade", ["low", "middle", "high"]),
+        Category("town", ["Bonn", "Rome", "Oslo"]),
+        Category("sex", ["f", "m"], missing="other"),
+        Flag("smoker"),
+        Date("day", "2020-01-01", "2021-01-01"),
+        Text("note", buckets=16),
+        Target("y", "number", low=-2, high=2),
+    ]
+)
+
+
+def patients(n, seed=0):
+    """Return a table with gaps, undeclared levels and values beyond their bounds."""
+    public = public_generator(seed)
+    pick = lambda *values: np.array(values, dtype=object)[public.integers(0, len(values), n)]  # noqa: E731
+    age, size = public.uniform(-20, 120, n), public.uniform(size=n)
+    table = pd.DataFrame(
+        {"age": age, "income": 10 ** public.uniform(0, 6, n), "dose": public.uniform(0, 5, n)}
+    )
+    table["size"], table["grade"] = size, pick("low", "middle", "high", "none", None)
+    table["town"], table["sex"] = pick("Bonn", "Rome", "Oslo", "Kiel", None), pick("f", "m", "x", None)
+    table["smoker"], table["day"] = (
+        pick("yes", "no", None),
+        pick("2020-03-01", "2020-12-31", "1999-01-01", None),
+    )
+    table["note"] = pick("a word or two", "", "other words")
+    table.loc[public.uniform(size=n) < 0.1, "age"] = np.nan
+    table["y"] = 1.5 * (np.clip(age, 0, 100) / 50 - 1) * (2 * size - 1) + 0.2 * public.normal(size=n)
+    return table
+
+
+ALL = choose_basis(SCHEMA, 10**6, 4.0)
+
+
+@pytest.mark.parametrize(
+    "basis", [ALL, choose_basis(SCHEMA, 100, 1.0), choose_basis(SCHEMA, 100, 1.0, knots=1)]
+)
+def test_no_row_is_longer_than_the_public_bound(basis):
+    encoder = TableEncoder(SCHEMA, basis=basis).fit()
+    rows = encoder.transform(patients(3000))
+    lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
+    assert lengths.max() <= encoder.data_norm_
+    assert lengths.max() > 0.7 * encoder.data_norm_
+
+
+def test_dense_and_sparse_rows_are_the_same_and_every_column_has_its_name():
+    table = patients(500)
+    encoder = TableEncoder(SCHEMA, basis=ALL, sparse_output=True).fit()
+    rows = encoder.transform(table)
+    names = encoder.get_feature_names_out()
+    assert len(set(names)) == rows.shape[1] == len(encoder.origins)
+    assert {"age", "age at 25", "age x size", "age middle x town=Rome", "sex=m x smoker"} <= set(names)
+    dense = TableEncoder(SCHEMA, basis=ALL, sparse_output=False).fit().transform(table)
+    assert np.array_equal(rows.toarray(), dense)
+    column = dict(zip(names, dense.T))
+    product = (
+        column["age"] * column["size"] * column["age x size"].std() / (column["age"] * column["size"]).std()
+    )
+    known = table["age"].notna().to_numpy()
+    assert np.allclose(column["age x size"][known], product[known])
+    assert not column["age x size"][~known].any()  # a gap brings nothing into a pair
+
+
+def test_rows_of_ten_thousand_columns_stay_sparse():
+    levels = [str(level) for level in range(110)]
+    schema = Schema([Category("a", levels), Category("b", levels), Number("x", 0, 1), Number("z", 0, 1)])
+    encoder = TableEncoder(schema, basis=choose_basis(schema, 10**9, 4.0)).fit()
+    table = {"a": levels[:50], "b": levels[50:100], "x": np.linspace(0, 1, 50), "z": np.linspace(0, 1, 50)}
+    rows = encoder.transform(table)
+    assert sparse.issparse(rows)
+    assert rows.shape[1] > 12_000
+    # Two levels, three entries a number, and pairs: one of levels, four of two, four of numbers.
+    assert np.diff(rows.indptr).max() == 2 + 2 * 3 + 1 + 4 * 2 + 4
+
+
+def test_the_basis_follows_from_public_numbers_alone():
+    table, other = patients(2000), patients(2000, seed=7)
+    models = [LinearRegression(1.0, 1e-6, schema=SCHEMA).fit(rows) for rows in (table, other)]
+    assert models[0].encoder_.basis == models[1].encoder_.basis == choose_basis(SCHEMA, 2000, 1.0)
+    assert models[0].data_norm_ == models[1].data_norm_
+    assert any("pairs of columns" in fact for fact in models[0].privacy_.public)
+
+
+def test_more_records_or_budget_never_take_columns_away():
+    few, some, many, most = (choose_basis(SCHEMA, n, 1.0) for n in (300, 3_000, 30_000, 10**6))
+    assert few.line < some.line == 1.0
+    assert not some.pairs
+    assert len(many.pairs) == len(most.pairs) == 9 * 8 // 2  # texts are not paired
+    assert (some.knots, most.knots) == (5, 9)
+    assert most.ridge < many.ridge
+    assert choose_basis(SCHEMA, 3_000, 10.0) == choose_basis(SCHEMA, 3_000, 4.0)
+    several = Schema([*SCHEMA.columns[:-1], Target("y", levels=["a", "b", "c", "d"])])
+    assert not choose_basis(several, 30_000, 0.5).pairs
+
+
+def test_persons_not_records_make_room_for_columns():
+    table = patients(9000)
+    table["who"] = np.arange(9000) // 30
+    schema = Schema([*SCHEMA.columns, Person("who")])
+    model = LinearRegression(1.0, 1e-6, schema=schema).fit(table)
+    assert model.encoder_.basis == choose_basis(schema, 300, 1.0)
+    owners = [("id", who) for who in table.pop("who")]
+    assert LinearRegression(1.0, 1e-6, schema=SCHEMA).fit(table, groups=owners).encoder_.basis.line < 1.0
+
+
+def test_pairs_and_knots_by_hand():
+    table = patients(3000)
+    lines = LinearRegression(2.0, 1e-6, schema=SCHEMA, knots=1, pairs=False).fit(table)
+    named = LinearRegression(2.0, 1e-6, schema=SCHEMA, pairs=[("size", "age")]).fit(table)
+    assert lines.encoder_.basis == Basis(knots=1)
+    assert named.encoder_.basis.pairs == (("age", "size"),)
+    assert lines.score(table) < 0.1 < 0.5 < named.score(table)
+    for wrong in ([("age", "age")], [("age", "note")], [("age",)], "age", 3):
+        with pytest.raises(InvalidInputError, match="Columns that can be paired: 'age'"):
+            LinearRegression(schema=SCHEMA, pairs=wrong).fit(table)
+    with pytest.raises(InvalidInputError, match="knots=None without a schema"):
+        LinearRegression(knots=3).fit(np.zeros((10, 2)), np.zeros(10))
+
+
+def test_a_saved_model_keeps_its_basis(tmp_path):
+    table = patients(3000)
+    table["y"] = np.where(table["y"] > 0, "yes", "no")
+    schema = Schema([*SCHEMA.columns[:-1], Target("y", levels=["no", "yes"])])
+    model = LogisticRegression(4.0, 1e-6, schema=schema, pairs=[("age", "size")]).fit(table)
+    again = load(save(model, tmp_path / "model.sordino"))
+    assert again.encoder_.basis == model.encoder_.basis
+    assert np.array_equal(again.predict_proba(table), model.predict_proba(table))
+
+
+def test_pairs_are_found_where_there_are_some_and_cost_little_where_there_are_none():
+    public, scores = public_generator(1), {}
+    rows = pd.DataFrame(public.uniform(size=(12_000, 4)), columns=list("abcd"))
+    schema = Schema([*(Number(name, 0, 1) for name in "abcd"), Target("y", "number", low=-1, high=3)])
+    both = rows.assign(y=2 * rows["a"] * rows["b"] + 0.3 * public.normal(size=12_000))
+    line = rows.assign(y=rows["a"] + rows["b"] + 0.3 * public.normal(size=12_000))
+    for name, table in {"both": both, "line": line}.items():
+        for kind, chosen in {"ours": {}, "lines": {"knots": 1, "pairs": False}}.items():
+            with seeded_noise_not_private(3):
+                model = LinearRegression(1.0, 1e-6, schema=schema, **chosen).fit(table[:8000])
+            scores[name, kind] = model.score(table[8000:])
+    assert scores["both", "ours"] > scores["both", "lines"] + 0.03
+    assert scores["line", "ours"] > scores["line", "lines"] - 0.02
