@@ -28,7 +28,7 @@ from sordino.literature import local as baselines
 from sordino.literature.local import LocalObjective, PrintedTilt
 from sordino.literature.reproduce.parties import World
 from sordino.parties.mpc.links import Credentials, Limits, Member, fingerprint_of
-from sordino.parties.mpc.mpyc_engine import MpycEngine
+from sordino.parties.mpc.shamir import ShamirEngine
 from sordino.parties.mpc.tasks import OutputPerturbation
 from sordino.solvers.sparse import Ight
 
@@ -47,7 +47,7 @@ def member(folder, ports, index, mode, size, releases, results):
     members = tuple(Member(n, "127.0.0.1", p, f) for n, p, f in zip(NAMES, ports, prints))
     own = folder / NAMES[index]
     files = [own / f"{name}.pem" for name in ("certificate", "key", "authority")]
-    engine = MpycEngine(members, index, 1, Credentials(*files), Limits(60.0, 600.0))
+    engine = ShamirEngine(members, index, 1, Credentials(*files), Limits(60.0, 600.0))
     engine.connect()
     share, lattice, noise = NoiseShare(mode, 3, 1), Lattice(1.0, 2.0**28.5, 2**45), NoiseSource.from_os()
     figures = []

@@ -61,8 +61,6 @@ KEPT = sorted((ROOT / "benchmarks" / "results" / "reproduced").glob("*.json"))
 def test_every_miss_of_a_kept_table_is_explained_by_numbers_on_its_page(path):
     if path.stem.endswith("networks") or path.stem == "liang-figure-3":
         pytest.importorskip("torch")
-    if path.stem.startswith("aggregation"):
-        pytest.importorskip("mpyc")
     quick = json.loads(path.read_text("utf-8"))["settings"]["quick"]
     page = path.with_suffix(".md").read_text("utf-8")
     for row, said in verdicts(path.stem, path.parent, quick=quick).items():

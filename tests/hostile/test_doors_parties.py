@@ -15,7 +15,7 @@ from sordino.cli import main
 from sordino.errors import InvalidInputError, LedgerError, PartyError, PlanSpentError
 from sordino.kernel import Relation
 from sordino.ledger import BudgetPolicy, Ledger, Status
-from sordino.parties.mpc import consortium, links, mpyc_engine
+from sordino.parties.mpc import consortium, links, shamir
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.party import _Meter, load_local
 from sordino.parties.mpc.plan import JointPlan, in_words
@@ -238,9 +238,9 @@ def test_door_14_a_member_that_works_longer_than_the_limit_of_a_message_is_waite
 
 
 def test_door_14_a_release_of_many_columns_is_a_row_of_short_messages(tmp_path, monkeypatch):
-    monkeypatch.setattr(mpyc_engine, "INSIDE", 30)
+    monkeypatch.setattr(shamir, "INSIDE", 30)
     monkeypatch.setattr(links, "MAX_PAYLOAD", 1 << 16)
-    monkeypatch.setattr(mpyc_engine, "PIECE", 256)
+    monkeypatch.setattr(shamir, "PIECE", 256)
     three = Consortium(tmp_path, features=70, task={"options": {"max_iter": 2, "step_size": 1.0}})
     codes, said = three.run(limit=120)
     assert codes == [0, 0, 0], said

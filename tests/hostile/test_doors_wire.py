@@ -17,7 +17,7 @@ from tests.parties.helpers import NAMES, Consortium, free_ports, write_credentia
 from sordino.errors import InvalidInputError, PartyError
 from sordino.kernel import Relation
 from sordino.ledger import Ledger
-from sordino.parties.mpc import links, mpyc_engine
+from sordino.parties.mpc import links, shamir
 from sordino.parties.mpc import party as party_daemon
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.consortium import Answer, ask
@@ -66,14 +66,14 @@ def _listening(path):
     """Keep what a member sends."""
 
     def install():
-        exchange = mpyc_engine.MpycEngine.exchange
+        exchange = shamir.ShamirEngine.exchange
 
         def heard(self, payload, what):
             with path.open("ab") as file:
                 file.write(payload)
             return exchange(self, payload, what)
 
-        mpyc_engine.MpycEngine.exchange = heard
+        shamir.ShamirEngine.exchange = heard
 
     return install
 
@@ -111,14 +111,14 @@ def test_door_15_what_a_member_says_is_read_as_one_of_few_words():
 
 def _deaf_at_the_end():
     """Hear the others' last word, and keep one's own."""
-    exchange = mpyc_engine.MpycEngine.exchange
+    exchange = shamir.ShamirEngine.exchange
 
     def silent(self, payload, what):
         if what.startswith("Comparing"):
             os.kill(os.getpid(), signal.SIGKILL)
         return exchange(self, payload, what)
 
-    mpyc_engine.MpycEngine.exchange = silent
+    shamir.ShamirEngine.exchange = silent
 
 
 def test_door_16_the_last_speaker_does_not_keep_the_model_to_itself(tmp_path):

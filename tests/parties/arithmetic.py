@@ -4,18 +4,21 @@ import itertools
 
 import numpy as np
 
+from sordino.execute.parties.field import Field
+
 
 class Clear:
     """One party that shares with nobody: the circuit in the clear."""
 
-    def __init__(self, modulus=2**61 - 1, parties=()):
-        self.modulus, self.parties = modulus, parties
+    def __init__(self, bits=61, parties=()):
+        self.field, self.parties = Field.of(bits), parties
+        self.modulus = self.field.modulus
 
     async def share(self, mine):
-        return [np.asarray(x, dtype=object) % self.modulus for x in (mine, *self.parties)]
+        return [self.field.array(x) for x in (mine, *self.parties)]
 
     async def reduce(self, product):
-        return product % self.modulus
+        return product
 
     async def reveal(self, secret):
         return secret
@@ -25,18 +28,20 @@ class Clear:
 
 
 class Exhaustive:
-    """Three parties over a small field; arrays are (party, choice), one choice for each way the coins fall.
+    """Three parties over the field of five; arrays are (party, choice), a choice for each way the coins fall.
 
-    ``coins`` yields arrays of uniform coefficients; ``heard[j]`` collects what party j receives.
+    ``coins`` yields arrays of uniform coefficients; ``heard[j]`` collects what party j receives. Shares are
+    split and combined by the code that real members run.
     """
 
-    def __init__(self, modulus, coins, fresh=True):
-        self.modulus, self.coins, self.fresh = modulus, coins, fresh
+    def __init__(self, coins, fresh=True):
+        self.field, self.coins, self.fresh = Field(3), coins, fresh
+        self.field.modulus = self.modulus = 5
         self.heard = {0: [], 1: [], 2: []}
 
     def _split(self, value, sender):
-        slope = next(self.coins[sender]) if self.fresh else 0 * value
-        shares = np.stack([(value + slope * x) % self.modulus for x in (1, 2, 3)])
+        self.field.draw = lambda count, noise: next(self.coins[sender]) if self.fresh else 0 * value
+        shares = np.stack(self.field.split(value, 1, 3, None))
         for receiver in range(3):
             if receiver != sender:
                 self.heard[receiver].append(shares[receiver])
@@ -46,12 +51,10 @@ class Exhaustive:
         return [self._split(mine[i] % self.modulus, i) for i in range(3)]
 
     async def reduce(self, product):
-        # 3, -3, 1 interpolate a polynomial of degree two at zero from its values at 1, 2, 3.
-        parts = [w * self._split(product[i] % self.modulus, i) for i, w in enumerate((3, -3, 1))]
-        return sum(parts) % self.modulus
+        return self.field.combine({i + 1: self._split(product[i] % self.modulus, i) for i in range(3)})
 
     async def reveal(self, secret):
-        return (2 * secret[0] - secret[1]) % self.modulus
+        return self.field.combine({1: secret[0], 2: secret[1]})
 
 
 def all_choices(ranges):

@@ -3,10 +3,8 @@
 import os
 import signal
 
-import numpy as np
-
 from sordino.execute.parties import NoiseShare
-from sordino.parties.mpc import links, mpyc_engine, transcript
+from sordino.parties.mpc import links, shamir, transcript
 
 STAGES = ("plan", "session", "reserved", "release", "finished")
 
@@ -67,23 +65,23 @@ def replay():
 
 def out_of_range():
     """Send shares that are no elements of the field."""
-    mpyc_engine._Wire.dumps = lambda self, values: b"\xff" * (8 * len(values))
+    shamir.Shamir.dumps = lambda self, values: b"\xff" * (8 * len(values))
 
 
 def truncated():
     """Send shares of a broken length."""
-    dumps = mpyc_engine._Wire.dumps
-    mpyc_engine._Wire.dumps = lambda self, values: dumps(self, values)[:-3]
+    dumps = shamir.Shamir.dumps
+    shamir.Shamir.dumps = lambda self, values: dumps(self, values)[:-3]
 
 
 def wrong_share():
     """Open another share than the one that was computed."""
-    reveal = mpyc_engine._Shamir.reveal
+    reveal = shamir.Shamir.reveal
 
     async def lying(self, secret):
-        return await reveal(self, (secret + np.array(1, dtype=object)) % self.modulus)
+        return await reveal(self, self.field.add(secret, self.field.array(1)))
 
-    mpyc_engine._Shamir.reveal = lying
+    shamir.Shamir.reveal = lying
 
 
 def no_signs():
@@ -100,49 +98,46 @@ def no_signs():
 
 def bent_products():
     """Add 1 to what is reshared: a sign becomes 0 or 2, and half of the coordinates have no coarse noise."""
-    reduce = mpyc_engine._Shamir.reduce
+    reduce = shamir.Shamir.reduce
 
     async def lying(self, product):
-        return await reduce(self, (product + np.array(1, dtype=object)) % self.modulus)
+        return await reduce(self, self.field.add(product, self.field.array(1)))
 
-    mpyc_engine._Shamir.reduce = lying
+    shamir.Shamir.reduce = lying
 
 
 def late_coin():
     """Promise one coin and show another."""
-    mpyc_engine._sealed = lambda coin, index: bytes(32)
+    shamir._sealed = lambda coin, index: bytes(32)
 
 
 def two_faced():
     """Promise and show one coin to the first party and another one to the second."""
-    faces, coin, send = {}, mpyc_engine._Shamir.coin, links.Link.send
+    faces, coin, send = {}, shamir.Shamir.coin, links.Link.send
 
     async def prepared(self, mine):
-        seal = mpyc_engine._sealed
+        seal = shamir._sealed
         faces.update({mine: bytes(32), seal(mine, 2): seal(bytes(32), 2)})
         return await coin(self, mine)
 
     def lying(self, label, payload):
         send(self, label, faces.get(bytes(payload), payload) if self.peer_pid == 1 else payload)
 
-    mpyc_engine._Shamir.coin, links.Link.send = prepared, lying
+    shamir.Shamir.coin, links.Link.send = prepared, lying
 
 
 def crooked_sharing():
     """Deal shares that lie on no polynomial of the right degree."""
-    from mpyc import thresha
+    split = shamir.Shamir.split
 
-    split = thresha.np_random_split
+    def crooked(self, secrets):
+        first, *others = split(self, secrets)
+        return [self.field.add(first, self.field.array(1)), *others]
 
-    def crooked(field, s, t, m):
-        shares = split(field, s, t, m)
-        shares[0] = (shares[0] + np.array(1, dtype=object)) % field.modulus
-        return shares
-
-    thresha.np_random_split = crooked
+    shamir.Shamir.split = crooked
 
 
 def short_shares():
     """Send one share where there should be many: it would be spread over all of them."""
-    dumps = mpyc_engine._Wire.dumps
-    mpyc_engine._Wire.dumps = lambda self, values: dumps(self, values[:1])
+    dumps = shamir.Shamir.dumps
+    shamir.Shamir.dumps = lambda self, values: dumps(self, values[:1])

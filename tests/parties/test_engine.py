@@ -20,8 +20,8 @@ from sordino.parties.mpc import party as party_daemon
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.consortium import Answer, ask
 from sordino.parties.mpc.links import Credentials, Limits, Member
-from sordino.parties.mpc.mpyc_engine import MpycEngine, check_threshold
 from sordino.parties.mpc.plan import Approvals, JointPlan
+from sordino.parties.mpc.shamir import ShamirEngine, check_threshold
 from sordino.parties.words import Code
 
 LATTICE = Lattice(1.0, 2.0**28.4, 2**50)
@@ -30,7 +30,7 @@ LATTICE = Lattice(1.0, 2.0**28.4, 2**50)
 def _member(members, index, share, values, releases, pipe, cheat=None):
     if cheat is not None:
         cheat()
-    engine = MpycEngine(members, index, share.threshold, None, Limits(20.0, 60.0))
+    engine = ShamirEngine(members, index, share.threshold, None, Limits(20.0, 60.0))
     engine.connect()
     noise, opened = NoiseSource.seeded_not_private(100 + index), []
     for _ in range(releases):

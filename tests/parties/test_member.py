@@ -42,7 +42,7 @@ def test_settings_without_a_list_of_members_are_refused(tmp_path):
 def test_a_plan_of_strangers_touches_neither_network_nor_ledger_nor_data(tmp_path, monkeypatch, approve):
     three = Consortium(tmp_path)
     three.write_config(0, members={"south": three.fingerprint("south")})
-    monkeypatch.setattr("sordino.parties.mpc.party.MpycEngine", None)
+    monkeypatch.setattr("sordino.parties.mpc.party.ShamirEngine", None)
     monkeypatch.setattr("sordino.parties.mpc.party.load_records", None)
     with pytest.raises(PlanRefusedError, match="'west' with the certificate"):
         _take_part(three, 0, three.plan_path, approve)

@@ -279,7 +279,7 @@ class NoiseShare:
         """Return this party's values with its fine noise, and its contribution to the coarse part."""
         if self.mode is Mode.INSIDE:
             shape = (self.law.bits + 1, values.size)
-            signs = noise.signs(shape).astype(np.int64).astype(object)
+            signs = noise.signs(shape).astype(np.int64)
         else:
             signs = None
         ready = self.with_fine_part(values, lattice, party, noise)
@@ -310,12 +310,6 @@ class NoiseShare:
         return std
 
 
-def centred(values: Any, modulus: int) -> NDArray[Any]:
-    """Return representatives between minus and plus half the modulus."""
-    out: NDArray[Any] = np.where(values > modulus // 2, values - modulus, values)
-    return out
-
-
 # Everything here is written against :class:`Arithmetic`, on one party's shares. Sums and public factors are
 # local, and so is a product, which :meth:`Arithmetic.reduce` brings back to the degree of a sharing. A wire
 # of the noise is a pair ``(x, key x)`` along the first axis: see :mod:`sordino.execute.parties.law`.
@@ -329,17 +323,18 @@ async def noised_sum(engine: Arithmetic, values: Any, draw: Draw) -> Shares:
     ``values`` are this party's integers with its fine noise. Nothing that depends on a record is opened
     before everybody's signs and all products have passed :meth:`Wires.prove`.
     """
-    total = share_sum(await engine.share(values), engine.modulus)
+    numbers = engine.field
+    total = share_sum(await engine.share(values), numbers)
     wires = await Wires.keyed(engine, draw.secret, draw.coin)
     signs = await wires.signs(await engine.share(draw.signs))
     coarse = await coarse_noise(wires, await joint_signs(wires.times, signs), draw.law)
     await wires.prove(total)
-    return await engine.reveal((total + draw.step * coarse[0]) % engine.modulus)
+    return await engine.reveal(numbers.add(total, numbers.multiply(coarse[0], numbers.array(draw.step))))
 
 
 async def plain_sum(engine: Arithmetic, values: Any) -> Shares:
     """Open the sum of everybody's values, each of which holds its share of the noise."""
-    return await engine.reveal(share_sum(await engine.share(values), engine.modulus))
+    return await engine.reveal(share_sum(await engine.share(values), engine.field))
 
 
 async def joint_signs(times: Times, signs: Sequence[Shares]) -> Shares:
@@ -352,24 +347,26 @@ async def joint_signs(times: Times, signs: Sequence[Shares]) -> Shares:
 
 async def coarse_noise(wires: Wires, signs: Shares, law: CoarseLaw) -> Shares:
     """Return G as a wire, from ``law.bits + 1`` rows of secret signs."""
-    p, width = wires.modulus, signs.shape[-1]
-    bits = (wires.one((law.bits, width)) - signs[:, : law.bits]) * ((p + 1) // 2) % p
-    at_most = np.cumsum(await one_hot(wires, bits), axis=1) % p  # row c: is the digit <= c?
+    f, width = wires.numbers, signs.shape[-1]
+    half = f.array((f.modulus + 1) // 2)
+    bits = f.multiply(f.subtract(wires.one((law.bits, width)), signs[:, : law.bits]), half)
+    at_most = f.apply(lambda x: np.cumsum(x, axis=1), await one_hot(wires, bits))  # row c: is the digit <= c?
     state = wires.one((1, width))
     magnitude = np.zeros_like(signs[:, law.bits])
     for depth, level in enumerate(law.levels()):
         found, state = await _step(wires, level, state, at_most[:, :, depth])
-        magnitude = magnitude + found
+        magnitude = f.add(magnitude, found)
     return await wires.times(magnitude, signs[:, law.bits])
 
 
 async def _step(wires: Wires, level: Level, state: Shares, at_most: Shares) -> tuple[Shares, Shares]:
     """Count the thresholds that the present digit decides, and walk on."""
+    f = wires.numbers
     below = np.concatenate([np.zeros_like(at_most[:, :1]), at_most], axis=1)  # row c: is the digit < c?
-    decided = np.add.reduceat(below[:, level.digit], level.groups, axis=1)
-    found = (state[:1] * decided).sum(axis=1, keepdims=True)
-    equal = below[:, level.child + 1] - below[:, level.child]
-    fresh = await wires.settled(np.concatenate([found, state[:1, level.parent] * equal], axis=1))
+    decided = f.apply(lambda x: np.add.reduceat(x, level.groups, axis=1), below[:, level.digit])
+    found = f.sum(f.multiply(state[:1], decided), axis=1)[:, None]
+    equal = f.subtract(below[:, level.child + 1], below[:, level.child])
+    fresh = await wires.settled(np.concatenate([found, f.multiply(state[:1, level.parent], equal)], axis=1))
     return fresh[:, 0], fresh[:, 1:]
 
 
@@ -389,5 +386,6 @@ async def one_hot(wires: Wires, bits: Shares) -> Shares:
     monomials = np.stack([x for row in rows for x in row], axis=1)  # index = which bits are multiplied
     for bit in (1, 2, 4, 8):
         absent = [i for i in range(16) if not i & bit]
-        monomials[:, absent] = monomials[:, absent] - monomials[:, [i | bit for i in absent]]
-    return monomials % wires.modulus
+        present = monomials[:, [i | bit for i in absent]]
+        monomials[:, absent] = wires.numbers.subtract(monomials[:, absent], present)
+    return monomials

@@ -10,7 +10,8 @@ import numpy as np
 
 from sordino.errors import InvalidInputError
 from sordino.execute.local import CSR, DENSE, LocalExecutor
-from sordino.execute.parties.engine import Engine, Lattice, Mode, NoiseShare, Quantised, centred, quantise
+from sordino.execute.parties.engine import Engine, Lattice, Mode, NoiseShare, Quantised, quantise
+from sordino.execute.parties.field import Field
 from sordino.kernel import Batch, Full, Offer, OnLattice, Poisson, Question, Release
 from sordino.kernel.arrays import Rows
 from sordino.kernel.noise import NoiseSource
@@ -120,12 +121,13 @@ class SimulatedParties:
             asked = [(self.pooled, None)]
         found = [_quantised(member, question, rows) for member, rows in asked]
         lattice, shape = found[0].lattice, found[0].values.shape
-        modulus = 2 ** lattice.field_bits(self.share.parties) - 1
+        numbers = Field.of(lattice.field_bits(self.share.parties))
         nothing = np.zeros(shape, dtype=np.int64)
         parts = [self.share.with_fine_part(nothing, lattice, p, noise) for p in range(self.share.parties)]
         total = sum(f.values.astype(object) for f in found) + sum(part.astype(object) for part in parts)
         total = total + self._coarse(lattice, shape, noise)
-        return found[0].shaped(np.asarray(centred(total % modulus, modulus), dtype=float) * lattice.spacing)
+        opened = numbers.signed(numbers.array(total))
+        return found[0].shaped(np.asarray(opened, dtype=float) * lattice.spacing)
 
     def _coarse(self, lattice: Lattice, shape: tuple[int, ...], noise: NoiseSource) -> Any:
         """Return what the circuit makes of everybody's signs, in the clear."""

@@ -20,9 +20,9 @@ from typing import Any, Protocol
 
 import mpmath
 import numpy as np
-from numpy.typing import NDArray
 
 from sordino.errors import PartyError
+from sordino.execute.parties.field import Field, Residues
 from sordino.kernel.arrays import Ints
 
 DIGIT = 4
@@ -168,7 +168,7 @@ def _starts(prefix: list[int]) -> Ints:
 # passes with a probability below 16/p, at most ``2^-57`` per release (:data:`SOUNDNESS`), for up to
 # ``threshold`` members who deviate as they like.
 
-Shares = NDArray[Any]  # Python integers modulo a prime
+Shares = Residues
 SOUNDNESS = 16 / (2.0**61 - 1)
 _RANDOM = 4  # the key, a mask, and a factor for each of the two zeros
 
@@ -176,7 +176,7 @@ _RANDOM = 4  # the key, a mask, and a factor for each of the two zeros
 class Arithmetic(Protocol):
     """What a secret-sharing engine offers."""
 
-    modulus: int
+    field: Field
 
     async def share(self, mine: Any) -> list[Shares]:
         """Share this party's values; return the shares of everybody's, all of one shape."""
@@ -204,75 +204,77 @@ class Wires:
     @classmethod
     async def keyed(cls, engine: Arithmetic, secret: bytes, coin: bytes) -> Wires:
         """Draw the key and what else must be known to nobody, from random bytes of each party."""
-        own = field_elements(secret, _RANDOM, engine.modulus)
-        return cls(engine, coin, share_sum(await engine.share(own), engine.modulus))
+        own = field_elements(secret, _RANDOM, engine.field)
+        return cls(engine, coin, share_sum(await engine.share(own), engine.field))
 
     @property
-    def modulus(self) -> int:
-        return self.engine.modulus
+    def numbers(self) -> Field:
+        return self.engine.field
 
     def one(self, shape: tuple[int, ...]) -> Shares:
         """Return the wire of the constant 1."""
-        unit = np.ones(shape, dtype=object)
-        return np.stack([unit, unit * self.random[0]])
+        unit = self.numbers.array(np.ones(shape, dtype=np.int64))
+        return np.stack([unit, self.numbers.multiply(unit, self.random[0])])
 
     async def signs(self, shared: list[Shares]) -> list[Shares]:
         """Take in everybody's signs; :meth:`prove` will refuse what is not 1 or -1."""
         plain = np.stack(shared)
-        found = np.stack([plain, await self.engine.reduce(plain * self.random[0] % self.modulus)])
+        found = np.stack([plain, await self.engine.reduce(self.numbers.multiply(plain, self.random[0]))])
         self.log.append(found)
         self.squares.append(await self.times(found, found))
         return list(found.swapaxes(0, 1))
 
     async def times(self, left: Shares, right: Shares) -> Shares:
-        return await self.settled(left[:1] * right)
+        return await self.settled(self.numbers.multiply(left[:1], right))
 
     async def settled(self, product: Shares) -> Shares:
         """Bring sums of products of wires back to the degree of a sharing."""
-        found = await self.engine.reduce(product % self.modulus)
+        found = await self.engine.reduce(product)
         self.log.append(found)
         return found
 
     async def prove(self, total: Shares) -> None:
         """Check everything so far, and the sharing of ``total``; raise ``PartyError`` if somebody lied."""
-        p, (key, mask, *factors) = self.modulus, self.random
+        f, (key, mask, *factors) = self.numbers, map(int, self.random)
         seed = hashlib.sha256(await self.engine.coin(self.coin)).digest()
-        plain, tagged = self._combined(seed + b"wires", self.log) % p
-        (squares,) = self._combined(seed + b"signs", [s[:1] - 1 for s in self.squares]) % p
-        across = field_elements(seed + b"total", total.size, p)
-        twist = field_elements(seed + b"twist", 4, p)
-        sharing = mask + plain + twist @ _integers(tagged, *factors, key) + across @ total.reshape(-1)
-        _, key = await self.engine.reveal(_integers(sharing, key) % p)  # fails where a degree is wrong
-        zeros = _integers(tagged - key * plain, squares) * _integers(*factors) % p
-        products, signs = await self.engine.reveal(await self.engine.reduce(zeros))
+        plain, tagged = self._combined(seed + b"wires", self.log)
+        ones = [f.subtract(s[:1], f.array(1)) for s in self.squares]
+        (squares,) = self._combined(seed + b"signs", ones)
+        across = f.multiply(field_elements(seed + b"total", total.size, f), total.reshape(-1))
+        twist = map(int, field_elements(seed + b"twist", 4, f))
+        sharing = mask + plain + int(f.sum(across, 0))
+        sharing += sum(t * x for t, x in zip(twist, (tagged, *factors, key)))
+        # Shares of a wrong degree fail to open here.
+        opened = await self.engine.reveal(f.array([sharing % f.modulus, key]))
+        zeros = [(tagged - int(opened[1]) * plain) * factors[0], squares * factors[1]]
+        products, signs = await self.engine.reveal(
+            await self.engine.reduce(f.array([zero % f.modulus for zero in zeros]))
+        )
         if products:
             raise PartyError("Product check: a party bent a product of the joint noise.")
         if signs:
             raise PartyError("Sign check: a party shared numbers that are not signs.")
 
-    def _combined(self, seed: bytes, wires: list[Shares]) -> Shares:
+    def _combined(self, seed: bytes, wires: list[Shares]) -> list[int]:
         """Return one random combination of all wires: a coefficient for the row times one for the column."""
-        width = wires[0].shape[-1]
+        f, width = self.numbers, wires[0].shape[-1]
         rows = np.concatenate([w.reshape(len(w), -1, width) for w in wires], axis=1)
-        down = field_elements(seed + b"rows", rows.shape[1], self.modulus)
-        along = field_elements(seed + b"columns", width, self.modulus)
-        return (rows @ along % self.modulus) @ down
+        down = field_elements(seed + b"rows", rows.shape[1], f)
+        along = field_elements(seed + b"columns", width, f)
+        each = f.sum(f.multiply(rows, along), axis=2)
+        return [int(x) for x in f.sum(f.multiply(each, down), axis=1)]
 
 
-def share_sum(shares: list[Shares], modulus: int) -> Shares:
+def share_sum(shares: list[Shares], numbers: Field) -> Shares:
     """Return the shares of a sum."""
-    return np.asarray(np.sum(shares, axis=0) % modulus, dtype=object)
+    return numbers.sum(np.stack(shares), axis=0)
 
 
-def _integers(*values: Any) -> Shares:
-    return np.array(values, dtype=object)  # never of a machine's width: they would wrap
-
-
-def field_elements(seed: bytes, count: int, modulus: int) -> Shares:
-    """Expand a seed to almost uniform numbers below a prime of b bits (distance below ``2^-63``)."""
-    words = (modulus.bit_length() + 127) // 64
+def field_elements(seed: bytes, count: int, numbers: Field) -> Shares:
+    """Expand a seed to almost uniform numbers of a field of b bits (distance below ``2^-63``)."""
+    words = (numbers.bits + 127) // 64
     stream = np.frombuffer(hashlib.shake_256(seed).digest(8 * words * count), dtype="<u8")
-    found = np.zeros(count, dtype=object)
-    for word in stream.reshape(words, count).astype(object):
-        found = (found << 64) + word
-    return found % modulus
+    found, shift = numbers.array(np.zeros(count, dtype=np.int64)), numbers.array(2**64)
+    for word in stream.reshape(words, count):
+        found = numbers.add(numbers.multiply(found, shift), numbers.array(word))
+    return found

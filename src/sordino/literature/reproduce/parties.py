@@ -9,14 +9,13 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 
 from sordino.datasets import load
-from sordino.errors import NotPrivateWarning, require_extra
+from sordino.errors import NotPrivateWarning
 from sordino.execute import LocalExecutor
 from sordino.execute.parties import Mode, NoiseShare, SimulatedParties
 from sordino.execute.parties.engine import Lattice
@@ -32,7 +31,7 @@ from sordino.literature.local import (
 )
 from sordino.literature.reproduce.tables import Outcome, Row, Runs, Table, by_mode
 from sordino.parties.mpc.links import Limits, Member
-from sordino.parties.mpc.mpyc_engine import MpycEngine
+from sordino.parties.mpc.shamir import ShamirEngine
 from sordino.parties.mpc.tasks import OutputPerturbation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
@@ -243,8 +242,6 @@ def megabytes(quick: bool) -> Table:
 
 
 def _aggregation_table(name: str, metric: str, what: str, published: dict[str, dict[str, float]]) -> Table:
-    if find_spec("mpyc") is None:
-        raise require_extra("mpyc", "mpc")
     rows = [
         _row(f"{group}, d = {_DIMENSIONS[group]}", _DIMENSIONS[group], method, number, what)
         for method, numbers in published.items()
@@ -307,7 +304,7 @@ def _member(
 ) -> None:
     """Be one party; send the CPU seconds of each release and the bytes of all of them."""
     share, noise = NoiseShare(mode, AGGREGATION_PARTIES, THRESHOLD), NoiseSource.from_os()
-    engine = MpycEngine(tuple(members), index, THRESHOLD, None, Limits(120.0, 300.0))
+    engine = ShamirEngine(tuple(members), index, THRESHOLD, None, Limits(120.0, 300.0))
     engine.connect()
     spent, sent = [], 0
     for _ in range(releases):

@@ -19,8 +19,8 @@ from sordino.execute.parties import Mode
 from sordino.ledger import Ledger
 from sordino.ledger.account import charge_of
 from sordino.parties.mpc.links import Credentials, Limits, fingerprint_of
-from sordino.parties.mpc.mpyc_engine import check_threshold
 from sordino.parties.mpc.plan import JointPlan
+from sordino.parties.mpc.shamir import check_threshold
 from sordino.parties.mpc.transcript import read_transcript
 from sordino.parties.words import Code, PlanRefusedError, number, read_words, whole
 from sordino.runs import Promise

@@ -103,19 +103,6 @@ def peer_fingerprint(transport: Any) -> str:
     return "" if raw is None else hashlib.sha256(raw).hexdigest()
 
 
-class Tagged(bytes):
-    """A message that remembers who sent it."""
-
-    sender: int = -1
-
-    @classmethod
-    def by(cls, sender: int | None, raw: bytes | bytearray) -> Tagged:
-        """Return the message of a sender; one that is not known is number -1."""
-        made = cls(raw)
-        made.sender = -1 if sender is None else sender
-        return made
-
-
 class Mesh:
     """All links of one party, and the first thing that went wrong with any of them."""
 
@@ -279,11 +266,11 @@ class Link(asyncio.Protocol):
                 return
             if len(self._raw) < _HEADER.size + length:
                 return
-            payload = Tagged.by(self.peer_pid, self._raw[_HEADER.size : _HEADER.size + length])
+            payload = bytes(self._raw[_HEADER.size : _HEADER.size + length])
             del self._raw[: _HEADER.size + length]
             self._deliver(label, payload)
 
-    def _deliver(self, label: int, payload: Tagged) -> None:
+    def _deliver(self, label: int, payload: bytes) -> None:
         if label == _BEATING:
             return
         self.moved = self.heard

@@ -36,8 +36,8 @@ from sordino.parties.mpc.config import (
     check_plan,
     load_records,
 )
-from sordino.parties.mpc.mpyc_engine import MpycEngine
 from sordino.parties.mpc.plan import Approvals, JointPlan
+from sordino.parties.mpc.shamir import ShamirEngine
 from sordino.parties.mpc.transcript import (
     Transcript,
     commitment,
@@ -218,7 +218,7 @@ class PartyRun:
         index = [m.name for m in self.plan.members].index(self.config.name)
         transcript = Transcript(check_fresh(self.config.state, self.plan))
         transcript.write("plan", digest=self.plan.digest, durable=True)
-        engine = MpycEngine(
+        engine = ShamirEngine(
             self.plan.members,
             index,
             self.plan.share.threshold,
@@ -253,7 +253,7 @@ class PartyRun:
 
     def _together(
         self,
-        engine: MpycEngine,
+        engine: ShamirEngine,
         index: int,
         transcript: Transcript,
         verdict: SordinoError | None,
@@ -298,7 +298,7 @@ class PartyRun:
         )
 
     def _session(
-        self, engine: MpycEngine, transcript: Transcript, verdict: SordinoError | None, committed: str
+        self, engine: ShamirEngine, transcript: Transcript, verdict: SordinoError | None, committed: str
     ) -> None:
         """Hear everybody's verdict on the plan; one refusal ends it before anything is reserved."""
         refusal = "" if verdict is None else code_of(verdict, Code.OWN).value
@@ -316,7 +316,7 @@ class PartyRun:
         transcript.write("session", parties=names, commitments=commitments)
 
     @contextlib.contextmanager
-    def _reserved(self, engine: MpycEngine, transcript: Transcript, promise: Promise) -> Iterator[Run]:
+    def _reserved(self, engine: ShamirEngine, transcript: Transcript, promise: Promise) -> Iterator[Run]:
         """Book the whole plan here, and go on only when everybody has; else give it back.
 
         Between the booking and the curator nothing looks at a record, so that what fails there costs nothing:
@@ -341,7 +341,7 @@ class PartyRun:
         with booked:
             yield booked
 
-    def _all_reserved(self, engine: MpycEngine, refusal: Code | None) -> None:
+    def _all_reserved(self, engine: ShamirEngine, refusal: Code | None) -> None:
         message = json.dumps({"refusal": "" if refusal is None else refusal.value}).encode()
         for member, raw in zip(self.plan.members, engine.exchange(message, "Waiting for reservations")):
             said = _parse(raw)
@@ -350,7 +350,7 @@ class PartyRun:
                 raise PlanRefusedError(f"{member.name} could not reserve: {code.words}", code)
 
     def _learn(
-        self, engine: MpycEngine, index: int, transcript: Transcript, checked: _Checked, run: Run
+        self, engine: ShamirEngine, index: int, transcript: Transcript, checked: _Checked, run: Run
     ) -> dict[str, Any]:
         task, population = self.plan.task, self.plan.public.population
 
@@ -375,7 +375,7 @@ class PartyRun:
 class _Meter:
     """The engine, as far as delta was paid for: the distance of the noise from the ideal counts numbers."""
 
-    engine: MpycEngine
+    engine: ShamirEngine
     left: int
 
     def sum(self, values: Any, draw: Draw) -> Any:
@@ -427,7 +427,7 @@ def spent_slack(state: Path) -> float:
     return sum(float(story.find("reserved").get("slack", 0.0)) for story in found if story.is_spent)
 
 
-def _near(engine: MpycEngine, header: bytes, mine: Any, what: str) -> None:
+def _near(engine: ShamirEngine, header: bytes, mine: Any, what: str) -> None:
     """Go on if everybody has the same header, and the same public numbers but for rounding.
 
     Members' processors may round what they compute from the answers differently. That is harmless: each

@@ -1,27 +1,23 @@
-"""MPyC as the engine: Shamir sharing among three or more parties, secure against a curious minority.
-
-MPyC keeps one runtime per process in module globals and unpickles what peers send. Here a runtime is
-made for given members over our own links, and shares travel as fixed-width integers that are checked.
-"""
+"""Sums between three or more parties on Shamir shares, secure against a minority that lies as it likes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import hashlib
-import importlib
 import ssl
-import sys
 import threading
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sordino.errors import InvalidInputError, PartyError, require_extra
-from sordino.execute.parties.engine import Draw, centred, noised_sum, plain_sum
+from sordino.errors import InvalidInputError, PartyError
+from sordino.execute.parties.engine import Draw, noised_sum, plain_sum
+from sordino.execute.parties.field import Field, Residues
+from sordino.kernel import NoiseSource
 from sordino.kernel.arrays import Ints
-from sordino.parties.mpc.links import Credentials, Limits, Member, Mesh, Tagged, connect
+from sordino.parties.mpc.links import Credentials, Limits, Member, Mesh, connect
 
 PIECE = 1 << 22  # bytes of a long message that travel at once
 SHORT = 1 << 16  # bytes that another member's message may be longer than ours
@@ -30,7 +26,7 @@ SHORT = 1 << 16  # bytes that another member's message may be longer than ours
 INSIDE, PLAIN = 4096, 1 << 17
 
 
-class MpycEngine:
+class ShamirEngine:
     """One party's end of the computation.
 
     Parameters
@@ -60,8 +56,9 @@ class MpycEngine:
         self.limits = limits or Limits()
         self._loop = asyncio.new_event_loop()
         self._mesh = Mesh(self.members, index, self._loop)
-        self._runtime, self._wire = _runtime(self._mesh, threshold)
+        self._loop.set_exception_handler(lambda _, context: _note(self._mesh, context))
         self._credentials, self._listen = credentials, listen
+        self.turn = 0  # the label of the last message: everybody counts alike
         # The loop has a thread of its own: it beats while this member computes on its records.
         self._thread = threading.Thread(target=self._turn, name="sordino links", daemon=True)
         self._thread.start()
@@ -74,8 +71,6 @@ class MpycEngine:
     def connect(self) -> None:
         self._run(connect(self._mesh, self._credentials, self._listen), "Connecting")
         asyncio.run_coroutine_threadsafe(self._mesh.beat(), self._loop)
-        for peer, link in self._mesh.links.items():
-            self._runtime.parties[peer].protocol = link
 
     def exchange(self, payload: bytes, what: str) -> list[bytes]:
         """Send bytes to everybody and return everybody's, by index; long ones travel in pieces."""
@@ -83,9 +78,8 @@ class MpycEngine:
 
     def sum(self, values: Ints, draw: Draw) -> NDArray[Any]:
         """Open the noised sum of everybody's values, some coordinates after the others."""
-        self._wire.bits = draw.field_bits
-        flat = values.reshape(-1).astype(object)
-        arithmetic = _Shamir(self, draw.field_bits)
+        flat = values.reshape(-1)
+        arithmetic = Shamir(self, Field.of(draw.field_bits))
         size = max(1, (INSIDE if draw.step else PLAIN) // len(self.members))
         opened = []
         for number, start in enumerate(range(0, max(1, flat.size), size)):
@@ -94,7 +88,7 @@ class MpycEngine:
             mine = flat[columns]
             work = noised_sum(arithmetic, mine, part) if draw.step else plain_sum(arithmetic, mine)
             opened.append(self._run(work, "Release"))
-        return centred(np.concatenate(opened), arithmetic.modulus).reshape(values.shape)
+        return arithmetic.field.signed(np.concatenate(opened)).reshape(values.shape)
 
     def close(self) -> None:
         async def part() -> None:
@@ -110,11 +104,8 @@ class MpycEngine:
             self._loop.close()
 
     def _turn(self) -> None:
-        """Keep the loop running: MPyC stops it when one of its tasks fails."""
         asyncio.set_event_loop(self._loop)
-        while not self._mesh.closing:
-            self._loop.run_forever()
-            self._mesh.fail("The computation failed: a message of a peer was not understood.")
+        self._loop.run_forever()
 
     def _run(self, work: Any, what: str) -> Any:
         guarded = self._mesh.guard(work, self.limits, what)
@@ -130,7 +121,7 @@ class MpycEngine:
         found, going, turn = [b""] * len(self.members), True, 0
         while going:
             mine = pieces[turn] if turn < len(pieces) else b""
-            heard = await self._exchange(bytes([turn + 1 < len(pieces)]) + mine)
+            heard = await self.tell_all(bytes([turn + 1 < len(pieces)]) + mine)
             for peer, piece in enumerate(heard):
                 found[peer] += piece[1:]
                 if len(found[peer]) > len(payload) + SHORT or turn > len(pieces):
@@ -139,103 +130,96 @@ class MpycEngine:
             going, turn = any(piece[:1] == b"\x01" for piece in heard), turn + 1
         return found
 
-    async def _exchange(self, payload: bytes) -> list[bytes]:
-        runtime = self._runtime
-        runtime._program_counter[0] += 1
-        for peer in self._mesh.links:
-            runtime._send_message(peer, payload)
-        waiting = {peer: runtime._receive_message(peer) for peer in self._mesh.links}
-        received = {peer: await w if isinstance(w, asyncio.Future) else w for peer, w in waiting.items()}
-        return [bytes(received.get(peer, payload)) for peer in range(len(self.members))]
+    async def tell_all(self, payload: bytes) -> list[bytes]:
+        """Send the same bytes to everybody and return everybody's, by index."""
+        everybody = range(len(self.members))
+        heard = await self.swap(dict.fromkeys(everybody, payload), everybody)
+        return [heard[peer] for peer in everybody]
+
+    async def swap(self, outgoing: dict[int, bytes], senders: Any) -> dict[int, bytes]:
+        """Send each member its message, and return those of the senders; one's own comes back at once."""
+        self.turn += 1
+        for peer, link in self._mesh.links.items():
+            if peer in outgoing:
+                link.send(self.turn, outgoing[peer])
+        others = [peer for peer in senders if peer != self.index]
+        waiting = {peer: self._mesh.links[peer].receive(self.turn) for peer in others}
+        found = {peer: await w if isinstance(w, asyncio.Future) else w for peer, w in waiting.items()}
+        return found | ({self.index: outgoing[self.index]} if self.index in senders else {})
+
+    def fail(self, message: str, peer: int) -> PartyError:
+        """End the run because of what a member sent, and say so to whoever waits."""
+        self._mesh.fail(f"{self._mesh.who(peer)} {message}.", peer)
+        return self._mesh.failure or PartyError(message)
 
 
-class _Shamir:
-    """The arithmetic of the circuit on MPyC's runtime."""
+class Shamir:
+    """Sharing, degree reduction (Gennaro, Rabin, Rabin 1998), coins and openings over an engine's links."""
 
-    def __init__(self, engine: MpycEngine, bits: int) -> None:
-        from mpyc.finfields import GF
+    def __init__(self, engine: ShamirEngine, field: Field) -> None:
+        self._engine, self.field = engine, field
+        self._noise = NoiseSource.from_os()
 
-        self._engine, self._runtime = engine, engine._runtime
-        self._field = GF(2**bits - 1)
-        self.modulus = 2**bits - 1
+    async def share(self, mine: Any) -> list[Residues]:
+        dealt = await self._deal(self.field.array(mine), range(len(self._engine.members)))
+        return [dealt[peer] for peer in range(len(dealt))]
 
-    async def share(self, mine: Any) -> list[Any]:
-        plain = np.asarray(mine, dtype=object)
-        self._engine._wire.count = plain.size
-        return [array.value for (array,) in await self._runtime.input(self._field.array(plain))]
+    async def reduce(self, product: Residues) -> Residues:
+        # 2t + 1 members determine a product; who deals goes round, so that the work is spread.
+        count = len(self._engine.members)
+        dealers = [(self._engine.turn + k) % count for k in range(2 * self._engine.threshold + 1)]
+        dealt = await self._deal(product, dealers)
+        return self.field.combine({peer + 1: values for peer, values in sorted(dealt.items())})
 
-    async def reduce(self, product: Any) -> Any:
-        self._engine._wire.count = product.size
-        return (await self._runtime._reshare(self._field.array(product, check=False))).value
+    async def _deal(self, secrets: Residues, dealers: Any) -> dict[int, Residues]:
+        """Split this member's secrets among all, and return one's own shares of every dealer's, by index."""
+        engine, outgoing = self._engine, {}
+        if engine.index in dealers:
+            shares = self.split(secrets.reshape(-1))
+            outgoing = {peer: self.dumps(part) for peer, part in enumerate(shares)}
+        heard = await engine.swap(outgoing, dealers)
+        return {
+            peer: self._read(raw, peer, secrets.size).reshape(secrets.shape) for peer, raw in heard.items()
+        }
+
+    def split(self, secrets: Residues) -> list[Residues]:
+        engine = self._engine
+        return self.field.split(secrets, engine.threshold, len(engine.members), self._noise)
+
+    def dumps(self, shares: Residues) -> bytes:
+        return self.field.dumps(shares)
+
+    def _read(self, raw: bytes, sender: int, count: int) -> Residues:
+        """Read shares: exactly so many (one alone would be spread over all), all of them residues."""
+        try:
+            return self.field.loads(raw, count)
+        except ValueError as error:
+            raise self._engine.fail(f"sent shares {error}", sender) from None
 
     async def coin(self, mine: bytes) -> bytes:
         engine = self._engine
         # A coin is shown only by who holds all shares and all commitments: nobody can share after the toss.
-        promised = await engine._exchange(_sealed(mine, engine.index))
-        shown = await engine._exchange(mine)
+        promised = await engine.tell_all(_sealed(mine, engine.index))
+        shown = await engine.tell_all(mine)
         for peer, (promise, coin) in enumerate(zip(promised, shown)):
             if promise != _sealed(coin, peer):
                 name = engine.members[peer].name
                 raise PartyError(f"Coin check: {name} showed another coin than it had promised.", name)
         joint = hashlib.sha256(b"".join(promised + shown)).digest()
-        for peer, echo in enumerate(await engine._exchange(joint)):
+        for peer, echo in enumerate(await engine.tell_all(joint)):
             if echo != joint:
                 raise PartyError(f"Coin check: {engine.members[peer].name} was shown another coin.")
         return joint
 
-    async def reveal(self, secret: Any) -> Any:
-        from mpyc.thresha import np_recombine
-
-        wire, engine = self._engine._wire, self._engine
-        wire.count = secret.size
-        received = await engine._exchange(wire.dumps(secret.reshape(-1)))
-        shares = [wire.loads(Tagged.by(peer, raw)) for peer, raw in enumerate(received)]
-        points = list(enumerate(shares, start=1))
-        quorum = engine.threshold + 1
-        opened = np_recombine(self._field, points[:quorum])
-        for extra in points[quorum:]:  # all shares must lie on one polynomial of that degree
-            predicted = np_recombine(self._field, points[:quorum], [extra[0]])[0]
-            if not np.array_equal(predicted.value, extra[1]):
+    async def reveal(self, secret: Residues) -> Residues:
+        engine = self._engine
+        received = await engine.tell_all(self.dumps(secret.reshape(-1)))
+        shares = {peer + 1: self._read(raw, peer, secret.size) for peer, raw in enumerate(received)}
+        quorum = dict(list(shares.items())[: engine.threshold + 1])
+        for point in list(shares)[engine.threshold + 1 :]:  # all lie on one polynomial of that degree
+            if not np.array_equal(self.field.combine(quorum, point), shares[point]):
                 raise PartyError("The opened shares do not fit together: a party sent a wrong share.")
-        return opened.value.reshape(secret.shape)
-
-
-class _Wire:
-    """Shares on the wire: fixed-width integers below the modulus. It stands in for pickle in MPyC.
-
-    ``count`` is how many are expected: a shorter vector would be spread over a longer one.
-    """
-
-    def __init__(self, mesh: Mesh) -> None:
-        self.mesh, self.bits, self.count = mesh, 61, 0
-
-    @property
-    def _width(self) -> int:
-        return (self.bits + 7) // 8
-
-    def dumps(self, values: Any) -> bytes:
-        if self._width == 8:
-            return values.astype(np.uint64).tobytes()
-        return b"".join(int(v).to_bytes(self._width, "little") for v in values)
-
-    def loads(self, payload: bytes) -> Any:
-        width, modulus = self._width, 2**self.bits - 1
-        if len(payload) != width * self.count:
-            raise self._wrong(payload, "of a broken length")
-        if width == 8:
-            words = np.frombuffer(payload, dtype=np.uint64)
-            if words.size and int(words.max()) >= modulus:
-                raise self._wrong(payload, "out of range")
-            return words.astype(object)
-        values = [int.from_bytes(payload[i : i + width], "little") for i in range(0, len(payload), width)]
-        if any(v >= modulus for v in values):
-            raise self._wrong(payload, "out of range")
-        return np.array(values, dtype=object)
-
-    def _wrong(self, payload: bytes, what: str) -> PartyError:
-        sender = getattr(payload, "sender", None)
-        self.mesh.fail(f"{self.mesh.who(sender)} sent shares {what}.", sender)
-        return self.mesh.failure or PartyError(f"Shares {what}.")
+        return self.field.combine(quorum).reshape(secret.shape)
 
 
 def _sealed(coin: bytes, index: int) -> bytes:
@@ -252,31 +236,6 @@ def check_threshold(members: int, threshold: int) -> None:
         raise InvalidInputError(
             f"Expected a threshold in [1, {(members - 1) // 2}] for {members} parties, got {threshold}."
         )
-
-
-def _runtime(mesh: Mesh, threshold: int) -> tuple[Any, _Wire]:
-    """Return an MPyC runtime for these members; it becomes the runtime of this process."""
-    kept, sys.argv = sys.argv, ["sordino", "--no-log"]  # MPyC would read our command line
-    try:
-        importlib.import_module("mpyc.runtime")
-    except ImportError:
-        raise require_extra("mpyc", "mpc") from None
-    finally:
-        sys.argv = kept
-    modules: dict[str, Any] = {
-        name: module for name, module in sys.modules.items() if name.split(".")[0] == "mpyc"
-    }
-    main = modules["mpyc.runtime"]
-    asyncio.set_event_loop(mesh.loop)
-    options = modules["mpyc"]._get_arg_parser().parse_args(["--no-prss", "--no-log"])
-    options.threshold = threshold
-    parties = [main.Party(i, m.host, m.port) for i, m in enumerate(mesh.members)]
-    runtime = main.Runtime(mesh.index, parties, options)
-    mesh.loop.set_exception_handler(lambda _, context: _note(mesh, context))
-    for name in ("sectypes", "asyncoro", "mpctools", "seclists", "secgroups", "random", "statistics"):
-        modules[f"mpyc.{name}"].runtime = runtime
-    main.pickle = wire = _Wire(mesh)
-    return runtime, wire
 
 
 def _note(mesh: Mesh, context: dict[str, Any]) -> None:

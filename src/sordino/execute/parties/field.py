@@ -1,0 +1,160 @@
+"""Integers modulo a Mersenne prime as arrays, and how a secret is split into shares.
+
+Residues below ``2^61 - 1`` are 64-bit words, so that a product of shares costs a few machine instructions;
+larger fields, which only very long sums need, use Python's integers.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sordino.kernel.noise import NoiseSource
+
+Residues = NDArray[Any]
+_U = np.uint64
+_P, _30, _31, _61 = _U(2**61 - 1), _U(30), _U(31), _U(61)
+_LOW30, _LOW31, _LOW32 = _U(2**30 - 1), _U(2**31 - 1), _U(2**32 - 1)
+
+
+class Field:
+    """The integers modulo ``2^bits - 1``; arrays hold the residues from zero to one below the modulus."""
+
+    dtype: Any = object
+
+    def __init__(self, bits: int) -> None:
+        self.bits, self.modulus = bits, 2**bits - 1
+        self.width = (bits + 7) // 8  # bytes of a residue in a message
+
+    @classmethod
+    def of(cls, bits: int) -> Field:
+        """Return the field of so many bits."""
+        return _Words() if bits == 61 else cls(bits)
+
+    def array(self, values: Any) -> Residues:
+        """Return the residues of integers of any sign."""
+        return np.asarray(np.asarray(values, dtype=object) % self.modulus, dtype=object)
+
+    def signed(self, values: Residues) -> Residues:
+        """Return the representatives between minus and plus half the modulus."""
+        return np.asarray(np.where(values > self.modulus // 2, values - self.modulus, values))
+
+    def add(self, left: Any, right: Any) -> Residues:
+        return np.asarray((left + right) % self.modulus, dtype=object)
+
+    def subtract(self, left: Any, right: Any) -> Residues:
+        return np.asarray((left - right) % self.modulus, dtype=object)
+
+    def multiply(self, left: Any, right: Any) -> Residues:
+        return np.asarray(left * right % self.modulus, dtype=object)
+
+    def apply(self, linear: Any, values: Residues) -> Residues:
+        """Return ``linear(values)`` for a map that only adds entries up, such as a running sum."""
+        return np.asarray(linear(values) % self.modulus, dtype=object)
+
+    def sum(self, values: Residues, axis: int) -> Residues:
+        return self.apply(lambda part: part.sum(axis=axis), values)
+
+    def draw(self, count: int, noise: NoiseSource) -> Residues:
+        """Draw uniform residues."""
+        found = np.zeros(count, dtype=object)
+        for start in range(0, self.bits, 32):
+            size = min(32, self.bits - start)
+            found = (found << size) + noise.integers(2**size, count)
+        missed = np.flatnonzero(found == self.modulus)  # the one number of so many bits that is no residue
+        found[missed] = self.draw(missed.size, noise) if missed.size else 0
+        return found
+
+    def dumps(self, values: Residues) -> bytes:
+        """Return residues as integers of one width."""
+        return b"".join(int(value).to_bytes(self.width, "little") for value in values)
+
+    def loads(self, payload: bytes, count: int) -> Residues:
+        """Read ``count`` residues. Anything else raises ``ValueError`` in words that end a refusal."""
+        if len(payload) != self.width * count:
+            raise ValueError("of a broken length")
+        found = self._read(payload)
+        if count and found.max() >= self.modulus:
+            raise ValueError("out of range")
+        return found
+
+    def _read(self, payload: bytes) -> Residues:
+        pieces = [payload[i : i + self.width] for i in range(0, len(payload), self.width)]
+        return np.array([int.from_bytes(piece, "little") for piece in pieces], dtype=object)
+
+    def split(self, secrets: Residues, threshold: int, parties: int, noise: NoiseSource) -> list[Residues]:
+        """Return everybody's shares: values at 1, 2, ... of random polynomials that are the secrets at 0."""
+        above = [self.draw(secrets.size, noise) for _ in range(threshold)]
+        shares = []
+        for point in range(1, parties + 1):
+            value, x = np.zeros_like(secrets), self.array(point)
+            for coefficient in reversed(above):  # Horner's rule
+                value = self.multiply(self.add(value, coefficient), x)
+            shares.append(self.add(value, secrets))
+        return shares
+
+    def combine(self, points: dict[int, Residues], at: int = 0) -> Residues:
+        """Return the value at ``at`` of the polynomials of least degree through these points."""
+        found: Any = None
+        for point, values in points.items():
+            weight = 1
+            for other in points:
+                if other != point:
+                    weight = weight * (at - other) * pow(point - other, -1, self.modulus) % self.modulus
+            term = self.multiply(values, self.array(weight))
+            found = term if found is None else self.add(found, term)
+        return np.asarray(found)
+
+
+class _Words(Field):
+    """The field of ``2^61 - 1``: sums and products of residues fit in unsigned words of 64 bits."""
+
+    dtype = np.uint64
+
+    def __init__(self) -> None:
+        super().__init__(61)
+
+    def array(self, values: Any) -> Residues:
+        given = np.asarray(values)
+        if given.dtype == object:
+            return np.asarray(given % self.modulus, dtype=object).astype(_U)
+        return np.asarray(given % self.modulus).astype(_U)
+
+    def signed(self, values: Residues) -> Residues:
+        return super().signed(values.astype(np.int64))
+
+    def add(self, left: Any, right: Any) -> Residues:
+        return _folded(left + right)
+
+    def subtract(self, left: Any, right: Any) -> Residues:
+        return _folded(left + (_P - right))
+
+    def multiply(self, left: Any, right: Any) -> Residues:
+        # With x = x1 2^31 + x0 the product is x1 y1 2^62 + (x1 y0 + x0 y1) 2^31 + x0 y0, and 2^61 is 1.
+        # The four terms are below 2^61, 2^32, 2^61 and 2^62: their sum fits in 64 bits.
+        left1, left0, right1, right0 = left >> _31, left & _LOW31, right >> _31, right & _LOW31
+        middle = left1 * right0 + left0 * right1
+        ends = left1 * right1 * _U(2) + left0 * right0
+        return _folded(ends + (middle >> _30) + ((middle & _LOW30) << _31))
+
+    def apply(self, linear: Any, values: Residues) -> Residues:
+        # Halves of words: up to 2^32 of them add up without overflow.
+        low, high = linear(values & _LOW32), linear(values >> _U(32))
+        return self.add(_folded(low), self.multiply(_folded(high), _U(2**32)))
+
+    def draw(self, count: int, noise: NoiseSource) -> Residues:
+        return noise.integers(self.modulus, count).astype(_U)
+
+    def dumps(self, values: Residues) -> bytes:
+        return values.astype("<u8", copy=False).tobytes()
+
+    def _read(self, payload: bytes) -> Residues:
+        return np.frombuffer(payload, dtype="<u8").astype(_U)
+
+
+def _folded(words: Any) -> Residues:
+    """Return the residues of unsigned words of 64 bits."""
+    once = (words & _P) + (words >> _61)
+    return np.asarray(once - (once >= _P) * _P, dtype=_U)
