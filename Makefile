@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 CORE   := $(VENV)/.installed-core
 FULL   := $(VENV)/.installed-full
-EXTRAS := dev,torch,dask,flower,mpc,postgres,transformers
+EXTRAS := dev,torch,dask,flower,postgres,transformers
 
 # Two test processes on two cores: one BLAS thread each, two Numba threads so that the parallel
 # kernels really run in parallel.

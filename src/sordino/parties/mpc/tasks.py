@@ -294,7 +294,7 @@ def _pca(text: Mapping[str, Any], public: Public) -> Task:
 
 
 # Processor time of a member for one coordinate (python -m benchmarks.parties wire).
-SECONDS = {Mode.INSIDE: 6e-3, Mode.AGGREGATION: 1e-5}
+SECONDS = {Mode.INSIDE: 6e-4, Mode.AGGREGATION: 1e-6}
 
 
 @dataclass
