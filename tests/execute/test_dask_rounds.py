@@ -86,13 +86,13 @@ def test_what_does_not_change_is_sent_once_and_again_to_who_forgot_it(five, monk
 
     value, small = Constant(np.zeros(9000)), Constant(np.zeros(3))
     there, _ = executors(WAYS[0], monkeypatch)
-    first, second, third = (there._sent((value, 3.0), again) for again in (False, False, True))
+    first, second, third = (there._pack((value, 3.0), again) for again in (False, False, True))
     assert [s[0].value is value for s in (first, second, third)] == [True, False, True]
     assert {s[0].token for s in (first, second, third)} == {first[0].token}
-    assert there._sent(small, again=False) is small
-    assert isinstance(dask_worker._resolved((Kept("nobody knows"), 1.0)), Kept)
-    assert dask_worker._resolved(first) == (value, 3.0)
-    assert dask_worker._resolved(second) == (value, 3.0)
+    assert there._pack(small, again=False) is small
+    assert isinstance(dask_worker._resolve((Kept("nobody knows"), 1.0)), Kept)
+    assert dask_worker._resolve(first) == (value, 3.0)
+    assert dask_worker._resolve(second) == (value, 3.0)
 
 
 def test_a_part_that_came_twice_is_refused_wherever_sums_are_joined():

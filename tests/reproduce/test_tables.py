@@ -279,7 +279,7 @@ def test_without_privacy_the_best_of_three_models_is_meant(best, monkeypatch: py
     def fitted(task, epsilon, delta, seed, **options):
         return (0.1 if best == options.get("solver", epsilon) else 0.9), None
 
-    monkeypatch.setattr(linear, "_fitted", fitted)
+    monkeypatch.setattr(linear, "_fit_one", fitted)
     assert linear._plain(toy(), 1e-3, 0) == {"value": 0.1}
 
 

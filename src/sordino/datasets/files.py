@@ -104,7 +104,6 @@ class Dataset:
 
 
 def _frozen(value: Any) -> Any:
-    """Turn the lists of TOML into tuples."""
     if isinstance(value, dict):
         return {key: _frozen(entry) for key, entry in value.items()}
     return tuple(_frozen(entry) for entry in value) if isinstance(value, list) else value
@@ -132,14 +131,14 @@ def _dataset(name: str, row: dict[str, Any]) -> Dataset:
     return Dataset(name=name, shapes=shapes, details=details, **own)
 
 
-def _read() -> dict[str, Dataset]:
+def _read_registry() -> dict[str, Dataset]:
     rows = tomllib.loads(resources.files("sordino.datasets").joinpath("registry.toml").read_text("utf-8"))
     # A row "like" another takes what it does not say itself from that one.
     whole = {name: {**rows.get(row.pop("like", ""), {}), **row} for name, row in rows.items()}
     return {name: _dataset(name, row) for name, row in whole.items()}
 
 
-REGISTRY: Mapping[str, Dataset] = MappingProxyType(_read())
+REGISTRY: Mapping[str, Dataset] = MappingProxyType(_read_registry())
 """Every data set that :func:`sordino.datasets.load` can load, by name."""
 
 
@@ -197,13 +196,13 @@ class Files:
         reasons: list[str] = []
         for file in self.row.files:
             if found is None and file.part == part:
-                found = self._fetched(file, reasons)
+                found = self._fetch(file, reasons)
         if found is None:
             raise DataNotFoundError(self._advice(part, reasons))
         self.used.append(found)
         return found
 
-    def _fetched(self, file: DataFile, reasons: list[str]) -> Path | None:
+    def _fetch(self, file: DataFile, reasons: list[str]) -> Path | None:
         """Download a file, or write down why that was not to be."""
         if not file.urls:
             return None
@@ -427,16 +426,16 @@ def read(files: Files, part: str) -> Part:
         raise
     except Exception:
         # The readers' own messages quote what they read, so they end here.
-        raise DataNotFoundError(_damaged(files.used, row)) from None
+        raise DataNotFoundError(_damage_words(files.used, row)) from None
     n, *columns = row.shapes[part]
     if not len(out.target) == out.data.shape[0] == n or (
         not row.schema and list(out.data.shape[1:]) != columns
     ):
-        raise DataNotFoundError(_damaged(files.used, row))
+        raise DataNotFoundError(_damage_words(files.used, row))
     return out
 
 
-def _damaged(paths: list[Path], row: Dataset) -> str:
+def _damage_words(paths: list[Path], row: Dataset) -> str:
     return (
         f"{' and '.join(map(str, dict.fromkeys(paths)))} cannot be read as the data set {row.name!r}, whose "
         f"training part is {' x '.join(map(str, row.shapes['train']))}: a file is damaged or holds something "

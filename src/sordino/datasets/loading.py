@@ -129,7 +129,7 @@ def load(
     recipe = _Recipe(REGISTRY[name], target, transform, encoding, missing, flatten, dtype)
     files = Files(recipe.row, data_home, download)
     part = _stack([recipe.prepare(read(files, key)) for key in recipe.parts(split)])
-    part = _shuffled(part, random_state) if shuffle else part
+    part = _shuffle(part, random_state) if shuffle else part
     if return_X_y:
         return part.data, part.target
     return recipe.bunch(part, {} if split else _others(recipe, files))
@@ -187,7 +187,6 @@ class _Recipe:
         _among("dtype", None if self.dtype is None else _dtype_name(self.dtype), kinds)
 
     def parts(self, split: str | None) -> tuple[str, ...]:
-        """Return the parts that a split is made of."""
         known = tuple(self.row.shapes)
         parts = ("train",) if split is None else known if split == "all" else tuple(split.split("+"))
         if not set(parts) <= set(known) or len(set(parts)) < len(parts):
@@ -201,7 +200,7 @@ class _Recipe:
         """Choose the target, encode or scale the features, transform the rows."""
         part = dataclasses.replace(part, target=self._chosen_target(part))
         if self.row.schema is not None:
-            part = self._encoded(part)
+            part = self._encode(part)
         elif self.row.is_image:
             part = dataclasses.replace(part, data=self._pixels(part.data))
         else:
@@ -225,7 +224,7 @@ class _Recipe:
         first, last = chosen.positive
         return ((part.target >= first) & (part.target <= last)).astype(np.int64)
 
-    def _encoded(self, part: Part) -> Part:
+    def _encode(self, part: Part) -> Part:
         """Encode a table, after leaving out what is incomplete, which each record decides alone."""
         frame, target = part.data, part.target
         if (self.missing or self.row.details.get("missing", "zero")) == "drop":
@@ -274,7 +273,6 @@ def _dtype_name(dtype: object) -> str:
 
 
 def _stack(parts: list[Part]) -> Part:
-    """Put parts one after the other."""
     first, *others = parts
     if not others:
         return first
@@ -291,8 +289,7 @@ def _stack(parts: list[Part]) -> Part:
     return Part(data, np.concatenate([part.target for part in parts]), extra, first.feature_names)
 
 
-def _shuffled(part: Part, random_state: object) -> Part:
-    """Permute the rows of a part."""
+def _shuffle(part: Part, random_state: object) -> Part:
     public = public_generator(random_state)
     order = public.permutation(len(part.target))
     rows = part.data if isinstance(part.data, np.ndarray) or sparse.issparse(part.data) else part.data.iloc

@@ -24,7 +24,6 @@ Public = Any
 
 
 def at_least(name: str, value: int, least: int, most: int | None = None) -> None:
-    """Refuse a size outside its bounds."""
     if not least <= value or (most is not None and value > most):
         bound = f"at least {least}" + ("" if most is None else f" and at most {most}")
         raise InvalidInputError(f"Expected {name} to be {bound}, got {value!r}.")
@@ -382,7 +381,6 @@ LAWS = {"pareto": Pareto(), "student-t": StudentT(), "lognormal": Lognormal(), "
 
 
 def _law(law: str | HeavyTail) -> HeavyTail:
-    """Return a law by its name, or the law itself."""
     if not isinstance(law, str):
         return law
     if law not in LAWS:
@@ -626,7 +624,6 @@ def _allocate(n: int, d: int, m: int, path: str | os.PathLike[str] | None, dtype
 
 
 def _fill(public: Public, arrays: dict[str, Any], start: int, stop: int, edges: Ints, theta: Floats) -> None:
-    """Make the rows ``start`` to ``stop``."""
     m = len(edges) - 1
     shape = (stop - start, m)
     columns = public.random(shape)

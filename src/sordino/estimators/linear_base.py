@@ -27,7 +27,7 @@ from sordino.checks import (
 )
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.execute import GroupedExecutor, LocalExecutor, executor_of, taken
+from sordino.execute import GroupedExecutor, LocalExecutor, executor_of, look_up
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats
 from sordino.private_estimator import PrivateEstimator, Scored
@@ -434,7 +434,7 @@ class ClassifierBase(MarginClassifier, LinearModel):
         X, y = check_data(self, X, y)
         codes, targets, public = self._encode_labels(y)
         weights = class_weights(self.class_weight, self.classes_)
-        rows = self._weights(sample_weight, X, None if weights is None else taken(weights, codes))
+        rows = self._weights(sample_weight, X, None if weights is None else look_up(weights, codes))
         return self._fit(X, targets, (public, *self._weight_facts(sample_weight)), rows, groups)
 
 

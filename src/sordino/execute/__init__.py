@@ -10,7 +10,7 @@ from sordino.execute.held import (
     held_numbers,
     in_dask,
     is_sparse,
-    taken,
+    look_up,
     untensored,
 )
 from sordino.execute.local import LocalExecutor
@@ -28,6 +28,6 @@ __all__ = [
     "held_numbers",
     "in_dask",
     "is_sparse",
-    "taken",
+    "look_up",
     "untensored",
 ]

@@ -94,7 +94,6 @@ def _rises(indptr: Any, stored: int) -> bool:
 
 @compiled(nogil=True)
 def _is_inside(indices: Any, columns: int) -> bool:
-    """Tell whether all columns exist."""
     inside = True
     for p in range(indices.size):
         inside &= indices[p] >= 0 and indices[p] < columns

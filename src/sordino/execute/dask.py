@@ -55,10 +55,10 @@ class DaskExecutor(PartedExecutor):
         super().__init__([size for size, _ in found], sparse, "rows on the workers of a cluster", _REMEDY)
         self._kept: list[tuple[Any, Kept]] = []
         self._bytes, self._signed = 0, monotonic()
-        self._groups = self._located()
-        self._direct = all(self._cluster.client.sync(self._reached, home) for home in self._groups)
+        self._groups = self._locate()
+        self._direct = all(self._cluster.client.sync(self._can_reach, home) for home in self._groups)
 
-    def _located(self) -> dict[str, list[int]]:
+    def _locate(self) -> dict[str, list[int]]:
         """Return which parts lie on which worker."""
         known = self._cluster.client.who_has(self._parts)
         groups: dict[str, list[int]] = {}
@@ -66,7 +66,7 @@ class DaskExecutor(PartedExecutor):
             groups.setdefault(next(iter(known.get(part.key, ())), home), []).append(i)
         return groups
 
-    async def _reached(self, home: str) -> bool:
+    async def _can_reach(self, home: str) -> bool:
         """Tell whether this process can speak with a worker; else the scheduler passes messages on."""
         try:
             await asyncio.wait_for(self._cluster.client.rpc(home).identity(), _FIRST)
@@ -81,21 +81,21 @@ class DaskExecutor(PartedExecutor):
             self._signed = monotonic()
             self._cluster.submit("", worker.size_of, None)
         for attempt in range(_TRIES):
-            asked = replace(question, params=self._sent(question.params, again=attempt > 0))
-            reply = self._asked(asked, shares, left)
+            asked = replace(question, params=self._pack(question.params, again=attempt > 0))
+            reply = self._ask_once(asked, shares, left)
             found.append(reply.nodes)
             if not reply.missing:
                 self._bytes = max((_nbytes(node) for node in reply.nodes.values()), default=0)
                 return found
             left = set(reply.missing)  # these parts are read again from their source, perhaps elsewhere
             self._cluster.results(self._cluster.each(worker.size_of, self._parts))
-            self._groups = self._located()
+            self._groups = self._locate()
         raise WorkerError(
             f"The cluster lost workers {_TRIES} times in one round. What was booked stays spent; see why its "
             "workers die (memory, machines that are taken away)."
         )
 
-    def _asked(self, question: Question, shares: Sequence[Share], left: set[int]) -> Reply:
+    def _ask_once(self, question: Question, shares: Sequence[Share], left: set[int]) -> Reply:
         """Ask for the sums of some parts; nothing goes on when this fails."""
         client, token = self._cluster.client, f"{self._cluster.client.id}-{next(_numbers)}"
         asked = Round(token, question, len(self.sizes))
@@ -176,13 +176,13 @@ class DaskExecutor(PartedExecutor):
         asks = (self._cluster.client.rpc(home).run(**words) for home in self._groups)
         await asyncio.gather(*asks, return_exceptions=True)
 
-    def _sent(self, params: Any, again: bool) -> Any:
+    def _pack(self, params: Any, again: bool) -> Any:
         """Return parameters as they are sent: what stays the same for a run goes once to each worker."""
         if type(params) is tuple:
-            return tuple(self._sent_one(value, again) for value in params)
-        return self._sent_one(params, again)
+            return tuple(self._pack_one(value, again) for value in params)
+        return self._pack_one(params, again)
 
-    def _sent_one(self, value: Any, again: bool) -> Any:
+    def _pack_one(self, value: Any, again: bool) -> Any:
         if isinstance(value, SparseVector):
             return SparseVector(value.indices, value.values, value.size)
         if not _is_constant(value):
@@ -366,7 +366,7 @@ class Placed:
     def results(self, futures: Sequence[Any]) -> list[Any]:
         """Wait for tasks and return what they found; nothing is left running when this fails."""
         try:
-            found = self.client.sync(self._gathered, list(futures))
+            found = self.client.sync(self._gather, list(futures))
         except BaseException as error:
             # Those that wait for a worker that was lost too: Dask would tie the next reader's tasks to it.
             self.client.cancel([*futures, *self.begun], force=True)
@@ -381,7 +381,7 @@ class Placed:
         # outside of the handler: the foreign error would be its context
         raise unread(broken) if self.pinned else lost(broken)
 
-    async def _gathered(self, futures: list[Any]) -> Any:
+    async def _gather(self, futures: list[Any]) -> Any:
         """Gather, and look now and then whether anybody is there to answer."""
         task = asyncio.ensure_future(self.client.gather(futures, asynchronous=True))
         seen = monotonic()
@@ -538,7 +538,7 @@ def rows_of_columns(columns: Sequence[Any], make: Callable[[tuple[Any, ...]], An
     **Privacy.** A block that is given twice in one collection is refused: its records would count twice.
     """
     first = next((c for c in columns if _chunks(c) is not None), None)
-    blocks = [blocks_of(_rechunked(column, first)) for column in columns]
+    blocks = [blocks_of(_rechunk(column, first)) for column in columns]
     for each in blocks:
         refuse_repeated(each)
     if len({len(each) for each in blocks}) != 1:
@@ -576,7 +576,7 @@ def _chunks(column: Any) -> Any:
     return column.chunks[0] if known else None
 
 
-def _rechunked(column: Any, first: Any) -> Any:
+def _rechunk(column: Any, first: Any) -> Any:
     own, wanted = _chunks(column), _chunks(first)
     if own is None or own == wanted:
         return column

@@ -175,7 +175,6 @@ def same(value: Any) -> Any:
 
 
 def facts_of(stored: Any) -> Any:
-    """Return the facts alone."""
     return stored.facts if isinstance(stored, Stored) else stored
 
 
@@ -195,7 +194,7 @@ def held_part(
     rows: Stored, columns: Sequence[Stored], steps: Sequence[Steps], bound: float | None, intercept: float
 ) -> MarkedPart:
     """Return the executor over one part; ``columns`` are its targets and then factors of its weights."""
-    ready = [_mapped(column.values, maps) for column, maps in zip(columns, steps, strict=True)]
+    ready = [_apply_steps(column.values, maps) for column, maps in zip(columns, steps, strict=True)]
     weights = None if len(ready) < 2 else np.prod(ready[1:], axis=0)
     mark = 0
     for array in (*_arrays(rows.values), *ready):
@@ -203,7 +202,7 @@ def held_part(
     return MarkedPart(rows.values, ready[0] if ready else None, bound, intercept, weights, mark=mark)
 
 
-def _mapped(values: Any, steps: Steps) -> Floats:
+def _apply_steps(values: Any, steps: Steps) -> Floats:
     for function, constants in steps:
         values = function(values, *constants)
     return np.asarray(values, dtype=np.float64)
@@ -279,7 +278,6 @@ def numbers_of(jobs: Sequence[Job]) -> tuple[int, ...]:
 
 
 def halves(jobs: Sequence[Job]) -> tuple[Sequence[Job], Sequence[Job]]:
-    """Return two halves of a list of jobs."""
     return jobs[: (len(jobs) + 1) // 2], jobs[(len(jobs) + 1) // 2 :]
 
 
@@ -322,7 +320,7 @@ def unpacked(response: Any) -> Any:
 
 async def _own(job: Job, asked: Round, worker: Any) -> Any:
     """Return the sums of the parts that lie here, as many at a time as the worker has threads."""
-    params = _resolved(asked.question.params)
+    params = _resolve(asked.question.params)
     if isinstance(params, Kept):
         return Reply({}, job.numbers)
     question = replace(asked.question, params=params)
@@ -347,7 +345,7 @@ def _one(part: Any, job: Job, at: int, question: Question, token: str) -> Any:
     return part if isinstance(part, Failed) else quietly(part_sum, part, question, job.shares[at])
 
 
-def _resolved(params: Any) -> Any:
+def _resolve(params: Any) -> Any:
     """Return parameters with what was sent before in its place; one that is not known, if there is one."""
     values = params if type(params) is tuple else (params,)
     for kept in (value for value in values if isinstance(value, Kept) and value.value is not None):

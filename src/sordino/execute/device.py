@@ -41,19 +41,16 @@ class DeviceVector(NDArrayOperatorsMixin):
 
     @classmethod
     def of(cls, values: Any, device: torch.device) -> DeviceVector:
-        """Return an array of doubles brought to a device."""
         return cls(torch.from_numpy(np.ascontiguousarray(values, dtype=np.float64)).to(device))
 
     @property
     def shape(self) -> tuple[int]:
-        """How many records there are."""
         return (len(self.tensor),)
 
     def __len__(self) -> int:
         return len(self.tensor)
 
     def sum(self, axis: int | None = None) -> float:
-        """Return the sum over all records."""
         return float(self.tensor.sum())
 
     def like(self, tensor: Tensor) -> DeviceVector:

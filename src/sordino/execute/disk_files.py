@@ -74,7 +74,6 @@ class Layout:
         return layout
 
     def sizes(self) -> dict[str, int]:
-        """Return the bytes of each file."""
         out = {"values.bin": self.entries * np.dtype(self.values).itemsize}
         if self.sparse:
             out |= {"indices.bin": self.entries * np.dtype(self.indices).itemsize}
@@ -96,9 +95,9 @@ class Opened:
         self._number = number
         self._map: mmap.mmap | None = None
         weakref.finalize(self, os.close, self._number)
-        self._name, self._size, self._mark = name, size, self._seen()
+        self._name, self._size, self._mark = name, size, self._stamp()
         if self._mark[0] != size:
-            raise self._changed()
+            raise self._change_error()
 
     @classmethod
     def at(cls, path: Path, size: int) -> Opened:
@@ -111,12 +110,12 @@ class Opened:
             os.fsync(number)
         return cls(number, path.name, size)
 
-    def _seen(self) -> tuple[int, ...]:
+    def _stamp(self) -> tuple[int, ...]:
         now = os.fstat(self._number)
         # The time of the last change cannot be set back. A file that lost its name has another one for that.
         return now.st_size, now.st_mtime_ns, now.st_ctime_ns if now.st_nlink else 0
 
-    def _changed(self) -> InvalidInputError:
+    def _change_error(self) -> InvalidInputError:
         return InvalidInputError(
             f"Expected {self._name} as it was when it was opened, got another. Leave files alone while they "
             "are fitted; what was booked stays spent."
@@ -124,16 +123,16 @@ class Opened:
 
     def require_unchanged(self) -> None:
         """Refuse a file that was written to since."""
-        now = self._seen()
+        now = self._stamp()
         if now[:2] != self._mark[:2] or now[2] not in (0, self._mark[2]):
-            raise self._changed()
+            raise self._change_error()
 
     def read(self, buffer: memoryview, start: int) -> None:
         """Fill a buffer with the bytes from a place on; several threads may do so at a time."""
         while len(buffer):
             got = os.preadv(self._number, [buffer], start)
             if not got:
-                raise self._changed()
+                raise self._change_error()
             buffer, start = buffer[got:], start + got
 
     def mapped(self, kind: str) -> Any:

@@ -38,9 +38,9 @@ def chacha20_words(key: Tensor, blocks: int, nonce: tuple[int, int, int] = (0, 0
     key : eight int32 words, on the device where the stream is wanted.
     blocks : how many blocks of 64 bytes; the counter starts at zero.
     """
-    fixed = torch.tensor([_signed(w) for w in _CONSTANTS], dtype=torch.int32, device=key.device)
+    fixed = torch.tensor([_to_signed(w) for w in _CONSTANTS], dtype=torch.int32, device=key.device)
     counter = torch.arange(blocks, dtype=torch.int32, device=key.device)
-    last = [counter, *(torch.full_like(counter, _signed(w)) for w in nonce)]
+    last = [counter, *(torch.full_like(counter, _to_signed(w)) for w in nonce)]
     head = torch.cat([fixed, key]).reshape(3, 4, 1).expand(3, 4, blocks)
     first = torch.cat([head, torch.stack(last)[None]])
     a, b, c, d = first.unbind(0)
@@ -88,21 +88,21 @@ def _kernel(device: torch.device) -> Any:
 
 def _quarter(a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     a = a + b
-    d = _rotated(d ^ a, 16)
+    d = _rotate(d ^ a, 16)
     c = c + d
-    b = _rotated(b ^ c, 12)
+    b = _rotate(b ^ c, 12)
     a = a + b
-    d = _rotated(d ^ a, 8)
+    d = _rotate(d ^ a, 8)
     c = c + d
-    return a, _rotated(b ^ c, 7), c, d
+    return a, _rotate(b ^ c, 7), c, d
 
 
-def _rotated(x: Tensor, by: int) -> Tensor:
+def _rotate(x: Tensor, by: int) -> Tensor:
     # The shift to the right repeats the sign bit, which is masked away.
     return (x << by) | ((x >> (32 - by)) & ((1 << by) - 1))
 
 
-def _signed(word: int) -> int:
+def _to_signed(word: int) -> int:
     return word - (1 << 32) if word >= 1 << 31 else word
 
 
@@ -292,7 +292,6 @@ def _seed_all(seed: int) -> None:
 
 
 def generators() -> dict[str, Any]:
-    """Return the state of torch's own generators."""
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     return {"cpu": torch.get_rng_state(), "cuda": cuda}
 

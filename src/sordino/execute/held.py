@@ -50,7 +50,6 @@ class Held(_Elsewhere):
         raise NotImplementedError  # pragma: no cover
 
     def executor(self, targets: Any, data_norm: float | None, intercept: float, weights: Any) -> Any:
-        """Return the executor over these rows."""
         raise NotImplementedError  # pragma: no cover
 
 
@@ -76,7 +75,6 @@ class HeldColumn(_Elsewhere):
         return self.map(np.clip, low, high)
 
     def astype(self, kind: Any) -> Any:
-        """Return the column as another type."""
         return self.map(np.asarray, np.dtype(kind))
 
     def __rmul__(self, factor: float) -> Any:
@@ -104,7 +102,7 @@ def is_sparse(matrix: Any) -> bool:
     return matrix.sparse if isinstance(matrix, Held) else bool(sparse.issparse(matrix))
 
 
-def taken(table: Floats, codes: Any) -> Any:
+def look_up(table: Floats, codes: Any) -> Any:
     """Return the entry of a public table for each code."""
     return codes.map(_entries, table) if isinstance(codes, HeldColumn) else table[codes]
 

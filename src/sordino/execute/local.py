@@ -74,7 +74,6 @@ class LocalExecutor:
 
     @property
     def offer(self) -> Offer:
-        """What queries can ask of these rows."""
         return CSR if sparse.issparse(self.matrix) else DENSE
 
     def total(self, question: Question, batch: Batch) -> Any:
@@ -170,7 +169,6 @@ class ValueExecutor:
         return out
 
     def total(self, question: Question, batch: Batch) -> Any:
-        """Return the exact answer on all records."""
         return question.summed(self)
 
 

@@ -88,11 +88,9 @@ class GroupedExecutor:
         return self._owners.persons
 
     def total(self, question: Question, batch: Batch) -> Any:
-        """Return the exact sum over the persons of a batch."""
         return question.summed(self.records(batch.rows(self.population)))
 
     def records(self, persons: Ints | None) -> GroupedRecords:
-        """Return the rows of some persons; for queries only."""
         chosen = np.arange(self.population) if persons is None else persons
         owner = np.repeat(np.arange(chosen.size), self._owners.sizes(chosen))
         return GroupedRecords(self.local.records(self._owners.rows(chosen)), owner, int(chosen.size))

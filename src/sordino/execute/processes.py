@@ -46,7 +46,7 @@ class Processes:
     def __init__(self) -> None:
         self.rank, self.count = dist.get_rank(), dist.get_world_size()
         self._broken = self._amid = False
-        with self._watched():
+        with self._watch():
             self._control = dist.new_group(backend="gloo")
 
     @property
@@ -57,7 +57,7 @@ class Processes:
     def agreed(self, facts: dict[str, Any]) -> None:
         """Refuse, in every process, to go on if one of them differs in something all must share."""
         everywhere: list[Any] = [None] * self.count
-        with self._watched():
+        with self._watch():
             dist.all_gather_object(everywhere, facts, group=self._control)
         for rank, other in enumerate(everywhere):
             wrong = [name for name in facts if other.get(name) != everywhere[0].get(name)]
@@ -69,10 +69,10 @@ class Processes:
                     "everywhere: the same seed, the same order of the records."
                 )
 
-    def told(self, message: Any = None) -> Any:
+    def broadcast(self, message: Any = None) -> Any:
         """Return what the first process says; nobody else is listened to."""
         box = [message]
-        with self._watched():
+        with self._watch():
             dist.broadcast_object_list(box, 0, group=self._control)
         return box[0]
 
@@ -86,7 +86,7 @@ class Processes:
     ) -> Tensor:
         """Return the sum over what the first process has drawn; elsewhere, a part of it."""
         asked = (question, fingerprint(params))
-        heard = self.told((asked, drawn))
+        heard = self.broadcast((asked, drawn))
         self._amid = True
         if heard == _STOP:
             self._broken = True
@@ -102,14 +102,14 @@ class Processes:
             except Exception as error:
                 state, failure = _FAILED, error
         self._all_fine(state, failure)
-        with self._watched():
+        with self._watch():
             dist.reduce(value, 0, group=self._group(value))
         return value
 
     def shared(self, answer: Tensor) -> Tensor:
         """Return a released answer of the first process."""
         answer = answer.contiguous()
-        with self._watched():
+        with self._watch():
             dist.broadcast(answer, 0, group=self._group(answer))
         self._amid = False
         return answer
@@ -125,11 +125,11 @@ class Processes:
             dist.destroy_process_group(self._control)
         elif self.first and not self._amid:
             with suppress(WorkerError):
-                self.told(_STOP)
+                self.broadcast(_STOP)
 
     def _all_fine(self, state: int, error: Exception | None) -> None:
         worst = torch.tensor([state])
-        with self._watched():
+        with self._watch():
             dist.all_reduce(worst, dist.ReduceOp.MAX, group=self._control)
         if int(worst) == _FINE:
             return
@@ -147,7 +147,7 @@ class Processes:
         return dist.group.WORLD if value.is_cuda else self._control
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
+    def _watch(self) -> Iterator[None]:
         """Turn the loss of a process into a typed error."""
         try:
             yield
@@ -171,11 +171,11 @@ def fingerprint(values: Any) -> int:
     """Return a number that two lists of tensors share if they are equal bit by bit, else hardly ever."""
     if isinstance(values, Tensor):
         flat = values.detach().contiguous().reshape(-1)
-        return hash((tuple(values.shape), *map(_mixed, flat.split(_PIECE))))
+        return hash((tuple(values.shape), *map(_mix, flat.split(_PIECE))))
     return hash(tuple(fingerprint(one) for one in values))
 
 
-def _mixed(flat: Tensor) -> int:
+def _mix(flat: Tensor) -> int:
     """Return a sum over the bits of a piece, each multiplied by a number for its place; integers wrap."""
     if not flat.numel():
         return 0

@@ -106,12 +106,12 @@ class LocalRecords:
         """Return these rows through a public affine map; the last map is remembered."""
         known = self.__dict__.get("_view")
         if known is None or known[0] is not affine:
-            view = known[1] if known is not None and same_map(known[0], affine) else self._mapped(affine)
+            view = known[1] if known is not None and same_map(known[0], affine) else self._map(affine)
             known = (affine, view)
             object.__setattr__(self, "_view", known)
         return known[1]
 
-    def _mapped(self, affine: PublicMap) -> Any:
+    def _map(self, affine: PublicMap) -> Any:
         if affine.rest is None:
             return LocalView(self.within(affine.columns), affine)
         return LocalView(self, affine.picked(np.arange(self.features)))
@@ -140,7 +140,7 @@ class LocalRecords:
         step = max(1, _BLOCK // max(1, self._row_entries()))
         for start in range(0, self.count, step):
             rows = slice(start, min(start + step, self.count))
-            block = self._scaled(rows, clip.scaled(coefficients[rows], self.scale[rows]))
+            block = self._scale_rows(rows, clip.scaled(coefficients[rows], self.scale[rows]))
             if self.intercept:
                 last = (self.intercept * coefficients[rows])[:, None]
                 join = sparse.hstack if sparse.issparse(block) else np.hstack
@@ -157,7 +157,7 @@ class LocalRecords:
     def _row_entries(self) -> int:
         return self.features
 
-    def _scaled(self, rows: slice, coefficients: Floats) -> Any:
+    def _scale_rows(self, rows: slice, coefficients: Floats) -> Any:
         raise UnsupportedError("This kind of data has no rows.")  # pragma: no cover
 
     def weighted_norms(self, weights: Floats | float) -> Floats:
@@ -196,7 +196,7 @@ class LocalRecords:
         edges = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), self.count]
         return [self.taken(slice(a, b)) for a, b in itertools.pairwise(edges)]
 
-    def _picked(self, rows: Any) -> dict[str, Any]:
+    def _facts_of(self, rows: Any) -> dict[str, Any]:
         found = {name: getattr(self, name)[rows] for name in ("targets", "norms", "scale", "row_norms")}
         positions = (np.arange(self.count) if self.positions is None else self.positions)[rows]
         return {
@@ -286,11 +286,11 @@ class DenseRecords(LocalRecords):
     def clipped_rows(self, rows: slice) -> Floats:
         return self._block(rows) * self.scale[rows, None]
 
-    def _scaled(self, rows: slice, coefficients: Floats) -> Any:
+    def _scale_rows(self, rows: slice, coefficients: Floats) -> Any:
         return coefficients[:, None] * self._block(rows)
 
     def taken(self, rows: Any) -> LocalRecords:
-        return replace(self, matrix=self.matrix[rows], **self._picked(rows))
+        return replace(self, matrix=self.matrix[rows], **self._facts_of(rows))
 
     def _within_columns(self, columns: Ints) -> LocalRecords:
         facts: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(LocalRecords)}
@@ -427,7 +427,7 @@ class CsrRecords(LocalRecords):
         return columns, replace(self, matrix=matrix, features=len(columns))
 
     def taken(self, rows: Any) -> LocalRecords:
-        return replace(self, **self._picked(rows), rows=self.rows[rows])
+        return replace(self, **self._facts_of(rows), rows=self.rows[rows])
 
     def products(self, block: Floats) -> Floats:
         """Return ``X block`` of the clipped rows, without the intercept."""
@@ -450,7 +450,7 @@ class CsrRecords(LocalRecords):
     def _row_entries(self) -> int:
         return int(self.matrix.nnz // max(1, self.matrix.shape[0])) + 1
 
-    def _scaled(self, rows: slice, coefficients: Floats) -> Any:
+    def _scale_rows(self, rows: slice, coefficients: Floats) -> Any:
         return sparse.diags_array(coefficients) @ self.matrix[self.rows[rows]].astype(np.float64)
 
 
@@ -474,14 +474,14 @@ class LazyRecords:
 
     def margins(self, w: SparseVector) -> Floats:
         """Return ``x_i . w`` and lay out the batch."""
-        out, constant = self._laid_out(w)
+        out, constant = self._lay_out(w)
         out *= self._base.scale
         out += constant
         return out
 
     def clipped_gradient(self, w: SparseVector, pull: Pull) -> SparseVector:
         """Return ``sum_i clip_C(r_i x_i)`` on the touched columns: three compiled passes."""
-        base, (factors, constant) = self._base, self._laid_out(w)
+        base, (factors, constant) = self._base, self._lay_out(w)
         factors *= base.scale
         factors += constant
         ones = np.ones(factors.size)
@@ -489,7 +489,7 @@ class LazyRecords:
         total, _ = pull_rows(pull.numbers, factors, np.empty(factors.size), *facts)
         return self._sum(factors, total)
 
-    def _laid_out(self, w: SparseVector) -> tuple[Floats, float]:
+    def _lay_out(self, w: SparseVector) -> tuple[Floats, float]:
         """Number the touched columns; return the products of the stored rows, and the constant margin."""
         base, x = self._base, self._base.matrix
         self._ends = np.cumsum(x.indptr[base.rows + 1] - x.indptr[base.rows])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
@@ -340,3 +341,20 @@ class ClippedSum:
     def sensitivity(self, relation: Relation, params: Any) -> float:
         """Return one contribution, or two when a record is replaced."""
         return relation.contributions * self.contribution(params)
+
+
+class OneCount(ClippedSum):
+    """Base of counts, and of sums like them: no two vectors that records can add point apart.
+
+    **Privacy.** A record adds a vector of norm at most one (one to one count, or the square ``y y^T`` of a
+    row), and the product of two such vectors is never negative. So replacing a record moves the sum by at
+    most ``sqrt(1 + 1)``.
+    """
+
+    def contribution(self, params: Any) -> float:
+        """Return 1."""
+        return 1.0
+
+    def sensitivity(self, relation: Relation, params: Any) -> float:
+        """Return 1, or sqrt 2 when a record moves from one count to another."""
+        return math.sqrt(relation.contributions)

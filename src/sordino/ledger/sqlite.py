@@ -149,7 +149,7 @@ class SQLiteStore(Store):
         """Make the file under another name and link it into place, complete or not at all."""
         draft = self.path.with_name(f".{self.path.name}.{os.getpid()}.{threading.get_ident()}")
         try:
-            with self._translated():
+            with self._translate_errors():
                 _write_empty(draft, self.timeout)
             with suppress(FileExistsError):  # another process was faster; its file is the ledger
                 os.link(draft, self.path)

@@ -98,7 +98,7 @@ class Store(ABC):
     def transaction(self, *, write: bool) -> Iterator[Store]:
         """Run a block all or nothing; it is durable when the block has ended."""
         self._after_fork()
-        with self._lock, self._translated():
+        with self._lock, self._translate_errors():
             if self._closed:
                 raise LedgerError(f"The ledger {self.label} was closed. Open it again.")
             if self._connection is None:
@@ -119,7 +119,7 @@ class Store(ABC):
             raise
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except self.errors as error:
@@ -224,7 +224,6 @@ def check_version(store: Store) -> None:
 
 
 def dataset_ids(store: Store) -> list[str]:
-    """Return the names of all data sets, in order."""
     rows = store.execute("SELECT dataset_id FROM sordino_datasets ORDER BY dataset_id")
     return sorted(str(row[0]) for row in rows)
 
@@ -265,7 +264,6 @@ def insert_dataset(store: Store, dataset: Dataset) -> bool:
 
 
 def update_account(store: Store, dataset: Dataset) -> None:
-    """Write the running state of a data set."""
     values = dataset_row(dataset)
     columns = DATASET_COLUMNS.split(", ")
     changed = ("mode", "reservations", "spent_renyi", "spent_epsilon", "spent_delta")
@@ -277,7 +275,6 @@ def update_account(store: Store, dataset: Dataset) -> None:
 
 
 def insert_entry(store: Store, entry: Entry, owner: str) -> None:
-    """Add a reservation to the history."""
     values = entry_row(entry)
     store.execute(
         f"INSERT INTO sordino_reservations ({ENTRY_COLUMNS}, owner, seal) VALUES ({_marks(len(values) + 2)})",
@@ -295,7 +292,6 @@ def read_entries(store: Store, dataset_id: str) -> list[Entry]:
 
 
 def read_entry(store: Store, dataset_id: str, sequence: int, *, lock: bool = False) -> Entry:
-    """Return one reservation."""
     rows = store.execute(
         f"SELECT {ENTRY_COLUMNS}, seal FROM sordino_reservations"
         f" WHERE dataset_id = ? AND sequence = ?{store.for_update if lock else ''}",

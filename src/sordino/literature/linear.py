@@ -53,7 +53,6 @@ class GrowingBatches:
 
     @classmethod
     def of(cls, solver: SgdHt, population: int) -> GrowingBatches:
-        """Return the printed form of a solver."""
         if solver.step is None or not isinstance(solver.sampling, Poisson):
             raise InvalidInputError(
                 "Growing batches need a step size and Poisson batches. Set step_size, leave sampling."
@@ -85,7 +84,6 @@ class GrowingBatches:
 
 
 def growing_batches(solver: Any, problem: Problem, budget: Claimed) -> Published:
-    """Return DP-SGD-HT with growing batches and the noise of theorem 4.1."""
     made, facts = GrowingBatches.of(solver, problem.population), {"population": problem.population}
     noises = {
         name: formulas.sgd_ht(budget.epsilon, budget.delta, **facts, batch_size=size, steps=solver.steps)
@@ -144,7 +142,6 @@ class SparseResponses(Printed):
         return 1.0
 
     def evaluate(self, records: Any, params: Any = None) -> Floats:
-        """Return the exact responses of the teacher."""
         problem, strength = self.problem, self.teacher.strength
         step = 1.0 / (problem.curvature * problem.row_bound**2 + strength)
         w = np.zeros(problem.shape)
@@ -174,7 +171,6 @@ class SparseTeacher:
 
     @classmethod
     def of(cls, solver: Transfer, problem: Problem) -> SparseTeacher:
-        """Return the printed form of a solver."""
         return cls(SparseResponses(GlmGradient(problem.loss, problem.gradient_bound), problem, solver))
 
     def plan(self, problem: Problem) -> Plan:
@@ -286,7 +282,6 @@ def _peeled(solver: Any, problem: Problem, budget: Claimed) -> Published:
 
 
 def _transfer(solver: Any, problem: Problem, budget: Claimed) -> Published:
-    """Return the published noise on the responses of the certified teacher."""
     std = response_noise(solver, problem, budget)
     query = solver.plan(problem).releases["teacher"].query
     multiplier = std / query.sensitivity(problem.relation, None)

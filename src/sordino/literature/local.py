@@ -165,7 +165,6 @@ class _Overstated(WeightedMinimiser):
     factor: float = 1.0
 
     def sensitivity(self, relation: Relation, params: Any = None) -> float:
-        """Return the true bound times the factor."""
         return self.factor * super().sensitivity(relation, params)
 
 

@@ -147,7 +147,6 @@ class OneRecordOverSnapshot(Printed, Additive):
         return 0.5
 
     def privatise(self, value: Step, sensitivity: float, noise: NoiseSource) -> Floats:
-        """Draw the batch and add the noise."""
         rows = noise.bernoulli_rows(value.records.count, 1 / self.population)
         exact = value.with_batch(rows, self.population)
         return exact + self.scale(sensitivity) * noise.normal(exact.shape)
@@ -159,7 +158,6 @@ class PrintedVrpca(Vrpca):
 
     @classmethod
     def of(cls, solver: Vrpca, **settings: Any) -> PrintedVrpca:
-        """Return the printed form of a solver."""
         return replace(cls(**vars(solver)), **settings)
 
     def plan(self, problem: PcaProblem) -> Plan:

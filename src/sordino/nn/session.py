@@ -307,7 +307,7 @@ def together(made: Training, opened: Callable[[], Session]) -> Session | Followi
         }
     )
     if not processes.first:
-        heard = processes.told()
+        heard = processes.broadcast()
         if not isinstance(heard, Opening):
             raise WorkerError(f"The first process has refused this training: {heard}")
         curator = Following(made.executor, made.solver.plan(made.task), heard.used)
@@ -315,12 +315,12 @@ def together(made: Training, opened: Callable[[], Session]) -> Session | Followi
     try:
         session = opened()
     except BaseException as error:
-        processes.told(str(error) if isinstance(error, SordinoError) else type(error).__name__)
+        processes.broadcast(str(error) if isinstance(error, SordinoError) else type(error).__name__)
         raise
     session.curator, session.processes = Leading(session.curator, processes), processes
     start = _moved(session.state, torch.device("cpu"))
     try:
-        processes.told(Opening(session.report, session.curator.used, start))
+        processes.broadcast(Opening(session.report, session.curator.used, start))
     except WorkerError:
         with session:  # it is booked: its end goes to the ledger
             raise

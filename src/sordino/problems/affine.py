@@ -14,7 +14,7 @@ from sordino.kernel.arrays import Bools, Floats, Ints, public_norm
 from sordino.kernel.clip import clip_scalars, factors_of
 from sordino.kernel.lazy import TouchMap
 from sordino.kernel.pull import Pull
-from sordino.kernel.query import AffineViews, ColumnSums, MappedRows, Point
+from sordino.kernel.query import AffineViews, ColumnSums, MappedRows, OneCount, Point
 from sordino.problems.losses import Loss, compiled_form
 from sordino.problems.queries import check_clip, sure, weighted
 
@@ -134,7 +134,7 @@ class ColumnMoments(ClippedSum):
 
 
 @dataclass(frozen=True)
-class SizeCounts(ClippedSum):
+class SizeCounts(OneCount):
     """How many records have their size in each cell of a logarithmic grid: a record adds one to one count.
 
     ``of="rows"`` measures rows through the map ``params``, ``of="targets"`` the distances of the targets to
@@ -145,14 +145,6 @@ class SizeCounts(ClippedSum):
 
     of: str
     cells: int = 1
-
-    def contribution(self, params: Any) -> float:
-        """Return 1."""
-        return 1.0
-
-    def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return 1, or sqrt 2 when a record moves from one count to another."""
-        return math.sqrt(relation.contributions)
 
     def evaluate(self, records: AffineViews, params: Any) -> Floats:
         """Return the counts."""

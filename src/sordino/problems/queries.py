@@ -16,6 +16,7 @@ from sordino.kernel.query import (
     AffineViews,
     Answer,
     IntegerSums,
+    OneCount,
     OnePass,
     Point,
     Records,
@@ -101,7 +102,6 @@ class GlmDifference(_OfTwoPoints):
         check_clip(self.clip)
 
     def contribution(self, params: Any) -> float:
-        """Return the bound at these two points."""
         w, anchor = params
         reach = self.loss.curvature * self.row_bound**2 * distance(w, anchor)
         return float(min(2 * self.clip, reach)) if np.isfinite(reach) else 2 * self.clip
@@ -216,7 +216,6 @@ class StepSizeScores(FromSum):
         check_clip(self.clip)
 
     def contribution(self, params: Any) -> float:
-        """Return how far one record moves a score."""
         return self.clip
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
@@ -249,7 +248,7 @@ _OCTAVES = 24
 
 
 @dataclass(frozen=True)
-class GradientCounts(ClippedSum):
+class GradientCounts(OneCount):
     """How many records have the size of their gradient in each cell of a grid, by the sign of the residual.
 
     ``params = (w, affine, unit)``: gradients of the mapped rows are measured in ``unit``, and those beyond it
@@ -262,13 +261,6 @@ class GradientCounts(ClippedSum):
 
     loss: Loss
     cells: int = 4
-
-    def contribution(self, params: Any) -> float:
-        return 1.0
-
-    def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return 1, or sqrt 2 when a record moves from one count to another."""
-        return math.sqrt(relation.contributions)
 
     @property
     def sizes(self) -> Floats:
@@ -299,20 +291,13 @@ CELLS = 32
 
 
 @dataclass(frozen=True)
-class TargetCounts(ClippedSum):
+class TargetCounts(OneCount):
     """How many targets lie in each of 32 equal cells of the public interval ``params = (low, high)``.
 
     **Privacy.** A record adds one to one count or to none: 1 in L2, sqrt 2 when it is replaced.
     """
 
     needs: ClassVar[tuple[type, ...]] = (Records,)
-
-    def contribution(self, params: Any) -> float:
-        return 1.0
-
-    def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return 1, or sqrt 2 when a record moves from one count to another."""
-        return math.sqrt(relation.contributions)
 
     def evaluate(self, records: Records, params: Any) -> Floats:
         low, high = params
@@ -378,7 +363,6 @@ class ClassSums(ClippedSum):
         return max(self.outputs, 2)
 
     def contribution(self, params: Any) -> float:
-        """Return the norm of a centred indicator."""
         return math.sqrt(1.0 - 1.0 / self.classes)
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
@@ -406,13 +390,13 @@ def log_shares(means: Floats, noise: float, alike: float = ALIKE) -> Any:
     Free: it reads released numbers only.
     """
     if means.size == 2:
-        share = _expected(0.5 + 0.5 * (means[1] - means[0]), noise * math.sqrt(0.5), 2, alike)
+        share = _expected_share(0.5 + 0.5 * (means[1] - means[0]), noise * math.sqrt(0.5), 2, alike)
         return math.log(share / (1.0 - share))
-    logs = np.log([_expected(1.0 / means.size + m, noise, means.size, alike) for m in means])
+    logs = np.log([_expected_share(1.0 / means.size + m, noise, means.size, alike) for m in means])
     return logs - logs.mean()
 
 
-def _expected(seen: float, noise: float, classes: int, alike: float) -> float:
+def _expected_share(seen: float, noise: float, classes: int, alike: float) -> float:
     """Return the mean of the share of one of so many classes that was seen with normal noise."""
     share = 1.0 / (1.0 + np.exp(-np.linspace(-_FARTHEST, _FARTHEST, _POINTS)))
     law = 0.5 * (np.log(share) + (classes - 1) * np.log1p(-share))
@@ -447,11 +431,9 @@ class _Scores(FromSum):
         check_clip(self.clip)
 
     def contribution(self, params: Any) -> float:
-        """Return how far one record moves a score."""
         return self.clip
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return one contribution, or two when a record is replaced."""
         return relation.contributions * self.clip
 
     def summed(self, records: RecordSums, params: Any) -> Answer:
@@ -459,7 +441,7 @@ class _Scores(FromSum):
         w = params[0] if isinstance(params, tuple) else params
         return records.weighted_sum(peak_clipped(self.loss, records, w, self.clip))
 
-    def _penalised(self, gradient: Answer, w: Any, factor: float) -> Answer:
+    def _add_penalty(self, gradient: Answer, w: Any, factor: float) -> Answer:
         """Return the sum plus ``factor * w``."""
         if isinstance(gradient, SparseVector):  # the executor lists the coordinates of w first
             values = gradient.values.copy()
@@ -477,8 +459,7 @@ class VertexScores(_Scores):
     """
 
     def finished(self, total: Answer, params: Any) -> Answer:
-        """Return the scores at the point ``params``."""
-        g = self._penalised(total, params, self.ridge_sum)
+        g = self._add_penalty(total, params, self.ridge_sum)
         if isinstance(g, SparseVector):
             indices = np.concatenate([g.indices, g.indices + g.size])
             return SparseVector(indices, np.concatenate([-g.values, g.values]), 2 * g.size)
@@ -494,7 +475,7 @@ class CoordinateScores(_Scores):
     def finished(self, total: Answer, params: Any) -> Answer:
         """Return the entries; the selection takes their magnitudes."""
         w, candidates = params if isinstance(params, tuple) else (params, None)
-        g = self._penalised(total, w, self.ridge_sum)
+        g = self._add_penalty(total, w, self.ridge_sum)
         return without_intercept(g, self.features) if candidates is None else pick(g, candidates)
 
 
@@ -510,7 +491,7 @@ class MovedScores(_Scores):
     weight: float = 1.0
 
     def finished(self, total: Answer, params: Any) -> Answer:
-        moved = -1.0 * self._penalised(total, params, self.ridge_sum - self.weight)
+        moved = -1.0 * self._add_penalty(total, params, self.ridge_sum - self.weight)
         return without_intercept(moved, self.features)
 
 
@@ -533,7 +514,6 @@ class RestrictedGradient(ClippedSum):
         check_clip(self.clip)
 
     def contribution(self, params: Any) -> float:
-        """Return the bound for this many coordinates."""
         return min(math.sqrt(len(params[1])) * self.peak_clip, self.clip)
 
     def evaluate(self, records: RecordSums, params: Any) -> Floats:

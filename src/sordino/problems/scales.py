@@ -16,7 +16,7 @@ from scipy import sparse
 from sordino.kernel import ClippedSum, OnLattice, Relation
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.clip import row_norms
-from sordino.kernel.query import DenseRows, RecordSums, RowBlocks, ValueColumns
+from sordino.kernel.query import DenseRows, OneCount, RecordSums, RowBlocks, ValueColumns
 from sordino.problems.losses import Loss
 from sordino.problems.robust import (
     GradientPoint,
@@ -111,7 +111,7 @@ def _apart(values: Floats) -> tuple[Floats, Floats]:
 
 
 @dataclass(frozen=True)
-class GradientScales(ClippedSum):
+class GradientScales(OneCount):
     """How many gradient norms (or, averaged over a record's entries, gradient entries) per octave.
 
     ``params`` is a :class:`GradientPoint`.
@@ -124,14 +124,6 @@ class GradientScales(ClippedSum):
 
     loss: Loss
     by: str = "norm"
-
-    def contribution(self, params: Any) -> float:
-        """Return one."""
-        return 1.0
-
-    def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return 1, or sqrt 2 for a replaced record."""
-        return math.sqrt(relation.contributions)
 
     def evaluate(self, records: RowBlocks, params: GradientPoint) -> Floats:
         """Return the counts, shape (1, BINS)."""
@@ -154,7 +146,7 @@ class GradientScales(ClippedSum):
 
 
 @dataclass(frozen=True)
-class FeatureScales(ClippedSum):
+class FeatureScales(OneCount):
     """How many norms of the first ``columns`` entries of a row lie in each octave: one scale for all of them.
 
     **Privacy.** A record adds one to one bin: 1 in L2, sqrt 2 when it is replaced.
@@ -163,14 +155,6 @@ class FeatureScales(ClippedSum):
     needs: ClassVar[tuple[type, ...]] = (RowBlocks,)
 
     columns: int
-
-    def contribution(self, params: Any) -> float:
-        """Return one."""
-        return 1.0
-
-    def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return 1, or sqrt 2 for a replaced record."""
-        return math.sqrt(relation.contributions)
 
     def evaluate(self, records: RowBlocks, params: Any) -> Floats:
         """Return the counts, shape (1, BINS); ``params`` are one weight per column, 0 for the intercept."""
@@ -280,7 +264,7 @@ class PairScales(ClippedSum):
 
 
 @dataclass(frozen=True)
-class PairMoments(ClippedSum):
+class PairMoments(OneCount):
     r"""The sum over pairs of the outer products of differences, of norm at most 1 in units of ``params``.
 
     **Privacy.** A record is in one pair, which adds nothing without it. The outer product of a vector a in
@@ -296,14 +280,6 @@ class PairMoments(ClippedSum):
     def adds_up(self) -> bool:
         """False: records are paired across the whole table."""
         return False
-
-    def contribution(self, params: Any) -> float:
-        """Return one."""
-        return 1.0
-
-    def sensitivity(self, relation: Relation, params: Any) -> float:
-        """Return 1; sqrt 2 when a record is replaced."""
-        return math.sqrt(relation.contributions)
 
     def evaluate(self, records: DenseRows, params: Any) -> Floats:
         """Return the sum of the outer products, shape (columns, columns)."""

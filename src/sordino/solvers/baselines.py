@@ -305,10 +305,10 @@ class Peeled:
                 known = chosen.values * (self.step / self._sampling.expected(problem.population))
                 chosen = chosen.indices
             chosen = flat_coordinates(chosen, problem.features, problem.columns)
-            w = self._valued(curator, problem, w, chosen, known)
+            w = self._ask_values(curator, problem, w, chosen, known)
             yield w
 
-    def _valued(self, curator: Curator, problem: Problem, w: Point, chosen: Ints, known: Floats) -> Point:
+    def _ask_values(self, curator: Curator, problem: Problem, w: Point, chosen: Ints, known: Floats) -> Point:
         """Return the iterate with support ``chosen``, asking for values that are not ``known``."""
         open_ = np.concatenate(
             [chosen[known.size :], intercept_coordinates(problem.shape, problem.n_intercepts)]

@@ -261,10 +261,10 @@ class ScsgHt:
         extra = _extra(options, snapshot_batch=None)
         small, n = options.batch(problem, SHARE), problem.population
         wanted = max(small, n // 5) if extra["snapshot_batch"] is None else extra["snapshot_batch"]
-        return cls._assembled(problem, options, extra, SHARE, check_whole("snapshot_batch", wanted, n))
+        return cls._assemble(problem, options, extra, SHARE, check_whole("snapshot_batch", wanted, n))
 
     @classmethod
-    def _assembled(
+    def _assemble(
         cls, problem: Problem, options: Options, extra: dict[str, Any], part: int, big: int
     ) -> Self:
         """Return the solver with snapshots on ``big`` records and corrections on one of ``part``."""
@@ -433,4 +433,4 @@ class SvrgHt(ScsgHt):
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> SvrgHt:
-        return cls._assembled(problem, options, _extra(options), SVRG_SHARE, problem.population)
+        return cls._assemble(problem, options, _extra(options), SVRG_SHARE, problem.population)

@@ -205,7 +205,6 @@ class Mode(str, Enum):
 
     @classmethod
     def parse(cls, value: Mode | str) -> Mode:
-        """Read a mode from its name."""
         try:
             return cls(value)
         except ValueError:

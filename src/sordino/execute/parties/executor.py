@@ -58,7 +58,6 @@ class PartiesExecutor:
 
     @property
     def offer(self) -> Offer:
-        """What can be asked of all parties together."""
         return _offer_of([self.local])
 
     def noisy_total(self, question: Question, batch: Batch, noise: NoiseSource) -> Any:
@@ -146,7 +145,6 @@ def _offer_of(members: Sequence[LocalExecutor]) -> Offer:
 
 
 def _quantised(local: LocalExecutor, question: Question, rows: Rows) -> Quantised:
-    """Return one party's integers."""
     release, params, sensitivity = question.release, question.params, question.sensitivity
     return quantise(release, local.records(rows), params, sensitivity, question.population)
 

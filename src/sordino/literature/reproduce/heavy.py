@@ -114,7 +114,6 @@ _JUDGED = Sparse(40_000, 80)  # sizes that were not in view when the norm of the
 
 
 def sparse_risk(at: Sparse, selection: str, repeats: int, seed: int = 0) -> float:
-    """Return the median excess risk."""
     law, public, risks = StudentT(2.2), public_generator((seed, at.n, at.d, at.s)), []
     w = np.zeros(at.d)
     w[: at.s] = np.where(np.arange(at.s) % 2, -2.0, 2.0) / math.sqrt(at.s)

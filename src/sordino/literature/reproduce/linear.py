@@ -60,23 +60,19 @@ class Method:
     public_rows: bool = False
 
     def options(self, task: Task) -> dict[str, Any]:
-        """Return the settings on a task."""
         rows = {"solver_options": {"public_features": task.public}} if self.public_rows else {}
         return joined(self.settings, rows)
 
 
 def mean_log_loss(model: Any, task: Task) -> float:
-    """Return the mean logistic loss on test rows."""
     return float(log_loss(task.test_y, model.predict_proba(task.test_x), labels=model.classes_))
 
 
 def error_rate(model: Any, task: Task) -> float:
-    """Return the share of wrong predictions on test rows."""
     return 1.0 - float(np.mean(model.predict(task.test_x) == task.test_y))
 
 
 def mean_square(model: Any, task: Task) -> float:
-    """Return the mean squared error on test rows."""
     return float(np.mean((model.predict(task.test_x) - task.test_y) ** 2))
 
 
@@ -88,7 +84,6 @@ def objective(model: Any, task: Task) -> float:
 
 
 def half_mean_square(model: Any, task: Task) -> float:
-    """Return half of the mean squared error on test rows."""
     return 0.5 * mean_square(model, task)
 
 
@@ -123,7 +118,7 @@ def _cells(
         """Fit with the printed noise, which is the same for both relations, and certify it for each."""
         known, options = task(), method.options(task())
         extra = {"noise": "paper", **joined(options, method.paper)}  # type: ignore[arg-type]
-        value, model = _tuned(known, method.solver, extra, epsilon, delta, seed, steps)
+        value, model = _tune(known, method.solver, extra, epsilon, delta, seed, steps)
         settings = {**known.facts, "solver": method.solver, **extra, "relation": "add-remove"}
         other = known.estimator(epsilon, delta, random_state=seed, **settings)
         found = {"replace-one": model.privacy_.epsilon, "add-remove": certified(other, known.x, known.y)}
@@ -131,10 +126,10 @@ def _cells(
 
     def sound(seed: int) -> Outcome:
         known = task()
-        return {"value": _tuned(known, method.solver, method.options(known), epsilon, delta, seed, steps)[0]}
+        return {"value": _tune(known, method.solver, method.options(known), epsilon, delta, seed, steps)[0]}
 
     def default(seed: int) -> Outcome:
-        return {"value": _fitted(task(), epsilon, delta, seed, relation="replace-one")[0]}
+        return {"value": _fit_one(task(), epsilon, delta, seed, relation="replace-one")[0]}
 
     return by_mode(
         method.paper if isinstance(method.paper, str) else Runs(f"{at}/paper", printed),
@@ -170,13 +165,13 @@ def _plain(task: Task, delta: float, seed: int) -> Outcome:
     Noise keeps a model from fitting the rows too closely, so that none at all is not always best.
     """
     solver, step = "gd" if task.estimator is LogisticRegression else "ight", 4.0 / _curvature(task)
-    without = _fitted(task, math.inf, delta, seed)[0]
-    hardly = _fitted(task, HARDLY_ANY, delta, seed, relation="replace-one")[0]
-    descent = _fitted(task, math.inf, delta, seed, solver=solver, max_iter=300, step_size=step)[0]
+    without = _fit_one(task, math.inf, delta, seed)[0]
+    hardly = _fit_one(task, HARDLY_ANY, delta, seed, relation="replace-one")[0]
+    descent = _fit_one(task, math.inf, delta, seed, solver=solver, max_iter=300, step_size=step)[0]
     return {"value": min(without, hardly, descent)}
 
 
-def _tuned(
+def _tune(
     task: Task,
     solver: str,
     options: Mapping[str, Any],
@@ -188,11 +183,11 @@ def _tuned(
     """Return the best value over the step sizes under replace-one, with the model that reached it."""
     sizes: list[dict[str, Any]] = [{"step_size": s / _curvature(task)} for s in steps] or [{}]
     asked = {**options, "solver": solver, "relation": "replace-one"}
-    tried = [_fitted(task, epsilon, delta, seed, **asked, **size) for size in sizes]
+    tried = [_fit_one(task, epsilon, delta, seed, **asked, **size) for size in sizes]
     return min(tried, key=lambda pair: pair[0])
 
 
-def _fitted(task: Task, epsilon: float, delta: float, seed: int, **options: Any) -> tuple[float, Any]:
+def _fit_one(task: Task, epsilon: float, delta: float, seed: int, **options: Any) -> tuple[float, Any]:
     with quiet():
         settings = {**task.facts, **options, "random_state": seed}
         model = task.estimator(epsilon, delta, **settings).fit(task.x, task.y)
@@ -306,7 +301,7 @@ _LSSGD = {
 
 def lssgd(quick: bool) -> Table:
     """MNIST, multi-class logistic regression with smoothed gradients."""
-    methods = tuple(_smoothed(strength, quick) for strength in _LSSGD)
+    methods = tuple(_smoothing(strength, quick) for strength in _LSSGD)
     asked = QUICK_EPSILONS if quick else _EPSILONS
     numbers = {
         method.name: {e: round(1 - n / 100, 4) for e, n in zip(_EPSILONS, row) if e in asked}
@@ -329,7 +324,7 @@ def lssgd(quick: bool) -> Table:
     )
 
 
-def _smoothed(strength: float, quick: bool) -> Method:
+def _smoothing(strength: float, quick: bool) -> Method:
     options = {"epochs": 2 if quick else 50}
     steps = (0.25,) if quick else (0.05,)  # for 2 epochs, for 50 (.0125 is worse)
     settings = {"batch_size": 128, "solver_options": options}

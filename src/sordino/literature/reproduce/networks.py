@@ -59,7 +59,6 @@ class Images:
         return model.to(self.x.device)
 
     def error(self, model: nn.Module) -> float:
-        """Return the test error in per cent."""
         with torch.no_grad():
             found = torch.cat([model(part).argmax(dim=1) for part in self.test_x.split(2000)])
         return 100 * float((found != self.test_y).float().mean())
@@ -211,11 +210,11 @@ def _cells(group: str, method: str, epsilon: float, quick: bool) -> RowCells:
     at = f"{group}/{method}/{epsilon:g}"
     paper: Runs | str = _ACCOUNTANT
     if method == "DP-SRM":
-        paper = Runs(f"{at}/paper", lambda seed: _printed(data(), way, epsilon, seed))
+        paper = Runs(f"{at}/paper", lambda seed: _fit_printed(data(), way, epsilon, seed))
     return by_mode(
         paper,
-        Runs(f"{at}/sound", lambda seed: _trained(way, data(), epsilon, seed)),
-        Runs(f"{group}/default/{epsilon:g}", lambda seed: _scattered(data(), epsilon, seed)),
+        Runs(f"{at}/sound", lambda seed: _train(way, data(), epsilon, seed)),
+        Runs(f"{group}/default/{epsilon:g}", lambda seed: _fit_scattering(data(), epsilon, seed)),
         Runs(f"{group}/plain", lambda seed: _plain(data(), math.inf, seed)),
     )
 
@@ -224,17 +223,17 @@ def _plain(data: Images, epsilon: float, seed: int) -> Outcome:
     """Train without noise: few images take longer steps, with which many end at a constant."""
     rate = 0.1 if len(data.x) <= QUICK_IMAGES else 0.02
     way = Optimiser("sgd", rate, 10, 64, (("momentum", 0.9),), (("clip_norm", 1e6),))
-    return _trained(way, data, epsilon, seed)
+    return _train(way, data, epsilon, seed)
 
 
-def _trained(way: Optimiser, data: Images, epsilon: float, seed: int) -> Outcome:
+def _train(way: Optimiser, data: Images, epsilon: float, seed: int) -> Outcome:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = way.trainer(data, epsilon, seed).fit(data.x, data.y).model
     return {"value": data.error(model)}
 
 
-def _scattered(data: Images, epsilon: float, seed: int) -> Outcome:
+def _fit_scattering(data: Images, epsilon: float, seed: int) -> Outcome:
     """Return the test error of logistic regression on scattering coefficients, everything by default."""
     (x, y), (test_x, test_y) = _coefficients(data)
     with warnings.catch_warnings():
@@ -268,7 +267,7 @@ class _FromStart:
         return self.solver.run(curator, task, self.solver.start(task))
 
 
-def _printed(data: Images, way: Optimiser, epsilon: float, seed: int) -> Outcome:
+def _fit_printed(data: Images, way: Optimiser, epsilon: float, seed: int) -> Outcome:
     """Train with the printed noise under replace-one, and certify it for both relations."""
     trainer, source = way.trainer(data, epsilon, seed), source_of(data.x, data.y)
     network = Network(copy.deepcopy(trainer.model), CROSS_ENTROPY)
@@ -304,10 +303,10 @@ def lssgd_networks(quick: bool) -> Table:
     data = partial(_data, "MNIST", quick)
     rows = []
     for epsilon in (0.4, 0.2):
-        default = Runs(f"default/{epsilon:g}", partial(_of, data, _scattered, epsilon))
+        default = Runs(f"default/{epsilon:g}", partial(_of, data, _fit_scattering, epsilon))
         plain = Runs("plain", partial(_of, data, _plain, math.inf))
         for method, way in _LSSGD.items():
-            sound = Runs(f"{method}/{epsilon:g}/sound", partial(_of, data, partial(_trained, way), epsilon))
+            sound = Runs(f"{method}/{epsilon:g}/sound", partial(_of, data, partial(_train, way), epsilon))
             cells = by_mode(_ACCOUNTANT, sound, default, plain)
             rows.append(Row("MNIST", method, epsilon, DELTA, None, cells))
     return Table(
@@ -351,7 +350,6 @@ class Recipe:
 
     @property
     def releases(self) -> int:
-        """The number of gradients of all rounds."""
         return self.rounds * self.local_steps
 
     def sampling(self, population: int) -> Sampling:
@@ -412,12 +410,12 @@ def _accuracy(recipe: Recipe, epsilon: float, most: int, seed: int, *, printed: 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NotPrivateWarning)
         promises = [_promise(client, recipe, epsilon, printed) for client in clients]
-        weights = _federated(clients, promises, recipe, sparse_start(data.network(seed).cpu()))
+        weights = _run_rounds(clients, promises, recipe, sparse_start(data.network(seed).cpu()))
     model = data.network(0).cpu()
     nn.utils.vector_to_parameters(torch.from_numpy(weights).float(), model.parameters())
     model.to(data.x.device)
     value = {"value": 100 - data.error(model)}
-    return value | _certified(clients, recipe, epsilon) if printed else value
+    return value | _certify(clients, recipe, epsilon) if printed else value
 
 
 def _promise(client: TorchModel, recipe: Any, epsilon: float, printed: bool) -> Promise:
@@ -425,7 +423,7 @@ def _promise(client: TorchModel, recipe: Any, epsilon: float, printed: bool) -> 
     return Promise.made(ask, plan, federated_noise(plan, ask) if printed else None)
 
 
-def _certified(clients: Sequence[TorchModel], recipe: Recipe, epsilon: float) -> dict[str, float]:
+def _certify(clients: Sequence[TorchModel], recipe: Recipe, epsilon: float) -> dict[str, float]:
     """Return what the printed noise certifies for the records of the largest client, by relation."""
     client = max(clients, key=lambda one: one.executor.population)
     found = {}
@@ -437,7 +435,7 @@ def _certified(clients: Sequence[TorchModel], recipe: Recipe, epsilon: float) ->
     return found
 
 
-def _federated(clients: Sequence[TorchModel], promises: Sequence[Promise], recipe: Any, start: Any) -> Any:
+def _run_rounds(clients: Sequence[TorchModel], promises: Sequence[Promise], recipe: Any, start: Any) -> Any:
     """Return the weights after all rounds: each client's local steps, then the thresholded mean."""
     sizes = [client.executor.population for client in clients]
     with ExitStack() as stack:

@@ -75,7 +75,6 @@ class World:
         return float(loss + 0.5 * RIDGE * w @ w)
 
     def right(self, w: Floats) -> float:
-        """Return the accuracy on test rows."""
         return float(np.mean(np.sign(self.test_x @ w) == self.test_y))
 
     def judge(self, w: Floats) -> tuple[float, float]:
@@ -93,12 +92,10 @@ def _world(name: str, records: int) -> World:
 
 
 def gaps(quick: bool) -> Table:
-    """Optimality gaps of all methods."""
     return _table("parties", "optimality gaps", "objective above its minimum", 0, quick)
 
 
 def losses(quick: bool) -> Table:
-    """Losses of accuracy of all methods."""
     metric = "accuracy lost, relative to the model without privacy"
     return _table("parties-accuracy", "relative loss of accuracy", metric, 1, quick)
 
@@ -134,7 +131,7 @@ def _table(name: str, what: str, metric: str, which: int, quick: bool) -> Table:
 def _rows(name: str, world: Callable[[], World], parties: int, which: int) -> Iterator[Row]:
     runs = _runs(name, world, parties, which)
     for method, sound in runs.items():
-        paper = _paper(name, world, which) if method == "MPC Grad P" else _printed(method)
+        paper = _paper(name, world, which) if method == "MPC Grad P" else _printed_words(method)
         plain = Runs(f"{name}/plain", lambda seed: {"value": 0.0})
         cells = by_mode(paper, sound, runs["MPC Grad P"], plain)
         printed = _PUBLISHED[name][which] if (name, method) == ("kddcup99", "MPC Grad P") else None
@@ -142,7 +139,7 @@ def _rows(name: str, world: Callable[[], World], parties: int, which: int) -> It
 
 
 @cache
-def _printed(method: str) -> str:
+def _printed_words(method: str) -> str:
     """Say what the printed noise certifies under replace-one; it is not run between parties."""
     if method == "MPC Out P":
         return f"Laplace noise per coordinate certifies {per_coordinate_laplace(122, EPSILON, DELTA):.3g}"
@@ -164,7 +161,7 @@ def _paper(name: str, world: Callable[[], World], which: int) -> Runs:
             }
             noise = gradient_noise(solver.plan(here.problem), ask, table=True)
             w = run(Task(solver, here.problem, "MPC Grad P", paper=noise), here.whole, ask).result
-        return {**_found(here, w, which), **found}
+        return {**_outcome(here, w, which), **found}
 
     return Runs(f"{name}/MPC Grad P/paper", once)
 
@@ -180,11 +177,11 @@ def _runs(name: str, world: Callable[[], World], parties: int, which: int) -> di
         here = world()
         executor = SimulatedParties(here.members(parties), share, here.whole if pooled else None)
         found = run(Task(solver, here.problem, name), executor, Ask(EPSILON, DELTA)).result
-        return _found(here, found, which)
+        return _outcome(here, found, which)
 
     def local(method: Callable[..., Floats]) -> Outcome:
         here = world()
-        return _found(here, method(here.members(parties), here.problem, clip=CLIP), which)
+        return _outcome(here, method(here.members(parties), here.problem, clip=CLIP), which)
 
     made: dict[str, Callable[[int], Outcome]] = {
         "MPC Grad P": lambda seed: joint(_descent(), True),
@@ -196,7 +193,7 @@ def _runs(name: str, world: Callable[[], World], parties: int, which: int) -> di
     return {method: Runs(f"{name}/{parties}/{method}", once) for method, once in made.items()}
 
 
-def _found(world: World, w: Floats, which: int) -> Outcome:
+def _outcome(world: World, w: Floats, which: int) -> Outcome:
     return {"value": world.judge(w)[which]}
 
 
@@ -229,7 +226,6 @@ _MEGABYTES = {"Yao, curious parties": {"Adult": 812.0, "KDDCup99": 911.0, "KDDCu
 
 
 def seconds(quick: bool) -> Table:
-    """Seconds of a release."""
     metric = "seconds of a release (ours: processor time of the busiest party)"
     return _aggregation_table("aggregation-time", metric, "seconds", _SECONDS)
 

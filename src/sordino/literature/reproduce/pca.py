@@ -182,14 +182,14 @@ def _cells(
         return {"value": rate(points(), seed, **options)[0]}
 
     return by_mode(
-        Runs(f"{at}/{method}/paper", lambda seed: _printed(points(), solver, seed, epsilon, rate)),
+        Runs(f"{at}/{method}/paper", lambda seed: _fit_printed(points(), solver, seed, epsilon, rate)),
         Runs(f"{at}/{method}/sound", lambda seed: once(seed, solver=solver)),
         Runs(f"{at}/default", once),
         Runs(f"{group}/plain", lambda seed: once(seed, epsilon=math.inf, delta=None)),
     )
 
 
-def _printed(points: Points, solver: str, seed: int, epsilon: float, rate: Score) -> Outcome:
+def _fit_printed(points: Points, solver: str, seed: int, epsilon: float, rate: Score) -> Outcome:
     """Run the printed noise, which is the same for both relations, and certify it for each accounted one."""
     extra: dict[str, Any] = {"solver": solver, "noise": "paper", "center": False, "epsilon": epsilon}
     if solver == "power":
@@ -207,14 +207,14 @@ def _model(points: Points, seed: int, options: dict[str, Any]) -> PCA:
     return PCA(points.components, **settings)
 
 
-def _fitted(points: Points, rows: Any, seed: int, options: dict[str, Any]) -> PCA:
+def _fit_one(points: Points, rows: Any, seed: int, options: dict[str, Any]) -> PCA:
     with quiet():
         return _model(points, seed, options).fit(rows)
 
 
 def _accuracy(points: Points, seed: int, **options: Any) -> tuple[float, PCA]:
     """Return the paper's accuracy, and the PCA behind it."""
-    return svm_accuracy(points.rows, points.labels, seed, lambda half: _fitted(points, half, seed, options))
+    return svm_accuracy(points.rows, points.labels, seed, lambda half: _fit_one(points, half, seed, options))
 
 
 def svm_accuracy(rows: Any, labels: Any, seed: int, fit: Callable[[Any], Any]) -> tuple[float, Any]:
@@ -236,7 +236,7 @@ def svm_accuracy(rows: Any, labels: Any, seed: int, fit: Callable[[Any], Any]) -
 def _distance(points: Points, seed: int, **options: Any) -> tuple[float, PCA]:
     """Return ``||V V^T - W W^T||_F^2 / 2k`` in [0, 1], W the subspace without noise."""
     options = {"center": False, **options}
-    model = _fitted(points, points.rows, seed, options)
+    model = _fit_one(points, points.rows, seed, options)
     best = _best(points)
     overlap = float(np.sum(np.square(model.components_ @ best.T)))
     return 1.0 - overlap / points.components, model
@@ -244,4 +244,4 @@ def _distance(points: Points, seed: int, **options: Any) -> tuple[float, PCA]:
 
 @cache
 def _best(points: Points) -> Any:
-    return _fitted(points, points.rows, 0, {"epsilon": math.inf, "delta": None, "center": False}).components_
+    return _fit_one(points, points.rows, 0, {"epsilon": math.inf, "delta": None, "center": False}).components_

@@ -87,7 +87,7 @@ def reproduce(
     """
     store = measure(name, folder, quick=quick, jobs=jobs, progress=progress)
     table = table_named(name, quick)
-    made, page = _made(table, store), folder / f"{name}.md"
+    made, page = _fill(table, store), folder / f"{name}.md"
     command = f"sordino reproduce {name}" + (" --quick" if quick else "")
     page.write_text(markdown(table, made, command), encoding="utf-8")
     figure(table, made, folder / f"{name}.png")
@@ -101,13 +101,13 @@ def measure(
 
     This needs neither a terminal nor a plotting library, so it can run on a bare machine with many cores.
     """
-    store, todo = _asked(name, folder, quick)
+    store, todo = _open(name, folder, quick)
     if jobs > 1:
         _together({name: (store, todo)}, quick, jobs, lambda of, *where: progress(*where))
         return store
     for done, (key, seed) in enumerate(todo):
         progress(key, done, len(todo))
-        store.add(*_measured(TABLES[name], quick, key, seed))
+        store.add(*_run_one(TABLES[name], quick, key, seed))
     return store
 
 
@@ -119,11 +119,11 @@ def measure_all(
     Runs start in the order of the names, so that the tables with the longest runs are named first: a core is
     idle only when the last runs of all tables are under way.
     """
-    asked = {name: _asked(name, folder, quick) for name in names}
+    asked = {name: _open(name, folder, quick) for name in names}
     return _together(asked, quick, jobs, progress, keep_going=True)
 
 
-def _asked(name: str, folder: Path, quick: bool) -> tuple[Store, Todo]:
+def _open(name: str, folder: Path, quick: bool) -> tuple[Store, Todo]:
     """Return what is known of a table, and the runs that are missing."""
     table = table_named(name, quick)
     store = Store(folder / f"{name}.json", {"quick": quick, "version": sordino.__version__})
@@ -148,7 +148,7 @@ def _together(
     done, failed = dict.fromkeys(asked, 0), []
     with _one_thread_each(), ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
         waiting = {
-            pool.submit(_measured, TABLES[name], quick, key, seed): name
+            pool.submit(_run_one, TABLES[name], quick, key, seed): name
             for name, (_, todo) in asked.items()
             for key, seed in todo
         }
@@ -182,13 +182,13 @@ def _one_thread_each() -> Iterator[None]:
             del os.environ[name]
 
 
-def _measured(make: Callable[[bool], Table], quick: bool, key: str, seed: int) -> tuple[str, Outcome, float]:
+def _run_one(make: Callable[[bool], Table], quick: bool, key: str, seed: int) -> tuple[str, Outcome, float]:
     table, start = make(quick), time.process_time()
     outcome = {**table.runs()[key].once(seed), "seed": seed}
     return key, outcome, time.process_time() - start
 
 
-def _made(table: Table, store: Store) -> Made:
+def _fill(table: Table, store: Store) -> Made:
     """Return the rows with what is known of their cells."""
 
     def cell(runs: Runs | str) -> Cell | str:
@@ -208,5 +208,5 @@ def verdicts(name: str, folder: Path, *, quick: bool = False) -> dict[str, str]:
             f"{len(missing)} runs of {name} are missing in {folder}, {missing[0]!r} the first of them. "
             f"`sordino reproduce {name}` makes them."
         )
-    made = _made(table, store)
+    made = _fill(table, store)
     return {f"{row.group}/{row.method}/{row.epsilon:g}": verdict(table, row, made) for row, _ in made}

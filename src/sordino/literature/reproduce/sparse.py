@@ -72,7 +72,6 @@ XRAY = Source(
 
 @cache
 def rcv1(keep: int, ridge: float = 0.0, score: str = "loss") -> Task:
-    """Return RCV1 with unit rows."""
     data: Any = load("rcv1_sample")
     facts = {"n_nonzero_coefs": keep, "data_norm": 1.0, "alpha": ridge}
     return Task(
@@ -82,7 +81,6 @@ def rcv1(keep: int, ridge: float = 0.0, score: str = "loss") -> Task:
 
 @cache
 def reviews(keep: int, half: bool = False, quick: bool = False) -> Task:
-    """Return the IMDB ratings as a regression on words."""
     data: Any = load("imdb", target="rating")
     facts = {"n_nonzero_coefs": keep, "data_norm": 1.0, "target_bound": 1.0}
     every = data.data.shape[0] // QUICK_REVIEWS if quick else 1
@@ -120,7 +118,7 @@ def wang_gu_design(kind: str, size: int, keep: int) -> Task:
         size, size, keep, task="regression" if kind == "linear" else "classification", random_state=0
     )
     # |x . theta| is at most 2 s in the design; the targets of nearly all rows are within twice its root.
-    return _known(kind, made.data, made.target, made.coef, made.data_norm, 2.0 * keep**0.5, None)
+    return _design_task(kind, made.data, made.target, made.coef, made.data_norm, 2.0 * keep**0.5, None)
 
 
 @cache
@@ -137,10 +135,10 @@ def uniform(kind: str, n: int, d: int, keep: int) -> Task:
         y: Any = x @ truth + math.sqrt(0.1) * public.normal(size=n)
     else:
         y = (public.random(n) < 1.0 / (1.0 + np.exp(-(x @ truth)))).astype(int)
-    return _known(kind, x, y, truth, 1.1 * math.sqrt(d / 3), 2.0 * math.sqrt(keep) / 3 + 1.0, other)
+    return _design_task(kind, x, y, truth, 1.1 * math.sqrt(d / 3), 2.0 * math.sqrt(keep) / 3 + 1.0, other)
 
 
-def _known(kind: str, x: Any, y: Any, truth: Any, norm: float, target: float, public: Any) -> Task:
+def _design_task(kind: str, x: Any, y: Any, truth: Any, norm: float, target: float, public: Any) -> Task:
     facts = {"n_nonzero_coefs": int(np.count_nonzero(truth)), "data_norm": norm, "fit_intercept": False}
     if kind == "linear":
         facts["target_bound"] = target

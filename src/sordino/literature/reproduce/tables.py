@@ -147,7 +147,6 @@ def verdict(table: Table, row: Row, made: Made) -> str:
 
 
 def best(table: Table, cells: Cells) -> Cell | None:
-    """Return the better of the sound mode and the default."""
     found = [cell for mode in ("sound", "default") if isinstance(cell := cells[mode], Cell)]
     finite = [cell for cell in found if math.isfinite(cell.mean)]
     if not finite:
@@ -162,7 +161,7 @@ def _order(table: Table, row: Row, made: Made) -> str:
     """
     beside = [(r, cells) for r, cells in made if (r.group, r.epsilon) == (row.group, row.epsilon)]
     found = _methods(beside, "sound")
-    numbers, shown = _listed(table, found), _shown(table, found)
+    numbers, shown = _ranking_words(table, found), _shows_order(table, found)
     if shown:
         return "order of the curves reproduced"
     words = "order of the curves not reproduced: here" if shown is False else "no order to see:"
@@ -177,8 +176,8 @@ def _behind(table: Table, beside: Made, found: Mapping[str, Cell]) -> Iterator[s
         worst = max((v for cell in printed.values() for v in cell.certified.values()), default=0.0)
         most = "nothing for some of them" if math.isinf(worst) else f"up to {short(worst)}"
         beyond = f", which certifies {most}," if worst > claim else ""
-        shown = "shows it" if _shown(table, printed) else "does not show it either"
-        yield f"the printed noise{beyond} {shown}: {_listed(table, printed)}"
+        shown = "shows it" if _shows_order(table, printed) else "does not show it either"
+        yield f"the printed noise{beyond} {shown}: {_ranking_words(table, printed)}"
     ours, reached = beside[0][1]["default"], [cell.mean for cell in found.values()]
     if isinstance(ours, Cell) and all(_reaches(table, ours.mean, value) for value in reached):
         yield f"our default reaches {ours.mean:.3g}"
@@ -188,18 +187,18 @@ def _methods(beside: Made, mode: str) -> dict[str, Cell]:
     return {row.method: cell for row, cells in beside if isinstance(cell := cells[mode], Cell)}
 
 
-def _ranked(table: Table, found: Mapping[str, Cell]) -> list[str]:
+def _ranking(table: Table, found: Mapping[str, Cell]) -> list[str]:
     sign = 1.0 if table.better == "lower" else -1.0
     return sorted(found, key=lambda method: sign * found[method].mean)
 
 
-def _listed(table: Table, found: Mapping[str, Cell]) -> str:
-    return ", ".join(f"{method} {found[method].mean:.3g}" for method in _ranked(table, found))
+def _ranking_words(table: Table, found: Mapping[str, Cell]) -> str:
+    return ", ".join(f"{method} {found[method].mean:.3g}" for method in _ranking(table, found))
 
 
-def _shown(table: Table, found: Mapping[str, Cell]) -> bool | None:
+def _shows_order(table: Table, found: Mapping[str, Cell]) -> bool | None:
     """Tell whether methods come in the order of the figure; None where no two of them are apart."""
-    here = _ranked(table, found)
+    here = _ranking(table, found)
     rank = {method: place for place, group in enumerate(table.order) for method in group}
     apart = [pair for pair in combinations(here, 2) if _apart(*(found[method] for method in pair))]
     if any(rank[one] > rank[other] for one, other in apart):
@@ -237,14 +236,14 @@ def _why(table: Table, row: Row, cells: Cells) -> list[str]:
         if worst > row.epsilon:
             found = "nothing" if math.isinf(worst) else short(worst)
             reasons.append(f"the printed noise certifies {found}, not {row.epsilon:g}")
-        if missed := _missed(table, row, cells, paper):
+        if missed := _shortfall(table, row, cells, paper):
             reasons.append(f"the printed noise itself reaches {missed} here")
     if isinstance(plain, Cell) and table.likeness != "stand-in":
         if not _reaches(table, plain.mean, row.published):
             reasons.append(f"without privacy {plain.mean:.4g} is reached here")
         elif (known := row.published_plain) is not None and not _reaches(table, plain.mean, known):
             reasons.append(f"without privacy {plain.mean:.4g} is reached here, {known:.4g} is printed")
-    if isinstance(sound, Cell) and (missed := _missed(table, row, cells, sound)) and not reasons:
+    if isinstance(sound, Cell) and (missed := _shortfall(table, row, cells, sound)) and not reasons:
         reasons.append(f"the same method with sound noise reaches {missed} here")
     return reasons
 
@@ -267,7 +266,7 @@ def _elsewhere(table: Table, row: Row, made: Made) -> Iterator[str]:
             yield f"{here}, the best printed {printed:.4g} ({by})"
 
 
-def _missed(table: Table, row: Row, cells: Cells, cell: Cell) -> str:
+def _shortfall(table: Table, row: Row, cells: Cells, cell: Cell) -> str:
     """Return what a cell reaches where that is less than the published number, in the units compared."""
     published, measured = _comparable(table, row, cells, cell)
     if published is None or measured is None or _reaches(table, measured, published):
@@ -304,18 +303,17 @@ _TITLES = (
 
 
 def markdown(table: Table, made: Made, command: str) -> str:
-    """Return the page of a table."""
     lines = [f"## {table.source}", "", f"{table.metric}; {table.better} is better. {table.data}"]
     if table.settings:
         lines.append(table.settings)
-    lines.append(_said(made))
+    lines.append(_run_words(made))
     lines += ["", "| " + " | ".join(_TITLES) + " |", "|" + "---|" * len(_TITLES)]
     lines += [_line(row, cells, verdict(table, row, made)) for row, cells in made]
     lines += ["", f"Reproduce with `{command}`.", ""]
     return "\n".join(lines)
 
 
-def _said(made: Made) -> str:
+def _run_words(made: Made) -> str:
     """Say how many runs are behind a number."""
     counts = {len(c.values) for _, cells in made for c in cells.values() if isinstance(c, Cell)}
     if counts <= {1}:
@@ -334,7 +332,7 @@ def _line(row: Row, cells: Cells, said: str) -> str:
         bold = ["**" if value is not None and value > row.epsilon else "" for value in found]
         known = ["no less" if value is None else short(value) for value in found]
         certified = " / ".join(f"{mark}{word}{mark}" for mark, word in zip(bold, known))
-    written = [_written(cells[mode]) for mode in MODES]
+    written = [_cell_words(cells[mode]) for mode in MODES]
     if row.published_plain is not None:
         written[-1] += f" (printed {row.published_plain:g})"
     claim = f"{row.epsilon:g} ({row.delta:g})"
@@ -343,7 +341,7 @@ def _line(row: Row, cells: Cells, said: str) -> str:
     return "| " + " | ".join((*fields, said)) + " |"
 
 
-def _written(cell: Cell | str) -> str:
+def _cell_words(cell: Cell | str) -> str:
     if isinstance(cell, str):
         return cell
     mean = 0.0 if abs(cell.mean) < _ROUNDING else cell.mean
@@ -402,10 +400,9 @@ class Store:
         self.date, self.cpu_seconds = "", 0.0
         self._runs: dict[str, list[dict[str, float]]] = {}
         if path.exists():
-            self._read()
+            self._read_file()
 
     def outcomes(self, key: str) -> Sequence[Outcome]:
-        """Return what is known of a key."""
         return tuple(self._runs.get(key, ()))
 
     def add(self, key: str, outcome: Outcome, cpu_seconds: float = 0.0) -> None:
@@ -420,7 +417,7 @@ class Store:
         fresh.write_text(json.dumps(document, indent=1, allow_nan=True) + "\n", encoding="utf-8")
         os.replace(fresh, self.path)
 
-    def _read(self) -> None:
+    def _read_file(self) -> None:
         try:
             document = json.loads(self.path.read_text("utf-8"))
             known, about = dict(document["settings"]), document["about"]

@@ -75,7 +75,6 @@ def stated_privacy(facts: object, node: int) -> tuple[float, float]:
 
 
 def stated_size(facts: object, node: int) -> float:
-    """Return the number of records that a client states."""
     size = _number(facts, "num-examples")
     if not 1 <= size < math.inf:
         raise PlanError(f"Node {node} states no number of records: expected a finite number >= 1.")
@@ -152,7 +151,6 @@ class FederatedClient:
 
     @property
     def book(self) -> RoundBook:
-        """The rounds and the budget."""
         return RoundBook(
             self.folder,
             Ask.checked(
@@ -179,7 +177,6 @@ class FederatedClient:
             return self.model.steps(curator, weights, self.recipe, step), turn.report
 
     def answer(self, message: Message, context: Context) -> Message:
-        """Answer a training message of the server."""
         self.require(message.content.config_records["config"])
         sent = next(iter(message.content.array_records.values()))
         weights, report = self.round(str(context.run_id), sent["weights"].numpy())
@@ -259,5 +256,4 @@ def _code(error: Exception) -> Code:
 
 
 def record_of(weights: Weights) -> ArrayRecord:
-    """Return weights as they travel."""
     return ArrayRecord({"weights": Array(np.ascontiguousarray(weights))})

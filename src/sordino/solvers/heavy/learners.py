@@ -423,7 +423,6 @@ class _Walk:
 
     @property
     def coefficients(self) -> Floats:
-        """The point in the units of the data."""
         return raw_coefficients(self.point, self._constant)
 
     def allow(self, longest: float) -> None:
@@ -443,7 +442,7 @@ class _Walk:
         self._last = (self.point.w, gradient)
         gain = min(max(self._allowed / self.step, 1.0), MOST_MOMENTUM)  # of a lasting gradient
         self._velocity = (1.0 - 1.0 / gain) * self._velocity + gradient
-        self.point = replace(self.point, w=self._projected(self.point.w - self.step * self._velocity))
+        self.point = replace(self.point, w=self._project(self.point.w - self.step * self._velocity))
 
     def _curvature(self, before: Floats, old: Floats, gradient: Floats, noise: float) -> float:
         """Return how fast the gradient changed along the last step, beyond what noise explains."""
@@ -451,7 +450,7 @@ class _Walk:
         moved = float(np.sum((self.point.w - before) ** 2))
         return math.sqrt(max(change, 0.0) / moved) + 1e-12 if moved > 0 else 1e-12
 
-    def _projected(self, w: Floats) -> Floats:
+    def _project(self, w: Floats) -> Floats:
         if self._constraint is None:
             return w
         raw = w / self.point.scales
@@ -501,7 +500,6 @@ class GradientStep(FromSum, ClippedSum):
 
     @property
     def truncation(self) -> Truncation:
-        """How a gradient is bounded."""
         return Truncation(zero=self.zero, joint=self.joint)
 
     def contribution(self, params: Step) -> float:
@@ -514,7 +512,6 @@ class GradientStep(FromSum, ClippedSum):
         return RobustGradient(self.loss, self.truncation).evaluate(records, params.point)
 
     def finished(self, total: Floats, params: Step) -> Floats:
-        """Return the new point on the asked coordinates."""
         point = params.point
         slope = total / self.records + self.ridge * point.w / np.square(point.scales)
         return (point.w - params.length * slope).reshape(-1)[params.coordinates]
@@ -608,7 +605,7 @@ class HeavyTailedSparse:
     def _selects(self, problem: Problem) -> bool:
         return self.sparsity is not None and self.sparsity < problem.features * problem.outputs
 
-    def _kept(self, problem: Problem) -> int:
+    def _count_kept(self, problem: Problem) -> int:
         """Return how many coordinates get a value in a step."""
         chosen = (self.sparsity or 0) + problem.n_intercepts
         return chosen if self._selects(problem) else math.prod(problem.shape)
@@ -650,7 +647,7 @@ class HeavyTailedSparse:
         if self.scaling.step is not None:
             return 1.0
         values = curator.plan.releases["values" if "values" in curator.plan.releases else "select"].mechanism
-        kept = self._kept(problem)
+        kept = self._count_kept(problem)
         bound = Truncation(joint=self.joint).bound(kept, 1.0) * curator.plan.relation.contributions
         noise = cut * (values.multiplier or 0.0) * bound / self._records(problem) * math.sqrt(kept)
         return min(CAREFUL, patience(noise, self.steps))
@@ -660,7 +657,7 @@ class HeavyTailedSparse:
         if "values" not in curator.plan.releases:
             return 0.0
         release = curator.plan.releases["values"]
-        step = Step(point, 1.0, np.arange(self._kept(problem)))
+        step = Step(point, 1.0, np.arange(self._count_kept(problem)))
         return ((release.mechanism.multiplier or 0.0) * release.sensitivity(curator.plan.relation, step)) ** 2
 
     def _noise(self, curator: Curator, problem: Problem) -> float:

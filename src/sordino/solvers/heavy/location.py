@@ -170,10 +170,10 @@ def interval_cells(below: Floats, ranks: Floats, margins: Floats) -> tuple[Ints,
     lowest = np.maximum(ranks - 1.0, 0.5)[:, None] - margins
     highest = np.minimum(ranks + 1.0, total - 0.5)[:, None] + margins
     before = np.concatenate([[0.0], below[:-1]])
-    return _descended(before < lowest), _descended(before <= highest)
+    return _descend(before < lowest), _descend(before <= highest)
 
 
-def _descended(to_the_right: Bools) -> Ints:
+def _descend(to_the_right: Bools) -> Ints:
     """Follow the tree down to a cell: at each border, right where the count before it says so."""
     row = np.arange(len(to_the_right))
     cell = np.zeros(row.size, dtype=np.int64)

@@ -240,7 +240,7 @@ def hidden_limit(seen: Seen, power: int, doubt: float, at: int | None = None) ->
     before = int(at is None and knot > 0 and seen.counts[knot - 1] >= seen.counts[knot])
     slopes, tails = _profiles(before)
     octaves = np.arange(knot - before, knot + _FAR, dtype=np.int64)
-    height, distance, stiff = _fitted(seen, tails, octaves)
+    height, distance, stiff = _fit_heights(seen, tails, octaves)
     hides: Floats = np.dot(tails, _hidden_by_octave(seen, power, octaves))
     hides[slopes <= power * math.log(2.0)] = math.inf
     declared = slopes >= seen.slope - 1e-9
@@ -288,16 +288,16 @@ def _profiles(before: int) -> tuple[Floats, Floats]:
     return slope, np.exp(-slope[:, None] * step - flatter)
 
 
-def _fitted(seen: Seen, tails: Floats, octaves: Ints) -> tuple[Floats, Floats, Floats]:
+def _fit_heights(seen: Seen, tails: Floats, octaves: Ints) -> tuple[Floats, Floats, Floats]:
     """Return the best height of each tail, its squared distance in deviations, and how sharp it is."""
     there = octaves[octaves < BINS][: _AHEAD + 2]
     shown, shapes = seen.counts[there], tails[:, : there.size]
     weight = 1.0 / (seen.noise**2 + np.maximum(shown, 0.0) + 1.0)
     for k, moment, noise in seen.moments:
         smaller = np.arange(octaves[0], dtype=np.int64)
-        body = float(np.maximum(seen.counts[smaller], 0.0) @ _truncated(seen, k, smaller))
+        body = float(np.maximum(seen.counts[smaller], 0.0) @ _truncated_means(seen, k, smaller))
         shown = np.append(shown, moment - body)
-        shapes = np.column_stack([shapes, tails @ _truncated(seen, k, octaves)])
+        shapes = np.column_stack([shapes, tails @ _truncated_means(seen, k, octaves)])
         error = noise**2 + max(moment - body, 0.0) + (_WITHIN * body) ** 2 + 1.0
         weight = np.append(weight, 1.0 / error)
     stiff = shapes**2 @ weight
@@ -312,7 +312,7 @@ def _octave(octaves: Ints, cut: float) -> tuple[Floats, Floats]:
     return high / 2.0, high
 
 
-def _truncated(seen: Seen, k: int, octaves: Ints) -> Floats:
+def _truncated_means(seen: Seen, k: int, octaves: Ints) -> Floats:
     """Return the mean of ``min(|x| / cut, 1)^k`` in each octave, of values spread evenly in logarithm."""
     low, high = _octave(octaves, seen.cut)
     inside = np.minimum(high, 1.0)

@@ -105,7 +105,7 @@ class RobustCovariance:
         pairs, index = problem.population // 2, 2.0 * (1.0 + self.order)
         counts, width = curator.release("scales"), noise_of(curator, "scales", None)
         tails = [Tail.read(c, width, index) for c in counts]
-        typical = _filled([math.sqrt(tail.moment(tail.edge, pairs, 2)) for tail in tails], tails)
+        typical = _fill_units([math.sqrt(tail.moment(tail.edge, pairs, 2)) for tail in tails], tails)
         norms = curator.release("norms", typical)[0]
         tail = Tail.read(norms, noise_of(curator, "norms", None), index)
         z = noise_of(curator, "moments", None)
@@ -119,7 +119,7 @@ class RobustCovariance:
         yield replace(found, spread=np.square(spread), sure=tail.sure)
 
 
-def _filled(sizes: list[float], tails: list[Tail]) -> Floats:
+def _fill_units(sizes: list[float], tails: list[Tail]) -> Floats:
     """Return the unit of each column; one whose counts show nothing gets the largest unit of the others.
 
     A unit that is far too small would make all normed rows long, and their cut, in the units of the other

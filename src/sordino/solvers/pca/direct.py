@@ -211,7 +211,6 @@ class Pooled:
 
     @classmethod
     def empty(cls, features: int) -> Pooled:
-        """Return the sums over no chunk."""
         return cls(0, np.zeros(features + 1), np.zeros((features, features)))
 
 
@@ -266,7 +265,6 @@ class StreamGauss:
         return location_from(problem, pooled.moments / pooled.count, std, level)
 
     def principal(self, pooled: Pooled, problem: PcaProblem) -> Principal:
-        """Return the axes of all chunks so far."""
         n, mean = pooled.count, pooled.moments[:-1] / pooled.count
         std = math.sqrt(pooled.moments_variance) / n
         place = location_from(problem, pooled.moments / n, std, 0.0)

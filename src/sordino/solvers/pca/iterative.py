@@ -157,7 +157,6 @@ class Power:
         return problem.planned(**moments_release(problem), product=product, **spectrum_release(problem))
 
     def query(self, problem: PcaProblem) -> GramProduct:
-        """Return the product that each step asks for."""
         return GramProduct(problem.data_norm)
 
     def run(self, curator: Curator, problem: PcaProblem) -> Iterator[Principal]:

@@ -143,10 +143,10 @@ def _share(wanted: float, principal: Principal) -> int:
     within = 0.5 * np.sqrt(np.cumsum(np.square(principal.doubt)))
     reached = np.cumsum(principal.variances) + within >= wanted * (1 - 1e-12) * principal.total
     fewest = int(np.argmax(reached)) + 1 if reached.any() else reached.size
-    return max(1, min(fewest, _seen(principal)))
+    return max(1, min(fewest, _count_seen(principal)))
 
 
-def _seen(principal: Principal) -> int:
+def _count_seen(principal: Principal) -> int:
     """Return how many eigenvalues stand out of the noise."""
     if principal.noise == 0:
         return int(principal.noisy.size)
@@ -154,7 +154,7 @@ def _seen(principal: Principal) -> int:
 
 
 def _gap(principal: Principal) -> int:
-    seen = _seen(principal)
+    seen = _count_seen(principal)
     if seen < 2:
         return max(seen, 1)
     y = principal.noisy[: min(seen + 1, principal.noisy.size)]
