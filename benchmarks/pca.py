@@ -2,7 +2,7 @@
 
 Command: python -m benchmarks.pca [section ...] [--fits N] [--sets NAME ...] [--solvers NAME ...]
          [--save benchmarks/results/pca.json]
-Then `python -m benchmarks.pca_bars` judges and `python docs/figures/pca_tables.py` writes docs/pca.md.
+Then `python -m benchmarks.pca_bars` judges and `python docs/figures/pca_tables.py` writes the pages on PCA.
 
 A saved cell replaces that cell of the file and leaves the others. The noise is seeded (not private), so a
 section repeats. Data sets are looked up in the folder SORDINO_DATA; sections without data are left out.

@@ -193,6 +193,14 @@ def test_the_verdicts_on_the_papers_are_those_of_the_accountant(monkeypatch):
     assert inside.strip() == script["table"]()
 
 
+def test_the_code_of_the_front_page_is_not_cut_off():
+    """Its column is 80 letters wide; the rest of a line would have to be scrolled to."""
+    page = (ROOT / "README.md").read_text("utf-8").partition("<!-- the front page")[0]
+    blocks = re.findall(r"```(?:bash|python)\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) >= 2
+    assert max(len(line) for block in blocks for line in block.splitlines()) <= 80
+
+
 def test_the_ten_lines_of_the_front_page_score_well_in_every_run():
     """They fell to .63 when predict did not clip as fit does."""
     page = (ROOT / "README.md").read_text("utf-8")

@@ -98,7 +98,7 @@ def bars_section(found: list[dict]) -> list[str]:
     for item, title in ITEMS.items():
         here = [bar for bar in found if bar["item"] == item]
         if not here and item == 7:
-            out += [f"### {title}\n", "Its bars are on [its own page](pca.md).\n"]
+            out += [f"### {title}\n", "Its bars are on [its own page](pca-results.md).\n"]
         if not here:
             continue
         out += [f"### {title}\n", "| what | asked | reached | of |", "|---|---|---|---|"]

@@ -1,4 +1,4 @@
-"""The tables of docs/pca.md, made from benchmarks/results/pca.json and benchmarks/results/bars/pca.json.
+"""The tables of the two pages on PCA, from benchmarks/results/pca.json and benchmarks/results/bars/pca.json.
 
 Command: python docs/figures/pca_tables.py   (after benchmarks.pca --save ... and benchmarks.pca_bars)
 """
@@ -9,7 +9,8 @@ import json
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-RESULTS, PAGE = ROOT / "benchmarks" / "results", ROOT / "docs" / "pca.md"
+RESULTS = ROOT / "benchmarks" / "results"
+PAGES = (ROOT / "docs" / "pca.md", ROOT / "docs" / "pca-results.md")
 START, END = "<!-- made by docs/figures/pca_tables.py: {} -->", "<!-- end of {} -->"
 QUOTED = "| diffprivlib 0.6.6 (measured in its own environment) | .222 | .218 | .252 | none | | | | |"
 CLAIMS = {("a9a", 10): "82.55", ("MNIST 0/1", 10): "98.48", ("MNIST 1/7", 10): "98.48"}
@@ -133,11 +134,13 @@ MADE = {f.__name__: f for f in (bars, splits, spiked, counts, deviations, protoc
 
 
 def page(text: str, found: dict, judged: dict) -> str:
-    """Return the page with every table between its marks."""
+    """Return a page with each of its tables between its marks."""
     tables = {name: make(found[name]["rows"]) for name, make in MADE.items() if name in found}
     tables["reached"] = reached(judged["bars"])
     for name, made in tables.items():
         start, end = START.format(name), END.format(name)
+        if start not in text:
+            continue
         before, rest = text.split(start)
         text = f"{before}{start}\n\n{made}\n\n{end}{rest.split(end)[1]}"
     return text
@@ -146,4 +149,5 @@ def page(text: str, found: dict, judged: dict) -> str:
 if __name__ == "__main__":
     sections = json.loads((RESULTS / "pca.json").read_text("utf-8"))
     verdicts = json.loads((RESULTS / "bars" / "pca.json").read_text("utf-8"))
-    PAGE.write_text(page(PAGE.read_text("utf-8"), sections, verdicts), "utf-8")
+    for file in PAGES:
+        file.write_text(page(file.read_text("utf-8"), sections, verdicts), "utf-8")

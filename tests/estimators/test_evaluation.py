@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 import sordino
 from sordino.accounting import gaussian_epsilon
 from sordino.errors import InvalidInputError, UnsupportedError
-from sordino.estimators.metrics import METRICS, Judged, Limits
+from sordino.estimators.metrics import METRICS, Judged, ScoreLimits
 from sordino.tables import Number, Person, Target
 from sordino.testing import seeded_noise_not_private
 
@@ -160,7 +160,7 @@ def judged(public, n=500):
 
 @pytest.mark.parametrize("name", METRICS)
 def test_whatever_a_record_holds_its_row_is_in_the_ball_or_refused(name):
-    metric = METRICS[name].metric(Limits.between(-3.0, 7.0))
+    metric = METRICS[name].metric(ScoreLimits.between(-3.0, 7.0))
     with np.errstate(all="ignore"):
         rows = metric.rows(judged(np.random.default_rng(1)))
     away = np.linalg.norm(rows - np.asarray(metric.centre), axis=1)

@@ -12,8 +12,8 @@ from sordino.elsewhere import packed, unpacked
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.estimators.metrics import (
     CalibrationCurve,
-    Limits,
     MetricRow,
+    ScoreLimits,
     find_metric,
     judge,
     predict_quietly,
@@ -184,7 +184,7 @@ def _prices(model: Any) -> tuple[Price, ...]:
     return each_once((*getattr(getattr(model, "privacy_", None), "learned", ()), *prices_for(params)))
 
 
-def limits_of(row: MetricRow, model: Any, loss_bound: Any, bounds: Any, bins: Any) -> Limits:
+def limits_of(row: MetricRow, model: Any, loss_bound: Any, bounds: Any, bins: Any) -> ScoreLimits:
     """Return the public limits of a private score, checked."""
     remedy = "It is a public bound on the loss of one record."
     other: dict[str, Any] = {
@@ -192,7 +192,9 @@ def limits_of(row: MetricRow, model: Any, loss_bound: Any, bounds: Any, bins: An
         "classes": int(np.size(getattr(model, "classes_", ()))),
         "bins": check_count("bins", bins, 2, 1000, "It is the number of cells.") or 10,
     }
-    return Limits.between(*_target_bounds(model, bounds), **other) if row.numbers else Limits(**other)
+    return (
+        ScoreLimits.between(*_target_bounds(model, bounds), **other) if row.numbers else ScoreLimits(**other)
+    )
 
 
 def _target_bounds(model: Any, bounds: Any) -> tuple[float, float]:
@@ -216,7 +218,7 @@ def _target_bounds(model: Any, bounds: Any) -> tuple[float, float]:
     return low, high
 
 
-def _facts(row: MetricRow, limits: Limits, learned: bool) -> tuple[str, ...]:
+def _facts(row: MetricRow, limits: ScoreLimits, learned: bool) -> tuple[str, ...]:
     if row.name == "r2":
         return (f"bounds of targets and losses: {'by a schema that was learned' if learned else 'declared'}",)
     clipped = row.loss is not None and not row.gain

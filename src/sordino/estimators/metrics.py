@@ -46,7 +46,7 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Limits:
+class ScoreLimits:
     """Public limits: numbers count within [low, high], the error of a number up to ``reach``.
 
     ``loss`` is a declared bound on the loss of a record, in place of the one that a metric has by itself.
@@ -60,7 +60,7 @@ class Limits:
     bins: int = 10
 
     @classmethod
-    def between(cls, low: float, high: float, **other: Any) -> Limits:
+    def between(cls, low: float, high: float, **other: Any) -> ScoreLimits:
         """Return the limits of targets in [low, high]: an error counts up to half of the range."""
         return cls(low, high, (high - low) / 2.0, **other)
 
@@ -394,21 +394,21 @@ class Calibration:
 # ----------------------------------------------------------- The table: what a metric is, one row for each
 
 
-def log_loss(judged: Judged, limits: Limits) -> Floats:
+def log_loss(judged: Judged, limits: ScoreLimits) -> Floats:
     """Return ``-log p(y)``; a label that the model does not know costs the bound."""
     known = judged.codes >= 0
     chance = judged.chances[np.arange(len(known)), np.maximum(judged.codes, 0)]
     return np.where(known, -np.log(np.maximum(chance, np.finfo(float).eps)), math.inf)
 
 
-def deviance(judged: Judged, limits: Limits) -> Floats:
+def deviance(judged: Judged, limits: ScoreLimits) -> Floats:
     """Return the Poisson deviance ``2 (y log(y / m) - y + m)`` of a count y and its prediction m."""
     count = np.maximum(np.clip(judged.targets, limits.low, limits.high), 0.0)
     said = np.maximum(np.clip(judged.predicted, limits.low, limits.high), np.finfo(float).tiny)
     return 2.0 * (xlogy(count, count) - count * np.log(said) - count + said)
 
 
-def r_squared(limits: Limits) -> Smooth:
+def r_squared(limits: ScoreLimits) -> Smooth:
     """Return ``1 - mse / variance``, targets, predictions and losses within their bounds."""
     middle, half, bound = (limits.low + limits.high) / 2.0, limits.reach, METRICS["mse"].bound_of(limits)
     squares = METRICS["mse"].column
@@ -484,11 +484,11 @@ class MetricRow:
     alias: str
     asks: Literal["labels", "chances", "margins", "values"]
     words: str
-    loss: Callable[[Judged, Limits], Floats] | None = None
-    bound: Callable[[Limits], float] = field(default=lambda limits: 1.0)
+    loss: Callable[[Judged, ScoreLimits], Floats] | None = None
+    bound: Callable[[ScoreLimits], float] = field(default=lambda limits: 1.0)
     gain: bool = False
     share: bool = False
-    private: Callable[[Limits], Any] | None = None
+    private: Callable[[ScoreLimits], Any] | None = None
     exact: Callable[[Judged], Any] | None = None
     pairs: bool = False
 
@@ -497,11 +497,11 @@ class MetricRow:
         """Whether it is for regressors."""
         return self.asks == "values"
 
-    def bound_of(self, limits: Limits) -> float:
+    def bound_of(self, limits: ScoreLimits) -> float:
         """Return where the loss of a record is clipped."""
         return self.bound(limits) if limits.loss is None else limits.loss
 
-    def metric(self, limits: Limits) -> Any:
+    def metric(self, limits: ScoreLimits) -> Any:
         """Return how the score is read off a noisy mean."""
         if self.private is not None:
             return self.private(limits)
@@ -512,23 +512,23 @@ class MetricRow:
 
         return Smooth(1, lambda judged: self.column(judged, limits)[:, None], mean, (0.0, bound))
 
-    def column(self, judged: Judged, limits: Limits) -> Floats:
+    def column(self, judged: Judged, limits: ScoreLimits) -> Floats:
         """Return the clipped loss of each record, from -1 to 1."""
         bound = self.bound_of(limits)
         return 2.0 * np.minimum(self.losses(judged, limits), bound) / bound - 1.0
 
-    def losses(self, judged: Judged, limits: Limits) -> Floats:
+    def losses(self, judged: Judged, limits: ScoreLimits) -> Floats:
         """Return the loss of each record, without the clip."""
         if self.loss is None:
             raise UnsupportedError(f"{self.name!r} is no mean of losses of single records.")
         with np.errstate(all="ignore"):
             return self.loss(judged, limits)
 
-    def shares(self, judged: Judged, limits: Limits) -> Floats:
+    def shares(self, judged: Judged, limits: ScoreLimits) -> Floats:
         """Return 1 for a record without loss, 0 for one whose loss is the bound, less beyond."""
         return 1.0 - self.losses(judged, limits) / self.bound_of(limits)
 
-    def natural(self, share: float, limits: Limits) -> float:
+    def natural(self, share: float, limits: ScoreLimits) -> float:
         """Return a mean share in the units of the metric."""
         return share if self.gain else (1.0 - share) * self.bound_of(limits)
 
@@ -536,7 +536,7 @@ class MetricRow:
         """Return the score of public records: a number, or an error and its curve."""
         if self.exact is not None:
             return self.exact(judged)
-        loss = float(np.mean(self.losses(judged, Limits())))
+        loss = float(np.mean(self.losses(judged, ScoreLimits())))
         return 1.0 - loss if self.gain else loss
 
 

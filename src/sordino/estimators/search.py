@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from sordino.checks import DECLARED_LABELS, SEEN_LABELS, check_data, declared_bound, encode_labels, remember
 from sordino.errors import InvalidInputError, UndeclaredBoundWarning, UnsupportedError
-from sordino.estimators.metrics import METRICS, Limits, MetricRow, find_metric, judge
+from sordino.estimators.metrics import METRICS, MetricRow, ScoreLimits, find_metric, judge
 from sordino.estimators.pipeline import keeps_nothing, mixes_step, pipeline_privacy, prices_for, reason
 from sordino.execute.persons import mean_of_owners, number_owners
 from sordino.kernel import Relation, public_generator
@@ -253,7 +253,7 @@ class Scorer:
     """
 
     row: MetricRow
-    limits: Limits
+    limits: ScoreLimits
     sign: float
 
     def of(self, model: Any, X: Any, y: Any, owners: Any = None) -> Floats:
@@ -531,13 +531,13 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         if row.asks == "chances" and not hasattr(self.estimator, "predict_proba"):
             raise UnsupportedError(f"scoring={self.scoring!r} needs an estimator with predict_proba.")
         if classifier:
-            return Scorer(row, Limits(), sign)
+            return Scorer(row, ScoreLimits(), sign)
         target = None if candidates.schema is None else candidates.schema.target
         if self.target_bound is None and target is not None and None not in (target.low, target.high):
             reach = (float(target.high) - float(target.low)) / 2.0  # type: ignore[arg-type]
         else:
             reach = declared_bound(self, "target_bound")
-        return Scorer(row, Limits(reach=reach), sign if self.scoring else 0.0)
+        return Scorer(row, ScoreLimits(reach=reach), sign if self.scoring else 0.0)
 
     def _grid(self) -> list[dict[str, Any]]:
         grid = self._candidates()
