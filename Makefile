@@ -18,7 +18,7 @@ export MPLBACKEND ?= Agg
 
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS)
 
-.PHONY: help install demo test test-long mutate lint format bench bench-full bench-check peers docs matrix nightly release clean
+.PHONY: help install demo test test-long audit mutate lint format bench bench-full bench-check peers docs matrix nightly release clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -49,6 +49,9 @@ test-long: $(FULL)  ## all tests, more examples each, then the mutation tests
 
 nightly: $(FULL)  ## long tests, sabotages, a shard of the mutants, pages and guard, in four hours, on one page
 	$(BIN)/python tools/nightly.py --workers $(WORKERS)
+
+audit: $(FULL)  ## attack every solver, estimator, statistic, network, search, chain and joint run; a row for each
+	$(BIN)/python tools/audit.py
 
 mutate: $(FULL)  ## break kernel/ and accounting/ line by line; every break must fail a test
 	$(BIN)/python tools/mutate.py --jobs $(WORKERS)

@@ -174,3 +174,45 @@ def test_residuals_of_a_real_fit_have_the_declared_scale():
     assert found.count > 100
     assert found.wealth < 5
     assert found.reused == ()
+
+
+# -------------------------------------------------------------------------- pages and the command
+
+
+def test_the_page_of_a_fit_says_how_it_was_attacked_without_its_records():
+    from sordino.report.run_page import report_html
+
+    model = sordino.LogisticRegression(epsilon=2.0, classes=[0, 1]).fit(X, (X[:, 0] > 0).astype(int))
+    page = report_html(model)
+    assert "How this was attacked" in page
+    assert "made-up records" in page
+    assert "The claim was refuted" not in page
+
+
+def test_the_command_attacks_a_file_and_says_that_its_answer_is_not_private(tmp_path):
+    from click.testing import CliRunner
+
+    from sordino.cli import main
+
+    path = tmp_path / "d.csv"
+    lines = "\n".join(f"{a},{b},{int(a > 0)}" for a, b in X[:, :2])
+    path.write_text("a,b,ill\n" + lines + "\n")
+    asked = [
+        "audit",
+        str(path),
+        "--target",
+        "ill",
+        "--model",
+        "logistic",
+        "--epsilon",
+        "2",
+        "--classes",
+        "0,1",
+    ]
+    told = CliRunner().invoke(
+        main, [*asked, "--seconds", "0.2", "--set", "solver=gd", "--set", "data_norm=2"]
+    )
+    assert told.exit_code == 0, told.output
+    assert "not refuted" in told.output
+    assert "NOT private" in told.output
+    assert not any(f"{value:.6g}" in told.output for value in X[:5].ravel())

@@ -183,7 +183,7 @@ def audit(
     groups : who owns each record, where a person is protected.
     claim : the report that is attacked; None takes the one that the fit returns.
     seconds : for the search of the worst neighbour, and again for each attack that draws.
-    draws : transcripts of the likelihood ratio attack on each neighbour, at most.
+    draws : transcripts of the likelihood ratio attack on each neighbour, at most; 0 only replays.
     fits : whole fits on each neighbour for the attack on outputs; 0 leaves it out.
     rows : so many records are used: a guarantee holds for every data set, so also for a part of one.
     confidence : of the lower bounds.
@@ -226,8 +226,10 @@ class _Auditor:
 
     def run(self, draws: int, fits: int) -> Audit:
         """Make all attacks."""
-        attacks = [self._timed(self._replayed), self._timed(self._noise)]
-        if self.worst is not None and self._is_composed:
+        attacks = [self._timed(self._replayed)]
+        if draws:
+            attacks.append(self._timed(self._noise))
+        if draws and self.worst is not None and self._is_composed:
             attacks += self._timed_all(self._white_box, draws)
         if fits and self.sides is not None:
             attacks.append(self._timed(lambda: self._black_box(fits)))
@@ -297,7 +299,8 @@ class _Auditor:
     def distance(self) -> float:
         """How far all answers together may move, in standard deviations; known for Gaussian noise."""
         try:
-            return distance(self.report.event, self.report.relation)
+            learned = bool(self.report.learned)  # paid for before, by events that are not in the report
+            return math.inf if learned else distance(self.report.event, self.report.relation)
         except UnsupportedError:
             return math.inf
 
@@ -315,8 +318,9 @@ class _Auditor:
         if self.verdict.recording.error is not None and not self.verdict.recording.questions:
             self.report  # noqa: B018 - says what is wrong
         tried = list(self.records.canaries(unit))
-        for name, canary in tried or [("as it is", tuple(self.records.parts))]:
-            self._tried(name, canary if tried else None, unit)
+        for count, (name, canary) in enumerate(tried or [("as it is", ())]):
+            if count < 2 or time.monotonic() < end:
+                self._tried(name, canary if tried else None, unit)
         number, best = 0, self.best
         while tried and time.monotonic() < end and number < 12 and best is not None:
             self._tried(f"climbing, step {number + 1}", self.records.turned(best, number), unit)

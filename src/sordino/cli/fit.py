@@ -35,6 +35,7 @@ from sordino.cli.shared import (
     plain,
     read_settings,
     require_model_place,
+    result,
     tell_schema_price,
     value_of,
 )
@@ -350,3 +351,39 @@ def pca(
     run = finish(model, output, as_json, run_facts("pca", settings, started, data, rows.shape[0]))
     if report is not None:
         write_page(model, report, run, ledger=ledger)
+
+
+# ------------------------------------------------------ `sordino audit`: attacks on a fit before it is made
+
+
+@click.command()
+@DATA
+@SCHEMA
+@TARGET
+@MODEL_NAME
+@BUDGET
+@click.option(
+    "--classes", help="The class labels as the file spells them, with commas between; else those seen."
+)
+@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Any parameter of the model.")
+@click.option("--seconds", type=float, default=20.0, show_default=True, help="For each attack.")
+@click.option("--fits", type=click.IntRange(0), default=0, help="Whole fits to guess from; else none.")
+@click.option("--rows", type=click.IntRange(2), default=500, show_default=True, help="Records that are used.")
+@JSON
+@config_option
+def audit(data: str, seconds: float, fits: int, rows: int, as_json: bool, **chosen: Any) -> None:
+    """Attack a fit to DATA and say what the attacks prove beside what the fit claims.
+
+    Nothing is booked and no model is kept. The result is NOT private: it is for whoever holds DATA. The
+    status is 1 where the claim is refuted.
+    """
+    from sordino.auditing import audit as attack
+
+    chosen |= {"ledger": None, "dataset": None}
+    records, model = _prepared(data_file(data, chosen), chosen)
+    parts = (records.X,) if records.y is None else (records.X, records.y)
+    model.set_params(verbose=0)
+    found = attack(model, parts, groups=records.groups, seconds=seconds, fits=fits, rows=rows)
+    result(as_json, found.to_dict(), repr(found))
+    if found.refuted:
+        raise click.exceptions.Exit(1)

@@ -7,7 +7,7 @@ from sordino.cli.account import account
 from sordino.cli.answers import evaluate, predict
 from sordino.cli.consortium import consortium
 from sordino.cli.exits import Program
-from sordino.cli.fit import fit, pca, tune
+from sordino.cli.fit import audit, fit, pca, tune
 from sordino.cli.ledger import ledger
 from sordino.cli.look import inspect, report
 from sordino.cli.party import party
@@ -45,7 +45,7 @@ def demo(report: str, as_json: bool) -> None:
     run(report, as_json)
 
 
-for command in (fit, predict, inspect, evaluate, stats, pca, tune, account, report, datasets):
+for command in (fit, predict, inspect, evaluate, stats, pca, tune, audit, account, report, datasets):
     main.add_command(command)
 main.add_command(ledger)
 main.add_command(party)

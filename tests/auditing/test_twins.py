@@ -1,0 +1,247 @@
+"""Broken twins of honest fits: an audit alone catches each, and says by which name.
+
+Everything here is caught for certain (replay) or with the power that the audit itself states.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from tests.replay.neighbours import hostile_data
+
+import sordino
+from sordino.estimators.search import PrivateSearchCV
+from sordino.execute.local import LocalExecutor
+from sordino.execute.persons import Owners
+from sordino.kernel import NoiseSource, Norm, Plan, curator
+from sordino.kernel.events import Relation
+from sordino.kernel.mechanism import Gaussian, Laplace
+from sordino.problems.queries import GlmGradient
+from sordino.runs.report import PrivacyReport
+from sordino.solvers import SOLVERS, Entry
+from sordino.solvers.dense import Gd
+from sordino.tables import Category, Number, Schema, Target, learn_schema
+
+X = np.random.default_rng(0).normal(size=(60, 3))
+Y = X[:, 0]
+QUICK: dict[str, Any] = {"seconds": 0.6, "draws": 3000}
+SETTINGS: dict[str, Any] = {"data_norm": 2.0, "target_bound": 3.0, "clip_norm": 0.7, "max_iter": 3}
+
+
+def regression(**options: Any) -> Any:
+    return sordino.LinearRegression(**{"epsilon": 2.0, "solver": "gd", **SETTINGS, **options})
+
+
+def caught(fit: Any, data: Any = (X, Y), **how: Any) -> set[str]:
+    """Return the names of the attacks that refute a fit, and the kinds of what a replay finds."""
+    found = sordino.audit(fit, data, **{**QUICK, **how})
+    return {attack.name for attack in found.attacks if attack.refuted} | {leak.kind for leak in found.leaks}
+
+
+def asking(monkeypatch: Any, query: Any, mechanism: Any = None) -> Any:
+    """Return gradient descent that asks another question, as a row of the registry."""
+
+    @dataclass(frozen=True)
+    class Asks(Gd):
+        def plan(self, problem: Any) -> Any:
+            plan = super().plan(problem)
+            release, asked = plan.releases["gradient"], query(problem.loss, self.clip)
+            release = replace(release, query=asked, mechanism=mechanism or release.mechanism)
+            return replace(plan, releases={"gradient": release})
+
+    def made(problem: Any, options: Any) -> Any:
+        return Asks(**vars(Gd.configured(problem, options)))
+
+    monkeypatch.setitem(SOLVERS, "twin", Entry(made, Gd.capabilities))
+    return regression(solver="twin")
+
+
+def test_honest_fits_of_these_kinds_pass(monkeypatch):
+    assert caught(regression()) == set()
+    assert caught(asking(monkeypatch, GlmGradient)) == set()
+    assert caught(search("replace-one"), (X, np.sign(Y))) == set()
+    assert caught(scsg()) == set()
+    assert caught(learned_and_fitted(True), TABLE) == set()
+
+
+# -------------------------------------------------------------------------------- noise
+
+
+def test_half_noise(monkeypatch):
+    honest = Gaussian.privatise
+    monkeypatch.setattr(
+        Gaussian, "privatise", lambda self, v, sensitivity, noise: honest(self, v, sensitivity / 2, noise)
+    )
+    found = sordino.audit(regression(), (X, Y), **QUICK)
+    assert {"noise", "white box", "sequential"} <= {a.name for a in found.attacks if a.refuted}
+    assert found.lower > found.epsilon
+    assert max(attack.power or 0.0 for attack in found.attacks) > 0.99
+    tried = next(attack for attack in found.attacks if attack.name == "noise")
+    assert tried.runs <= 8  # fits
+
+
+def test_a_reused_seed(monkeypatch):
+    honest = curator.answer
+
+    def again(executor: Any, question: Any, noise: Any) -> Any:
+        return honest(executor, question, NoiseSource.seeded_not_private(3))
+
+    monkeypatch.setattr(curator, "answer", again)
+    assert caught(regression()) == {"noise"}
+
+
+def test_a_cached_scale(monkeypatch):
+    honest, known = Gaussian.privatise, {}
+
+    def cached(self: Any, value: Any, sensitivity: float, noise: Any) -> Any:
+        multiplier = known.setdefault(np.shape(value)[-1:], self.multiplier)
+        return honest(replace(self, multiplier=multiplier), value, sensitivity, noise)
+
+    monkeypatch.setattr(Gaussian, "privatise", cached)
+    assert "noise" in caught(regression())
+
+
+# -------------------------------------------------------------------------- sensitivities
+
+
+@dataclass(frozen=True)
+class NoClip(GlmGradient):
+    """Residuals times rows, as they are."""
+
+    def evaluate(self, records: Any, params: Any) -> Any:
+        residual = self.loss.residual(records.margins(params), records.targets)
+        return records.unit_sum(np.nan_to_num(residual), 1e9)
+
+
+@dataclass(frozen=True)
+class InAnotherNorm(GlmGradient):
+    """Clips in the Euclidean norm and says that it is the sum of sizes."""
+
+    norm = Norm.L1
+
+
+def test_no_clip(monkeypatch):
+    assert "sensitivity" in caught(asking(monkeypatch, NoClip))
+
+
+def test_a_wrong_norm(monkeypatch):
+    assert "sensitivity" in caught(asking(monkeypatch, InAnotherNorm, Laplace()))
+
+
+def test_a_wrong_relation(monkeypatch):
+    honest = GlmGradient.sensitivity
+    monkeypatch.setattr(
+        GlmGradient, "sensitivity", lambda self, relation, params: honest(self, Relation.ADD_REMOVE, params)
+    )
+    assert "sensitivity" in caught(regression(relation="replace-one"))
+
+
+def test_a_relation_that_only_the_report_has(monkeypatch):
+    honest = PrivacyReport.from_plan.__func__
+
+    def other(cls: Any, plan: Any, certificate: Any, noise: Any, **known: Any) -> Any:
+        return replace(honest(cls, plan, certificate, noise, **known), unit="person")
+
+    monkeypatch.setattr(PrivacyReport, "from_plan", classmethod(other))
+    assert "relation" in caught(regression())
+
+
+def test_a_realised_batch_size(monkeypatch):
+    honest = LocalExecutor.total
+
+    def mean(self: Any, question: Any, batch: Any) -> Any:
+        present = np.asarray(self.matrix).any(axis=1).sum()  # a record that is absent is zero
+        return honest(self, question, batch) * len(self.matrix) / present  # the mean of those present
+
+    monkeypatch.setattr(LocalExecutor, "total", mean)
+    assert "sensitivity" in caught(regression())
+
+
+def scsg() -> Any:
+    settings = {**SETTINGS, "epsilon": 20.0, "batch_size": 12, "n_nonzero_coefs": 2}
+    return sordino.SparseLinearRegression(solver="svrg-ht", solver_options={"epochs": 2}, **settings)
+
+
+def test_stale_parameters(monkeypatch):
+    honest, last = LocalExecutor.total, [np.ones(4)]
+
+    def stale(self: Any, question: Any, batch: Any) -> Any:
+        """Take a correction between points of which one is that of an earlier fit."""
+        if not isinstance(question.params, tuple):
+            return honest(self, question, batch)
+        return honest(self, replace(question, params=(last[0], question.params[1])), batch)
+
+    monkeypatch.setattr(LocalExecutor, "total", stale)
+    assert "sensitivity" in caught(scsg())
+
+
+def test_merged_persons(monkeypatch):
+    honest = Owners.of
+    monkeypatch.setattr(Owners, "of", lambda groups, records: honest(np.zeros(records, dtype=int), records))
+    data = hostile_data("numbers", persons=True)
+    assert "sensitivity" in caught(regression(), (data.X, data.y), groups=data.groups)
+
+
+def test_persons_taken_apart(monkeypatch):
+    honest = Owners.of
+    monkeypatch.setattr(Owners, "of", lambda groups, records: honest(np.arange(records), records))
+    assert "sensitivity" in caught(regression(), groups=np.repeat(np.arange(20), 3))
+
+
+# ------------------------------------------------------------------------------- accounts
+
+
+def test_a_dropped_event(monkeypatch):
+    honest = Plan.event
+
+    def fewer(self: Any) -> Any:
+        some = {name: replace(r, times=max(1, r.times // 3)) for name, r in self.releases.items()}
+        return honest(replace(self, releases=some))
+
+    monkeypatch.setattr(Plan, "event", fewer)
+    assert {"price", "white box"} <= caught(regression())
+
+
+FRAME = pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "town": np.where(X[:, 2] > 0, "x", "y")})
+TABLE = FRAME.assign(ill=np.where(Y > 0, "yes", "no"))
+
+
+def learned_and_fitted(honest: bool) -> Any:
+    """Return a function that learns a schema, and fits with it or with a copy that knows no price."""
+
+    known = [Number("b", -3, 3), Category("town", ["x", "y"]), Target("ill", levels=["no", "yes"])]
+    blank = Schema([Number("a"), *known])
+
+    def fit(table: Any) -> Any:
+        schema = learn_schema(blank, table, epsilon=20.0, delta=1e-5).schema
+        if not honest:
+            schema = Schema([Number("a", -2, 2), *known])
+        return sordino.LogisticRegression(epsilon=1.0, delta=1e-5, schema=schema, random_state=0).fit(table)
+
+    return fit
+
+
+def test_a_forgotten_price():
+    assert "price" in caught(learned_and_fitted(False), TABLE)
+
+
+def test_a_forgotten_status(monkeypatch):
+    monkeypatch.setattr(NoiseSource, "is_private", property(lambda self: True))
+    assert caught(regression()) == {"replay", "status"}
+
+
+def search(relation: str) -> Any:
+    inner = sordino.LogisticRegression(
+        data_norm=2.0, solver="gd", classes=[-1.0, 1.0], max_iter=2, relation=relation
+    )
+    grid = {"clip_norm": [0.2, 0.25]}
+    return PrivateSearchCV(inner, grid, epsilon=4.0, delta=1e-5, relation=relation, random_state=0)
+
+
+def test_validation_rows_in_training(monkeypatch):
+    def everybody(self: Any, n: int, owners: Any) -> Any:
+        return np.arange(n), np.arange(n)
+
+    monkeypatch.setattr(PrivateSearchCV, "_split", everybody)
+    assert "distance" in caught(search("replace-one"), (X, np.sign(Y)))
