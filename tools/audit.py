@@ -2,7 +2,8 @@
 
 python tools/audit.py                  all rows
 python tools/audit.py --only PCA       rows whose name holds this
-python tools/audit.py --bars           the claims 1, 2 and 4 of the page on audits
+python tools/audit.py --bars           the claims 1, 2 and 4 of the page on audits; --json FILE keeps them
+python tools/audit.py --page           writes the kept bars into docs/audit.md
 """
 
 from __future__ import annotations
@@ -78,15 +79,38 @@ def _network(epsilon: float, batch: int) -> Any:
     )
 
 
-def bars(seconds: float, fits: int) -> Iterator[tuple[str, Any, float]]:
+def bars(seconds: float, draws: int, fits: int) -> Iterator[tuple[str, Any, float]]:
     """Yield audits of common fits at the claims 1, 2 and 4."""
     X = np.random.default_rng(0).normal(size=(200, 4))
     for name, make in BARS.items():
         for epsilon in (1.0, 2.0, 4.0):
             begin, data = time.monotonic(), X if name == "mean" else None
             rounding = 4e-6 if "network" in name else 1e-9
-            found = sordino.audit(make(epsilon), data, seconds=seconds, fits=fits, rounding=rounding)
+            found = sordino.audit(
+                make(epsilon), data, seconds=seconds, draws=draws, fits=fits, rounding=rounding
+            )
             yield f"{name}, epsilon {epsilon:g}", found, time.monotonic() - begin
+
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE, KEPT = ROOT / "docs" / "audit.md", ROOT / "benchmarks" / "results" / "audit.json"
+START, END = "<!-- made by python tools/audit.py --bars -->", "<!-- end of the table -->"
+
+
+def page(text: str) -> str:
+    """Return the page on audits with the table of the bars that were kept."""
+    kept = json.loads(KEPT.read_text("utf-8"))
+    rows = [
+        "| fit | claimed | shown | share | power at half the noise | seconds |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, one in kept.items():
+        power = max(a["power"] for a in one["attacks"] if a["power"] is not None)
+        seconds = sum(a["seconds"] for a in one["attacks"] if a["name"] != "sequential")
+        numbers = one["epsilon"], one["lower"], one["lower"] / one["epsilon"], power
+        rows.append(f"| {' | '.join([name, *(f'{number:.2f}' for number in numbers), f'{seconds:.0f}'])} |")
+    before, _, rest = text.partition(START)
+    return "\n".join([before + START, "", *rows, "", END]) + rest.partition(END)[2]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -99,15 +123,15 @@ def main(arguments: list[str] | None = None) -> int:
     options.add_argument("--draws", type=int, default=2_000)
     options.add_argument("--fits", type=int, default=0)
     options.add_argument("--json", type=Path)
+    options.add_argument("--page", action="store_true", help="write the kept bars into the page on audits")
     chosen = options.parse_args(arguments)
+    if chosen.page:
+        PAGE.write_text(page(PAGE.read_text("utf-8")), "utf-8")
+        return 0
     warnings.simplefilter("ignore")
     print(HEAD, flush=True)
     found: dict[str, Any] = {}
-    if chosen.bars:
-        made = bars(chosen.seconds, chosen.fits)
-    else:
-        made = _all(chosen)
-    bad = 0
+    made, bad = bars(chosen.seconds, chosen.draws, chosen.fits) if chosen.bars else _all(chosen), 0
     for name, one, seconds in made:
         if isinstance(one, str):
             print(f"{name[:58]:58} not audited: {one}", flush=True)

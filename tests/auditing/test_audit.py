@@ -1,7 +1,9 @@
 """An audit of honest fits: what it demonstrates, what it says, and what it may not do."""
 
 import json
+import runpy
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -216,3 +218,12 @@ def test_the_command_attacks_a_file_and_says_that_its_answer_is_not_private(tmp_
     assert "not refuted" in told.output
     assert "NOT private" in told.output
     assert not any(f"{value:.6g}" in told.output for value in X[:5].ravel())
+
+
+def test_make_audit_prints_a_row_for_what_is_registered(capsys):
+    tool = runpy.run_path(str(Path(__file__).resolve().parents[2] / "tools" / "audit.py"))
+    status = tool["main"](["--only", "count/levels", "--seconds", "0.1", "--draws", "200"])
+    printed = capsys.readouterr().out
+    assert status == 0
+    assert "count/levels, add-remove" in printed
+    assert "2 audited, 0 refuted" in printed

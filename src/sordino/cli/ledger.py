@@ -166,16 +166,21 @@ def report(ledger: str, output: Path, dataset: str | None, as_json: bool) -> Non
 @ledger.command()
 @PLACE
 @click.option("--mark-crashed", is_flag=True, help="Label reservations of processes that are gone.")
+@click.option(
+    "--receipt", "receipts", multiple=True, help="Of an earlier check: nothing before it may have changed."
+)
 @JSON
-def verify(ledger: str, mark_crashed: bool, as_json: bool) -> None:
-    """Replay all histories and compare them with the running sums."""
+def verify(ledger: str, mark_crashed: bool, receipts: tuple[str, ...], as_json: bool) -> None:
+    """Replay all histories, compare them with the running sums and receipts, and print receipts to keep."""
     with _open(ledger) as book:
         crashed = book.mark_crashed() if mark_crashed else 0
         if mark_crashed and not as_json:
             click.echo(f"{crashed} reservation(s) marked as crashed; they stay spent.")
-        result = book.verify()
+        result = book.verify(receipts=receipts)
     found = {"sound": True, "reservations": result.reservations, "datasets": result.datasets}
+    found["receipts"] = list(result.receipts)
     words = f"Sound: {result.reservations} reservation(s) of {result.datasets} data set(s)."
+    words = "\n".join([words, *(f"receipt {receipt}" for receipt in result.receipts)])
     show_result(as_json, {**found, "marked as crashed": crashed}, words)
 
 

@@ -6,7 +6,7 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
@@ -32,7 +32,16 @@ from sordino.ledger.account import Account, FilterMode, charge_of, check_certifi
 from sordino.ledger.address import Address, hidden, is_gone, person_of, this_process
 from sordino.ledger.policy import BudgetPolicy, name, text
 from sordino.ledger.postgres import PostgresStore
-from sordino.ledger.records import Dataset, Entry, Status, damaged, encode_event, require_own_filter
+from sordino.ledger.records import (
+    Dataset,
+    Entry,
+    Status,
+    damaged,
+    encode_event,
+    entry_row,
+    require_own_filter,
+    seal,
+)
 from sordino.ledger.sqlite import SQLiteStore
 from sordino.ledger.store import (
     Store,
@@ -135,18 +144,49 @@ CLOSE = 1e-9  # a new version of an accountant may round differently
 
 @dataclass(frozen=True)
 class Verification:
-    """What was checked, and the largest relative difference of a cost from its recomputation."""
+    """What was checked, the largest relative difference of a cost from its recomputation, and receipts.
+
+    A receipt is "name:reservations:head", the head of the chain of a history; keep it elsewhere.
+    """
 
     datasets: int
     reservations: int
     difference: float
+    receipts: tuple[str, ...] = ()
 
 
-def verified(records: Sequence[tuple[Dataset, Sequence[Entry]]]) -> Verification:
-    """Check data sets against their histories; raise ``LedgerCorruptError`` at the first fault."""
+def verified(
+    records: Sequence[tuple[Dataset, Sequence[Entry]]], receipts: Sequence[str] = ()
+) -> Verification:
+    """Check data sets against their histories and receipts; raise ``LedgerCorruptError`` at a fault."""
     differences = [_checked(dataset, entries) for dataset, entries in records]
     count = sum(len(entries) for _, entries in records)
-    return Verification(len(records), count, max(differences, default=0.0))
+    chains = {dataset.dataset_id: chain_heads(entries) for dataset, entries in records}
+    for receipt in receipts:
+        label, _, number = receipt.rpartition(":")[0].rpartition(":")
+        if not number.isdigit() or receipt not in _receipts({label: chains.get(label, [])[: int(number)]}):
+            raise damaged(
+                f"data set {label!r} has no history with this receipt: a reservation was edited, deleted, "
+                "moved or cut off since, or the receipt is of another ledger"
+            )
+    return Verification(len(records), count, max(differences, default=0.0), _receipts(chains))
+
+
+def chain_heads(entries: Sequence[Entry]) -> list[str]:
+    """Return the head of a hash chain after each reservation, over what never changes of it.
+
+    A seal without a key can be made anew by whoever edits a row, and so can this chain. But its head, kept
+    elsewhere, is then another one: a kept head shows what was edited, deleted, moved or cut off before it.
+    """
+    heads = [""]
+    for entry in entries:
+        ended = replace(entry, status=Status.RESERVED, reason="", finished_at="")
+        heads.append(seal([heads[-1], *entry_row(ended)]))
+    return heads[1:]
+
+
+def _receipts(chains: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    return tuple(f"{label}:{len(heads)}:{heads[-1]}" for label, heads in chains.items() if heads)
 
 
 def replayed(account: Account, entries: Sequence[Entry]) -> Account:
@@ -349,8 +389,8 @@ class LedgerReader:
         dataset, entries = self._records(dataset_id)
         return nonadaptive(dataset.account.policy, entries, delta)
 
-    def verify(self, dataset_id: str | None = None) -> Verification:
-        """Replay the history and compare it with the running sums.
+    def verify(self, dataset_id: str | None = None, *, receipts: Sequence[str] = ()) -> Verification:
+        """Replay the history and compare it with the running sums, and with receipts of earlier checks.
 
         Raises
         ------
@@ -364,7 +404,7 @@ class LedgerReader:
             records = [
                 (read_dataset(store, name(one, "dataset_id")), read_entries(store, one)) for one in chosen
             ]
-        return verified(records)
+        return verified(records, receipts)
 
     def to_json(self, dataset_id: str | None = None) -> str:
         """Return data sets with their histories as strict JSON."""
