@@ -319,7 +319,7 @@ class _Auditor:
             self.report  # noqa: B018 - says what is wrong
         tried = list(self.records.canaries(unit))
         for count, (name, canary) in enumerate(tried or [("as it is", ())]):
-            if count < 2 or time.monotonic() < end:
+            if count < 2 or self.seconds > 0:
                 self._tried(name, canary if tried else None, unit)
         number, best = 0, self.best
         while tried and time.monotonic() < end and number < 12 and best is not None:

@@ -380,7 +380,7 @@ def audit(data: str, seconds: float, fits: int, rows: int, as_json: bool, **chos
     from sordino.auditing import audit as attack
 
     chosen |= {"ledger": None, "dataset": None}
-    records, model = _prepared(data_file(data, chosen), chosen)
+    records, model = _prepare(data_file(data, chosen), chosen)
     parts = (records.X,) if records.y is None else (records.X, records.y)
     model.set_params(verbose=0)
     found = attack(model, parts, groups=records.groups, seconds=seconds, fits=fits, rows=rows)

@@ -178,10 +178,9 @@ def verify(ledger: str, mark_crashed: bool, receipts: tuple[str, ...], as_json: 
             click.echo(f"{crashed} reservation(s) marked as crashed; they stay spent.")
         result = book.verify(receipts=receipts)
     found = {"sound": True, "reservations": result.reservations, "datasets": result.datasets}
-    found["receipts"] = list(result.receipts)
     words = f"Sound: {result.reservations} reservation(s) of {result.datasets} data set(s)."
     words = "\n".join([words, *(f"receipt {receipt}" for receipt in result.receipts)])
-    show_result(as_json, {**found, "marked as crashed": crashed}, words)
+    show_result(as_json, {**found, "marked as crashed": crashed, "receipts": result.receipts}, words)
 
 
 _MODES = {
