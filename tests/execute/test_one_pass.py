@@ -96,7 +96,7 @@ def test_a_loss_of_ones_own_is_never_taken_for_a_compiled_one():
 def test_the_last_question_in_one_pass_is_the_one_step_by_step(loss, offset, weights, monkeypatch):
     held = records("csr", SIGNS if loss is LOGISTIC else NUMBERS, weights)
     w, unit = RNG.normal(size=D + 1), 1.0 if loss is LOGISTIC else 0.7
-    own = OwnPart(AFFINE, 0.3, 0.1, -0.2, 0.25, loss is LOGISTIC)
+    own = OwnPart(AFFINE, 0.3, 0.1, -0.2, 0.25, loss is LOGISTIC, 0.3)
     query, params = MarginFit(loss, 0.4, offset), (w, 0.15, 0.8, unit, own)
     found = query.evaluate(held, params)
     monkeypatch.setattr("sordino.problems.margins.compiled_form", lambda loss: None)

@@ -164,8 +164,16 @@ AFFINES = [
         for name, loss, one, w, unit, own, targets in MARGINS
     ],
     *[
-        Case(f"wide margins, {name}", MarginFit(loss, 9.0, one), (w, 0.1, 0.8, unit, own), 1.3, 0.9, targets)
+        Case(
+            f"{word} margins, {name}",
+            MarginFit(loss, 9.0, one),
+            (w, 0.1, 0.8, unit, replace(own, narrow=narrow)),
+            1.3,
+            0.9,
+            targets,
+        )
         for name, loss, one, w, unit, own, targets in MARGINS
+        for word, narrow in (("wide", 1.0), ("narrow", 0.1))
         if loss in (LOSSES["logistic"], LOSSES["multinomial"])
     ],
 ]

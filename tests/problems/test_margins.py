@@ -1,5 +1,7 @@
 """The last question of a linear model: gradients and curvatures are the loss's, in slope and offset."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -44,6 +46,19 @@ def asked(name, clip, slope, offset=0.0):
         return query.unpacked(query.evaluate(records, params) / N)
 
     return at
+
+
+@pytest.mark.parametrize("name", ["logistic", "multinomial"])
+def test_a_narrow_question_is_that_of_a_narrow_clip_enlarged_to_fill_the_wide_one(name):
+    records = LocalExecutor(ROWS, targets(name, 1.3, 0.0), 100.0).records(None)
+    answers = []
+    for clip, narrow in ((0.5, 1.0), (5.0, 0.1)):
+        query = MarginFit(LOSSES[name], clip, name != "multinomial")
+        params = (weights(name), 0.1, 0.8, 1.0, replace(NOTHING, narrow=narrow))
+        answer = query.evaluate(records, params)
+        answers.append([answer * (0.5 / clip), *query.unpacked(answer, narrow)])
+    for narrow, wide in zip(*answers, strict=True):
+        np.testing.assert_allclose(narrow, wide, rtol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["logistic", "multinomial", "squared"])

@@ -97,6 +97,23 @@ def test_few_long_rows_with_the_opposite_slope_count_as_they_do_in_the_plain_est
     assert lost[-1] < 0.01
 
 
+@pytest.mark.parametrize(
+    ("n", "columns", "offset"), [(20_000, 6, -5.2), (40_000, 15, -5.2), (40_000, 5, -6.0)]
+)
+def test_log_odds_of_a_rare_class_have_their_length(n, columns, offset):
+    slopes = []
+    for seed in range(5):
+        public = np.random.default_rng([columns, seed])
+        X = public.normal(size=(n + 20_000, columns))
+        s = X @ public.normal(size=columns)
+        y = (public.random(s.size) < expit(2 * s / s.std() + offset)).astype(int)
+        with seeded_noise_not_private(seed):
+            model = LogisticRegression(1.0, 1e-6, data_norm=2 * columns).fit(X[:n], y[:n])
+        margins = model.decision_function(X[n:]).reshape(-1, 1)
+        slopes.append(Plain(C=1e6).fit(margins, y[n:]).coef_[0, 0])  # beside an offset of its own
+    assert 0.87 < np.mean(slopes) < 1.13  # 1.2 to 1.4 where the last clip opened as if classes were equal
+
+
 @pytest.mark.parametrize("model", [LogisticRegression, SparseLogisticRegression])
 @pytest.mark.parametrize(("n", "epsilon"), [(300, 1.0), (1000, 0.3), (1000, 1.0), (5000, 0.2), (5000, 1.0)])
 def test_rare_classes_are_no_worse_than_their_share(model, n, epsilon):

@@ -88,7 +88,8 @@ class OwnPart:
     """How a record got into the margins: how far its share of a gradient was followed, through which map.
 
     ``start`` and ``end`` are the offsets before and after the descent, ``clip`` and ``fair`` those of its
-    gradient. All of it is public.
+    gradient. Records are weighed for a clip ``narrow`` times that of the question and enlarged to fill it.
+    All of it is public.
     """
 
     affine: Affine
@@ -97,6 +98,7 @@ class OwnPart:
     end: Any
     clip: float
     fair: bool
+    narrow: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -131,12 +133,11 @@ class MarginFit(ClippedSum):
         """How many numbers are released."""
         return 5 if self.offset else 2
 
-    @property
-    def units(self) -> tuple[float, float, float]:
-        """The units of margins and of curvatures, and the constant of the offset."""
+    def units(self, narrow: float = 1.0) -> tuple[float, float, float]:
+        """Return the units of margins and of curvatures, and the constant of the offset."""
         targets, wide = self.loss.targets, 1.0
         if isinstance(self.loss, LabelModel):
-            wide = min(max(1.0, self.clip / _NARROW), _WIDEST)
+            wide = min(max(1.0, narrow * self.clip / _NARROW), _WIDEST)
         constant = _CONSTANT * wide if self.offset else 0.0
         return _MARGIN[targets], _BEND[targets] / wide**_BEND_POWER, constant
 
@@ -151,27 +152,27 @@ class MarginFit(ClippedSum):
             s = records.within(own.affine.columns).margins(w)
             view = records.through(own.affine)
             if isinstance(s, np.ndarray) and s.ndim == 1 and compiled_form(self.loss) is not None:
-                return sum_of_rows(self._in_one_pass(view, s, params), self.clip)
+                return sum_of_rows(self._in_one_pass(view, s, params) / own.narrow, self.clip)
             s = s - self._own_part(view, s, own, unit)
-            z = s / self.units[0]
+            z = s / self.units()[0]
             of = self._of_classes if s.ndim == 2 else self._of_one
-            parts = of(z, slope * s + offset, records.targets, unit)
-            return sum_of_rows([weighted(part, records.weights) for part in parts], self.clip)
+            parts = of(z, slope * s + offset, records.targets, unit, own.narrow)
+            return sum_of_rows([weighted(part, records.weights) / own.narrow for part in parts], self.clip)
 
     def _in_one_pass(self, view: Any, s: Floats, params: Any) -> Floats:
         """Return the vectors of the records, one row each; what :meth:`_of_one` does."""
         _, offset, slope, unit, own = params
         kind, threshold = compiled_form(self.loss) or (0, 0.0)
         records = (view.targets, as_weights(view.weights), view.sizes, view.norms)
-        units = (*self.units, self.clip)
+        units = (*self.units(own.narrow), own.narrow * self.clip)
         before = (float(own.start), float(own.end), own.clip, limit(own.clip), own.fair)
         loss, point, out = (kind, unit, threshold), (slope, float(offset)), np.empty((s.size, self.size))
         margin_rows(s, records, loss, before, own.travel, point, units, out)
         return out
 
-    def unpacked(self, answer: Floats) -> tuple[Floats, Floats]:
+    def unpacked(self, answer: Floats, narrow: float = 1.0) -> tuple[Floats, Floats]:
         """Return gradient and curvature in the slope (and the offset) from an answer."""
-        margin, bend, constant = self.units
+        (margin, bend, constant), answer = self.units(narrow), answer * narrow
         if not self.offset:
             return answer[:1] * margin, answer[1:, None] * margin**2 / bend
         units = np.array([margin, 1.0 / constant])
@@ -193,8 +194,8 @@ class MarginFit(ClippedSum):
     def _residual(self, margins: Floats, y: Floats, unit: float) -> Floats:
         return self.loss.residual(margins * (unit if self.loss.targets == "numbers" else 1.0), y) / unit
 
-    def _of_one(self, z: Floats, margins: Floats, y: Floats, unit: float) -> list[Floats]:
-        _, unit_of_bends, constant = self.units
+    def _of_one(self, z: Floats, margins: Floats, y: Floats, unit: float, narrow: float) -> list[Floats]:
+        _, unit_of_bends, constant = self.units(narrow)
         length = joint_norms([np.abs(z), constant])
         residual = self._residual(margins, y, unit)
         label = isinstance(self.loss, LabelModel)
@@ -205,17 +206,17 @@ class MarginFit(ClippedSum):
             parts += [bend * math.sqrt(2.0) * z * constant, bend * constant**2 + 0.0 * z]
         if not isinstance(self.loss, LabelModel):
             return parts
-        fair = self._fair(self.loss.largest_residual(margins) * length, bend * length * length)
+        fair = self._fair(self.loss.largest_residual(margins) * length, bend * length * length, narrow)
         return [weighted(part, fair) for part in parts]
 
-    def _of_classes(self, z: Floats, margins: Floats, y: Floats, unit: float) -> list[Floats]:
+    def _of_classes(self, z: Floats, margins: Floats, y: Floats, unit: float, narrow: float) -> list[Floats]:
         p: Floats = softmax(margins, axis=1)
         away = z - (p * z).sum(axis=1, keepdims=True)
-        bend = self.units[1] * (p * np.square(away)).sum(axis=1)
+        bend = self.units(narrow)[1] * (p * np.square(away)).sum(axis=1)
         gradient = (self._residual(margins, y, unit) * z).sum(axis=1)
-        fair = self._fair(np.abs(away).max(axis=1), bend)
+        fair = self._fair(np.abs(away).max(axis=1), bend, narrow)
         return [weighted(part, fair) for part in (gradient, bend)]
 
-    def _fair(self, gradient: Floats, curvature: Floats) -> Floats:
+    def _fair(self, gradient: Floats, curvature: Floats, narrow: float) -> Floats:
         """Return the weight at which no label would be clipped."""
-        return np.minimum(1.0, self.clip / joint_norms([gradient, curvature]))
+        return np.minimum(1.0, narrow * self.clip / joint_norms([gradient, curvature]))

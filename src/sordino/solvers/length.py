@@ -45,11 +45,14 @@ def has_room(problem: Problem, coefficients: int) -> float:
     return min(1.0, problem.population * problem.epsilon / (ROOM * coefficients))
 
 
-def opened_length(problem: Problem, clip: float, coefficients: int) -> float:
-    """Return the clip of the last question about a model of so many coefficients."""
+def opened_length(problem: Problem, clip: float, coefficients: int, telling: float = 1.0) -> float:
+    """Return the clip of the last question about a model of so many coefficients.
+
+    Records tell of log odds by ``telling``, as much as those of equal classes or less.
+    """
     if not isinstance(problem.loss, LabelModel):
         return clip
-    signal = problem.population * problem.epsilon * has_room(problem, coefficients)
+    signal = telling * problem.population * problem.epsilon * has_room(problem, coefficients)
     return clip * min(max(1.0, signal / _ENOUGH) ** _OPENING, _WIDEST)
 
 
@@ -182,7 +185,16 @@ class Descended:
             return np.array(_NUMBERS_SPREAD)
         if self.gradient.fair and self.w.ndim == 2:
             return np.array(_CLASSES_SPREAD)
-        return np.array([_LABELS_SPREAD[0] + _WIDER * few, _LABELS_SPREAD[1]])
+        return np.array([_LABELS_SPREAD[0] + _WIDER * few, _LABELS_SPREAD[1] / math.sqrt(self.telling)])
+
+    @property
+    def telling(self) -> float:
+        """How much records of two classes tell of their log odds, by released shares: 1 of equal ones."""
+        return (
+            float(np.cosh(0.5 * self.targets.center) ** -2.0)
+            if self.targets.means and self.w.ndim == 1
+            else 1.0
+        )
 
     @property
     def coordinates(self) -> int:
@@ -268,14 +280,14 @@ def _found(
     def ask(point: Floats) -> tuple[Floats, Floats]:
         moved = offset + point[1] if query.offset else offset
         params = (plain, moved, float(point[0]), model.targets.size, own)
-        gradient, curvature = query.unpacked(curator.release("length", params) / n)
+        gradient, curvature = query.unpacked(curator.release("length", params) / n, own.narrow)
         if isinstance(problem.loss, LabelModel):  # longer margins cost more of the penalties, too
             slopes = plain[..., : model.affine.scale.size]
             gradient[0] += float(np.sum(plain * problem.penalty_gradient(point[0] * plain)))
             curvature[0, 0] += problem.penalty_curvature * float(np.sum(np.square(slopes)))
         return gradient, curvature
 
-    noise = query.unpacked(np.full(query.size, noise_std(curator, "length") / n))[0]
+    noise = query.unpacked(np.full(query.size, noise_std(curator, "length") / n), own.narrow)[0]
     start, spread = (part[: len(noise)] for part in law)
     errors = np.sqrt(noise**2 + (_OWN_ERROR * own.travel) ** 2)
     return *recalibrated(ask, start, errors, spread), noise
@@ -297,7 +309,8 @@ def own_part(problem: Problem, model: Descended) -> OwnPart:
     chosen = _CHOSEN if len(model.legs) > 1 else 1.0
     travel = chosen / (problem.population * (1.0 / travelled(model.legs) + free))
     gradient = model.gradient
-    return OwnPart(model.affine, travel, model.home, model.offset, gradient.clip, gradient.fair)
+    whole, told = (opened_length(problem, 1.0, model.coordinates, part) for part in (1.0, model.telling))
+    return OwnPart(model.affine, travel, model.home, model.offset, gradient.clip, gradient.fair, told / whole)
 
 
 def recalibrated(
