@@ -85,10 +85,7 @@ def bars(seconds: float, draws: int, fits: int) -> Iterator[tuple[str, Any, floa
     for name, make in BARS.items():
         for epsilon in (1.0, 2.0, 4.0):
             begin, data = time.monotonic(), X if name == "mean" else None
-            rounding = 4e-6 if "network" in name else 1e-9
-            found = sordino.audit(
-                make(epsilon), data, seconds=seconds, draws=draws, fits=fits, rounding=rounding
-            )
+            found = sordino.audit(make(epsilon), data, seconds=seconds, draws=draws, fits=fits)
             yield f"{name}, epsilon {epsilon:g}", found, time.monotonic() - begin
 
 

@@ -227,3 +227,10 @@ def test_make_audit_prints_a_row_for_what_is_registered(capsys):
     assert status == 0
     assert "count/levels, add-remove" in printed
     assert "2 audited, 0 refuted" in printed
+
+
+def test_the_page_on_audits_has_the_bars_that_were_kept():
+    root = Path(__file__).resolve().parents[2]
+    made = runpy.run_path(str(root / "tools" / "audit.py"))["page"]
+    text = (root / "docs" / "audit.md").read_text("utf-8")
+    assert made(text) == text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -171,7 +172,7 @@ def audit(
     fits: int = 0,
     rows: int | None = 500,
     confidence: float = 0.95,
-    rounding: float = ROUNDING,
+    rounding: float | None = None,
 ) -> Audit:
     """Attack a fit, and say what the attacks prove beside what the fit claims.
 
@@ -187,7 +188,7 @@ def audit(
     fits : whole fits on each neighbour for the attack on outputs; 0 leaves it out.
     rows : so many records are used: a guarantee holds for every data set, so also for a part of one.
     confidence : of the lower bounds.
-    rounding : how far exact answers may be off in their precision, in sensitivities: 4e-6 for networks.
+    rounding : how far exact answers may be off in their precision, in sensitivities; None goes by it.
 
     **Privacy.** An audit reads exact answers. With real data its result is not private: it is for the eyes of
     whoever holds the records. It names releases, counts and bounds and no value of a record, books nothing,
@@ -201,6 +202,8 @@ def audit(
     False
     """
     records = made_up(fit) if data is None else Records.of(data, groups, rows)
+    if rounding is None:  # sums of tensors are in single precision
+        rounding = 4 * records.units * 2.0**-24 if "torch" in sys.modules else ROUNDING
     return _Auditor(fit, records, claim, seconds, confidence, rounding, data is None).run(draws, fits)
 
 
