@@ -53,7 +53,9 @@ def classifier(**options):
 def tabled(frame, *persons):
     schema = sordino.Schema([*COLUMNS, *persons])
     # No curves: a line and its hats are alike, which makes 1e-8 of a rounding.
-    made = sordino.LogisticRegression(epsilon=INF, schema=schema, knots=1, pairs=[("age", "ward")], max_iter=3)
+    made = sordino.LogisticRegression(
+        epsilon=INF, schema=schema, knots=1, pairs=[("age", "ward")], max_iter=3
+    )
     model = made.fit(frame)
     score = sordino.private_score(model, frame, epsilon=INF)
     return [model.coef_, float(score), np.asarray(model.predict(frame)) == "yes"]
