@@ -223,7 +223,7 @@ def _tell(found: dict[str, Any], output: Path | None, as_json: bool) -> None:
 
 
 def _number(entry: Any) -> str:
-    """Return a number as a text; one that is not finite is a text already, and says that nothing is known."""
+    """Return a number as text. A number that is not finite is a text already: nothing is known of it."""
     return "unknown" if isinstance(entry, str) else f"{entry:.4g}"
 
 

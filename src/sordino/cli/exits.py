@@ -62,7 +62,7 @@ class Refused(click.ClickException):
 
 
 def error_lines(error: errors.SordinoError) -> Refused:
-    """Return what a person sees of one of our errors."""
+    """Return the lines that a person sees of one of our errors."""
     return Refused(str(error), status_of(error))
 
 
@@ -136,7 +136,7 @@ def _mistake(error: Exception) -> str:
 
 @contextmanager
 def notes() -> Iterator[None]:
-    """Show our warnings as notes; those of other libraries may quote data, and are not shown."""
+    """Show our warnings as notes. Warnings of other libraries may quote data, and are not shown."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in ("NotPrivate", "Privacy", "Ledger", "UndeclaredBound", "SlowEngine", "Divergence"):

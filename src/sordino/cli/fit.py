@@ -205,7 +205,7 @@ def tune(
 
 
 def _prepare(file: Any, chosen: dict[str, Any], memory: int | None = None) -> tuple[Any, Any]:
-    """Return the rows and a model; what is wrong with its parameters is said before data is read."""
+    """Return the rows and a model. A wrong parameter is refused before data is read."""
     from sordino.cli.rows import read_whole_schema, to_fit
     from sordino.saving.files import packed
 
@@ -276,7 +276,7 @@ def run_facts(command: str, settings: dict[str, Any], started: str, data: str, r
 
 
 def _save(model: Any, output: Path, run: dict[str, Any]) -> Path:
-    """Save a model that is paid for; where its place has gone, in the folder for temporary files."""
+    """Save a model that is paid for. If its place has gone, save it in the folder for temporary files."""
     try:
         return Path(model.save(output, about={"run": run}))
     except ModelFileError as error:
@@ -286,7 +286,7 @@ def _save(model: Any, output: Path, run: dict[str, Any]) -> Path:
 
 
 def finish(model: Any, output: Path, as_json: bool, run: dict[str, Any]) -> dict[str, Any]:
-    """Save the model and say what was bought; return what may be said of the run."""
+    """Save the model, print its guarantee, and return the facts of the run."""
     report = model.privacy_
     if report.unit != "record":  # how many records the persons have is no public number
         run = {key: value for key, value in run.items() if key != "rows"}

@@ -202,7 +202,7 @@ def _value(found: dict[str, Any]) -> Any:
 
 
 def _numbers(value: Any) -> Any:
-    """Return a number, or a list of them as an array; texts stand for those that are not finite."""
+    """Return a number, or a list as an array of doubles; the texts "nan" and "inf" are numbers too."""
     import numpy as np
 
     return np.asarray(value, dtype=float) if isinstance(value, list) else float(value)

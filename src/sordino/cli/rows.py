@@ -99,7 +99,7 @@ def _features(path: Path, target: str | None) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """What a model takes, and what it should answer."""
+    """The rows of a file, their targets, and their owners."""
 
     X: Any
     y: Any = None
@@ -154,7 +154,7 @@ def table(file: DataFile, schema: Schema, *, target: bool, person: bool = True) 
 
 
 def _require_dates(file: DataFile, name: str, texts: Any, gaps: list[str]) -> None:
-    """Refuse what is neither a date nor a gap: 31.12.2021 throughout would be a column of gaps."""
+    """Refuse a text that is neither a date nor a gap: 31.12.2021 throughout would be a column of gaps."""
     import numpy as np
 
     from sordino.tables.values import days_of
@@ -169,7 +169,7 @@ def _require_dates(file: DataFile, name: str, texts: Any, gaps: list[str]) -> No
 
 
 def kind_of(column: Any) -> str:
-    """Return what a declared column is read as; the ids of persons stay as the file has them."""
+    """Return the type that a declared column is read as. The ids of persons stay as the file has them."""
     if column.word == "number" or (column.word == "target" and column.kind == "number"):
         return NUMBER
     return AS_IS if column.word == "person" else TEXT
@@ -178,7 +178,7 @@ def kind_of(column: Any) -> str:
 def to_fit(
     file: DataFile, schema: Schema | None, target: str | None, labels: bool, memory: int | None = None
 ) -> Rows:
-    """Return what is fitted: a table with its target in it, or a matrix and its target.
+    """Return the rows to fit: a table with its target in it, or a matrix and its target.
 
     A matrix that needs more bytes than ``memory`` is worked on from disk.
     """

@@ -317,7 +317,7 @@ def values(pairs: tuple[str, ...], option: str) -> dict[str, Any]:
 
 
 def parameters(pairs: tuple[str, ...], option: str) -> dict[str, Any]:
-    """Return the parameters of a model; what has an option of its own is refused."""
+    """Return the parameters of a model. A parameter that has an option of its own is refused."""
     out = values(pairs, option)
     for name in out:
         if name in OWN_OPTIONS:
@@ -326,7 +326,7 @@ def parameters(pairs: tuple[str, ...], option: str) -> dict[str, Any]:
 
 
 def value_of(text: str) -> Any:
-    """Return a number, a flag or a list as TOML writes them; anything else is a text."""
+    """Return the number, flag or list that a text is in TOML, or else the text itself."""
     import tomllib
 
     words = {"none": None, "None": None, "True": True, "False": False}

@@ -175,7 +175,7 @@ def _spelt(name: str, levels: Any) -> list[str]:
 
 
 def _levels(schema: Any, name: str) -> Any:
-    """Return the column that declares the levels; what was paid for them stays with it."""
+    """Return the column that declares the levels, with the price that was paid for them."""
     column = _column(schema, name, "levels")
     if not getattr(column, "levels", None):
         raise InvalidInputError(f"Column {name!r}: it has no declared levels. Pass --levels {name}=[...].")
@@ -183,7 +183,7 @@ def _levels(schema: Any, name: str) -> Any:
 
 
 def _bounds(schema: Any, name: str) -> Any:
-    """Return the column that declares the bounds; what was paid for them stays with it."""
+    """Return the column that declares the bounds, with the price that was paid for them."""
     column = _column(schema, name, "bounds")
     low, high = getattr(column, "low", None), getattr(column, "high", None)
     if not isinstance(low, float) or not isinstance(high, float):

@@ -157,7 +157,7 @@ class Part:
 
 
 def _from_table(model: Any, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
-    """Return rows, targets and persons, those that the model's schema declares where they were not passed."""
+    """Return rows, targets and persons. Targets and persons that were not passed come from the table."""
     schema = _schema(model)
     if schema is None:
         return X, y, groups

@@ -89,7 +89,7 @@ class Levels:
         return cls(name, labels, borders)
 
     def codes(self, column: Any) -> Ints:
-        """Return the number of each record's level, -1 for what was not declared."""
+        """Return the number of each record's level, -1 for a level that was not declared."""
         refuse_unreadable(column)
         values = column if isinstance(column, np.ndarray) else np.asarray(column, dtype=object)
         if values.ndim != 1:
@@ -131,7 +131,7 @@ class Flags(Levels):
         return cls(name, (True,))
 
     def codes(self, column: Any) -> Ints:
-        """Return 0 for what is true, 1 or a word for yes, -1 for all else.
+        """Return 0 for a record whose value is true, 1 or a word for yes, and -1 for other records.
 
         **Privacy.** Each value is read by itself: were an odd one refused, the refusal would tell of it.
         """
@@ -156,7 +156,7 @@ class ColumnLevels(Levels):
         return self
 
     def codes(self, column: Any) -> Ints:
-        """Return the number of each record's level, -1 for what was not declared."""
+        """Return the number of each record's level, -1 for a level that was not declared."""
         refuse_unreadable(column)
         series = framed({self.name: column}).column(self.name)
         return np.maximum(codes_of(series, tuple(map(str, self.labels)), frozenset()), -1)

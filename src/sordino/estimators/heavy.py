@@ -80,7 +80,7 @@ class HeavyTailedModel(HeavyTailedParameters, Coefficients):
         return self
 
     def _task(self, shape: tuple[int, int], ask: Ask, public: tuple[str, ...], dense: bool) -> Task:
-        """Return what is run on so many records with so many columns."""
+        """Return the task for this number of records and columns."""
         loss, outputs = self._outputs()
         problem = Problem(
             loss,

@@ -239,7 +239,7 @@ class LinearModel(LinearParameters, Coefficients):
         raise NotImplementedError  # pragma: no cover
 
     def _loss(self) -> Loss:
-        """Return the loss, of two classes where it has labels."""
+        """Return the loss; for labels, the one of two classes."""
         raise NotImplementedError  # pragma: no cover
 
     def _ridge(self) -> float:
@@ -307,7 +307,7 @@ class LinearModel(LinearParameters, Coefficients):
         return self
 
     def _task(self, shape: tuple[int, int], ask: Ask, public: tuple[str, ...], unit: str = "record") -> Task:
-        """Return what is run on so many records or persons with so many columns."""
+        """Return the task for this number of records or persons and of columns."""
         problem = self._problem(shape, ask, unit)
         solver = make_solver(self._solver_name(unit == "person"), problem, self._options(problem))
         paper = None

@@ -226,7 +226,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         return self
 
     def _task(self, shape: tuple[int, int], ask: Ask, sparse: bool = False) -> Task:
-        """Return what is run on so many records with so many columns."""
+        """Return the task for this number of records and columns."""
         problem, options = self._problem(*shape, ask, sparse), read_options(self)
         if self.noise == "paper":
             solver, paper = literature("pca", "published")(self.solver, problem, options, ask)

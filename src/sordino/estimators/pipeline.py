@@ -89,7 +89,7 @@ def _invent_column(column: Any, public: Any) -> Any:
 
 
 def _entries(shape: tuple[int, ...], kind: Any, public: Any) -> Any:
-    """Return made-up numbers of a type, small whole ones where it holds no fractions; else texts."""
+    """Return made-up numbers of a type (small whole numbers of an integer type), or texts for other types."""
     letter = getattr(kind, "kind", "O")
     if letter in "biu":
         return public.integers(0, 2, shape).astype(kind)
@@ -305,7 +305,7 @@ def pipeline_privacy(
 
 
 def prices_for(schemas: Iterable[Any]) -> tuple[Price, ...]:
-    """Return what was paid for schemas, each payment once."""
+    """Return the prices of the schemas among these values, each payment once."""
     return each_once(p for schema in schemas if isinstance(schema, Schema) for p in schema.learned)
 
 

@@ -423,7 +423,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         return self
 
     def outlook(self, n: int, unit: str = "record") -> str:
-        """Return what a search on n records or persons, the unit, has to offer: from public numbers."""
+        """Say what a search on n records (or persons: ``unit``) can tell apart, from public numbers."""
         families = self._families(Candidates(self.estimator), self._grid(), unit != "record")
         search, judges = self._search(families, n, unit), self._validation_size(n)
         seen = 2.0 * math.sqrt(2.0) * search.score_noise(judges)

@@ -35,7 +35,7 @@ class Provenance:
 
     @classmethod
     def of(cls, model: Any, dataset_id: str | None, author: str | None, config: Any) -> Provenance:
-        """Collect it; what is not known is said to be not stated."""
+        """Collect the facts of a model. A fact that nobody stated reads "not stated"."""
         text = settings(model) if config is None else config_text(config)
         return cls(
             dataset_id=dataset_id or "not stated",
@@ -82,7 +82,7 @@ def config_text(config: Any) -> str:
 
 
 def settings(model: Any) -> str:
-    """Return the parameters of a model as JSON; what is not a plain value is named by its type only."""
+    """Return the parameters of a model as JSON. A parameter that is no plain value is named by its type."""
     parameters: Any = getattr(model, "get_params", dict)()
     parameters = parameters if isinstance(parameters, Mapping) else {}
     shown = {k: plain(v) for k, v in parameters.items() if v is not None and not k.endswith("ledger")}

@@ -224,7 +224,7 @@ def report_of(model: Any, assume_public: Sequence[str] = ()) -> PrivacyReport:
 
 
 def contents_of(model: Any, report: PrivacyReport) -> Contents:
-    """Return what the page shows of a model; of one that is not private, its kind only.
+    """Return the parts of a model that the page shows. Of a model that is not private it shows the kind only.
 
     **Privacy.** Attributes are read by name, and only of parts that have a report of their own.
     """

@@ -221,7 +221,7 @@ def prices_in(report: dict[str, Any]) -> tuple[Price, ...]:
 
 
 def each_once(prices: Iterable[Price]) -> tuple[Price, ...]:
-    """Return what was paid, each payment once; without a receipt two of the same size may be two.
+    """Return the payments, each once. Two of the same size without a receipt may be two payments, and stay.
 
     Where two prices with one receipt differ, one of them was edited: the worse of both counts.
     """

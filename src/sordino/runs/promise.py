@@ -116,7 +116,7 @@ _around: ContextVar[Enclosure | None] = ContextVar("enclosure", default=None)
 
 
 def enclosing() -> Enclosure | None:
-    """Return the budget that this code runs inside of, if there is one."""
+    """Return the budget of the trial that this code runs in; None outside of a trial."""
     return _around.get()
 
 

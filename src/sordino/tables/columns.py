@@ -189,7 +189,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Number(Column):
-    """A number between public bounds; what lies outside is clipped to them.
+    """A number between public bounds. A value outside of them is clipped to the nearer bound.
 
     Parameters
     ----------
@@ -295,7 +295,7 @@ class Ordinal(Column):
 
 @dataclass(frozen=True)
 class Flag(Column):
-    """Yes or no: true/false, yes/no, y/n, t/f, 1/0, in any case; what is none of these is missing."""
+    """Yes or no: true/false, yes/no, y/n, t/f, 1/0, in any case. Another value counts as missing."""
 
     word: ClassVar[str] = "flag"
 

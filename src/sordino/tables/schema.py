@@ -340,7 +340,7 @@ _TARGET_KIND = "of"  # a target is a category or a number; "kind" says that it i
 
 
 def write_schema(schema: Schema) -> str:
-    """Return a schema as text; what has its default value is left out."""
+    """Return a schema as text, without the fields that have their default value."""
     out: dict[str, Any] = {"format": FORMAT}
     if schema.markers != MARKERS:
         out["markers"] = list(schema.markers)

@@ -167,7 +167,7 @@ def _doubles(name: str, series: Any) -> Floats:
 
 
 def _parse(series: Any) -> Floats:
-    """Read texts and objects, each by itself: one that pandas refuses must not change how others are read."""
+    """Read texts and objects one by one: a value that pandas refuses must not change how others are read."""
     values, texts = _objects(series)
     out, pandas = np.empty(len(values)), require_pandas()
     found = pandas.to_numeric(pandas.Series(values[texts], dtype=object), errors="coerce")
@@ -198,13 +198,13 @@ def codes_of(series: Any, levels: tuple[str, ...], markers: frozenset[str]) -> I
 
 
 def flag_of(text: str | None) -> int:
-    """Return 1 for a word that says yes, 0 for one that says no, MISSING for what is neither."""
+    """Return 1 for a word that says yes, 0 for a word that says no, and MISSING for another word."""
     word = "" if text is None else text.lower()
     return 1 if word in _YES else 0 if word in _NO else MISSING
 
 
 def flags_of(series: Any) -> Ints:
-    """Return 1 for yes, 0 for no, MISSING for what is neither."""
+    """Return 1 for each yes, 0 for each no, and MISSING for another value."""
     return _by_value(series, flag_of)
 
 
@@ -259,7 +259,7 @@ def _is_gap(value: Any) -> bool:
 
 
 def days_of(name: str, series: Any) -> Floats:
-    """Return days since the year 1, as ``date.toordinal`` counts them; nan for what is no date.
+    """Return days since the year 1, as ``date.toordinal`` counts them; nan for a value that is no date.
 
     A time with a zone belongs to its day in UTC, whether a column, an object or a text holds it.
     """
@@ -281,7 +281,7 @@ def days_of(name: str, series: Any) -> Floats:
 
 
 def words_of(series: Any) -> list[str]:
-    """Return texts; what is none is empty."""
+    """Return each value as text. A value that is not text becomes the empty string."""
     return [value if isinstance(value, str) else "" for value in series.astype(object)]
 
 
@@ -297,7 +297,7 @@ def _kind(series: Any) -> str:
 
 
 def _as_dates(value: Any) -> Any:
-    """Return what may be a date, to the microsecond: beside a nanosecond pandas has no year 9999."""
+    """Return dates to the microsecond: with nanoseconds pandas ends at the year 2262."""
     if isinstance(value, str):  # what is not ASCII is no date, and pandas may raise for the whole column
         return _NANOSECONDS.sub(r"\1", value) if value.isascii() else None
     if isinstance(value, datetime.date):
