@@ -106,8 +106,8 @@ def _commands(group, path=()):
 
 
 def test_every_command_that_ends_with_an_answer_takes_json():
-    """`party serve` waits for plans, `reproduce` writes its results as JSON files."""
-    others = {("party", "serve"), ("reproduce",)}
+    """`party serve` waits for plans, `reproduce` writes JSON files, `completion` prints a script."""
+    others = {("party", "serve"), ("reproduce",), ("completion",)}
     without = {p for p, c in _commands(main) if "--json" not in {o for x in c.params for o in x.opts}}
     assert without <= others
 

@@ -10,10 +10,12 @@ from sordino.cli.exits import Program
 from sordino.cli.fit import audit, fit, pca, tune
 from sordino.cli.ledger import ledger
 from sordino.cli.look import inspect, report
+from sordino.cli.migrate import migrate
 from sordino.cli.party import party
 from sordino.cli.published import datasets, reproduce
 from sordino.cli.schema import schema
 from sordino.cli.shared import JSON, result
+from sordino.cli.start import completion, doctor, init
 from sordino.cli.stats import stats
 
 
@@ -45,10 +47,8 @@ def demo(report: str, as_json: bool) -> None:
     run(report, as_json)
 
 
-for command in (fit, predict, inspect, evaluate, stats, pca, tune, audit, account, report, datasets):
+for command in (
+    *(init, doctor, completion, schema, fit, predict, inspect, evaluate, report, stats, pca, tune, account),
+    *(audit, ledger, migrate, party, consortium, datasets, reproduce),
+):
     main.add_command(command)
-main.add_command(ledger)
-main.add_command(party)
-main.add_command(consortium)
-main.add_command(reproduce)
-main.add_command(schema)

@@ -483,9 +483,14 @@ class Ledger(LedgerReader):
 
     @classmethod
     def open(
-        cls, address: str | os.PathLike[str], *, create: bool = True, timeout: float = DEFAULT_TIMEOUT
+        cls,
+        address: str | os.PathLike[str],
+        *,
+        create: bool = True,
+        timeout: float = DEFAULT_TIMEOUT,
+        migrate: bool = False,
     ) -> Ledger:
-        """Open a ledger, and bring its tables up to date.
+        """Open a ledger.
 
         Parameters
         ----------
@@ -495,6 +500,9 @@ class Ledger(LedgerReader):
             Whether to make the ledger if there is none.
         timeout : float
             How many seconds to wait for others before ``LedgerLockedError``.
+        migrate : bool
+            Whether to bring the tables of an older version up to date, all or nothing; a file is copied to
+            ``NAME.vVERSION.bak`` before. Else they are refused.
         """
         place = hidden(os.fspath(address)) if isinstance(address, str | os.PathLike) else None
         if not isinstance(place, str):
@@ -502,12 +510,12 @@ class Ledger(LedgerReader):
                 f"Expected a path or a postgresql:// URL, got a {type(address).__name__}."
             )
         if place.startswith(("postgresql://", "postgres://")):
-            return cls(PostgresStore(Address(place), timeout, create))
+            return cls(PostgresStore(Address(place), timeout, create, migrate))
         if "://" in place:
             raise InvalidInputError(
                 f"Expected a path or a postgresql:// URL, got the scheme {place.partition('://')[0]!r}."
             )
-        return cls(SQLiteStore(place, timeout, create))
+        return cls(SQLiteStore(place, timeout, create, migrate))
 
     def create(self, dataset_id: str, policy: BudgetPolicy, *, exist_ok: bool = False) -> None:
         """Give a data set its budget, once and for all.

@@ -49,12 +49,12 @@ class PostgresStore(Store):
     begin_read: ClassVar[str] = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
     for_update: ClassVar[str] = " FOR UPDATE"
 
-    def __init__(self, url: Address, timeout: float, create: bool) -> None:
+    def __init__(self, url: Address, timeout: float, create: bool, migrate: bool = False) -> None:
         self._psycopg = _driver()
         super().__init__(url, timeout)
         self._url = url
         self._schema: str | None = None
-        self._prepare(create)
+        self._prepare(create, migrate)
 
     @property
     def label(self) -> str:
@@ -101,12 +101,12 @@ class PostgresStore(Store):
             error.args = ("(the words of the server are left out: they may quote the URL)",)
         return kind(f"The ledger {self.label} cannot be used ({name}). {_REMEDIES[kind]}")
 
-    def _prepare(self, create: bool) -> None:
+    def _prepare(self, create: bool, migrate: bool) -> None:
         """Find the ledger of this database, or make it."""
-        with self.transaction(write=False):
+        with self.transaction(write=migrate):
             found = self._find()
             if found:
-                check_version(self)
+                check_version(self, migrate)
         if found:
             return
         if not create:

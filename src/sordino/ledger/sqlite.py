@@ -7,7 +7,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import ClassVar
 
@@ -47,15 +47,17 @@ class SQLiteStore(Store):
     begin_read: ClassVar[str] = "BEGIN"
     for_update: ClassVar[str] = ""
 
-    def __init__(self, path: str | os.PathLike[str], timeout: float, create: bool) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str], timeout: float, create: bool, migrate: bool = False
+    ) -> None:
         self.path = _checked(path)
         super().__init__(str(self.path), timeout)
         self._file: tuple[int, int] | None = None
         if create and not self.path.exists():
             self._create()
         self._require_file()
-        with self.transaction(write=False):
-            check_version(self)
+        with self.transaction(write=migrate):
+            check_version(self, migrate)
 
     @property
     def label(self) -> str:
@@ -78,6 +80,18 @@ class SQLiteStore(Store):
         """Run one statement inside a transaction."""
         rows: list[Row] = self._connection.execute(statement, values).fetchall()
         return rows
+
+    def back_up(self, version: int) -> None:
+        """Copy what is committed to ``NAME.vVERSION.bak``; nobody writes while the transaction is open."""
+        copy = self.path.with_name(f"{self.path.name}.v{version}.bak")
+        try:
+            os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        except OSError as error:
+            raise LedgerError(
+                f"Cannot make the copy {copy}: {error.strerror}. Move it away, or free the place."
+            ) from None
+        with closing(_connection(self.path, self.timeout)) as here, closing(sqlite3.connect(copy)) as there:
+            here.backup(there)
 
     def begin(self, write: bool) -> None:
         """Begin a transaction; writers look often whether it is their turn.

@@ -7,7 +7,7 @@ import os
 import re
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, ClassVar, Protocol
 
@@ -89,6 +89,9 @@ class Store(ABC):
     @abstractmethod
     def errors(self) -> type[Exception]:
         """The base class of the database's errors."""
+
+    def back_up(self, version: int) -> None:  # noqa: B027 - a server's owner makes copies, not its clients
+        """Keep a copy of the ledger as it is, inside a transaction, before its tables change."""
 
     def begin(self, write: bool) -> None:
         """Begin a transaction; wait for other writers, but not longer than the timeout."""
@@ -202,8 +205,16 @@ def create_tables(store: Statements) -> None:
     store.execute("INSERT INTO sordino_meta (name, value) VALUES (?, ?)", values)
 
 
-def check_version(store: Store) -> None:
-    """Refuse tables of another version, inside a transaction."""
+STEPS: dict[int, Callable[[Store], None]] = {}
+"""What changes the tables of a version into those of the next, inside a transaction.
+
+The next version of the tables raises ``VERSION``, changes ``TABLES`` and adds the step from the old number
+here; ``sordino migrate`` does the rest: a copy, all steps or none, and the new number.
+"""
+
+
+def check_version(store: Store, migrate: bool = False) -> None:
+    """Refuse tables of another version, inside a transaction, or bring older ones up to date if asked."""
     rows = store.execute("SELECT value FROM sordino_meta WHERE name = ?", ("schema",))
     if len(rows) != 1 or re.fullmatch("[1-9][0-9]{0,8}", str(rows[0][0])) is None:
         raise damaged("it does not say which version it is")
@@ -213,11 +224,21 @@ def check_version(store: Store) -> None:
             f"The ledger {store.label} has version {version}, this Sordino reads version {VERSION}. "
             "Upgrade Sordino: pip install --upgrade sordino."
         )
-    if version < VERSION:
+    if not set(range(version, VERSION)) <= set(STEPS):
         raise LedgerVersionError(
             f"The ledger {store.label} has version {version}, which no release wrote; this Sordino reads "
             f"version {VERSION}. Export it with the program that made it."
         )
+    if version < VERSION and not migrate:
+        raise LedgerVersionError(
+            f"The ledger {store.label} has version {version}, this Sordino reads version {VERSION}. Convert "
+            f"it, with a copy kept beside it: sordino migrate {store.label}"
+        )
+    if version < VERSION:
+        store.back_up(version)
+        for number in range(version, VERSION):
+            STEPS[number](store)
+        store.execute("UPDATE sordino_meta SET value = ? WHERE name = ?", (str(VERSION), "schema"))
 
 
 # ------------------------- Reading and writing rows; every function runs inside a transaction of the caller

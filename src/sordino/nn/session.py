@@ -85,7 +85,10 @@ class Checkpoint:
         try:
             content = torch.load(self.path, map_location=device, weights_only=True)
             if content["format"] != FORMAT:
-                raise PlanError(f"Expected a checkpoint of format {FORMAT}, got {content['format']}.")
+                raise PlanError(
+                    f"Expected a checkpoint of format {FORMAT}, got {content['format']}. Finish the run with "
+                    "the version of Sordino that began it: what it has booked is of that version's plan."
+                )
             state = content["state"]
             slots = {k.removeprefix("slot "): v for k, v in state.items() if k.startswith("slot ")}
             loaded = TrainingState(state["vector"], slots, state["average"], content["weight"])

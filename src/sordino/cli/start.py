@@ -1,0 +1,209 @@
+"""`sordino init`, `sordino doctor` and `sordino completion`: the first hour."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any
+
+import click
+
+from sordino.cli.shared import FILE, FORCE, JSON, data_file, document, require_writable, show_table
+from sordino.errors import InvalidInputError, SordinoError
+
+_SHARE = 4  # a first fit may take this part of the budget
+
+
+@click.command()
+@click.argument("data", required=False, metavar="DATA")
+@click.option("--dataset", help="What the records are called on the ledger; else the name of the file.")
+@click.option("--target", metavar="COLUMN", help="The column to predict.")
+@click.option(
+    "--person", metavar="COLUMN", help="The column that says whose record it is, if several are one's."
+)
+@click.option(
+    "--epsilon", type=float, help="Epsilon of everything that is ever released; asked for if not given."
+)
+@click.option(
+    "--delta", type=float, default=1e-5, show_default=True, help="Delta of everything ever released."
+)
+@click.option("--ledger", default="budget.db", show_default=True, help="Where the budget is kept.")
+@FILE
+@FORCE
+@JSON
+def init(
+    data: str | None, epsilon: float | None, ledger: str, force: bool, as_json: bool, **told: Any
+) -> None:
+    """Begin with DATA: a budget on a ledger, a draft of its schema, a configuration for the commands.
+
+    It reads the names of the columns and no record. What is not given is asked for in a terminal.
+    """
+    from sordino.kernel import Relation
+    from sordino.ledger import BudgetPolicy, Ledger
+    from sordino.saving.files import replace_file
+    from sordino.tables import draft_schema
+
+    data = data or click.prompt("The file of records (CSV, Parquet, Arrow)")
+    target = told.pop("target") or click.prompt("The column to predict", default="", show_default=False)
+    if epsilon is None:
+        epsilon = float(click.prompt("Epsilon of everything ever released", type=float, default=3.0))
+    person, delta = told.pop("person"), told.pop("delta")
+    name = told.pop("dataset") or Path(data).name.partition(".")[0]
+    schema, config = Path(f"{name}.toml"), Path(f"{name}.run.toml")
+    for place in (schema, config):
+        require_writable(place, force)
+    kinds = {column: kind for column, kind in ((target, "target"), (person, "person")) if column}
+    draft = draft_schema(data_file(data, told), kinds=kinds)
+    policy = BudgetPolicy(epsilon, delta, Relation.ADD_REMOVE, "person" if person else "record")
+    with Ledger.open(ledger) as book:
+        book.create(name, policy)
+    replace_file(schema, draft.encode())
+    replace_file(config, _run_file(data, name, ledger, schema, epsilon / _SHARE).encode())
+    model = f"{name}.sordino"
+    steps = [
+        f"Fill in the blanks of {schema}, then: sordino schema check {schema}",
+        f"sordino fit --config {config}",
+        f"sordino report {model} --ledger {ledger} --dataset {name} --output {name}.html",
+    ]
+    if as_json:
+        document({"schema": schema, "config": config, "ledger": ledger, "dataset": name, "next": steps})
+        return
+    click.echo(
+        f"{name}: epsilon {epsilon:g}, delta {delta:g} per {policy.unit} on {ledger}. No record was read."
+    )
+    click.echo("Next:\n" + "\n".join(f"  {i}. {step}" for i, step in enumerate(steps, 1)))
+
+
+def _run_file(data: str, name: str, ledger: str, schema: Path, epsilon: float) -> str:
+    import tomli_w
+
+    fit = {"data": data, "schema": str(schema), "epsilon": epsilon, "output": f"{name}.sordino"}
+    body = tomli_w.dumps({"ledger": ledger, "dataset": name, "fit": fit})
+    return f"# Options of sordino fit; what is typed wins. epsilon is a quarter of the budget.\n{body}"
+
+
+# ------------------------------------------------------------------------------------------ `sordino doctor`
+
+Finding = tuple[str, bool, str]  # what was looked at, whether it is well, in words
+
+
+@click.command()
+@click.option("--ledger", envvar="SORDINO_LEDGER", help="Also look at this ledger.")
+@JSON
+def doctor(ledger: str | None, as_json: bool) -> None:
+    """Look at what Sordino stands on: versions, noise, compiled code, extras, a GPU, the ledger.
+
+    Status 1 where something is wrong; its line ends with the command that mends it.
+    """
+    found = [*_versions(), _noise(), _machine_code(), *_extras(), _gpu()]
+    if ledger is not None:
+        found.append(_ledger(ledger))
+    if as_json:
+        document([{"part": part, "well": well, "words": words} for part, well, words in found])
+    else:
+        show_table(
+            ("part", "", "what was found"), [(p, "ok" if w else "WRONG", words) for p, w, words in found]
+        )
+    if not all(well for _, well, _ in found):
+        sys.exit(1)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version.partition("+")[0])[:3])
+
+
+def _versions() -> Iterator[Finding]:
+    from sordino import __version__
+
+    yield "Sordino", True, f"{__version__}, Python {platform.python_version()} on {platform.system()}"
+    for line in metadata.requires("sordino") or ():
+        match = re.match(r"([\w-]+)>=([\d.]+)(?:,<([\d.]+))?$|([\w-]+)<([\d.]+),>=([\d.]+)$", line)
+        if match is None:  # an extra
+            continue
+        name, low, high = match[1] or match[4], match[2] or match[6], match[3] or match[5]
+        try:
+            here = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            yield name, False, f"not installed: pip install '{line}'"
+            continue
+        well = _numbers(here) >= _numbers(low) and (high is None or _numbers(here) < _numbers(high))
+        yield name, well, here if well else f"{here} does not suit: pip install '{line}'"
+
+
+def _noise() -> Finding:
+    from sordino.kernel import NoiseSource
+
+    draws = [NoiseSource.from_os().normal(8) for _ in range(2)]
+    apart = bool((draws[0] != draws[1]).all())
+    words = "keys of the operating system, no two alike" if apart else "two sources drew alike: use no result"
+    return "noise", apart, words
+
+
+def _machine_code() -> Finding:
+    from sordino.kernel.machine_code import _folders
+
+    places = [folder for folder in _folders("sordino.kernel.pull") if _can_hold(folder)]
+    if places:
+        return "compiled code", True, f"kept in {places[0].parents[1]}"
+    return "compiled code", False, "no place to keep it, each process compiles: export SORDINO_CACHE=FOLDER"
+
+
+def _can_hold(folder: Path) -> bool:
+    there = next(place for place in (folder, *folder.parents) if place.exists())
+    return os.access(there, os.W_OK | os.X_OK)
+
+
+def _extras() -> Iterator[Finding]:
+    modules = {"tables": "pandas", "save": "skops", "torch": "torch", "dask": "dask", "flower": "flwr"}
+    modules |= {"mpc": "mpyc", "postgres": "psycopg", "onnx": "skl2onnx", "transformers": "transformers"}
+    for extra, module in modules.items():
+        with suppress(metadata.PackageNotFoundError):
+            yield f"extra {extra}", True, f"{module} {metadata.version(module)}"
+            continue
+        yield f"extra {extra}", True, f"not installed; if wanted: pip install 'sordino[{extra}]'"
+
+
+def _gpu() -> Finding:
+    try:
+        torch = import_module("torch")
+    except ImportError:
+        return "GPU", True, "not looked for: torch is not installed"
+    if not torch.cuda.is_available():
+        return "GPU", True, "none; networks are trained on the processor"
+    return "GPU", True, torch.cuda.get_device_name(0)
+
+
+def _ledger(address: str) -> Finding:
+    from sordino.ledger import Ledger
+
+    try:
+        with Ledger.open(address, create=False) as book:
+            book.verify()
+            return "ledger", True, f"{len(book.datasets())} data sets, every reservation adds up"
+    except SordinoError as error:
+        return "ledger", False, str(error)
+
+
+# ------------------------------------------------------------------------------------- `sordino completion`
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
+def completion(shell: str) -> None:
+    """Print what lets SHELL complete commands and options.
+
+    Bash: `sordino completion bash > ~/.sordino.sh`, and the line `source ~/.sordino.sh` in ~/.bashrc.
+    """
+    from click.shell_completion import get_completion_class
+
+    made = get_completion_class(shell)
+    if made is None:
+        raise InvalidInputError(f"Expected bash, zsh or fish, got {shell!r}.")
+    root = click.get_current_context().find_root()
+    click.echo(made(root.command, {}, "sordino", "_SORDINO_COMPLETE").source())
