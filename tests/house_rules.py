@@ -326,3 +326,26 @@ def promises(source: str) -> list[Finding]:
         if full in PROMISES or edited:
             found.append((node.lineno, f"{full}()"))
     return sorted(found)
+
+
+# What leads from a task to its records by another way than `run(task, rows, ask)`.
+BY_HAND = frozenset(["Journal", "Promise", "RoundBook", "Run", "Stream", "Turn", "resumed"])
+STEPS_OF_A_RUN = frozenset(["curate", "reserved"])
+
+
+def ways_past_the_task(source: str) -> list[Finding]:
+    """Return (line, what) of each name or call by which a module runs a plan itself."""
+    found: list[Finding] = []
+    for node in ast.walk(ast.parse(source)):
+        found += [(node.lineno, what) for what in _imported(node) if _is_by_hand(what)]
+        if isinstance(node, ast.Attribute) and node.attr in BY_HAND - {"Run", "Stream"}:
+            found.append((node.lineno, node.attr))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            receiver = ast.unparse(node.func.value)
+            if node.func.attr in STEPS_OF_A_RUN:
+                found.append((node.lineno, f"{receiver}.{node.func.attr}()"))
+    return sorted(set(found))
+
+
+def _is_by_hand(name: str) -> bool:
+    return name.startswith("sordino.runs") and name.rpartition(".")[2] in BY_HAND

@@ -12,6 +12,7 @@ from tests.house_rules import (
     foreign_imports,
     promises,
     random_draws,
+    ways_past_the_task,
 )
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -155,6 +156,57 @@ def test_a_planted_promise_is_found(offender):
 )
 def test_an_innocent_line_is_not_taken_for_a_promise(innocent):
     assert promises(innocent) == []
+
+
+# ------------------------------------------------------------------------ one way from a task to its result
+
+# Everything else runs a task. These few take the steps of a run one by one, and say why.
+BY_HAND = {
+    "estimators/pca.py": "a stream is one promise over many chunks",
+    "nn/session.py": "a training goes on in another process",
+    "parties/flower/client.py": "the rounds of a client are one promise",
+    "parties/mpc/config.py": "a member certifies what others planned",
+    "parties/mpc/party.py": "a member books before anybody is asked",
+    "parties/mpc/plan.py": "a joint plan states its noise",
+}
+
+
+def test_nothing_but_run_leads_from_a_task_to_its_records():
+    elsewhere = [path for path in MODULES if room_of(path) not in ROOMS_OF_PROMISES | {"reproduce"}]
+    named = {path.relative_to(PACKAGE).as_posix(): path for path in elsewhere}
+    assert set(BY_HAND) <= set(named)
+    for name, why in BY_HAND.items():
+        assert ways_past_the_task(named[name].read_text("utf-8")), f"{name} no longer needs: {why}"
+    found = _findings(ways_past_the_task, [path for name, path in named.items() if name not in BY_HAND])
+    assert not found, "a second way to the records; make a Task and run it:\n" + _complain(found)
+
+
+@pytest.mark.parametrize(
+    "offender",
+    [
+        "from sordino.runs import Promise\nmade = Promise",
+        "from sordino.runs.promise import Promise as P\nP.made(ask, plan)",
+        "import sordino.runs as r\nr.Promise.made(ask, plan)",
+        "from sordino import runs\nruns.Promise.given(ask, plan)",
+        "def fit(promise, rows):\n    with promise.reserved('a') as run:\n        return run.curate(rows)",
+        "from sordino.runs.rounds import RoundBook",
+        "from sordino.runs.journal import resumed",
+    ],
+)
+def test_a_planted_second_way_is_found(offender):
+    assert ways_past_the_task(offender)
+
+
+@pytest.mark.parametrize(
+    "innocent",
+    [
+        "from sordino.runs import Ask, Task, run\nfitted = run(Task(solver, setting, 'a'), rows, ask)",
+        "from sordino.runs import BestOf\nBestOf.made(ask, relation, law, 3)",
+        "import torch\nbeside = torch.cuda.Stream()",
+    ],
+)
+def test_a_task_that_is_run_is_no_second_way(innocent):
+    assert ways_past_the_task(innocent) == []
 
 
 # ------------------------------------------------------------------------------- norms of data

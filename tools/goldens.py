@@ -232,18 +232,18 @@ def parties() -> Iterator[Golden]:
     """Yield three parties in one process, and clients as records."""
     from sordino.execute import LocalExecutor
     from sordino.execute.parties import Mode, NoiseShare, SimulatedParties
-    from sordino.kernel import Curator, NoiseSource, Relation
-    from sordino.parties.mpc.tasks import Public, make_task
+    from sordino.kernel import Curator, NoiseSource
+    from sordino.parties.mpc.tasks import joint_task
 
-    public = Public(300, 1.0, 1e-5, Relation.ADD_REMOVE, "record")
+    budget = {"epsilon": 1.0, "delta": 1e-5, "relation": "add-remove"}
 
     def joint(mode: Mode, solver: str, options: dict[str, Any]) -> Any:
         asked = {"kind": "gradient", "loss": "logistic", "features": 6, "solver": solver, "options": options}
-        task = make_task(asked, public)
+        _, task = joint_task(asked, 300, budget)
         members = [LocalExecutor(X, y, 1.0) for X, y in _three_parts()]
         executor = SimulatedParties(members, NoiseShare(mode, 3, 1))
         curator = Curator(executor, task.plan().at(0.5), NoiseSource.seeded_not_private(7))
-        *_, last = task.solver.run(curator, task.problem)
+        last, _ = task.follow(curator)
         return str(curator.plan.event()), task.finish(last)
 
     batches = {"max_iter": 5, "batch_size": 60}

@@ -31,17 +31,15 @@ relation = "add-remove"
 unit = "record"
 
 [task]
-kind = "gradient"             # a linear model; "output" is MPC Out P, "pca" the power method
-loss = "logistic"
-classes = [0, 1]              # the labels in the records of all members
+estimator = "SparseLogisticRegression"
 features = {features}
+
+[task.params]                 # those of the estimator
+classes = [0, 1]              # the labels in the records of all members
 data_norm = 1.0               # rows are clipped to this length
-intercept = 0.25              # the constant of the intercept column, 0 for none
 solver = "{solver}"
 {options}"""
-OPTIONS = """ridge = 0.001
-
-[task.options]
+OPTIONS = """alpha = 0.001
 max_iter = {steps}
 step_size = 4.0
 """

@@ -10,16 +10,16 @@ from click.testing import CliRunner
 from tests.parties import sabotage
 from tests.parties.helpers import NAMES, Consortium
 
+import sordino
 from sordino import LogisticRegression, private_estimator
 from sordino.cli import main
 from sordino.errors import InvalidInputError, LedgerError, PartyError, PlanSpentError
-from sordino.kernel import Relation
 from sordino.ledger import BudgetPolicy, Ledger, Status
 from sordino.parties.mpc import consortium, links, shamir
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.party import _Meter, load_local
 from sordino.parties.mpc.plan import JointPlan, in_words
-from sordino.parties.mpc.tasks import Public, make_task
+from sordino.parties.mpc.tasks import joint_task
 from sordino.runs import Ask, Fitted, PrivacyReport, Promise
 from sordino.solvers.base import NoisyCoefficients
 
@@ -53,10 +53,10 @@ def test_door_12_auto_learns_labels_of_any_name_between_members(tmp_path, names)
     x, y = _write_labels(three, *names)
     codes, said = three.run(limit=120)
     assert codes == [0, 0, 0], said
-    with np.load(three.state(0) / "result.npz") as found:
-        assert list(found["classes"]) == sorted(names)
-        chosen = found["classes"][(x @ found["coef"] + found["intercept"] > 0).astype(int)]
-        assert found["coef_noise"].shape == found["coef"].shape
+    found = sordino.load(three.state(0) / "model.sordino")
+    assert list(found.classes_) == sorted(names)
+    chosen = found.predict(x)
+    assert found.coef_noise_.shape == found.coef_[0].shape
     plain = LogisticRegression(
         epsilon=2.0, delta=1e-6, data_norm=1.0, classes=list(names), solver="auto"
     ).fit(x, y)
@@ -71,17 +71,19 @@ def test_door_12_a_joint_run_finishes_as_an_estimator_does(monkeypatch, intercep
     public = np.random.default_rng(2)
     w = public.standard_normal(4 if intercept else 3)
     last = NoisyCoefficients(w, np.abs(w[:3])) if noisy else w
-    text = {"kind": "gradient", "loss": "logistic", "features": 3, "intercept": intercept, "classes": [0, 1]}
-    task = make_task(text, Public(50, 1.0, 1e-5, Relation.ADD_REMOVE, "record"))
+    params = {"classes": [0, 1], "data_norm": 1.0, "fit_intercept": bool(intercept)}
+    text = {"estimator": "LogisticRegression", "features": 3, "params": params}
+    ours, task = joint_task(text, 50, {"epsilon": 1.0, "delta": 1e-5, "relation": "add-remove"})
     joint = task.finish(last)
     report = Promise.made(Ask(1.0, 1e-5), task.plan()).report()
     monkeypatch.setattr(private_estimator, "run", lambda own, *_, **__: Fitted(own.finish(last), 1, report))
     model = LogisticRegression(data_norm=1.0, classes=[0, 1], fit_intercept=bool(intercept))
     model.fit(public.standard_normal((50, 3)), public.integers(0, 2, 50))
-    assert np.array_equal(joint["coef"], model.coef_[0])
-    assert joint["intercept"] == model.intercept_[0]
-    assert np.array_equal(joint["classes"], model.classes_)
-    assert np.array_equal(joint["coef_noise"], model.coef_noise_) if noisy else "coef_noise" not in joint
+    assert np.array_equal(joint["coef_"], model.coef_)
+    assert np.array_equal(joint["intercept_"], model.intercept_)
+    assert np.array_equal(ours.classes_, model.classes_)
+    for stated in (joint["coef_noise_"], model.coef_noise_):
+        assert np.array_equal(stated, np.abs(w[:3])) if noisy else stated is None
 
 
 @pytest.mark.parametrize("damage", ["labels", "no y", "text", "nan"])
@@ -170,7 +172,7 @@ def test_door_13_one_who_tells_only_some_that_it_booked_costs_only_those_who_beg
 def test_door_13_nothing_that_was_opened_or_belongs_to_others_is_given_back(tmp_path):
     from sordino.execute import LocalExecutor
 
-    task = make_task(TASK, Public(60, 1.0, 1e-5, Relation.ADD_REMOVE, "record"))
+    task = joint_task(TASK, 60, {"epsilon": 1.0, "delta": 1e-5, "relation": "add-remove"})[1]
     with Ledger.open(tmp_path / "l.sqlite") as ledger:
         ledger.create("d", BudgetPolicy(3.0, 1e-4))
 
@@ -244,7 +246,7 @@ def test_door_14_a_release_of_many_columns_is_a_row_of_short_messages(tmp_path, 
     three = Consortium(tmp_path, features=70, task={"options": {"max_iter": 2, "step_size": 1.0}})
     codes, said = three.run(limit=120)
     assert codes == [0, 0, 0], said
-    found = [np.load(three.state(i) / "result.npz")["coef"] for i in range(3)]
+    found = [sordino.load(three.state(i) / "model.sordino").coef_[0] for i in range(3)]
     assert np.array_equal(found[0], found[1])
     assert np.array_equal(found[0], found[2])
     assert np.unique(found[0]).size == 70
@@ -302,7 +304,7 @@ def test_door_16_what_is_cut_by_default_is_said_at_approval_and_in_the_report(tm
     assert codes == [0, 0, 0], said
     report = PrivacyReport.from_json((three.state(1) / "report.json").read_text("utf-8"))
     assert {"target_bound = 1 (targets are clipped to it)"} <= set(report.public)
-    assert np.array_equal(np.load(three.state(1) / "result.npz")["target_range"], [-1.0, 1.0])
+    assert tuple(sordino.load(three.state(1) / "model.sordino").target_range_) == (-1.0, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,9 @@ class Consortium:
             "mode": self.mode,
             "threshold": 1,
             "budget": {"epsilon": self.epsilon, "delta": 1e-6},
-            "task": {
+            "task": dict(self.task)
+            if "estimator" in self.task
+            else {
                 "kind": "gradient",
                 **({} if self.task.get("kind") == "pca" else {"loss": "logistic"}),
                 "features": self.features,

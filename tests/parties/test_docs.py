@@ -9,7 +9,7 @@ import pytest
 
 from sordino.cli import main
 from sordino.parties.mpc.config import SECTIONS
-from sordino.parties.mpc.tasks import KINDS
+from sordino.parties.mpc.tasks import ESTIMATORS
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "docs" / "parties" / "walk-through.md").read_text("utf-8")
@@ -34,4 +34,4 @@ def test_the_scripts_of_the_walk_through_exist():
 
 def test_the_settings_and_tasks_of_the_walk_through_are_known():
     assert set(re.findall(r"^\[(\w+)\]$", TEXT, flags=re.MULTILINE)) <= set(SECTIONS)
-    assert {f'`"{kind}"`' for kind in KINDS} <= set(re.findall(r'`"\w+"`', TEXT))
+    assert {f"`{name}`" for name in ESTIMATORS} <= set(re.findall(r"`\w+`", TEXT))

@@ -24,13 +24,13 @@ from sordino.kernel import (
     Release,
     check_offer,
 )
-from sordino.parties.mpc.tasks import Public, WeightedMinimiser, make_task
+from sordino.parties.mpc.tasks import WeightedMinimiser, joint_task
 from sordino.problems.covariance import GramProduct
 from sordino.problems.losses import LOSSES
 from sordino.problems.minimiser import CertifiedMinimiser
 from sordino.problems.queries import GlmGradient
 
-PUBLIC = Public(240, 1.0, 1e-5, Relation.ADD_REMOVE, "record")
+BUDGET = {"epsilon": 1.0, "delta": 1e-5, "relation": "add-remove"}
 
 
 def _data(n=240, d=6, seed=4):
@@ -47,12 +47,16 @@ def _parties(x, y, count):
 def _run(task, executor, seed=9, multiplier=0.5):
     plan = task.plan().at(multiplier)
     noise = NoiseSource.seeded_not_private(seed)
-    *_, last = task.solver.run(Curator(executor, plan, noise), task.problem)
+    last, _ = task.follow(Curator(executor, plan, noise))
     return task.finish(last)
 
 
+def _task(text, records=240):
+    return joint_task(text, records, BUDGET)[1]
+
+
 def _gradient(**options):
-    return make_task({"kind": "gradient", "loss": "logistic", "features": 6, **options}, PUBLIC)
+    return _task({"kind": "gradient", "loss": "logistic", "features": 6, **options})
 
 
 TASKS = {
@@ -60,7 +64,7 @@ TASKS = {
     "hard": _gradient(options={"max_iter": 12, "step_size": 2.0, "n_nonzero_coefs": 2}),
     "sgd": _gradient(solver="sgd-ht", options={"max_iter": 40, "batch_size": 60, "n_nonzero_coefs": 2}),
     "srm": _gradient(solver="srm", options={"max_iter": 40, "batch_size": 120}),
-    "out": make_task({"kind": "output", "loss": "logistic", "features": 6, "ridge": 0.05}, PUBLIC),
+    "out": _task({"kind": "output", "loss": "logistic", "features": 6, "ridge": 0.05}),
 }
 
 
@@ -69,19 +73,17 @@ TASKS = {
 def test_a_solver_learns_between_five_parties_as_on_one_machine(name, mode):
     x, y = _data()
     executor = SimulatedParties(_parties(x, y, 5), NoiseShare(mode, 5, 2))
-    found = _run(TASKS[name], executor)["coef"]
-    assert np.mean(np.sign(x @ found) == y) > 0.85
+    found = _run(TASKS[name], executor)["coef_"]
+    assert np.mean(np.sign(x @ found[0]) == y) > 0.85
 
 
 def test_the_power_method_finds_the_axis_that_one_machine_finds():
     x, y = _data(2000)
     x[:, 3] *= 4
-    task = make_task(
-        {"kind": "pca", "features": 6, "components": 1, "data_norm": 4.0, "options": {"max_iter": 3}},
-        Public(2000, 1.0, 1e-5, Relation.ADD_REMOVE, "record"),
-    )
+    told = {"kind": "pca", "features": 6, "components": 1, "data_norm": 4.0, "options": {"max_iter": 3}}
+    task = _task(told, 2000)
     found = _run(task, SimulatedParties(_parties(x, y, 3), NoiseShare(Mode.INSIDE, 3, 1)))
-    assert abs(found["components"][0][3]) > 0.95
+    assert abs(found["components_"][0][3]) > 0.95
 
 
 @pytest.mark.parametrize("relation", list(Relation))
@@ -169,7 +171,7 @@ def test_the_number_of_parties_must_be_the_one_of_the_noise():
 def test_selections_cannot_be_planned_between_parties():
     task = _gradient(solver="frank-wolfe", options={"max_iter": 3})
     with pytest.raises(UnsupportedError, match=GumbelTopK.__name__):
-        task.plan()
+        check_offer(task.plan(), OFFER)
 
 
 def test_answers_that_do_not_add_up_are_refused():

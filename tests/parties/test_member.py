@@ -112,8 +112,8 @@ def test_a_plan_that_the_settings_refuse_cannot_be_approved(tmp_path):
 def test_a_run_builds_its_task_once_and_plans_once(tmp_path, monkeypatch):
     """As far as a member comes alone: checks, words, connecting."""
     three, built, planned = Consortium(tmp_path, connect=0.2), [], []
-    make, plan = mpc_tasks.make_task, mpc_tasks.Task.plan
-    monkeypatch.setattr(mpc_plan, "make_task", lambda *a: built.append(1) or make(*a))
+    make, plan = mpc_tasks.joint_task, mpc_tasks.Task.plan
+    monkeypatch.setattr(mpc_plan, "joint_task", lambda *a: built.append(1) or make(*a))
     monkeypatch.setattr(mpc_tasks.Task, "plan", lambda self: planned.append(1) or plan(self))
     with pytest.raises(SordinoError, match="Connecting"):
         _take_part(three, 0, three.plan_path, approve=True)
@@ -127,7 +127,7 @@ def test_what_a_member_keeps_is_its_own(tmp_path):
     codes, said = three.run()
     assert codes == [0, 0, 0], said
     kept = [tmp_path / "north" / "state", *(tmp_path / "north" / "state").rglob("*")]
-    assert {p.name for p in kept} >= {"state", "approved", "transcript.jsonl", "result.npz"}
+    assert {p.name for p in kept} >= {"state", "approved", "transcript.jsonl", "model.sordino"}
     for path in kept:
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 

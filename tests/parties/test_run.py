@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 from tests.parties.helpers import COMMAND, NAMES, Consortium
 
+import sordino
 from sordino.cli import main
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.parties.mpc.plan import JointPlan
@@ -25,7 +26,7 @@ def done(tmp_path_factory):
 
 
 def test_all_members_have_the_same_model_and_it_has_learned(done):
-    found = [np.load(done.state(i) / "result.npz")["coef"] for i in range(3)]
+    found = [sordino.load(done.state(i) / "model.sordino").coef_[0] for i in range(3)]
     assert np.array_equal(found[0], found[1])
     assert np.array_equal(found[0], found[2])
     with np.load(done.folder / "north" / "data.npz") as data:
@@ -110,8 +111,11 @@ def test_other_tasks_run_between_the_same_three(tmp_path, task, mode):
     three = Consortium(tmp_path, task=task, mode=mode)
     codes, said = three.run()
     assert codes == [0, 0, 0], said
-    results = [dict(np.load(three.state(i) / "result.npz")) for i in range(3)]
-    assert all(np.array_equal(results[0][k], results[1][k]) for k in results[0])
+    models = [sordino.load(three.state(i) / "model.sordino") for i in range(3)]
+    released = [{k: v for k, v in vars(m).items() if isinstance(v, np.ndarray)} for m in models]
+    assert released[0]
+    assert all(np.array_equal(released[0][k], released[1][k]) for k in released[0])
+    assert 0.98 < models[0].privacy_.epsilon <= 1.0
 
 
 @pytest.mark.long

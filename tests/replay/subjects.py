@@ -401,11 +401,11 @@ def joint_rows() -> Iterator[Subject]:
         def fit(data: Data, relation: str) -> Any:
             plan = JointPlan.read(joint_plan(task, mode, relation))  # anew: a plan is opened once
             places = np.split(np.arange(len(data.y)), np.cumsum(plan.records)[:-1])
-            members = [plan.task.records(data.X[rows], data.y[rows]) for rows in places]
+            members = [plan.model.joint_rows(data.X[rows], data.y[rows]) for rows in places]
             promise = plan.promised()
             with promise.run(SimulatedParties(members, plan.share), "joint plan") as curator:
-                *_, last = plan.task.solver.run(curator, plan.task.problem)
-            return plan.task.finish(last), promise.report(plan.task.bounds)
+                last, _ = plan.task.follow(curator)
+            return plan.task.finish(last), promise.report(plan.task.public)
 
         return fit
 

@@ -294,8 +294,7 @@ class LinearModel(LinearParameters, Coefficients):
         groups: Any = None,
     ) -> Self:
         """Fit rows that were checked; ``public`` are the facts about targets and weights."""
-        bound = declared_bound(self, "data_norm")
-        rows: Any = executor_of(X, targets, bound, self._intercept(bound), weights)
+        rows = self._records(X, targets, weights)
         if groups is not None:
             rows = GroupedExecutor(rows, groups)
         ask = self._ask(rows.population)
@@ -305,6 +304,31 @@ class LinearModel(LinearParameters, Coefficients):
         )
         self.n_iter_ = self._run(task, rows, ask)
         return self
+
+    def joint_task(self, records: int, features: int) -> Task:
+        """Return what members run together who hold so many records of so many columns, all in all.
+
+        **Privacy.** Parameters and public numbers; no record is touched.
+        """
+        return self._task((records, features), self._ask(records), (self._target_fact(),))
+
+    def joint_rows(self, X: Any, y: Any) -> Any:
+        """Return the rows of one member, checked as ``fit`` checks them, for sums."""
+        X, y = check_data(self, X, y, y_numeric=not hasattr(self, "classes"))
+        return self._records(X, self._targets_of(y))
+
+    def _target_fact(self) -> str:
+        """Return the line of the report about the targets, which must be declared."""
+        raise NotImplementedError  # pragma: no cover
+
+    def _targets_of(self, y: Any) -> Any:
+        """Return targets as the loss sees them."""
+        raise NotImplementedError  # pragma: no cover
+
+    def _records(self, X: Any, targets: Any, weights: Floats | None = None) -> Any:
+        """Return checked rows, wherever they lie, clipped to the declared bound."""
+        bound = declared_bound(self, "data_norm")
+        return executor_of(X, targets, bound, self._intercept(bound), weights)
 
     def _task(self, shape: tuple[int, int], ask: Ask, public: tuple[str, ...], unit: str = "record") -> Task:
         """Return the task for this number of records or persons and of columns."""
@@ -437,6 +461,13 @@ class ClassifierBase(MarginClassifier, LinearModel):
         rows = self._weights(sample_weight, X, None if weights is None else look_up(weights, codes))
         return self._fit(X, targets, (public, *self._weight_facts(sample_weight)), rows, groups)
 
+    def _target_fact(self) -> str:
+        _, self.classes_, public = encoded_labels(self, np.asarray(self.classes))
+        return public
+
+    def _targets_of(self, y: Any) -> Any:
+        return self._encoded(y)[1]
+
 
 class RegressorBase(Scored, RegressorMixin, LinearModel):
     """Numbers or counts, with targets clipped to a public bound."""
@@ -457,16 +488,16 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
         X, y, groups = self._tabled(X, y, groups)
         X, y = check_data(self, X, y, y_numeric=True)
         rows, public = self._weights(sample_weight, X), self._weight_facts(sample_weight)
-        return self._fit(X, self._bound_targets(y), (self._bound_fact(), *public), rows, groups)
+        return self._fit(X, self._targets_of(y), (self._target_fact(), *public), rows, groups)
 
-    def _bound_targets(self, y: Any) -> Any:
+    def _targets_of(self, y: Any) -> Any:
         """Return the targets as the loss sees them: from the middle of their bounds, and clipped."""
         y, _ = centred(declared_target(self), y, self._centres())
         unit = self._target_unit()
         limits = target_range(self._loss(), self._target_bound() / unit)
         return np.clip(y if unit == 1.0 else y / unit, *limits)
 
-    def _bound_fact(self) -> str:
+    def _target_fact(self) -> str:
         declared, bound = self._declared("target_bound"), self._target_bound()
         return bound_fact("target_bound", bound, declared, "targets are clipped to it")
 

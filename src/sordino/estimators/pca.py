@@ -225,6 +225,17 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         self.n_iter_ = self._run(task, executor_of(X, None, task.setting.data_norm), ask)
         return self
 
+    def joint_task(self, records: int, features: int) -> Task:
+        """Return what members run together who hold so many records of so many columns, all in all.
+
+        **Privacy.** Parameters and public numbers; no record is touched.
+        """
+        return self._task((records, features), self._ask(records))
+
+    def joint_rows(self, X: Any, y: Any = None) -> Any:
+        """Return the rows of one member, checked as ``fit`` checks them, for sums."""
+        return executor_of(check_data(self, X), None, declared_bound(self, "data_norm"))
+
     def _task(self, shape: tuple[int, int], ask: Ask, sparse: bool = False) -> Task:
         """Return the task for this number of records and columns."""
         problem, options = self._problem(*shape, ask, sparse), read_options(self)

@@ -63,7 +63,7 @@ class Task:
         plan: Plan = self.solver.plan(self.setting)
         return plan
 
-    def follow(self, curator: Curator, verbose: int | bool = 0) -> tuple[Any, int]:
+    def follow(self, curator: Any, verbose: int | bool = 0) -> tuple[Any, int]:
         """Ask everything; return the last iterate and the number of iterates."""
         total = sum(release.times for release in curator.plan.releases.values())
         last, steps = None, 0

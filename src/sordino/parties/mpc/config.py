@@ -195,7 +195,7 @@ def check_plan(
     except CalibrationError as error:
         raise PlanRefusedError(f"More than what the plan claims: {error}", Code.PLAN) from None
     _at_most("epsilon", promise.certificate.epsilon, policy.max_epsilon, "max_epsilon")
-    _at_most("delta", plan.public.delta, policy.max_delta, "max_delta")
+    _at_most("delta", plan.ask.delta, policy.max_delta, "max_delta")
     try:
         plan.check_feasible()
     except (UnsupportedError, InvalidInputError) as error:

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -47,7 +46,7 @@ from sordino.parties.mpc.transcript import (
     read_transcript,
 )
 from sordino.parties.words import Code, PlanRefusedError, code_of, shown
-from sordino.runs import PrivacyReport, Promise, Run
+from sordino.runs import Promise, Run
 
 _COMMAND = [sys.executable, "-c", "from sordino.cli import main; main()", "party", "run"]
 MAX_QUESTION = 1 << 20
@@ -185,13 +184,12 @@ def _handle(daemon: Daemon, link: ssl.SSLSocket, callers: Callers) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The released arrays, what they guarantee, and where the transcript is."""
+    """The fitted model, which holds its report, what it guarantees, and where the transcript is."""
 
-    result: dict[str, Any]
+    model: Any
     certificate: Certificate
     transcript: Path
     bytes_sent: int
-    privacy: PrivacyReport
 
 
 @dataclass
@@ -263,32 +261,35 @@ class PartyRun:
         self._session(engine, transcript, verdict, committed)
         assert checked is not None  # a refusal has raised by now
         transcript.write("commitment", digest=committed, salt=checked.salt.hex())
-        counts = zip(self.plan.members, self.plan.records)
         report = checked.promise.report(
             (
-                *(f"number of records of {member.name}: {count}" for member, count in counts),
-                f"number of features: {self.plan.task.problem.features}",
-                *self.plan.task.bounds,
+                *(
+                    f"number of records of {m.name}: {n}"
+                    for m, n in zip(self.plan.members, self.plan.records)
+                ),
+                *self.plan.task.public,
                 f"the joint plan {self.plan.digest}",
             ),
             (self._noise_words(),),
         )
         with self._reserved(engine, transcript, checked.promise) as run:
-            result = self._learn(engine, index, transcript, checked, run)
+            found, steps = self._learn(engine, index, transcript, checked, run)
             transcript.write("finished")
+            model = self.plan.model
+            model.__dict__.update(found, privacy_=report, n_iter_=steps)
             # Before the last word: a member that keeps it back cannot keep the model from the others.
-            self._write_result(transcript, result, report)
+            self._write_result(transcript.path.parent, model)
             digest = hashlib.sha256(transcript.shared_digest.encode()).digest()
-            _near(engine, digest, _numbers(result), "Comparing transcripts and results")
+            _near(engine, digest, _numbers(found), "Comparing transcripts and results")
         transcript.write("settled", durable=True, slack=self.plan.slack)
-        return Outcome(result, checked.promise.certificate, transcript.path, engine.bytes_sent, report)
+        return Outcome(model, checked.promise.certificate, transcript.path, engine.bytes_sent)
 
-    def _write_result(self, transcript: Transcript, result: dict[str, Any], report: PrivacyReport) -> None:
-        folder = transcript.path.parent
-        with open_private(folder / "result.npz", "wb") as file:
-            np.savez(file, **result)
+    @staticmethod
+    def _write_result(folder: Path, model: Any) -> None:
+        """Write the fitted model and its report, for this member's eyes."""
+        model.save(folder / "model.sordino").chmod(0o600)  # in a folder that is this member's own
         with open_private(folder / "report.json", "wb") as file:
-            file.write(report.to_json().encode())
+            file.write(model.privacy_.to_json().encode())
 
     def _noise_words(self) -> str:
         share = self.plan.share
@@ -351,8 +352,9 @@ class PartyRun:
 
     def _learn(
         self, engine: ShamirEngine, index: int, transcript: Transcript, checked: _Checked, run: Run
-    ) -> dict[str, Any]:
-        task, population = self.plan.task, self.plan.public.population
+    ) -> tuple[dict[str, Any], int]:
+        """Ask everything; return the attributes of the fitted model and the number of steps."""
+        task, population = self.plan.task, sum(self.plan.records)
 
         def agree(lattice: Lattice, release: Any, params: Any, position: int) -> None:
             header = f"{lattice}|{type(release.query).__name__}|{position}|".encode()
@@ -365,10 +367,8 @@ class PartyRun:
 
         meter = _Meter(engine, self.plan.coordinates)
         executor = PartiesExecutor(checked.local, meter, self.plan.share, index, population, agree, opened)
-        with np.errstate(all="ignore"):  # a warning from inside a query would tell what a record did there
-            iterates = task.solver.run(run.curate(executor), task.problem)
-            (last,) = deque(iterates, maxlen=1)
-        return task.finish(last)
+        last, steps = task.follow(run.curate(executor))
+        return task.finish(last), steps
 
 
 @dataclass
@@ -390,9 +390,10 @@ class _Meter:
 
 def load_local(config: PartyConfig, plan: JointPlan) -> LocalExecutor:
     """Return this member's records as the task of a plan wants them, or refuse it in words without data."""
-    matrix, targets = load_records(config.data, plan.task.classes)
+    classes = list(getattr(plan.model, "classes", None) or ())
+    matrix, targets = load_records(config.data, classes)
     place = [m.name for m in plan.members].index(config.name)
-    expected = (plan.records[place], plan.task.problem.features)
+    expected = (plan.records[place], plan.task.setting.features)
     if getattr(matrix, "shape", None) != expected:
         raise PlanRefusedError(
             f"The plan counts on {expected[0]} records of {expected[1]} columns here; mine have another "
@@ -400,9 +401,10 @@ def load_local(config: PartyConfig, plan: JointPlan) -> LocalExecutor:
             Code.OWN,
         )
     try:
-        return plan.task.records(matrix, targets)
+        rows: LocalExecutor = plan.model.joint_rows(matrix, targets)
+        return rows
     except SordinoError as error:
-        labels = shown(list(plan.task.classes), 300) if plan.task.classes else "numbers"
+        labels = shown(classes, 300) if classes else "numbers"
         raise PlanRefusedError(
             f"The records here do not fit the plan, whose targets are {labels}: {error} Declare other labels "
             "in the plan (classes = [0, 1]), or drop records by a public rule.",

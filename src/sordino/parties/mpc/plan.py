@@ -16,22 +16,24 @@ from sordino.accounting import Certificate
 from sordino.accounting.codec import encode
 from sordino.errors import CalibrationError, InvalidInputError
 from sordino.execute.parties import Mode, NoiseShare
-from sordino.kernel import NoiseSource, Plan, Relation
+from sordino.execute.parties.executor import OFFER
+from sordino.kernel import NoiseSource, Plan, Relation, check_offer
 from sordino.ledger import Ledger
 from sordino.parties import words
 from sordino.parties.mpc.links import Member
-from sordino.parties.mpc.tasks import Public, Rehearsal, Task, make_task, rehearse, seconds_of
+from sordino.parties.mpc.tasks import MAX_RELEASES, Rehearsal, joint_task, rehearse, seconds_of
 from sordino.parties.mpc.transcript import open_private, private_folder
 from sordino.parties.words import Code, PlanRefusedError
-from sordino.runs import Ask, Promise
+from sordino.runs import Ask, Promise, Task
+from sordino.runs.promise import at_multipliers
 
-FORMAT = 2
+FORMAT = 3
 MAX_MEMBERS = 100
 MAX_EPSILON = 100.0
 _TEXT = words.matching(r"[^\x00-\x1f\x7f]{1,200}")
 _HOST = r"[A-Za-z0-9._:\[\]-]{1,255}"
 _PLAN: dict[str, words.Check] = {
-    "format": words.whole(FORMAT, FORMAT),
+    "format": words.whole(2, FORMAT),  # 2 names a kind of task where 3 names an estimator
     "consortium": _TEXT,
     "nonce": words.matching("[0-9a-f]{32}"),
     "members": lambda rows: isinstance(rows, list) and 1 <= len(rows) <= MAX_MEMBERS,
@@ -97,36 +99,40 @@ class JointPlan:
         """How the noise is made."""
         return NoiseShare(Mode.parse(self.text["mode"]), len(self.members), int(self.text["threshold"]))
 
-    @cached_property
-    def public(self) -> Public:
-        budget = self.text["budget"]
-        relation = Relation.parse(budget["relation"])
-        return Public(
-            sum(self.records), float(budget["epsilon"]), float(budget["delta"]), relation, budget["unit"]
-        )
+    @property
+    def ask(self) -> Ask:
+        """The budget of the whole run."""
+        return Ask(float(self.text["budget"]["epsilon"]), float(self.text["budget"]["delta"]))
 
     @cached_property
+    def learned(self) -> tuple[Any, Task]:
+        """The estimator that the document names, not yet fitted, and what its members run together."""
+        return joint_task(self.text["task"], sum(self.records), self.text["budget"])
+
+    @property
+    def model(self) -> Any:
+        """The estimator that a run fits."""
+        return self.learned[0]
+
+    @property
     def task(self) -> Task:
-        return make_task(self.text["task"], self.public)
+        """What is run."""
+        return self.learned[1]
 
     @cached_property
     def bare_plan(self) -> Plan:
-        """The plan of the task, without noise."""
-        return self.task.plan()
+        """The plan of the task, without noise; every release of it can be run between parties."""
+        plan = self.task.plan()
+        check_offer(plan, OFFER)
+        if sum(release.times for release in plan.releases.values()) > MAX_RELEASES:
+            raise InvalidInputError(f"Expected at most {MAX_RELEASES} releases in a plan, got more.")
+        return plan
 
     @cached_property
     def kernel_plan(self) -> Plan:
         """The plan of the task with the noise that the document states."""
-        plan, stated = self.bare_plan, self.text["noise"]["multipliers"]
-        if set(stated) != set(plan.releases):
-            raise InvalidInputError(
-                f"Expected noise for the releases {sorted(plan.releases)}, got {sorted(stated)}."
-            )
-        releases = {
-            name: replace(r, mechanism=r.mechanism.at(float(stated[name])))
-            for name, r in plan.releases.items()
-        }
-        return replace(plan, releases=releases)
+        stated = self.text["noise"]["multipliers"]
+        return at_multipliers(self.bare_plan, {name: float(noise) for name, noise in stated.items()})
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -135,7 +141,7 @@ class JointPlan:
 
     def promised(self, ledger: Ledger | None = None, dataset_id: str | None = None) -> Promise:
         """Certify the stated noise now, for a member's own ledger; more than the plan claims is refused."""
-        ask = Ask(self.public.epsilon, self.public.delta, ledger, dataset_id)
+        ask = replace(self.ask, ledger=ledger, dataset_id=dataset_id)
         return Promise.given(ask, self.kernel_plan, slack=self.slack)
 
     @cached_property
@@ -146,12 +152,12 @@ class JointPlan:
     @cached_property
     def coordinates(self) -> int:
         """A bound on the numbers that are opened; a run that would open more stops."""
-        return self.rehearsal.coordinates(self.task.width)
+        return self.rehearsal.coordinates(self.task.setting)
 
     @cached_property
     def slack(self) -> float:
         """The part of delta that the distance of the noise from a Gaussian takes."""
-        return noise_slack(self.share, self.coordinates, self.public.epsilon)
+        return noise_slack(self.share, self.coordinates, self.ask.epsilon)
 
     def check_feasible(self) -> None:
         """Refuse a plan whose sums would not fit, by a rehearsal with its own noise and without data."""
@@ -231,13 +237,13 @@ def make_plan(
     except (TypeError, ValueError):
         raise InvalidInputError("Expected texts, finite numbers, lists and tables in a plan.") from None
     draft = JointPlan.read(plain)
-    plan, slack, public = draft.bare_plan, draft.slack, draft.public
-    if not math.isfinite(public.epsilon) or not slack < public.delta / 2:
+    plan, slack, ask = draft.bare_plan, draft.slack, draft.ask
+    if not math.isfinite(ask.epsilon) or not slack < ask.delta / 2:
         raise CalibrationError(
             f"Expected a finite epsilon and a delta above {2 * slack:.3g} for this many coordinates, got "
-            f"epsilon={public.epsilon:g}, delta={public.delta:g}."
+            f"epsilon={ask.epsilon:g}, delta={ask.delta:g}."
         )
-    ready = Promise.made(Ask(public.epsilon, public.delta), plan, slack=slack).plan
+    ready = Promise.made(ask, plan, slack=slack).plan
     text["noise"] = {
         "multipliers": {name: r.mechanism.multiplier for name, r in ready.releases.items()},
         "event": encode(ready.event()),
@@ -297,8 +303,9 @@ def in_words(plan: JointPlan) -> list[str]:
         f"certificate {row['fingerprint']}"
         for row in text["members"]
     ]
-    facts = {**text["task"], **{f"options.{k}": v for k, v in text["task"].get("options", {}).items()}}
-    facts.pop("options", None)
+    facts = dict(text["task"])
+    for inner in ("options", "params"):
+        facts |= {f"{inner}.{name}": value for name, value in facts.pop(inner, {}).items()}
     releases = [f"  {r.times} x {name}" for name, r in plan.kernel_plan.releases.items()]
     return [
         f"Plan {plan.digest} of {shown(text['consortium'])}, between",
@@ -306,11 +313,11 @@ def in_words(plan: JointPlan) -> list[str]:
         f"If more than {threshold} of them pool what they see, they learn more than the opened answers.",
         "Task:",
         *(f"  {shown(k)[1:-1]} = {shown(v)}" for k, v in sorted(facts.items())),
-        *(f"  {bound}" for bound in plan.task.bounds),
+        *(f"  {fact}" for fact in plan.task.public),
         f"Opened to all, {plan.coordinates} numbers at most, noise {text['mode']}:",
         *releases,
         f"Work: about {in_time(seconds_of(plan.coordinates, plan.share))} of processor time for each member.",
-        f"Cost for one {plan.public.unit} ({plan.public.relation.value}): epsilon {found.epsilon:.4g}, "
+        f"Cost for one {plan.bare_plan.unit} ({plan.bare_plan.relation.value}): epsilon {found.epsilon:.4g}, "
         f"delta {found.delta:.3g}.",
     ]
 

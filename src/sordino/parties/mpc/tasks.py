@@ -5,30 +5,32 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator
 
-from sordino.checks import check_data
 from sordino.errors import InvalidInputError, SordinoError
+from sordino.estimators.linear import (
+    LinearClassifier,
+    LinearRegression,
+    LogisticRegression,
+    SparseLinearRegression,
+    SparseLogisticRegression,
+)
+from sordino.estimators.pca import PCA
 from sordino.execute import LocalExecutor
 from sordino.execute.parties import Mode, NoiseShare
 from sordino.execute.parties.engine import quantise
-from sordino.execute.parties.executor import OFFER
-from sordino.kernel import Curator, Full, Norm, Plan, Relation, Release, check_offer, public_generator
+from sordino.kernel import Curator, Full, Norm, Plan, Relation, Release, public_generator
 from sordino.kernel.arrays import Floats
 from sordino.kernel.query import Parts, RecordSums
 from sordino.parties import words
-from sordino.parties.records import check_records, usual_classes
-from sordino.problems.covariance import PcaProblem
-from sordino.problems.losses import LOSSES, Loss, target_range
+from sordino.problems.losses import LOSSES, Loss
 from sordino.problems.minimiser import CertifiedMinimiser
 from sordino.problems.problem import Problem
-from sordino.solvers import SOLVERS, Options, make_solver
-from sordino.solvers.base import LinearFit
-from sordino.solvers.pca import PcaOptions, make_pca_solver
+from sordino.runs import Task
+from sordino.solvers import capabilities_of
 from sordino.values import LARGEST, SMALLEST
 
 # MPC Out P: every party's certified minimiser, averaged with weights ``n_j / n``, and noise once
@@ -97,200 +99,135 @@ class OutputPerturbation:
 MAX_RELEASES = 10**5
 MAX_FEATURES = 2**24
 _BOUND = words.number(SMALLEST, LARGEST)
-_COUNT = words.whole(1, MAX_RELEASES)
-_COMMON = {
-    "solver": words.matching("[a-z-]{1,40}"),
-    "data_norm": _BOUND,
-    "seed": words.whole(0, 2**31),
-    "options": words.mapping,
+_WORD = words.matching("[a-z_-]{1,40}")
+_WEIGHT = words.number(0.0, LARGEST)
+ESTIMATORS: dict[str, type[Any]] = {
+    kind.__name__: kind
+    for kind in (
+        LinearClassifier,
+        LinearRegression,
+        LogisticRegression,
+        PCA,
+        SparseLinearRegression,
+        SparseLogisticRegression,
+    )
 }
-KINDS = ("gradient", "output", "pca")
-_REQUIRED = {"kind": words.one_of(*KINDS), "features": words.whole(1, MAX_FEATURES)}
-_GLM = {"loss": words.one_of(*LOSSES)}
-_GLM_OPTIONAL = {
-    **_COMMON,
+# The parameters that a plan may set; what belongs to a budget or to one member's files is not among them.
+_PARAMS: dict[str, words.Check] = {
+    "alpha": _WEIGHT,
+    "batch_size": words.whole(1, words.LARGEST),
+    "center": words.flag,
     "classes": words.labels,
-    "outputs": words.whole(1, 1000),
-    "intercept": words.number(0.0, LARGEST),
-    "ridge": words.number(0.0, LARGEST),
+    "clip_norm": _BOUND,
+    "data_norm": _BOUND,
+    "fit_intercept": words.flag,
+    "huber_threshold": _BOUND,
+    "loss": _WORD,
+    "max_iter": words.whole(1, MAX_RELEASES),
+    "momentum": words.number(0.0, 1.0),
+    "n_components": words.whole(1, MAX_FEATURES),
+    "n_nonzero_coefs": words.whole(1, words.LARGEST),
+    "n_oversamples": words.whole(0, MAX_FEATURES),
+    "penalty": _WORD,
+    "quantile": words.number(0.0, 1.0),
+    "random_state": words.whole(0, 2**31),
+    "smoothing": _WEIGHT,
+    "solver": _WORD,
+    "solver_options": words.mapping,
+    "step_size": _BOUND,
     "target_bound": _BOUND,
 }
-_OPTIONS = {
-    "n_nonzero_coefs": words.whole(1, words.LARGEST),
-    "max_iter": _COUNT,
-    "batch_size": words.whole(1, words.LARGEST),
-    "step_size": _BOUND,
-    "clip_norm": _BOUND,
+_DECLARED = ("classes", "data_norm", "target_bound")
+_TASK = {"estimator": words.one_of(*ESTIMATORS), "features": words.whole(1, MAX_FEATURES)}
+_TASK_OPTIONAL = {"params": words.mapping, "method": words.one_of("output")}
+# The words of plans of format 2, which named a kind of task, and the parameters that some of them stand for.
+_KIND = {"kind": words.one_of("gradient", "output", "pca"), "features": _TASK["features"]}
+_KIND_OPTIONAL = {
+    **{name: _PARAMS[name] for name in ("center", "classes", "data_norm", "solver", "target_bound")},
+    "components": _PARAMS["n_components"],
+    "intercept": _WEIGHT,
+    "loss": words.one_of(*LOSSES),
+    "options": words.mapping,
+    "outputs": words.whole(1, 1000),
+    "ridge": _WEIGHT,
+    "seed": _PARAMS["random_state"],
 }
-_PCA_OPTIONS = {
-    "max_iter": _COUNT,
-    "batch_size": words.whole(1, words.LARGEST),
-    "step_size": _BOUND,
-    "oversampling": words.whole(0, MAX_FEATURES),
-    "momentum": words.number(0.0, 1.0),
+_RENAMED = {
+    "ridge": "alpha",
+    "oversampling": "n_oversamples",
+    "components": "n_components",
+    "seed": "random_state",
 }
 
 
-@dataclass(frozen=True)
-class Task:
-    """A solver with its problem; ``width`` bounds the coordinates of one answer in its parameters.
+def joint_task(text: Any, population: int, budget: Mapping[str, Any]) -> tuple[Any, Task]:
+    """Return the estimator that a plan names, and what its members run on so many records together.
 
-    ``classes`` are the declared labels, in their order, of a task that predicts labels.
+    Unknown words, values out of range, and bounds or classes that nobody declared are refused.
     """
-
-    solver: Any
-    problem: Any
-    width: int
-    classes: tuple[Any, ...] = field(default=())
-
-    def plan(self) -> Plan:
-        """Return the plan, every release of which can be run between parties."""
-        plan: Plan = self.solver.plan(self.problem)
-        check_offer(plan, OFFER)
-        if sum(release.times for release in plan.releases.values()) > MAX_RELEASES:
-            raise InvalidInputError(f"Expected at most {MAX_RELEASES} releases in a plan, got more.")
-        return plan
-
-    def records(self, matrix: Any, targets: Any) -> LocalExecutor:
-        """Check a member's rows and targets at the door, as an estimator does, and return them for sums.
-
-        **Privacy.** What is refused is refused before anything is booked, in words without a value.
-        """
-        problem = self.problem
-        if isinstance(problem, PcaProblem):
-            return LocalExecutor(check_data(BaseEstimator(), matrix), None, problem.data_norm)
-        matrix, y = check_records(matrix, targets, self.classes)
-        if not self.classes:
-            y = np.clip(y, *target_range(problem.loss, problem.target_bound))
-        return LocalExecutor(matrix, y, problem.data_norm, problem.intercept)
-
-    @property
-    def bounds(self) -> tuple[str, ...]:
-        """What is cut, and to what, whether the plan declares it or leaves it at its default."""
-        rows = f"data_norm = {self.problem.data_norm:g} (rows are clipped to it)"
-        if isinstance(self.problem, PcaProblem):
-            return (rows,)
-        if self.classes:
-            return rows, f"class labels: declared, {words.shown(sorted(self.classes), 300)}"
-        return rows, f"target_bound = {self.problem.target_bound:g} (targets are clipped to it)"
-
-    def finish(self, last: Any) -> dict[str, Any]:
-        """Return what an estimator would hold, by the names of its attributes without their underscores."""
-        problem = self.problem
-        facts = {"data_norm": np.array(problem.data_norm)}
-        if isinstance(problem, PcaProblem):
-            return {**last.attributes(problem, min(problem.components, len(last.axes))), **facts}
-        found = LinearFit.of(last, problem)
-        facts |= {"coef": found.coef, "intercept": found.intercept}
-        if found.noise is not None:
-            facts["coef_noise"] = found.noise
-        if self.classes:
-            return {**facts, "classes": np.unique(np.asarray(self.classes))}
-        return {**facts, "target_range": np.array(target_range(problem.loss, problem.target_bound))}
-
-
-@dataclass(frozen=True)
-class Public:
-    """The public numbers of a budget and a population."""
-
-    population: int
-    epsilon: float
-    delta: float
-    relation: Relation
-    unit: str
-
-
-def make_task(text: Mapping[str, Any], public: Public) -> Task:
-    """Return the task that a plan describes; unknown words, and values out of range, are refused."""
-    if not isinstance(text, Mapping) or not _REQUIRED["kind"](text.get("kind")):
-        raise InvalidInputError(f"Expected a task of a kind in {KINDS} in the plan.")
+    text = in_estimator_words(text) if isinstance(text, Mapping) and "kind" in text else text
+    text = words.read_words("the task", text, _TASK, _TASK_OPTIONAL)
+    params = words.read_words("the parameters", text.get("params", {}), {}, _PARAMS)
+    own = {name: budget[name] for name in ("epsilon", "delta", "relation")}
     try:
-        return {"gradient": _glm, "output": _output, "pca": _pca}[text["kind"]](dict(text), public)
+        model = ESTIMATORS[text["estimator"]](**params, **own)
+        open_facts = [name for name in _DECLARED if getattr(model, name, "") is None]
+        if open_facts:
+            raise InvalidInputError(f"Expected {open_facts} among the parameters: members declare them.")
+        task: Task = model.joint_task(population, text["features"])
+        return model, _by_output(task) if text.get("method") == "output" else task
     except (TypeError, ValueError, ArithmeticError) as error:
         if isinstance(error, SordinoError):
             raise
         # An option of one solver has a range that only this solver knows.
-        raise InvalidInputError(f"Expected options that the solver takes: {type(error).__name__}.") from None
-
-
-def _glm_problem(text: Mapping[str, Any], public: Public) -> tuple[Problem, tuple[Any, ...]]:
-    text = words.read_words("the task", text, {**_REQUIRED, **_GLM}, _GLM_OPTIONAL)
-    loss = LOSSES[text["loss"]]
-    classes = _classes(loss.targets, text)
-    problem = Problem(
-        loss=loss,
-        population=public.population,
-        features=text["features"],
-        relation=public.relation,
-        epsilon=public.epsilon,
-        delta=public.delta,
-        outputs=len(classes) if loss.targets == "labels" else 1,
-        data_norm=float(text.get("data_norm", 1.0)),
-        intercept=float(text.get("intercept", 0.0)),
-        ridge=float(text.get("ridge", 0.0)),
-        target_bound=float(text.get("target_bound", 1.0)),
-        unit=public.unit,
-    )
-    return problem, classes
-
-
-def _classes(targets: str, text: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the declared labels; undeclared, they are -1 and 1, or the numbers of so many classes."""
-    outputs = text.get("outputs", 1)
-    if targets not in ("signs", "labels"):
-        if "classes" in text or outputs != 1:
-            raise InvalidInputError(f"The loss {text['loss']!r} predicts numbers: it has no classes.")
-        return ()
-    found = text.get("classes", usual_classes(targets, outputs))
-    fits = len(found) == 2 if targets == "signs" else len(found) >= 2
-    if not fits or outputs not in (1, len(found)) or (targets == "signs" and outputs != 1):
         raise InvalidInputError(
-            f"Expected {'two' if targets == 'signs' else 'two or more'} classes for the loss "
-            f"{text['loss']!r}, got {len(found)}. Declare them: classes = [0, 1]."
-        )
-    return tuple(found)
+            f"Expected parameters that {text['estimator']} takes: {type(error).__name__}."
+        ) from None
 
 
-def _glm(text: Mapping[str, Any], public: Public) -> Task:
-    problem, classes = _glm_problem(text, public)
-    wanted = dict(text.get("options", {}))
-    given = {name: wanted.pop(name) for name in _OPTIONS if name in wanted}
-    words.read_words("the options", given, {}, _OPTIONS)
-    name = text.get("solver", "ight")
-    if name not in SOLVERS:
-        raise InvalidInputError(f"Expected solver in {sorted(SOLVERS)}, got {words.shown(name)}.")
-    options = Options(**given, extra=wanted, random_state=text.get("seed", 0))
-    return Task(make_solver(name, problem, options), problem, math.prod(problem.shape), classes)
-
-
-def _output(text: Mapping[str, Any], public: Public) -> Task:
-    problem, classes = _glm_problem(text, public)
-    options = words.read_words("the options", text.get("options", {}), {}, {"clip_norm": _BOUND})
-    clip = float(options.get("clip_norm", problem.gradient_bound))
+def _by_output(task: Task) -> Task:
+    """Return the same task by MPC Out P: one release of what members have minimised."""
+    problem, clip = task.setting, getattr(task.solver, "clip", None)
     if not problem.ridge > 0:
-        raise InvalidInputError(f"Expected ridge > 0 for output perturbation, got {problem.ridge}.")
-    solver = OutputPerturbation(clip, problem.ridge)
-    return Task(solver, problem, math.prod(problem.shape), classes)
+        raise InvalidInputError(f"Expected alpha > 0 for output perturbation, got {problem.ridge}.")
+    return replace(task, solver=OutputPerturbation(clip or problem.gradient_bound, problem.ridge))
 
 
-def _pca(text: Mapping[str, Any], public: Public) -> Task:
-    required = {**_REQUIRED, "components": words.whole(1, MAX_FEATURES)}
-    text = words.read_words("the task", text, required, {**_COMMON, "center": words.flag})
-    problem = PcaProblem(
-        population=public.population,
-        features=text["features"],
-        components=text["components"],
-        relation=public.relation,
-        epsilon=public.epsilon,
-        delta=public.delta,
-        data_norm=float(text.get("data_norm", 1.0)),
-        center=text.get("center", True),
-        unit=public.unit,
-        random_state=text.get("seed", 0),
-    )
-    options = PcaOptions(**words.read_words("the options", text.get("options", {}), {}, _PCA_OPTIONS))
-    solver = make_pca_solver(text.get("solver", "power"), problem, options)
-    return Task(solver, problem, problem.features * max(2, options.columns(problem)))
+def in_estimator_words(text: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a task of format 2 (a kind, a loss and options) as an estimator and its parameters."""
+    old = words.read_words("the task", text, _KIND, _KIND_OPTIONAL)
+    kind, options = old.pop("kind"), old.pop("options", {})
+    found: dict[str, Any] = {"features": old.pop("features")}
+    intercept, outputs, loss = old.pop("intercept", 0.0), old.pop("outputs", 1), old.pop("loss", "")
+    params: dict[str, Any] = {
+        "data_norm": 1.0,
+        "random_state": 0,
+        "solver": "power" if kind == "pca" else "ight",
+    } | old
+    shared = {name: value for name, value in options.items() if name in {**_PARAMS, **_RENAMED}}
+    extra = {name: value for name, value in options.items() if name not in shared}
+    params |= shared
+    params = {_RENAMED.get(name, name): value for name, value in params.items()}
+    if kind == "pca":
+        return {"estimator": "PCA", **found, "params": params}
+    if loss not in LOSSES or intercept not in (0.0, 0.25 * params["data_norm"]):
+        raise InvalidInputError(
+            f"Expected a loss in {sorted(LOSSES)} and an intercept of 0 or a quarter of data_norm."
+        )
+    params |= {"fit_intercept": bool(intercept)} | ({"solver_options": extra} if extra else {})
+    targets = LOSSES[loss].targets
+    labels = {"signs": [-1, 1], "labels": list(range(outputs))}.get(targets)
+    params = ({"target_bound": 1.0, "loss": loss} if labels is None else {"classes": labels}) | params
+    classes = len(params.get("classes", ()))
+    if not {"signs": (classes, outputs) == (2, 1), "labels": classes > 1 and outputs in (1, classes)}.get(
+        targets, (classes, outputs) == (0, 1)
+    ):
+        raise InvalidInputError(
+            f"Expected other classes for the loss {loss!r}, got {classes}: classes = [0, 1]."
+        )
+    sparse = "Sparse" if capabilities_of(params["solver"]).sparse else ""
+    found["estimator"] = f"{sparse}{'Linear' if labels is None else 'Logistic'}Regression"
+    return {**found, "params": params, **({"method": "output"} if kind == "output" else {})}
 
 
 # Processor time of a member for one coordinate (python -m benchmarks.parties wire).
@@ -323,23 +260,22 @@ class Rehearsal:
         answer = found.shaped(found.values * lattice.spacing + noise)
         return answer / release.sampling.expected(n) if release.mean else answer
 
-    def coordinates(self, width: int) -> int:
-        """Return a bound on the number of coordinates that are ever opened, counting ``width`` at least."""
+    def coordinates(self, setting: Any) -> int:
+        """Return a bound on the number of coordinates that are ever opened: those of a model at least."""
+        width = setting.features * max(2, getattr(setting, "components", 0))
+        width = math.prod(getattr(setting, "shape", (width,)))
         return sum(max(width, self.largest[name]) * r.times for name, r in self.plan.releases.items())
 
 
 def rehearse(task: Task, plan: Plan, share: NoiseShare) -> Rehearsal:
     """Run a plan that has its noise without data; raise if it cannot finish."""
-    target = None if not hasattr(task.problem, "loss") else np.zeros(1)
-    if task.classes:
-        target = np.ones(1)
-    intercept = getattr(task.problem, "intercept", 0.0)
-    row = LocalExecutor(np.zeros((1, task.problem.features)), target, task.problem.data_norm, intercept)
+    setting, loss = task.setting, getattr(task.setting, "loss", None)
+    target = None if loss is None else np.full(1, float(loss.targets in ("signs", "labels")))
+    intercept = getattr(setting, "intercept", 0.0)
+    row = LocalExecutor(np.zeros((1, setting.features)), target, setting.data_norm, intercept)
     rehearsal = Rehearsal(plan, share, row)
     try:
-        with np.errstate(all="ignore"):
-            for _ in task.solver.run(rehearsal, task.problem):
-                pass
+        task.follow(rehearsal)
     except SordinoError:
         raise
     except Exception as error:
