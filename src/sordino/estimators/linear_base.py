@@ -466,7 +466,7 @@ class ClassifierBase(MarginClassifier, LinearModel):
         return public
 
     def _targets_of(self, y: Any) -> Any:
-        return self._encoded(y)[1]
+        return self._encode_labels(y)[1]
 
 
 class RegressorBase(Scored, RegressorMixin, LinearModel):
