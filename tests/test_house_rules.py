@@ -341,7 +341,7 @@ def empty_house(tmp_path):
         ("estimators", "import sordino.nn"),
         ("nn", "import sordino.estimators"),
         ("nn", "import sordino.parties"),
-        ("parties", "import sordino.estimators"),
+        ("estimators", "import sordino.parties"),
         ("runs", "import sordino.estimators"),
         ("runs", "import sordino.literature"),
         ("execute", "import sordino.runs"),
