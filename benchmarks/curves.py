@@ -4,13 +4,14 @@ Commands::
 
     python -m benchmarks.curves                              # the table of docs/tables.md, epsilon 1
     python -m benchmarks.curves --epsilon .3 1 4 --rows 1000 0 --only SLID OFP
-    python -m benchmarks.curves --made                       # designs that nobody tuned on, by seeds
+    python -m benchmarks.curves --made                       # made designs, by seeds
     python -m benchmarks.curves --speed                      # CPU seconds, 50,000 rows x 12 columns
 
 Seven tenths of each table are learned from and the others judge; splits are seeded by the repeat, noise is
 fresh. Adult has a test part of its own. R2 for numbers, area under the curve for labels; boosted trees are
 scikit-learn's HistGradientBoosting without privacy. Constants of the rule were chosen on the first six
-tables; Adult, InstEval, Vocab and the made designs judge. --write keeps benchmarks/results/curves.json.
+tables, Adult (weight of curves, ridge of labels) and made designs (weights below S = 450); InstEval and Vocab
+judge. --write keeps benchmarks/results/curves.json.
 """
 
 from __future__ import annotations

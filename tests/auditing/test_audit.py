@@ -1,5 +1,6 @@
 """An audit of honest fits: what it demonstrates, what it says, and what it may not do."""
 
+import importlib
 import json
 import runpy
 import threading
@@ -15,6 +16,8 @@ from sordino.auditing.attacks import Bets, Rates, Scale, least, lower_bound, mos
 from sordino.auditing.tape import play
 from sordino.errors import AuditError
 from sordino.kernel import NoiseSource
+
+AUDIT = importlib.import_module("sordino.auditing.audit")  # the function of that name hides it
 
 X = np.random.default_rng(0).normal(size=(60, 3))
 QUICK = {"seconds": 2.0, "draws": 4000}
@@ -104,6 +107,21 @@ def test_fits_of_other_threads_keep_their_own_noise():
     assert noise[0] != noise[1]
     assert {plan.population for plan in recording.plans} == {60}
     assert len(recording.plans) == 1
+
+
+def test_public_choices_are_the_same_on_all_neighbours_and_sums_of_floats_have_their_own_rounding():
+    pytest.importorskip("torch")
+    from sordino.nn import NeuralRegressor
+
+    network = NeuralRegressor(epsilon=1.0, hidden=4, max_iter=2)  # without a random_state
+    found = sordino.audit(network, seconds=0.5, draws=0)
+    assert not found.refuted, found
+    assert network.random_state is None
+    auditor = AUDIT._Auditor(network, AUDIT.made_up(network), None, 1.0, 0.95, None, True)
+    assert auditor._rounding_of(play(auditor.runner(auditor.records))) > 1e-6  # tensors of 32 bits
+    linear = sordino.LinearRegression(epsilon=1.0, solver="gd")
+    auditor = AUDIT._Auditor(linear, AUDIT.made_up(linear), None, 1.0, 0.95, None, True)
+    assert auditor._rounding_of(play(auditor.runner(auditor.records))) == 1e-9  # also where torch is loaded
 
 
 def test_what_has_no_report_and_what_has_no_records_is_refused():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
@@ -202,9 +201,11 @@ def audit(
     False
     """
     records = made_up(fit) if data is None else Records.of(data, groups, rows)
-    if rounding is None:  # sums of tensors are in single precision
-        rounding = 4 * records.units * 2.0**-24 if "torch" in sys.modules else ROUNDING
     return _Auditor(fit, records, claim, seconds, confidence, rounding, data is None).run(draws, fits)
+
+
+def _list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 class _Auditor:
@@ -217,7 +218,7 @@ class _Auditor:
         claim: PrivacyReport | None,
         seconds: float,
         confidence: float,
-        rounding: float,
+        rounding: float | None,
         made_up: bool,
     ) -> None:
         self.fit, self.records, self.claim, self.seconds = fit, records, claim, seconds
@@ -262,8 +263,14 @@ class _Auditor:
                 return self.fit(*records.parts, **owners)
             if not isinstance(self.fit, BaseEstimator):
                 return self.fit.fit(*records.parts, **owners)
-            names = [n for n in self.fit.get_params() if n.rpartition("__")[2] in ("ledger", "dataset_id")]
+            last = {name: name.rpartition("__")[2] for name in self.fit.get_params()}
+            names = [name for name, short in last.items() if short in ("ledger", "dataset_id")]
             model = clone(self.fit).set_params(**changed, **dict.fromkeys(names))
+            # Public choices, such as the first weights of a network, are the same on all neighbours.
+            free = [
+                n for n, short in last.items() if short == "random_state" and model.get_params()[n] is None
+            ]
+            model.set_params(**dict.fromkeys(free, 0))
             return model.fit(*records.parts, **owners)
 
         return fitted
@@ -352,15 +359,24 @@ class _Auditor:
             other = (other[0], *(self._other_end(p, e) for p, e in zip(base.parts[1:], other[1:])))
             changed = self.runner(self.records.changed(unit, other))
             neighbour = Neighbour(f"{name}, replaced", changed, None, 3 - relation.contributions)
-        replayed = compared(verdict, neighbour, self.rounding, unit)
+        rounding = self._rounding_of(recorded)
+        replayed = compared(verdict, neighbour, rounding, unit)
         reach = _reach(recorded, replayed) / neighbour.steps
-        if reach > self.distance * (1 + self.rounding):
+        if reach > self.distance * (1 + rounding):
             what = f"all answers moved by {reach:.4g} standard deviations, the report has {self.distance:.4g}"
             self.verdict.leaks.append(Leak("distance", neighbour.name, what))
         if reach > self.reach and recorded.error is None:
             without = replayed if neighbour.absent else play(run, recorded, gone)
             self.worst, self.sides = (recorded, replayed, without), (run, neighbour)
             self.reach, self.best = reach, canary
+
+    def _rounding_of(self, recorded: Recording) -> float:
+        """Return the rounding of sums in the precision of the answers: single where one of them is."""
+        if self.rounding is not None:
+            return self.rounding
+        parts = [part for heard in recorded.questions for part in _list(heard.value)]
+        single = any(str(getattr(part, "dtype", "")).endswith("float32") for part in parts)
+        return 4 * self.records.units * 2.0**-24 if single else ROUNDING
 
     def _other_end(self, part: Any, entry: Any) -> Any:
         low, high = self.records.ends(part)

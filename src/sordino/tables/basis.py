@@ -12,7 +12,7 @@ from sordino.tables.columns import Category, Column, Flag, Text
 from sordino.tables.schema import Schema
 from sordino.values import check_count
 
-# Chosen on Computers, SLID, BudgetFood, OFP, VietNamI and flchain, judged on others (docs/tables.md).
+# Chosen on Computers, SLID, BudgetFood, OFP, VietNamI, flchain and Adult, judged on others (docs/tables.md).
 # An epsilon beyond this one does not make room for more columns: then the records themselves are too few.
 FULL = 4.0
 # Records times epsilon for each column, for nine knots instead of five, and for pairs.
