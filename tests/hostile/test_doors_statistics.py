@@ -33,6 +33,7 @@ def test_door_06_statistics_of_a_learned_column_have_its_price():
     ]
     found += [f(wards()["age"], epsilon=1.0, bounds=age) for f in (sordino.mean, sordino.variance)]
     found += [sordino.quantiles(wards()["age"], 0.5, bounds=age)]
+    found += [sordino.covariance(wards()[["age", "age"]], epsilon=1.0, bounds=age)]
     for result in found:
         assert result.privacy.learned == schema.learned
         alike = result.privacy.unit == "person"  # for whom the schema was learned

@@ -139,7 +139,8 @@ def _versions() -> Iterator[Finding]:
 def _noise() -> Finding:
     from sordino.kernel import NoiseSource
 
-    draws = [NoiseSource.from_os().normal(8) for _ in range(2)]
+    sources = [NoiseSource.from_os() for _ in range(2)]
+    draws = [noise.normal(8) for noise in sources]
     apart = bool((draws[0] != draws[1]).all())
     words = "keys of the operating system, no two alike" if apart else "two sources drew alike: use no result"
     return "noise", apart, words
