@@ -257,6 +257,12 @@ class NoiseSource:
         raise PlanError("A noise source cannot be copied or pickled: noise used twice cancels.")
 
 
+def sources_differ() -> bool:
+    """Return whether two sources draw different numbers on this machine, as they must."""
+    one, other = (NoiseSource.from_os().normal(8) for _ in range(2))
+    return bool((one != other).all())
+
+
 def halting_probability(mean: float, shape: float) -> float:
     """Return the success probability p of a truncated negative binomial law with this mean.
 
