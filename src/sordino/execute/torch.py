@@ -203,10 +203,10 @@ class TorchRecords:
         return self.executor.chunk
 
     def chunks(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield (inputs, targets) of at most ``chunk`` records."""
+        """Yield (inputs, targets) of at most ``chunk`` records, in parts as even as can be."""
         rows = np.arange(self.count) if self.rows is None else self.rows
-        for start in range(0, len(rows), self.chunk):
-            yield self.executor.batch(rows[start : start + self.chunk])
+        for part in np.array_split(rows, -(-len(rows) // self.chunk)) if len(rows) else ():
+            yield self.executor.batch(part)
 
 
 @dataclass(frozen=True, eq=False)

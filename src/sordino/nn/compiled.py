@@ -1,4 +1,4 @@
-"""The clipped sum as a compiled graph, for blocks of at most two sizes."""
+"""The clipped sum as a compiled graph, for blocks of one size."""
 
 from __future__ import annotations
 
@@ -304,36 +304,35 @@ def _fixed_order(device: torch.device) -> Iterator[None]:
 
 Backend: TypeAlias = str | Callable[..., Any]
 _TRIES = 3
-_DEAR = 1.25  # a record in a small block takes this much longer, about, than one in a large block
+_LONG = 240.0  # seconds of steps without a compiler, from which on it is tried: it takes one minute or two
+_STEP = 8  # a block of a multiple of this many records begins its rows where fast kernels want them
 
 
-def block_sizes(chunk: int, expected: int) -> tuple[int, int]:
-    """Return the sizes of blocks for Poisson batches of an expected size: the most of a batch, and a rest.
+def even_block(chunk: int, expected: int) -> int:
+    """Return the size of blocks for Poisson batches of an expected size: few, and all alike.
 
-    A batch of n records is rarely smaller than ``n - 2 sqrt(n)``: that many go at once, and the rest, which
-    differs from batch to batch, in blocks of ``2 sqrt(n)``, so that few rows only fill up.
+    A batch of n records is rarely larger than ``n + 2 sqrt(n)``: so many fill equal blocks, as few as memory
+    bears (``chunk`` of records each), and smaller batches are filled up.
     """
-    spread = math.isqrt(max(expected, 0))
-    if expected < 64:
-        return chunk, 0
-    whole = min(chunk, expected - 2 * spread)
-    return whole, max(1, min(2 * spread, whole // 4))
+    if expected < 1:
+        return chunk
+    likely = expected + 2 * math.isqrt(expected)
+    each = math.ceil(likely / math.ceil(likely / chunk))
+    return min(chunk, math.ceil(each / _STEP) * _STEP)
 
 
 @dataclass(frozen=True, eq=False)
 class CompiledEngine:
-    """Traces another engine once for each size of blocks and hands the graphs to ``torch.compile``.
+    """Traces another engine and hands the graph to ``torch.compile``.
 
     A Poisson batch has another size each time and a graph has one, so a batch is cut into blocks of ``chunk``
-    records and of ``rest`` (0: none of these), and blocks are filled up with rows that count zero; their
-    number is as secret as the batch.
+    records, filled up with rows that count zero; their number is as secret as the batch.
     """
 
     inner: Engine
     chunk: int
     backend: Backend = "inductor"
     mode: str | None = None
-    rest: int = 0
     _graphs: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
     _held: dict[Any, Tensor] = field(default_factory=dict, init=False, repr=False)
 
@@ -366,26 +365,17 @@ class CompiledEngine:
             present = torch.cat([present, present.new_zeros(missing, present.shape[1])])
             return self._run(vector, _filled(x, present.numel()), _filled(y, present.numel()), clip, present)
         total: Tensor | None = None
-        for start, stop, size in self._cuts(len(x)):
+        for start in range(0, len(x), self.chunk):
             if x.device not in self._held:
                 self._held[x.device] = torch.arange(self.chunk, device=x.device)
-            counted = self._held[x.device][:size] < stop - start
+            counted = self._held[x.device] < len(x) - start
+            some = slice(start, start + self.chunk)
             if present is not None:
-                counted = _filled(present[start:stop], size) * counted
-            a, b = (_filled(part[start:stop], size) for part in (x, y))
+                counted = _filled(present[some], self.chunk) * counted
+            a, b = (_filled(part[some], self.chunk) for part in (x, y))
             added = self._run(vector, a, b, clip, counted)
             total = added if total is None else total + added
         return torch.zeros_like(vector) if total is None else total
-
-    def _cuts(self, count: int) -> Iterator[tuple[int, int, int]]:
-        """Yield where blocks begin and end, and the size that each is filled up to."""
-        start = 0
-        while start < count:
-            left = count - start
-            small = self.rest and math.ceil(left / self.rest) * self.rest * _DEAR < self.chunk
-            size = self.rest if small else self.chunk
-            yield start, min(start + size, count), size
-            start += size
 
     def _run(self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor) -> Tensor:
         # the bounds in a graph are those for the precision of products when it was traced
@@ -428,32 +418,46 @@ def compiled_engine(
     chunk: int,
     expected: int,
     example: tuple[Tensor, Tensor],
-    mode: str | None = None,
+    asked: bool | str | None = True,
+    steps: int = 1,
     backend: Backend = "inductor",
 ) -> tuple[Engine, tuple[str, ...]]:
     """Return the compiled engine if it is faster on made-up records, else the engine itself, and say why.
 
-    Both sizes of blocks are compiled here, before any record is read. ``expected`` is the expected size of a
-    batch; 0 where blocks are of one size.
+    A block is compiled here, before any record is read. ``expected`` is the expected size of a batch; 0 where
+    nobody knows it. Where nothing was ``asked`` for (None), it is tried on a GPU for many ``steps``.
     """
+    if asked is False or (asked is None and not _may_pay(engine, expected)):
+        return engine, ()
     if isinstance(engine, LeanEngine):
-        return _not_compiled(engine, "a compiled step would hold what two backward passes spare")
-    whole, rest = block_sizes(chunk, expected)
-    made = CompiledEngine(engine, whole, backend, mode, rest)
-    count = max(2, min(expected or chunk, whole + rest))
-    records = made_up(engine.network, *example, count, 1.0)
+        return _not_compiled(engine, asked, "a compiled step would hold what two backward passes spare")
+    whole = even_block(chunk, expected)
+    made = CompiledEngine(engine, whole, backend, asked if isinstance(asked, str) else None)
+    records = made_up(engine.network, *example, max(2, min(expected or whole, whole)), 1.0)
     try:
         with same_draws():
-            eager, compiled = _seconds(engine, records), _seconds(made, records)
+            eager = _seconds(engine, records)
+            if asked is None and eager * steps * max(1.0, expected / whole) < _LONG:
+                return engine, ()
+            compiled = _seconds(made, records)
         if compiled < eager:
             return made, ()
         why = f"a step took {compiled:.2g} s on made-up records, and {eager:.2g} s without"
     except Exception as error:  # whatever a compiler says: without it the same is computed
         why = f"torch.compile failed: {type(error).__name__}, {' '.join(str(error).split())[:160]}"
-    return _not_compiled(engine, why)
+    return _not_compiled(engine, asked, why)
 
 
-def _not_compiled(engine: Engine, why: str) -> tuple[Engine, tuple[str, ...]]:
+def _may_pay(engine: Engine, expected: int) -> bool:
+    """Tell whether a compiler may pay: on a GPU, for blocks of one size, without loops over places."""
+    network = engine.network
+    loops = any(isinstance(layer, torch.nn.RNNBase) for layer in network.model.modules())
+    return type(engine) is GhostEngine and network.device.type == "cuda" and expected > 0 and not loops
+
+
+def _not_compiled(engine: Engine, asked: bool | str | None, why: str) -> tuple[Engine, tuple[str, ...]]:
+    if asked is None:
+        return engine, (f"steps are not compiled: {why}",)
     said = f"steps are not compiled, as was asked for: {why}"
     warnings.warn(
         f"{said[0].upper()}{said[1:]}. Pass compiled=False if this is meant.", SlowEngineWarning, stacklevel=5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -107,8 +108,8 @@ def packing(
     return packed
 
 
-_MEMORY = {"cpu": 1 << 28, "cuda": 1 << 31}  # numbers held at once per kind of device
-_LARGEST = {"cpu": 512, "cuda": 4096}
+_LARGEST = 512  # records at once on a processor, where more gain nothing
+_OF_PERSONS = 4096  # nobody says how many records some persons have
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,9 +154,10 @@ class Source:
             return TorchExecutor(*settings)
         return PersonExecutor(*settings, owners=self.owners)
 
-    def chunk(self, size: int, batch: int, device: torch.device) -> int:
-        """Return how many records are differentiated at once; nobody says how many some persons have."""
-        return default_chunk(size, batch if not self.grouped else _LARGEST["cuda"], device)
+    def most(self, batch: int, device: torch.device) -> int:
+        """Return how many records are differentiated at once where memory bears it: a batch, mostly whole."""
+        whole = _OF_PERSONS if self.grouped else min(batch + 4 * math.isqrt(batch) + 4, self._records)
+        return whole if device.type == "cuda" else min(whole, _LARGEST)
 
 
 def source_of(data: Any, targets: Any = None) -> Source:
@@ -254,9 +256,3 @@ def _from_array(part: Any) -> Tensor:
 def single(values: Tensor) -> Tensor:
     """Return float64 numbers as float32, and others as they are."""
     return saturated(values, torch.float32) if values.dtype == torch.float64 else values
-
-
-def default_chunk(size: int, batch: int, device: torch.device) -> int:
-    """Return how many records of a model with ``size`` parameters are differentiated at once."""
-    fits = _MEMORY.get(device.type, 1 << 28) // max(size, 1)
-    return max(1, min(fits, _LARGEST.get(device.type, 512), batch + 4 * int(batch**0.5) + 4))

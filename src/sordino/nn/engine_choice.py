@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -79,6 +81,10 @@ METHODS = ("auto", "ghost", "lean", "vmap")
 _FULL = 0.8  # of a GPU's memory: a run needs some for noise, parameters and what else is there
 # how many records, how large their numbers are, and at which point: where training starts, or away from there
 _BATCHES = ((2, 1.0, 1), (3, 30.0, 0), (7, 0.1, 1))
+_TRIED = (4, 12)  # made-up records whose memory is measured: the difference is that of eight
+_ON_CPU = 1 << 30  # bytes for a block of records
+_SLOPES = 3  # a backward pass holds, besides what the forward pass keeps, slopes and copies: about that many
+_VECTORS = 8  # of all parameters, that a step holds besides: noise, momentum, averages, sums
 _PART = 7  # records of a part: that many were compared one by one
 _SAME = 1e-5  # the same operations on the same numbers, twice
 _TOLERANCE = 1e-3  # an error of the rules is far larger, the rounding of float32 far smaller
@@ -107,6 +113,73 @@ def make_engine(network: Network, x: Tensor, y: Tensor, method: str = "auto", ch
     engine = _chosen(network, x, y, method, chunk)
     _check_own_seed(engine, *made_up(network, x, y, 3, 1.0))
     return engine
+
+
+def sized_engine(
+    network: Network, x: Tensor, y: Tensor, method: str, most: int, asked: int | None = None
+) -> tuple[Engine, int]:
+    """Return the engine, and how many records it differentiates at once: as many as memory bears.
+
+    What made-up records take is measured: ghost norms form no gradients, so the number of parameters says
+    little. Beyond ``most`` records nothing is gained; ``asked`` is what a caller insists on.
+    """
+    if asked:
+        return make_engine(network, x, y, method, asked), asked
+    engine = make_engine(network, x, y, method, _PART)
+    chunk = _bearable_chunk(engine, x, y, most)
+    while isinstance(engine, GhostEngine) and chunk > _PART:
+        try:
+            records = made_up(network, x, y, chunk, 1.0)
+            _followed(lambda: _check_many(engine, points(network)[1], *records))  # noqa: B023
+            break
+        except torch.OutOfMemoryError:
+            chunk //= 2
+        except UnsupportedError as error:
+            if method != "auto":
+                raise
+            engine = _instead(VmapEngine(network, str(error).removesuffix(_REMEDY)), x, y)
+            chunk = _bearable_chunk(engine, x, y, most)
+    return engine, chunk
+
+
+def _bearable_chunk(engine: Engine, x: Tensor, y: Tensor, most: int) -> int:
+    """Return how many records memory bears, by what a few made-up ones take and what others take more."""
+    few, more = (min(most, count) for count in _TRIED)
+    if few == more:
+        return most
+    device = engine.network.device
+    try:
+        taken = [_bytes(engine, *made_up(engine.network, x, y, count, 1.0)) for count in (few, more)]
+    except torch.OutOfMemoryError:
+        return few
+    each = max(1.0, (taken[1] - taken[0]) / (more - few))
+    room = float(_ON_CPU)
+    if device.type == "cuda":
+        used = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        room = _FULL * (torch.cuda.mem_get_info(device)[0] + used) - 4 * _VECTORS * engine.network.size
+    return max(1, min(most, int((room - taken[0]) / each) + few))
+
+
+def _bytes(engine: Engine, x: Tensor, y: Tensor) -> float:
+    """Return the memory that some records take: measured on a GPU, elsewhere by what autograd keeps."""
+    network, device = engine.network, engine.network.device
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        engine.clipped_sum(network.flat(), x, y, 1.0)
+        return float(torch.cuda.max_memory_allocated(device) - before)
+    kept: dict[Any, int] = {}
+
+    def note(value: Tensor) -> Tensor:
+        kept[value.untyped_storage().data_ptr()] = value.untyped_storage().nbytes()
+        return value
+
+    params = {name: part.requires_grad_() for name, part in network.unflatten(network.flat()).items()}
+    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(note, lambda value: value):
+        network.losses(network.outputs(params, x), y)
+    rows = 4.0 * len(x) * network.size if isinstance(engine, VmapEngine) else 0.0
+    return _SLOPES * (sum(kept.values()) + rows)
 
 
 def _chosen(network: Network, x: Tensor, y: Tensor, method: str, chunk: int) -> GhostEngine | VmapEngine:
@@ -153,7 +226,7 @@ def _fitted(network: Network, x: Tensor, y: Tensor, method: str, chunk: int) -> 
     if method != "lean":
         engine = GhostEngine(network)
         try:
-            used = _peak(network.device, lambda: _followed(engine, x, y, chunk))
+            used = _peak(network.device, lambda: _followed(lambda: _check(engine, x, y, chunk)))
             if method == "ghost" or used <= _FULL:
                 return engine
         except torch.OutOfMemoryError:
@@ -161,7 +234,7 @@ def _fitted(network: Network, x: Tensor, y: Tensor, method: str, chunk: int) -> 
                 raise
     lean = LeanEngine(network)
     try:
-        _followed(lean, x, y, chunk)
+        _followed(lambda: _check(lean, x, y, chunk))
     except torch.OutOfMemoryError:
         raise InvalidInputError(
             f"Expected fewer records at once: {chunk} do not fit into the memory of the device. Pass a "
@@ -181,10 +254,10 @@ def _peak(device: torch.device, action: Callable[[], None]) -> float:
     return torch.cuda.max_memory_allocated(device) / (free + torch.cuda.memory_reserved(device))
 
 
-def _followed(engine: GhostEngine, x: Tensor, y: Tensor, chunk: int) -> None:
+def _followed(check: Callable[[], None]) -> None:
     try:
         with torch.enable_grad():  # whatever the caller has around it
-            _check(engine, x, y, chunk)
+            check()
     except (UnsupportedError, torch.OutOfMemoryError):
         raise
     except AttributeError as error:  # nodes of autograd's graph have no public face
@@ -268,7 +341,7 @@ def _check_mode(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> No
         rows = engine.per_record(vector, x, y)
     leaf = vector.clone().requires_grad_()
     with draws:
-        each = network.holding(network.unflatten(leaf), lambda: _each(network, leaf, x, y))
+        each = network.holding(network.unflatten(leaf), lambda: _each(engine, leaf, x, y))
     known = torch.tensor([name not in engine.unknown() for name in network.names], device=vector.device)
     counts = torch.tensor([shape.numel() for shape in network.shapes], device=vector.device)
     apart = (rows - each) * known.repeat_interleave(counts)
@@ -276,9 +349,11 @@ def _check_mode(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> No
         raise UnsupportedError(_disagreement(network, apart))
 
 
-def _each(network: Network, leaf: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Return the gradients of the records of one forward pass."""
-    losses = network.losses(network.outputs(None, x), y)
+def _each(engine: GhostEngine, leaf: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Return the gradients of the records of one forward pass, the draws of which are those of the engine."""
+    with engine.taken_apart():
+        outputs = engine.network.outputs(None, x)
+    losses = engine.network.losses(outputs, y)
     return torch.stack([torch.autograd.grad(one, leaf, retain_graph=True)[0] for one in losses])
 
 
@@ -296,7 +371,8 @@ def _check_many(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> No
     with quiet_dropout(network.model):
         with torch.no_grad():
             whole = network.outputs(params, x)
-            parts = torch.cat([network.outputs(params, part) for part in x.split(_PART)])
+            each = max(_PART, math.isqrt(len(x)))
+            parts = torch.cat([network.outputs(params, part) for part in x.split(each)])
         _same_as_parts(network, "outputs", whole, parts, len(x))
         total = engine.clipped_sum(vector, x, y, LARGEST_CLIP, present)
         cut = chosen.tensor_split(max(1, len(chosen) // _PART))  # no record is left over alone

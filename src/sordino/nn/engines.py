@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -18,6 +19,7 @@ from sordino.nn.ghosts import Ghost, Rows, pieces
 from sordino.nn.graph import Graph, Routes, Use, find_layouts, find_routes, pulled_back, read_graph
 from sordino.nn.network import Network, made_up, points, product_inputs, without_autocast
 from sordino.nn.operations import Found, found_at, is_known, kept_at, united
+from sordino.nn.recurrent import by_rule
 
 _PROBE = 5  # made-up records, to find the axis that holds them
 _STEP = 4  # numbers of 16 bytes
@@ -100,6 +102,10 @@ class GhostEngine:
     network: Network
     method: str = field(default="ghost", init=False)
     _routes: dict[Hashable, Routes] = field(default_factory=dict, init=False, repr=False)
+    taken_apart: Callable[[], AbstractContextManager[Any]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "taken_apart", by_rule(self.network.model))
 
     def per_record(self, vector: Tensor, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
         try:
@@ -194,7 +200,9 @@ class GhostEngine:
     def _forward(self, params: dict[str, Tensor], x: Tensor, y: Tensor) -> tuple[Graph, Tensor]:
         """Return the graph and the losses; the model holds the parameters."""
         with torch.enable_grad():
-            losses = self.network.losses(self.network.outputs(None, x), y)
+            with self.taken_apart():
+                outputs = self.network.outputs(None, x)
+            losses = self.network.losses(outputs, y)
         return read_graph(losses.grad_fn, params), losses
 
     def _routes_of(self, graph: Graph, x: Tensor, y: Tensor) -> Routes:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from sordino.kernel import Curator, Gaussian, Plan, Relation, Release, Sampling
-from sordino.nn.data import default_chunk, source_of
-from sordino.nn.engine_choice import make_engine
+from sordino.nn.data import source_of
+from sordino.nn.engine_choice import sized_engine
 from sordino.nn.entrance import check_records
 from sordino.nn.network import Loss, Network
 from sordino.nn.queries import TorchGradient
@@ -63,8 +63,8 @@ class TorchModel:
     ) -> None:
         source = source_of(inputs, targets)
         self.network = Network(model.to(device), loss)
-        chunk = chunk or default_chunk(self.network.size, _CHUNK_FOR, torch.device(device))
-        self._engine = make_engine(self.network, *source.example, method, chunk)
+        most = source.most(_CHUNK_FOR, torch.device(device))
+        self._engine, chunk = sized_engine(self.network, *source.example, method, most, chunk)
         self.executor = source.executor(torch.device(device), chunk, device.startswith("cuda"))
         check_records(self.executor, self.network, source.example)
 

@@ -304,7 +304,7 @@ def together(made: Training, opened: Callable[[], Session]) -> Session | Followi
             "number of records": task.population,
             "model": (network.names, tuple(map(tuple, network.shapes))),
             "parameters at the start": fingerprint(network.flat().cpu()),
-            "setting": (words(made.solver), task.relation.value, task.unit, made.executor.chunk),
+            "setting": (words(made.solver), task.relation.value, task.unit),
             "data": made.mark,
             "owners of records": _owners(made.executor),
         }

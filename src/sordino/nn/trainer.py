@@ -19,7 +19,7 @@ from sordino.ledger.address import hidden
 from sordino.nn.augment import MeanOfViews, views_of
 from sordino.nn.compiled import compiled_engine
 from sordino.nn.data import Source, source_of
-from sordino.nn.engine_choice import engine_notes, make_engine
+from sordino.nn.engine_choice import engine_notes, sized_engine
 from sordino.nn.engines import Engine
 from sordino.nn.entrance import check_records
 from sordino.nn.network import Loss, Network, copied
@@ -256,10 +256,12 @@ class Trainer:
         of them in each step; the mean gradient of a record's views is clipped, so they cost time only. It
         may hold public values only: of the training records, it is refused for a whole copy alone.
     engine : ``"auto"``, ``"ghost"``, ``"lean"`` or ``"vmap"``: how clipped sums are computed. Same answer.
-    chunk_size : how many records are differentiated at once. Same answer, other memory.
+    chunk_size : how many records are differentiated at once; None measures what made-up records take and
+        takes as many as memory bears. Same answer, other memory.
     device, precision : where, and in which type the forward pass runs.
     compiled : True, or a mode of ``torch.compile``. Tried on made-up records first; where it fails or is not
-        faster, steps run without it, with a warning and a note in the report.
+        faster, steps run without it, with a warning and a note in the report. None tries it on a GPU, without
+        a warning, where the steps would take minutes otherwise. False never does.
     device_noise : expand the noise on the device; None does so on a GPU.
     secure_noise : noise without floating-point artefacts: what each record adds is truncated to a lattice of
         integers, and the noise is exactly rounded to it. Gradients are formed one by one, which takes longer.
@@ -311,7 +313,7 @@ class Trainer:
     chunk_size: int | None = None
     device: str | torch.device | None = None
     precision: torch.dtype = torch.float32
-    compiled: bool | str = False
+    compiled: bool | str | None = None
     device_noise: bool | None = None
     secure_noise: bool = False
     relation: str | Relation = "add-remove"
@@ -377,8 +379,8 @@ class Trainer:
         loss = self.loss if source.views is None else MeanOfViews(self.loss, source.views.count)
         network = Network(_moved_to(device, model), loss, self.precision, source.fields)
         batch = self.settings(source.population).batch_size
-        chunk = self.chunk_size or source.chunk(network.size, batch, device)
-        engine, said = self._engine(network, source, chunk, batch)
+        solver = self.solver(source.population)
+        engine, chunk, said = self._engine(network, source, batch, solver.recipe.steps)
         owned = source.owners is not None
         unit = "person" if owned and self.unit == "record" else self.unit
         block = exact_block(engine, *source.example, chunk) if self.secure_noise else None
@@ -387,7 +389,7 @@ class Trainer:
         )
         wanted = device.type == "cuda" if self.device_noise is None else self.device_noise
         noisy_device = wanted and not self.secure_noise
-        solver, processes = self.solver(source.population), joined(self.distributed)
+        processes = joined(self.distributed)
         executor = source.executor(device, chunk, noisy_device, processes)
         mark = check_records(executor, network, source.example)
         facts = (*public_facts(task), *self._shown(network), *self.public)
@@ -439,14 +441,14 @@ class Trainer:
         return (f"records behind the scores of the history: {source_of(self.validation).population}",)
 
     def _engine(
-        self, network: Network, source: Source, chunk: int, batch: int
-    ) -> tuple[Engine, tuple[str, ...]]:
-        engine: Engine = make_engine(network, *source.example, self.engine, chunk)
-        if not self.compiled:
-            return engine, ()
-        mode = self.compiled if isinstance(self.compiled, str) else None
-        expected = 0 if source.grouped else min(batch, source.population)
-        return compiled_engine(engine, chunk, expected, source.example, mode)
+        self, network: Network, source: Source, batch: int, steps: int
+    ) -> tuple[Engine, int, tuple[str, ...]]:
+        """Return how gradients are computed, how many at once, and what the report says of it."""
+        most, expected = source.most(batch, network.device), 0 if source.grouped else batch
+        engine, chunk = sized_engine(network, *source.example, self.engine, most, self.chunk_size)
+        batch = min(expected, source.population)
+        engine, said = compiled_engine(engine, chunk, batch, source.example, self.compiled, steps)
+        return engine, chunk, said
 
     def _train(self, session: Session | FollowingSession, solver: Any, task: NetworkTask) -> Trained:
         state, steps, recipe = session.state, 0, solver.recipe

@@ -21,8 +21,8 @@ from sordino.estimators.linear import LogisticRegression
 from sordino.kernel import Curator, Full, Plan, Poisson, Relation, Sampling, public_generator
 from sordino.literature.formulas import federated_noise, srm_noise
 from sordino.literature.reproduce.tables import Outcome, Row, RowCells, Runs, Table, by_mode
-from sordino.nn.data import default_chunk, source_of
-from sordino.nn.engine_choice import make_engine
+from sordino.nn.data import source_of
+from sordino.nn.engine_choice import sized_engine
 from sordino.nn.federated import TorchModel
 from sordino.nn.images import Scattering
 from sordino.nn.network import Network
@@ -271,8 +271,8 @@ def _fit_printed(data: Images, way: Optimiser, epsilon: float, seed: int) -> Out
     """Train with the printed noise under replace-one, and certify it for both relations."""
     trainer, source = way.trainer(data, epsilon, seed), source_of(data.x, data.y)
     network = Network(copy.deepcopy(trainer.model), CROSS_ENTROPY)
-    chunk = default_chunk(network.size, way.batch, network.device)
-    engine = make_engine(network, *source.example, "auto", chunk)
+    most = source.most(way.batch, network.device)
+    engine, chunk = sized_engine(network, *source.example, "auto", most)
     solver: Any = trainer.solver(source.population)
     ask, found = Ask.checked(epsilon, DELTA, source.population), {}
     with warnings.catch_warnings():
