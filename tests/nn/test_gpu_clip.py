@@ -60,11 +60,12 @@ PATTERNS = [("opposite", "ties"), ("normal", "normal"), ("ties", "ties")]
 SIZES = [(1.0, 1.0), (1e5, 1.0), (1e18, 1e-20), (1e30, 1e-33), (1e37, 1e-42), (1e-30, 1e32)]
 
 
+@pytest.mark.parametrize("forward", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("method", ["ghost", "vmap"])
 @pytest.mark.parametrize("name", LAYERS)
-def test_one_record_adds_at_most_its_clip(name, method, precision):
+def test_one_record_adds_at_most_its_clip(name, method, forward, precision):
     layer, shape, slopes = LAYERS[name]
-    network = Network(layer().cuda(), lambda outputs, wanted: (outputs * wanted).sum())
+    network = Network(layer().cuda(), lambda outputs, wanted: (outputs * wanted).sum(), forward)
     engine = {"ghost": GhostEngine, "vmap": VmapEngine}[method](network)
     worst = 0.0
     for seed in range(10):
@@ -117,14 +118,17 @@ def network_of(kind):
     torch.manual_seed(0)
     layers = {
         "mlp": lambda: nn.Sequential(nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10)),
+        "tokens": lambda: nn.Sequential(
+            nn.Linear(512, 384), nn.GELU(), nn.Linear(384, 512), nn.AdaptiveAvgPool2d((1, 10)), nn.Flatten()
+        ),
         "cnn": lambda: nn.Sequential(
             nn.Conv2d(3, 32, 3, stride=2), nn.GroupNorm(4, 32), nn.ReLU(), nn.Flatten(), nn.Linear(1568, 10)
         ),
     }
-    return layers[kind]().cuda(), {"mlp": (784,), "cnn": (3, 16, 16)}[kind]
+    return layers[kind]().cuda(), {"mlp": (784,), "tokens": (64, 512), "cnn": (3, 16, 16)}[kind]
 
 
-@pytest.mark.parametrize("kind", ["mlp", "cnn"])
+@pytest.mark.parametrize("kind", ["mlp", "tokens", "cnn"])
 @pytest.mark.parametrize("forward", [torch.float32, torch.bfloat16, torch.float16])
 def test_a_whole_network_adds_at_most_its_clip_and_nearly_all_of_it(kind, forward, precision):
     model, shape = network_of(kind)

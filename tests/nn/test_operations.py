@@ -243,9 +243,9 @@ def rounded(values, bits):
 def test_a_record_adds_at_most_its_clip_where_products_round(name, engine, bits, coarse, monkeypatch):
     """Norms and sums read rounded numbers, and the clip knows how far they are rounded."""
     monkeypatch.setattr(ghosts, "_direct_pays", lambda found: False)
-    grams, added = clip_tensors._products, ghosts._product
-    monkeypatch.setattr(clip_tensors, "_products", lambda v: grams(rounded(v, bits)))
-    monkeypatch.setattr(ghosts, "_product", lambda a, b: added(rounded(a, bits), rounded(b, bits)))
+    grams, added = clip_tensors._products, ghosts.product32
+    monkeypatch.setattr(clip_tensors, "_products", lambda v, multiply=None: grams(rounded(v, bits)))
+    monkeypatch.setattr(ghosts, "product32", lambda a, b: added(rounded(a, bits), rounded(b, bits)))
     for room in (engines, lean):
         monkeypatch.setattr(room, "product_inputs", lambda device: coarse)
     network, vector, x, y = made(name)
@@ -255,6 +255,31 @@ def test_a_record_adds_at_most_its_clip_where_products_round(name, engine, bits,
             total, factors = engine(network).clipped(vector, x, y, 1e-3, present)
             assert 0.7e-3 <= float(total.double().norm()) <= 1e-3
             assert factors.count_nonzero() == 1
+
+
+@pytest.mark.parametrize("direct", [False, True])
+@pytest.mark.parametrize("name", ["encoder", "cross attention", "tied"])
+@pytest.mark.parametrize("engine", [GhostEngine, LeanEngine])
+def test_halves_are_multiplied_as_they_are_and_a_record_adds_at_most_its_clip(
+    name, engine, direct, monkeypatch
+):
+    """As on a GPU after a forward pass in bfloat16: factors are rounded with the slopes."""
+    kept = []
+
+    def halved(left, right):
+        few = left.shape[2] == 1
+        kept.append(not few)
+        return (left, right) if few else (left.bfloat16(), right.bfloat16())
+
+    monkeypatch.setattr(products, "_alike", halved)
+    monkeypatch.setattr(ghosts, "_direct_pays", lambda found: direct)
+    network, vector, x, y = made(name)
+    with quiet_dropout(network.model):
+        for i in range(len(x)):
+            present = torch.zeros(len(x)).index_fill(0, torch.tensor([i]), 1.0)
+            total, _ = engine(network).clipped(vector, x, y, 1e-3, present)
+            assert 0.9e-3 <= float(total.double().norm()) <= 1e-3
+    assert any(kept)
 
 
 # ------------------------------------------------------------------------------- broken twins

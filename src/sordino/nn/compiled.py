@@ -25,7 +25,7 @@ from sordino.nn.engines import Engine, GhostEngine, by_vmap, units_of
 from sordino.nn.ghosts import Ghost, Rows, is_made_of_parameter, pieces
 from sordino.nn.graph import Graph, Routes, Use, pulled_back
 from sordino.nn.network import Network, made_up, product_inputs, same_draws, without_autocast
-from sordino.nn.operations import Found, found_at, kept_at, united
+from sordino.nn.operations import Found, found_at, kept_at, product32, united
 
 _aten = torch.ops.aten
 _PURE = (_aten.mul.Tensor, _aten.sum.dim_IntList)
@@ -187,7 +187,7 @@ class LeanEngine(GhostEngine):
         back = _Passes(graph, routes, total, len(x), units)
         slow = by_vmap(self.network, list(routes.unknown), vector, x, y, units) if routes.unknown else {}
         batch = vector.new_empty(len(x) if present is None else len(present))
-        bounds = Contributions(batch, product_inputs(batch.device), torch.cat)
+        bounds = Contributions(batch, product_inputs(batch.device), torch.cat, product32)
         for values in slow.values():
             bounds.add_rows(values)
         back.run(lambda _, piece: _noted(bounds, piece), again=True)
@@ -322,18 +322,17 @@ def even_block(chunk: int, expected: int) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class CompiledEngine:
-    """Traces another engine and hands the graph to ``torch.compile``.
+class FilledEngine:
+    """Fills blocks of another engine up to few sizes, multiples of ``step``, with rows that count zero.
 
-    A Poisson batch has another size each time and a graph has one, so a batch is cut into blocks of ``chunk``
-    records, filled up with rows that count zero; their number is as secret as the batch.
+    A Poisson batch has another size each time, and libraries of a GPU look for a plan for each new size (of a
+    convolution, of attention), which takes longer than the step. The number of rows that only fill up is as
+    secret as the batch. No block has more than ``chunk`` records.
     """
 
     inner: Engine
     chunk: int
-    backend: Backend = "inductor"
-    mode: str | None = None
-    _graphs: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+    step: int = field(default=0, kw_only=True)  # 0: all blocks are of one size
     _held: dict[Any, Tensor] = field(default_factory=dict, init=False, repr=False)
 
     @property
@@ -343,13 +342,8 @@ class CompiledEngine:
 
     @property
     def method(self) -> str:
-        """The method of the inner engine, compiled."""
-        return f"compiled {self.inner.method}"
-
-    @property
-    def compilations(self) -> int:
-        """How many graphs were made."""
-        return len(self._graphs)
+        """The method of the inner engine."""
+        return self.inner.method
 
     def per_record(self, vector: Tensor, x: Tensor, y: Tensor, present: Tensor | None = None) -> Tensor:
         return self.inner.per_record(vector, x, y, present)
@@ -368,14 +362,38 @@ class CompiledEngine:
         for start in range(0, len(x), self.chunk):
             if x.device not in self._held:
                 self._held[x.device] = torch.arange(self.chunk, device=x.device)
-            counted = self._held[x.device] < len(x) - start
-            some = slice(start, start + self.chunk)
+            step = self.step or self.chunk
+            size = min(self.chunk, math.ceil((len(x) - start) / step) * step)
+            counted = self._held[x.device][:size] < len(x) - start
+            some = slice(start, start + size)
             if present is not None:
-                counted = _filled(present[some], self.chunk) * counted
-            a, b = (_filled(part[some], self.chunk) for part in (x, y))
+                counted = _filled(present[some], size) * counted
+            a, b = (_filled(part[some], size) for part in (x, y))
             added = self._run(vector, a, b, clip, counted)
             total = added if total is None else total + added
         return torch.zeros_like(vector) if total is None else total
+
+    def _run(self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor) -> Tensor:
+        return self.inner.clipped_sum(vector, x, y, clip, present.to(vector.dtype))
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledEngine(FilledEngine):
+    """Traces another engine and hands the graph, which has one size of blocks, to ``torch.compile``."""
+
+    backend: Backend = "inductor"
+    mode: str | None = None
+    _graphs: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)
+
+    @property
+    def method(self) -> str:
+        """The method of the inner engine, compiled."""
+        return f"compiled {self.inner.method}"
+
+    @property
+    def compilations(self) -> int:
+        """How many graphs were made."""
+        return len(self._graphs)
 
     def _run(self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor) -> Tensor:
         # the bounds in a graph are those for the precision of products when it was traced
@@ -424,28 +442,33 @@ def compiled_engine(
 ) -> tuple[Engine, tuple[str, ...]]:
     """Return the compiled engine if it is faster on made-up records, else the engine itself, and say why.
 
-    A block is compiled here, before any record is read. ``expected`` is the expected size of a batch; 0 where
-    nobody knows it. Where nothing was ``asked`` for (None), it is tried on a GPU for many ``steps``.
+    On a GPU the latter fills up blocks of Poisson batches. A block is compiled here, before any record is
+    read. ``expected`` is the expected size of a batch; 0 where nobody knows it. Where nothing was ``asked``
+    for (None), it is tried on a GPU for many ``steps``.
     """
+    plain = engine
+    if engine.network.device.type == "cuda" and expected > 0:
+        step = math.ceil(2 * math.isqrt(expected) / _STEP) * _STEP
+        plain = FilledEngine(engine, chunk, step=step)
     if asked is False or (asked is None and not _may_pay(engine, expected)):
-        return engine, ()
+        return plain, ()
     if isinstance(engine, LeanEngine):
-        return _not_compiled(engine, asked, "a compiled step would hold what two backward passes spare")
+        return _not_compiled(plain, asked, "a compiled step would hold what two backward passes spare")
     whole = even_block(chunk, expected)
     made = CompiledEngine(engine, whole, backend, asked if isinstance(asked, str) else None)
     records = made_up(engine.network, *example, max(2, min(expected or whole, whole)), 1.0)
     try:
         with same_draws():
-            eager = _seconds(engine, records)
+            eager = _seconds(plain, records)
             if asked is None and eager * steps * max(1.0, expected / whole) < _LONG:
-                return engine, ()
+                return plain, ()
             compiled = _seconds(made, records)
         if compiled < eager:
             return made, ()
         why = f"a step took {compiled:.2g} s on made-up records, and {eager:.2g} s without"
     except Exception as error:  # whatever a compiler says: without it the same is computed
         why = f"torch.compile failed: {type(error).__name__}, {' '.join(str(error).split())[:160]}"
-    return _not_compiled(engine, asked, why)
+    return _not_compiled(plain, asked, why)
 
 
 def _may_pay(engine: Engine, expected: int) -> bool:

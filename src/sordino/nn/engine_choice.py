@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from sordino.errors import InvalidInputError, SlowEngineWarning, UnsupportedError
 from sordino.execute.draws import seeded_draws
 from sordino.kernel.clip.tensors import LARGEST_CLIP
-from sordino.nn.compiled import CompiledEngine, LeanEngine
+from sordino.nn.compiled import FilledEngine, LeanEngine
 from sordino.nn.engines import Engine, GhostEngine, VmapEngine
 from sordino.nn.entrance import try_out
 from sordino.nn.network import Network, forward_inputs, made_up, points, quiet_dropout, same_draws, uneven
@@ -304,7 +304,7 @@ def _instead(engine: VmapEngine, x: Tensor, y: Tensor) -> VmapEngine:
 def engine_notes(engine: Engine) -> tuple[str, ...]:
     """Return what a report says about how gradients were computed."""
     used = f"gradients by {engine.method}"
-    inner = engine.inner if isinstance(engine, CompiledEngine) else engine
+    inner = engine.inner if isinstance(engine, FilledEngine) else engine
     if isinstance(inner, LeanEngine) and inner.network.device.type == "cuda":
         used += ", of which it is assumed that they give the same bits (torch's deterministic algorithms)"
     if isinstance(inner, GhostEngine) and inner.unknown():

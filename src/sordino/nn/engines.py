@@ -18,7 +18,7 @@ from sordino.kernel.clip.tensors import Contributions, clipped_rows
 from sordino.nn.ghosts import Ghost, Rows, pieces
 from sordino.nn.graph import Graph, Routes, Use, find_layouts, find_routes, pulled_back, read_graph
 from sordino.nn.network import Network, made_up, points, product_inputs, without_autocast
-from sordino.nn.operations import Found, found_at, is_known, kept_at, united
+from sordino.nn.operations import Found, found_at, is_known, kept_at, product32, united
 from sordino.nn.recurrent import by_rule
 
 _PROBE = 5  # made-up records, to find the axis that holds them
@@ -275,7 +275,7 @@ def _two(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 def _clipped(
     ghosts: list[tuple[Graph, Ghost]], rows: _Rows, batch: Tensor, clip: float, present: Tensor | None
 ) -> tuple[dict[str, Tensor], Tensor]:
-    contributions = Contributions(batch, product_inputs(batch.device), torch.cat)
+    contributions = Contributions(batch, product_inputs(batch.device), torch.cat, product32)
     rows.add_to(contributions)
     for _, ghost in ghosts:
         ghost.add_to(contributions)

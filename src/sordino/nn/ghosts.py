@@ -19,7 +19,7 @@ from torch.func import vmap
 from sordino.kernel.clip.tensors import Contributions
 from sordino.nn.graph import Graph, Step, Use, pulled_back
 from sordino.nn.network import product_inputs
-from sordino.nn.operations import Found, Product, Table, Windows
+from sordino.nn.operations import Found, Product, Table, Windows, product32
 
 _ENTRY_COST = 16  # products of a processor in the time in which it writes and reads one entry of a gradient
 _BYTE_COST = 13.0, 60.0  # operations of a GPU in the time of one byte: in float32, and in coarser products
@@ -95,13 +95,9 @@ def _added_up(pair: tuple[Tensor, Tensor], factors: Tensor, weighted: int) -> Te
     weights = (spread.T if places_first else spread).reshape(-1, 1)
     if len(flat[0]) == 1:  # a product that is not one of several may be split along the places
         flat = [values[0] for values in flat]
-    flat[weighted] = flat[weighted] * weights
-    total = _product(*flat)
+    flat[weighted] = (flat[weighted] * weights).to(flat[weighted].dtype)
+    total = product32(flat[0].transpose(-2, -1), flat[1])
     return total if total.dim() == 3 else total[None]
-
-
-def _product(left: Tensor, right: Tensor) -> Tensor:
-    return left.transpose(-2, -1) @ right
 
 
 def _scattered(total: Tensor, table: Table, factors: Tensor) -> Tensor:
@@ -244,7 +240,7 @@ def _merged(parts: list[Found], graph: Graph, name: str) -> Product | Table | Ti
     tables = [part for part in parts if isinstance(part, Table)]
     others = [part for part in parts if isinstance(part, Product)]
     if len(tables) == len(others) == 1 and others[0].left.shape[1] == 1:
-        return Tied(others[0], tables[0])
+        return Tied(Product(others[0].left.float(), others[0].right.float()), tables[0])
     rows = graph.nodes[graph.leaves[name]].variable.shape[0]
     products: Any = [_as_product(part, rows) for part in parts]
     if len({p.left.shape[1:2] + p.left.shape[3:] + p.right.shape[3:] for p in products}) > 1:
@@ -266,7 +262,7 @@ def _formed(part: Found | Tied, shape: torch.Size) -> Tensor:
     if isinstance(part, Tied):
         return _formed(part.product, shape) + _formed(part.table, shape)
     if isinstance(part, Product):
-        values = part.left.transpose(2, 3) @ part.right
+        values = product32(part.left.transpose(2, 3), part.right)
     elif isinstance(part, Table):
         table = torch.zeros(len(part.words), *shape, device=part.slopes.device)
         values = table.flatten(2).scatter_add_(1, part.words[:, :, None].expand_as(part.slopes), part.slopes)

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sordino.kernel.clip.tensors import pairs
+from sordino.kernel.clip.tensors import MOST_HALVES, pairs
 from sordino.nn.graph import Graph, Layout, Use
 from sordino.nn.network import INPUTS, product_inputs
 
@@ -126,6 +126,16 @@ class Product:
     @property
     def device(self) -> torch.device:
         return self.left.device
+
+
+def product32(left: Tensor, right: Tensor) -> Tensor:
+    """Return a product in float32, of halves too: on a GPU without making them float32 first."""
+    if left.dtype is not torch.bfloat16 or right.dtype is not torch.bfloat16 or not left.is_cuda:
+        return left.float() @ right.float()
+    if left.dim() == 2:
+        return torch.mm(left, right, out_dtype=torch.float32)
+    made = torch.bmm(left.flatten(0, -3), right.flatten(0, -3), out_dtype=torch.float32)
+    return made.unflatten(0, left.shape[:-2])
 
 
 @dataclass
@@ -302,17 +312,23 @@ def _first(graph: Graph, use: Use) -> bool:
 
 def _times(seen: Seen, left: Tensor, right: Tensor, scale: Any = 1) -> Product:
     """Return the product of two arrays of (positions, features)."""
-    left, right = seen.records(left), seen.records(right)
-    right = right if scale == 1 else right * scale
+    left, right = (seen.layout.records(v, seen.batch) for v in (left, right if scale == 1 else right * scale))
     flat = [v.reshape(seen.batch, 1, -1, v.shape[-1]) for v in (left, right)]
-    return Product(*flat)
+    return Product(*_alike(*flat))
+
+
+def _alike(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Return both in float32, or as they are: halves of several places are multiplied as such on a GPU."""
+    halves = left.is_cuda and left.dtype is right.dtype is torch.bfloat16
+    keep = halves and 1 < left.shape[2] <= MOST_HALVES
+    return (left, right) if keep else (left.float(), right.float())
 
 
 def _bmm(seen: Seen) -> Product:
     """Positions are the second axis, groups the first."""
-    left, right = seen.records(seen.kept.self), seen.records(seen.slope)
+    left, right = (seen.layout.records(v, seen.batch) for v in (seen.kept.self, seen.slope))
     flat = [v.reshape(seen.batch, seen.shape[0], -1, v.shape[-1]) for v in (left, right)]
-    return Product(*flat)
+    return Product(*_alike(*flat))
 
 
 def _embedding(seen: Seen) -> Table:
@@ -343,13 +359,13 @@ def _over_places(values: Tensor) -> Tensor:
 
 def _same(seen: Seen, factor: Tensor | None) -> Tensor:
     """Return the gradient of what was spread over the output and multiplied by the factor."""
-    local = seen.slope.float() if factor is None else seen.slope.float() * factor
-    moved = seen.records(local)
+    local = seen.slope if factor is None else seen.slope.float() * factor
+    moved = seen.layout.records(local, seen.batch)
     wanted = [1] * (local.dim() - len(seen.shape)) + list(seen.shape)
     if not seen.layout.part:
         del wanted[seen.layout.axis]
     spread = [i + 1 for i, size in enumerate(wanted) if size == 1 and moved.shape[i + 1] != 1]
-    moved = moved.sum(spread) if spread else moved
+    moved = moved.sum(spread, dtype=torch.float32) if spread else moved.float()
     return moved.reshape(seen.batch, *seen.shape)
 
 

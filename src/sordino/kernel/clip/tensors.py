@@ -35,6 +35,12 @@ divided into the clip. What underflows in ``f g_t`` (at most ``2^-125`` each, fo
 ``2^-125 sqrt(O T) |a|``: this *floor* is subtracted from the clip. What underflows in ``a_t`` is below the
 blur, because ``|a_t|`` is at least ``sqrt(I) 2^-63`` here.
 
+**Halves.** After a forward pass in bfloat16 ``a_t`` and ``g_t`` may come as they are kept, in bfloat16.
+Products of two such numbers are exact in float32. Units that multiply them may truncate where others round,
+so ``K u`` is counted twice: ``p = 2^-13`` covers that for the lengths of a slice. In the sum ``f g_t`` is
+rounded to bfloat16, by ``2^-9`` of itself, and ``a_t`` is exact; a quarter more covers the truncation of up
+to ``2^13`` positions, so ``p`` is ``1.25 2^-10`` in the blur.
+
 A GPU waits for the host at each operation, so layers only note what they hold; the bounds of all layers are
 finished together, with the largest ``e``, ``T`` and ``I`` of any of them.
 
@@ -53,6 +59,8 @@ TINY = 2.0**-125  # what a machine that flushes small numbers may lose
 LEAST_CLIP, LARGEST_CLIP = 2.0**-60, 2.0**60
 _PIECE = 64
 _SLICE = 2048  # no product of a Gram matrix is longer
+_HALVES = 2.0**-13, 1.25 * 2.0**-10  # p of products of halves: in Gram matrices, in sums
+MOST_HALVES = 1 << 13  # positions
 _ROOM = 1.01  # (1 + K u)^k - 1 <= 1.01 k K u for the lengths that occur
 
 Tensor = Any
@@ -97,16 +105,19 @@ class Contributions:
     batch : a float32 tensor with one row for each record; only its length and its device are read.
     inputs : how far a matrix product rounds what goes into it (p above).
     join : ``torch.cat``, which is one operation; without it each column is copied.
+    multiply : matrix products of halves in float32; without it halves are made float32 first.
     """
 
     batch: Tensor
     inputs: float = 0.0
     join: Any = None
+    multiply: Any = None
     _rows: list[Tensor] = field(default_factory=list, init=False)
     _pairs: list[tuple[Tensor, Tensor]] = field(default_factory=list, init=False)
     _grams: _Grams = field(init=False)
     _short: float = field(default=0.0, init=False)
     _lost: float = field(default=0.0, init=False)
+    _coarse: float = field(default=0.0, init=False)  # p of sums of halves
     _flushed: int = field(default=0, init=False)  # how many f g_t a record has in a layer, at most
     _recent: list[tuple[Any, Tensor, Tensor]] = field(default_factory=list, init=False, repr=False)
 
@@ -126,7 +137,10 @@ class Contributions:
         if slopes.shape[2] > 1:
             inner = self._products(positions)
             inner = inner + 1.0 if bias else inner  # one more input, always one
-            self._grams.add(inner, self._products(slopes), positions.shape[-1], slopes.shape[-1])
+            lengths = positions.shape[-1], slopes.shape[-1]
+            if slopes.element_size() < 4:
+                self._coarse = _HALVES[1]
+            self._grams.add(inner, self._products(slopes), *lengths, halves=slopes.element_size() < 4)
             return
         # nothing cancels, so the blur is a part of the norm, like that of a row
         a, g = self._norms(positions).flatten(1), self._norms(slopes).flatten(1)
@@ -173,7 +187,8 @@ class Contributions:
         if self._grams.columns:
             parts, totals, sizes = self._grams.bounds(self.join)
             squared, floored = squared + parts, floored + sizes
-            blurred = totals * (_ROOM * _product(self._grams.places + 2, self.inputs)) ** 2
+            coarse = max(self.inputs, self._coarse)
+            blurred = totals * (_ROOM * _product(self._grams.places + 2, coarse)) ** 2
         return squared, blurred, floored * (TINY**2 * self._flushed)
 
     def factors(self, clip: float, present: Tensor | None = None) -> Tensor:
@@ -199,9 +214,11 @@ class Contributions:
         """Return ``values values^T``, once for what several layers read (queries, keys and values do)."""
         key = values.data_ptr(), tuple(values.shape), values.stride()
         if not key[0]:  # no memory of its own: nothing tells it from another
-            return _products(values)
+            return _products(values, self.multiply)
         known = [one for one in self._recent if one[0] == key]
-        last = known[0] if known else (key, values, _products(values))  # held: no other gets its address
+        last = (
+            known[0] if known else (key, values, _products(values, self.multiply))
+        )  # held: keeps its address
         self._recent = [*[one for one in self._recent if one is not last][-1:], last]
         return last[2]
 
@@ -228,8 +245,9 @@ class _Grams:
     longest: int = 0  # I or O
     error: float = 0.0  # e
 
-    def add(self, inner: Tensor, outer: Tensor, *lengths: int) -> None:
+    def add(self, inner: Tensor, outer: Tensor, *lengths: int, halves: bool = False) -> None:
         """Note a layer by its Gram matrices and the lengths of their products."""
+        inputs = max(self.inputs, _HALVES[0]) if halves else self.inputs
         double = _float64(inner)
         x, y = inner.diagonal(dim1=2, dim2=3), outer.diagonal(dim1=2, dim2=3)
         reach = (x * y).sqrt().sum(2, dtype=double)
@@ -242,7 +260,7 @@ class _Grams:
         for length in lengths:
             self.longest = max(self.longest, length)
             slices = -(-length // _SLICE)  # an entry is rounded in a slice, between slices, and later
-            self.error = max(self.error, _ROOM * _product(-(-length // slices) + slices + 12, self.inputs))
+            self.error = max(self.error, _ROOM * _product(-(-length // slices) + slices + 12, inputs))
 
     def bounds(self, join: Any) -> tuple[Tensor, Tensor, Tensor]:
         """Return the sums over the layers of bounds of ||v||^2, of r^2, and of X."""
@@ -300,12 +318,16 @@ def pairs(values: Tensor) -> Tensor:
     return _products(values)
 
 
-def _products(values: Tensor) -> Tensor:
+def _products(values: Tensor, multiply: Any = None) -> Tensor:
     """Return ``values values^T``, in slices: the error of a sum grows with its length."""
+    if values.element_size() < 4 and multiply is None:
+        values = values.float()
     parts = values.chunk(-(-values.shape[-1] // _SLICE), dim=-1)
-    total = parts[0] @ parts[0].transpose(-1, -2)
-    for part in parts[1:]:
-        total = total + part @ part.transpose(-1, -2)
+    total: Any = None
+    for part in parts:
+        turned = part.transpose(-1, -2)
+        added = part @ turned if values.element_size() >= 4 else multiply(part, turned)
+        total = added if total is None else total + added
     return total
 
 
