@@ -200,7 +200,7 @@ def measure(name: str, precision, device, args) -> dict:
             task, args.batch, precision, device, args.repeats, {"compiled": False}
         ),
     }
-    for way in args.ways:
+    for way in args.ways if name not in args.skip_compile else ("plain", "not compiled"):
         try:
             row[way] = ways[way](task_of(name, 16 * args.batch, device, args.tiny))
         except Exception as error:  # one way that fails must not lose the others
@@ -225,6 +225,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--tiny", action="store_true", help="small models, to try the script on a processor")
+    parser.add_argument("--skip-compile", nargs="*", default=[], help="models that are not compiled")
     parser.add_argument("--out", default="", help="also write the rows to this JSON file")
     args = parser.parse_args()
     torch.set_float32_matmul_precision("high")
