@@ -140,7 +140,7 @@ def wait(device: torch.device) -> None:
 
 
 def peak(device: torch.device) -> float:
-    return torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else float("nan")
+    return torch.cuda.max_memory_reserved() / 2**30 if device.type == "cuda" else float("nan")
 
 
 def plain(task, batch: int, precision, device, repeats: int, compiled: bool) -> dict:

@@ -118,7 +118,7 @@ def candidates(make, x, y, device, chunk: int, loss):
     """Yield (name, how to make the step) for each way; made lazily, so that one failure is one row."""
     from sordino.execute.torch import NoisePool
     from sordino.kernel import NoiseSource
-    from sordino.nn.compiled import CompiledEngine, LeanEngine
+    from sordino.nn.compiled import CompiledEngine
     from sordino.nn.engines import GhostEngine, VmapEngine
     from sordino.nn.network import Network
 
@@ -163,7 +163,6 @@ def candidates(make, x, y, device, chunk: int, loss):
     yield "sordino ghost", lambda: ours(GhostEngine, False)
     yield "sordino ghost compiled", lambda: ours(GhostEngine, True)
     yield "sordino ghost compiled, CUDA graph", lambda: ours(GhostEngine, True, "reduce-overhead")
-    yield "sordino lean", lambda: ours(LeanEngine, False)
     yield "sordino vmap", lambda: ours(VmapEngine, False, block=small)
     yield "sordino vmap compiled", lambda: ours(VmapEngine, True, block=small)
     if importlib.util.find_spec("opacus"):

@@ -323,7 +323,7 @@ def networks() -> Iterator[Golden]:
 
     for optimizer in ("sgd", "adam", "ls-sgd", "ls-adam", "srm"):
         yield f"network {optimizer}", lambda optimizer=optimizer: train(optimizer=optimizer)
-    for engine in ("ghost", "lean", "vmap"):
+    for engine in ("ghost", "vmap"):
         yield f"network {engine}", lambda engine=engine: train(engine=engine)
     yield "network tabular", lambda: train(recipe="tabular")
     yield "network secure", lambda: train(secure_noise=True)

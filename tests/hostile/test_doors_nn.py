@@ -63,7 +63,7 @@ def test_door_21_what_is_tried_does_not_stay_in_a_module_of_two_places():
     assert torch.equal(outputs, held)
 
 
-@pytest.mark.parametrize("engine", ["auto", "ghost", "lean", "vmap"])
+@pytest.mark.parametrize("engine", ["auto", "ghost", "vmap"])
 def test_door_21_a_module_of_two_places_starts_from_its_own_weights(engine):
     model = Twice()
     settings = {**RUN, "steps": 1, "learning_rate": 1e-6, "engine": engine}

@@ -8,7 +8,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from sordino.errors import SlowEngineWarning
 from sordino.nn import Trainer, compiled
 from sordino.nn import compiled as rewrites
-from sordino.nn.compiled import CompiledEngine, LeanEngine, compiled_engine, even_block
+from sordino.nn.compiled import CompiledEngine, FilledEngine, compiled_engine, even_block
 from sordino.nn.engines import GhostEngine, VmapEngine
 from sordino.nn.network import Network
 
@@ -99,11 +99,20 @@ def test_a_run_that_is_not_compiled_as_was_asked_says_so_in_its_report(monkeypat
     assert any("not compiled" in note for note in trained.privacy.notes)
 
 
-def test_steps_in_little_memory_are_not_compiled():
+def test_blocks_that_are_filled_up_give_the_same_sum():
     network, x, y = made()
-    with pytest.warns(SlowEngineWarning, match="two backward passes"):
-        found, _ = compiled_engine(LeanEngine(network), 100, 80, (x[:1], y[:1]))
-    assert type(found) is LeanEngine
+    engine, sizes = FilledEngine(GhostEngine(network), 84, step=16), set()
+    inner = engine.inner.clipped_sum
+    object.__setattr__(
+        engine.inner, "clipped_sum", lambda v, a, *rest: sizes.add(len(a)) or inner(v, a, *rest)
+    )
+    for count in (1, 16, 17, 80, 83, 85, 150):
+        want = inner(network.flat(), x[:count], y[:count], 0.3)
+        assert (
+            float((engine.clipped_sum(network.flat(), x[:count], y[:count], 0.3) - want).norm())
+            <= 1e-5 * count
+        )
+    assert sizes == {16, 32, 80, 84}
 
 
 def test_slopes_of_images_become_transposed_convolutions():

@@ -4,10 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from sordino.errors import SlowEngineWarning, UnsupportedError
+from sordino.errors import InvalidInputError, SlowEngineWarning, UnsupportedError
 from sordino.kernel.clip import tensors as clip_tensors
 from sordino.nn import Trainer, engine_choice, engines, graph
-from sordino.nn.engine_choice import engine_notes, make_engine
+from sordino.nn.engine_choice import engine_notes, make_engine, sized_engine
 from sordino.nn.network import Network, forward_inputs
 
 LOSS = nn.CrossEntropyLoss()
@@ -329,3 +329,37 @@ def test_a_torch_that_keeps_its_graph_otherwise_is_told_in_words_and_answers_ali
     assert torch.allclose(expected, other.per_record(vector, x, y), atol=1e-6)
     with pytest.raises(UnsupportedError, match="Use engine='vmap'"):
         make_engine(network, x, y, "ghost")
+
+
+@pytest.mark.parametrize("method", ["auto", "ghost"])
+def test_records_that_do_not_fit_are_refused_with_the_remedy(monkeypatch, method):
+    def short(*rest):
+        raise torch.OutOfMemoryError("no room")
+
+    monkeypatch.setattr(engine_choice, "_check_many", short)
+    with pytest.raises(InvalidInputError, match="chunk_size"):
+        make_engine(Network(Encoder(), LOSS), X, Y, method)
+
+
+def test_a_block_is_as_large_as_memory_bears_not_as_parameters_allow(monkeypatch):
+    wide = Network(nn.Sequential(nn.Linear(6, 3000), nn.Tanh(), nn.Linear(3000, 3)), LOSS)
+    x, y = torch.zeros(1, 6), torch.zeros(1, dtype=torch.long)
+    assert sized_engine(wide, x, y, "auto", 500)[1] == 500
+    monkeypatch.setattr(engine_choice, "_ON_CPU", 1 << 22)  # some 20 kilobytes are kept for a record
+    assert 20 <= sized_engine(wide, x, y, "auto", 500)[1] <= 200
+    assert sized_engine(wide, x, y, "vmap", 500)[1] <= 30  # one gradient of 84 kilobytes for each
+    assert sized_engine(wide, x, y, "ghost", 500, 77)[1] == 77
+
+
+def test_a_block_without_memory_is_halved(monkeypatch):
+    real, tried = engine_choice._check_many, []
+
+    def short(engine, vector, x, y):
+        tried.append(len(x))
+        if len(x) > 100:
+            raise torch.OutOfMemoryError("no room")
+        real(engine, vector, x, y)
+
+    monkeypatch.setattr(engine_choice, "_check_many", short)
+    assert sized_engine(Network(Encoder(), LOSS), X, Y, "auto", 300)[1] == 75
+    assert tried == [7, 300, 150, 75]

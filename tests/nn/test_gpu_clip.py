@@ -6,7 +6,7 @@ from torch import nn
 
 from sordino.kernel.clip.tensors import norms, shortfall
 from sordino.nn import operations as windows
-from sordino.nn.compiled import CompiledEngine
+from sordino.nn.compiled import CompiledEngine, FilledEngine
 from sordino.nn.engine_choice import make_engine
 from sordino.nn.engines import GhostEngine, VmapEngine
 from sordino.nn.network import Network
@@ -162,3 +162,46 @@ def test_a_compiled_step_adds_at_most_its_clip():
     engine = CompiledEngine(GhostEngine(network), 4)
     x, y = 100 * torch.randn(1, *shape).cuda(), torch.zeros(1, dtype=torch.long).cuda()
     assert 0.0099 <= float(engine.clipped_sum(network.flat(), x, y, 0.01).double().norm()) <= 0.01
+
+
+def test_recorded_blocks_give_the_sums_of_others_and_draw_anew():
+    """A block is played again with other records, other parameters, another clip and other masks."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(512, 64), nn.Dropout(0.5), nn.Tanh(), nn.Linear(64, 10)).cuda()
+    network = Network(model, nn.CrossEntropyLoss())
+    x, y = torch.randn(70, 512).cuda(), torch.arange(70).cuda() % 10
+    inner = GhostEngine(network)
+    engine = FilledEngine(inner, 96, step=16)
+    engine.record(64, (x[:1], y[:1]))
+    assert sorted(engine._recorded) == [64, 80]
+    vector, sums = network.flat() + 0.1, []
+    for seed in (1, 2):
+        for count in (70, 60):
+            torch.manual_seed(seed)
+            got = engine.clipped_sum(vector, x[:count], y[:count], 0.3)
+            torch.manual_seed(seed)
+            size = 80 if count == 70 else 64
+            filled = [
+                torch.cat([part[:count], part[:1].expand(size - count, *part.shape[1:])]) for part in (x, y)
+            ]
+            want = inner.clipped_sum(vector, *filled, 0.3, (torch.arange(size).cuda() < count).float())
+            assert float((got - want).norm()) <= 1e-4 * float(want.norm())
+            sums.append(got)
+    assert float((sums[0] - sums[2]).norm()) > 1e-2 * float(sums[0].norm())
+
+
+def test_what_looks_at_values_is_not_recorded():
+    class Looking(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(8, 3)
+
+        def forward(self, x):
+            return self.layer(x if bool((x.abs().sum() >= 0).item()) else -x)
+
+    network = Network(Looking().cuda(), nn.CrossEntropyLoss())
+    x, y = torch.randn(70, 8).cuda(), torch.arange(70).cuda() % 3
+    engine = FilledEngine(GhostEngine(network), 96, step=16)
+    engine.record(64, (x[:1], y[:1]))
+    assert not engine._recorded
+    assert bool(engine.clipped_sum(network.flat(), x, y, 1.0).isfinite().all())

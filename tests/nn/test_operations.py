@@ -9,10 +9,9 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from sordino.kernel.clip import tensors as clip_tensors
-from sordino.nn import compiled as lean
 from sordino.nn import engines, ghosts, graph
 from sordino.nn import operations as products
-from sordino.nn.compiled import CompiledEngine, LeanEngine
+from sordino.nn.compiled import CompiledEngine
 from sordino.nn.engines import GhostEngine
 from sordino.nn.network import Network, quiet_dropout
 
@@ -238,31 +237,26 @@ def rounded(values, bits):
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("engine", [GhostEngine, LeanEngine])
 @pytest.mark.parametrize(("bits", "coarse"), [(10, 2.0**-11), (7, 2.0**-8)], ids=["TF32", "bfloat16"])
-def test_a_record_adds_at_most_its_clip_where_products_round(name, engine, bits, coarse, monkeypatch):
+def test_a_record_adds_at_most_its_clip_where_products_round(name, bits, coarse, monkeypatch):
     """Norms and sums read rounded numbers, and the clip knows how far they are rounded."""
     monkeypatch.setattr(ghosts, "_direct_pays", lambda found: False)
     grams, added = clip_tensors._products, ghosts.product32
     monkeypatch.setattr(clip_tensors, "_products", lambda v, multiply=None: grams(rounded(v, bits)))
     monkeypatch.setattr(ghosts, "product32", lambda a, b: added(rounded(a, bits), rounded(b, bits)))
-    for room in (engines, lean):
-        monkeypatch.setattr(room, "product_inputs", lambda device: coarse)
+    monkeypatch.setattr(engines, "product_inputs", lambda device: coarse)
     network, vector, x, y = made(name)
     with quiet_dropout(network.model):
         for i in range(len(x)):
             present = torch.zeros(len(x)).index_fill(0, torch.tensor([i]), 1.0)
-            total, factors = engine(network).clipped(vector, x, y, 1e-3, present)
+            total, factors = GhostEngine(network).clipped(vector, x, y, 1e-3, present)
             assert 0.7e-3 <= float(total.double().norm()) <= 1e-3
             assert factors.count_nonzero() == 1
 
 
 @pytest.mark.parametrize("direct", [False, True])
 @pytest.mark.parametrize("name", ["encoder", "cross attention", "tied"])
-@pytest.mark.parametrize("engine", [GhostEngine, LeanEngine])
-def test_halves_are_multiplied_as_they_are_and_a_record_adds_at_most_its_clip(
-    name, engine, direct, monkeypatch
-):
+def test_halves_are_multiplied_as_they_are_and_a_record_adds_at_most_its_clip(name, direct, monkeypatch):
     """As on a GPU after a forward pass in bfloat16: factors are rounded with the slopes."""
     kept = []
 
@@ -277,7 +271,7 @@ def test_halves_are_multiplied_as_they_are_and_a_record_adds_at_most_its_clip(
     with quiet_dropout(network.model):
         for i in range(len(x)):
             present = torch.zeros(len(x)).index_fill(0, torch.tensor([i]), 1.0)
-            total, _ = engine(network).clipped(vector, x, y, 1e-3, present)
+            total, _ = GhostEngine(network).clipped(vector, x, y, 1e-3, present)
             assert 0.9e-3 <= float(total.double().norm()) <= 1e-3
     assert any(kept)
 

@@ -15,8 +15,7 @@ from sordino.execute.torch import PersonExecutor, TorchExecutor, _rounded_up
 from sordino.kernel import Curator, Gaussian, NoiseSource, Plan, Poisson, Relation, Release
 from sordino.ledger import BudgetPolicy, Ledger
 from sordino.nn import NeuralClassifier, NeuralRegressor, Trainer, ghosts, make_private
-from sordino.nn import compiled as lean
-from sordino.nn.compiled import CompiledEngine, LeanEngine
+from sordino.nn.compiled import CompiledEngine
 from sordino.nn.engine_choice import make_engine
 from sordino.nn.engines import GhostEngine, VmapEngine
 from sordino.nn.network import Network, quiet_dropout
@@ -118,16 +117,14 @@ PRESENT = torch.tensor([[1.0, 1.0, 1.0], [1.0, 1.0, 0.0]])  # a person of three 
 
 @pytest.mark.parametrize("name", test_operations.MODELS)
 @pytest.mark.parametrize("cost", [1e9, 0.0], ids=["norms", "formed"])
-@pytest.mark.parametrize("kind", [GhostEngine, LeanEngine])
-def test_every_operation_agrees_with_float64_for_persons(name, cost, kind, monkeypatch):
+def test_every_operation_agrees_with_float64_for_persons(name, cost, monkeypatch):
     def pays(found):
         return cost == 0.0 and not isinstance(found, ghosts.Table)
 
-    for room in (ghosts, lean):
-        monkeypatch.setattr(room, "_direct_pays", pays, raising=False)
+    monkeypatch.setattr(ghosts, "_direct_pays", pays)
     network, vector, x, y = test_operations.made(name, 6)
     test_operations.trainable(network)
-    engine = kind(network)
+    engine = GhostEngine(network)
     with quiet_dropout(network.model):
         rows = test_operations.loop(network, vector, x, y)
         sums = (rows.unflatten(0, (2, 3)) * PRESENT[:, :, None]).sum(1)

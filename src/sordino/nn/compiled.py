@@ -1,4 +1,4 @@
-"""The clipped sum as a compiled graph, for blocks of one size."""
+"""The clipped sum of a block whose size is one of few: recorded on a GPU, or compiled."""
 
 from __future__ import annotations
 
@@ -6,26 +6,19 @@ import math
 import operator
 import time
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
-from torch.autograd.graph import GradientEdge
 from torch.fx import GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.node import map_arg
 
-from sordino.errors import SlowEngineWarning
-from sordino.kernel.clip.tensors import Contributions
-from sordino.nn.engines import Engine, GhostEngine, by_vmap, units_of
-from sordino.nn.ghosts import Ghost, Rows, is_made_of_parameter, pieces
-from sordino.nn.graph import Graph, Routes, Use, pulled_back
-from sordino.nn.network import Network, made_up, product_inputs, same_draws, without_autocast
-from sordino.nn.operations import Found, found_at, kept_at, product32, united
+from sordino.errors import SlowEngineWarning, UnsupportedError
+from sordino.nn.engines import Engine, GhostEngine
+from sordino.nn.network import Network, made_up, points, product_inputs, same_draws, without_autocast
 
 _aten = torch.ops.aten
 _PURE = (_aten.mul.Tensor, _aten.sum.dim_IntList)
@@ -155,155 +148,9 @@ def _shape(node: Node) -> torch.Size:
     )
 
 
-Act: TypeAlias = Callable[[str, Ghost | Rows], None]
-
-
-@dataclass(frozen=True, eq=False)
-class LeanEngine(GhostEngine):
-    """One forward and two backward passes: the first finds norms, the second the weighted sum.
-
-    What :class:`GhostEngine` holds until the factors are known is computed twice instead. Both passes run the
-    same operations on the same numbers, in a fixed order of additions (torch's deterministic algorithms on a
-    GPU), so the sum is made of the slopes whose norms were bounded.
-    """
-
-    method: str = field(default="ghost, in two backward passes", init=False)
-
-    def clipped(
-        self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        if len(x) == 1:  # nothing to spare, and one record alone may take other operations
-            return super().clipped(vector, x, y, clip, present)
-        params = self._leaves(vector)
-        with _fixed_order(x.device):
-            return self.network.holding(params, lambda: self._twice(params, vector, x, y, clip, present))
-
-    def _twice(
-        self, params: dict[str, Tensor], vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Any
-    ) -> tuple[Tensor, Tensor]:
-        graph, losses = self._forward(params, x, y)
-        units, routes = units_of(present), self._routes_of(graph, x, y)
-        total = losses.sum() if units is None else losses @ units.reshape(-1).to(losses.dtype)
-        back = _Passes(graph, routes, total, len(x), units)
-        slow = by_vmap(self.network, list(routes.unknown), vector, x, y, units) if routes.unknown else {}
-        batch = vector.new_empty(len(x) if present is None else len(present))
-        bounds = Contributions(batch, product_inputs(batch.device), torch.cat, product32)
-        for values in slow.values():
-            bounds.add_rows(values)
-        back.run(lambda _, piece: _noted(bounds, piece), again=True)
-        with without_autocast(vector.device), torch.no_grad():
-            factors = bounds.factors(clip, present if units is None else None)
-        sums = {name: factors @ values for name, values in slow.items()}
-
-        def add(name: str, piece: Ghost | Rows) -> None:
-            value = _weighted(graph, piece, factors)
-            sums[name] = sums[name] + value if name in sums else value
-
-        back.run(add, again=False)
-        return self.network.flatten(sums), factors
-
-
-def _noted(bounds: Contributions, piece: Ghost | Rows) -> None:
-    if isinstance(piece, Rows):
-        bounds.add_rows(piece.values)
-    else:
-        piece.add_to(bounds)
-
-
-def _weighted(graph: Graph, piece: Ghost | Rows, factors: Tensor) -> Tensor:
-    if isinstance(piece, Rows):
-        return piece.in_order(factors @ piece.values)
-    return pulled_back(graph, piece.path, piece.weighted_sum(factors)).reshape(-1)
-
-
-@dataclass(eq=False)
-class _Passes:
-    """Backward passes that hand over the gradients of a parameter once all its uses have their slopes."""
-
-    graph: Graph
-    routes: Routes
-    total: Tensor
-    batch: int
-    units: Tensor | None
-
-    def run(self, act: Act, again: bool) -> None:
-        """Run one pass; ``again`` keeps what the next one needs."""
-        waiting: dict[str, list[tuple[Use, Found]]] = {}
-        missing = Counter(use.name for use in self.routes.uses)
-        nodes = list(dict.fromkeys(use.node for use in self.routes.uses))
-        last = _last(self.graph, nodes)
-        kept = {use: kept_at(self.graph, use) for use in self.routes.uses}  # a checkpoint is read once a pass
-
-        def seen(node: int, slope: Tensor | None) -> None:
-            with without_autocast(self.total.device), torch.no_grad():
-                for use in [use for use in self.routes.uses if use.node == node and slope is not None]:
-                    waiting.setdefault(use.name, []).append((use, self._found(use, kept.pop(use), slope)))
-                    missing[use.name] -= 1
-                    # operations between a parameter and its use cannot be run inside of a pass
-                    if not missing[use.name] and not is_made_of_parameter(self.graph, waiting[use.name]):
-                        self._hand_over(use.name, waiting.pop(use.name), act)
-
-        hooks = [
-            self.graph.nodes[node].register_prehook(lambda slopes, node=node: seen(node, slopes[0]))
-            for node in nodes
-            if node not in last
-        ]
-        try:
-            edges = [GradientEdge(self.graph.nodes[node], 0) for node in last]
-            slopes = torch.autograd.grad(self.total, edges, retain_graph=again, allow_unused=True)
-        finally:
-            for hook in hooks:
-                hook.remove()
-        for node, slope in zip(last, slopes, strict=True):
-            seen(node, slope)
-        with without_autocast(self.total.device), torch.no_grad():
-            for name, found in waiting.items():  # those, and some with a use that the loss does not see
-                self._hand_over(name, found, act)
-
-    def _found(self, use: Use, kept: Any, slope: Any) -> Found:
-        part = found_at(self.graph, use, kept, slope, self.batch)
-        return part if self.units is None else united(part, self.units)
-
-    def _hand_over(self, name: str, found: list[tuple[Use, Found]], act: Act) -> None:
-        for piece in pieces(self.graph, name, found, form=False):
-            act(name, piece)
-
-
-def _last(graph: Graph, nodes: list[int]) -> list[int]:
-    """Return the nodes below which none of the others lies: a pass that reaches them runs the others."""
-    above, stack = set[int](), [at for node in nodes for at, _, _ in graph.consumers.get(node, [])]
-    while stack:
-        at = stack.pop()
-        if at not in above:
-            above.add(at)
-            stack += [one for one, _, _ in graph.consumers.get(at, [])]
-    return [node for node in nodes if node not in above]
-
-
-@contextmanager
-def _fixed_order(device: torch.device) -> Iterator[None]:
-    """Let a GPU add in the same order each time; where torch has no such way, it would say so each time."""
-    if device.type != "cuda":
-        yield
-        return
-    room: Any = torch.utils.deterministic
-    before = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-    )
-    filled, room.fill_uninitialized_memory = room.fill_uninitialized_memory, False  # only costs time here
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*deterministic.*")
-        torch.use_deterministic_algorithms(True, warn_only=True)
-        try:
-            yield
-        finally:
-            torch.use_deterministic_algorithms(before[0], warn_only=before[1])
-            room.fill_uninitialized_memory = filled
-
-
 Backend: TypeAlias = str | Callable[..., Any]
 _TRIES = 3
+_SAME = 1e-4  # the same operations on the same numbers; sums of a GPU may be added up in another order
 _LONG = 240.0  # seconds of steps without a compiler, from which on it is tried: it takes one minute or two
 _STEP = 8  # a block of a multiple of this many records begins its rows where fast kernels want them
 
@@ -321,6 +168,27 @@ def even_block(chunk: int, expected: int) -> int:
     return min(chunk, math.ceil(each / _STEP) * _STEP)
 
 
+class Recorded:
+    """A function of tensors, recorded once on a GPU and played again on others of the same shapes."""
+
+    def __init__(self, function: Callable[..., Tensor], inputs: Iterable[Tensor], pool: Any) -> None:
+        self._inputs = [part.clone() for part in inputs]
+        here, beside = torch.cuda.current_stream(), torch.cuda.Stream()
+        beside.wait_stream(here)
+        with torch.cuda.stream(beside):  # what is made once is made before
+            function(*self._inputs)
+        here.wait_stream(beside)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph, pool=pool):
+            self._out = function(*self._inputs)
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        for held, new in zip(self._inputs, inputs, strict=True):
+            held.copy_(new)
+        self._graph.replay()
+        return self._out.clone()  # the next block is written where this one was
+
+
 @dataclass(frozen=True, eq=False)
 class FilledEngine:
     """Fills blocks of another engine up to few sizes, multiples of ``step``, with rows that count zero.
@@ -334,6 +202,7 @@ class FilledEngine:
     chunk: int
     step: int = field(default=0, kw_only=True)  # 0: all blocks are of one size
     _held: dict[Any, Tensor] = field(default_factory=dict, init=False, repr=False)
+    _recorded: dict[int, Recorded] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def network(self) -> Network:
@@ -374,7 +243,55 @@ class FilledEngine:
         return torch.zeros_like(vector) if total is None else total
 
     def _run(self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor) -> Tensor:
-        return self.inner.clipped_sum(vector, x, y, clip, present.to(vector.dtype))
+        present = present.to(vector.dtype)
+        if len(x) not in self._recorded:
+            return self.inner.clipped_sum(vector, x, y, clip, present)
+        return self._recorded[len(x)](vector, x, y, present, self._limit(clip, x.device))
+
+    def _limit(self, clip: float, device: torch.device) -> Tensor:
+        if (clip, device) not in self._held:
+            self._held[clip, device] = torch.tensor(clip, dtype=torch.float64, device=device)
+        return self._held[clip, device]
+
+    def record(self, expected: int, example: tuple[Tensor, Tensor]) -> None:
+        """Record the sizes of most batches as graphs of a GPU, on made-up records, and check what they give.
+
+        A recorded block asks nothing of the host. A model whose operations depend on values cannot be
+        recorded, and a block that gives other sums than before is not used: it then runs as it did.
+        """
+        vector, spread = points(self.network)[1], math.isqrt(expected)
+        low, high = (math.ceil(n / self.step) * self.step for n in (expected - spread, expected + 2 * spread))
+        pool: Any = torch.cuda.graph_pool_handle()
+        for size in range(low, min(high, self.chunk) + 1, self.step):
+            try:
+                made = self._checked(vector, size, example, pool)
+            except (RuntimeError, UnsupportedError):  # among them: no memory is left
+                made = None
+            if made is None:
+                self._recorded.clear()
+                return
+            self._recorded[size] = made
+
+    def _checked(self, vector: Tensor, size: int, example: Any, pool: Any) -> Recorded | None:
+        """Return a recorded block that gives the sums of others, and leaves memory for one that is not."""
+
+        def run(v: Tensor, x: Tensor, y: Tensor, present: Tensor, limit: Any) -> Tensor:
+            return self.inner.clipped_sum(v, x, y, limit, present)
+
+        ones, limit = vector.new_ones(size), self._limit(1.0, vector.device)
+        first, second = (made_up(self.network, *example, n, 1.0) for n in (size, size + 1))
+        made = Recorded(run, (vector, *first, ones, limit), pool)
+        given, draws = (vector, *(part[:size] for part in second), ones, limit), same_draws()
+        with draws:
+            got = made(*given)
+        torch.cuda.reset_peak_memory_stats(vector.device)
+        before = torch.cuda.memory_allocated(vector.device)
+        with draws:
+            want = run(*given)
+        taken = torch.cuda.max_memory_allocated(vector.device) - before
+        torch.cuda.empty_cache()
+        fits = torch.cuda.mem_get_info(vector.device)[0] > 1.2 * taken
+        return made if fits and float((got - want).norm()) <= _SAME * float(want.norm()) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -398,9 +315,7 @@ class CompiledEngine(FilledEngine):
     def _run(self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor) -> Tensor:
         # the bounds in a graph are those for the precision of products when it was traced
         key = (present.shape, x.shape, x.dtype, y.shape, y.dtype, product_inputs(x.device))
-        if (clip, x.device) not in self._held:
-            self._held[clip, x.device] = torch.tensor(clip, dtype=torch.float64, device=x.device)
-        inputs = vector, x, y, present, self._held[clip, x.device]
+        inputs = vector, x, y, present, self._limit(clip, x.device)
         with without_autocast(x.device):
             if key not in self._graphs:
                 self._graphs[key] = self._traced(*inputs)
@@ -450,10 +365,9 @@ def compiled_engine(
     if engine.network.device.type == "cuda" and expected > 0:
         step = math.ceil(2 * math.isqrt(expected) / _STEP) * _STEP
         plain = FilledEngine(engine, chunk, step=step)
+        plain.record(expected, example)
     if asked is False or (asked is None and not _may_pay(engine, expected)):
         return plain, ()
-    if isinstance(engine, LeanEngine):
-        return _not_compiled(plain, asked, "a compiled step would hold what two backward passes spare")
     whole = even_block(chunk, expected)
     made = CompiledEngine(engine, whole, backend, asked if isinstance(asked, str) else None)
     records = made_up(engine.network, *example, max(2, min(expected or whole, whole)), 1.0)

@@ -182,11 +182,6 @@ def _without_windows(name: str, groups: dict[tuple[Step, ...], list[Found]]) -> 
     return Rows(name, values.flatten(1), values.shape[1:])
 
 
-def is_made_of_parameter(graph: Graph, found: list[tuple[Use, Found]]) -> bool:
-    """Tell whether some use is of something made of the parameter, not of the parameter itself."""
-    return any(path for path in _by_end(graph, found))
-
-
 def _by_end(graph: Graph, found: list[tuple[Use, Found]]) -> dict[tuple[Step, ...], list[Found]]:
     """Group the uses by what they use: the parameter itself, however transposed, or something made of it."""
     groups: dict[tuple[Step, ...], list[Found]] = {}

@@ -255,7 +255,7 @@ class Trainer:
     augment, multiplicity : random views of each record, for example :class:`sordino.nn.Shifts`, and how many
         of them in each step; the mean gradient of a record's views is clipped, so they cost time only. It
         may hold public values only: of the training records, it is refused for a whole copy alone.
-    engine : ``"auto"``, ``"ghost"``, ``"lean"`` or ``"vmap"``: how clipped sums are computed. Same answer.
+    engine : ``"auto"``, ``"ghost"`` or ``"vmap"``: how clipped sums are computed. Same answer.
     chunk_size : how many records are differentiated at once; None measures what made-up records take and
         takes as many as memory bears. Same answer, other memory.
     device, precision : where, and in which type the forward pass runs.
