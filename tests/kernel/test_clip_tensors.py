@@ -134,12 +134,44 @@ def test_coarse_products_stay_below_the_clip(bits, p, places, inputs, outputs, s
     a = 1e4 * a
     real = clip_tensors._products
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clip_tensors, "_products", lambda v: real(rounded(v, bits)))
+        patch.setattr(clip_tensors, "_products", lambda v, multiply: real(rounded(v, bits)))
         found = Contributions(a, p)
         found.add_products(a, g, bias)
     factors = found.factors(0.3)[:, None, None, None]
     summed = exact(rounded(a, bits), rounded(factors * g, bits), bias)
     assert float(summed.norm(dim=1).max()) <= 0.3
+
+
+@settings(max_examples=60)
+@CASES
+def test_halves_stay_below_the_clip_where_units_truncate(places, inputs, outputs, seed, cancelling, bias):
+    """Products of bfloat16 are exact, each addition loses two units, and ``f g_t`` is rounded once more."""
+    a, g = (part.bfloat16() for part in records(places, inputs, outputs, seed, cancelling))
+
+    def truncated(left, right):
+        lost = left.shape[-1] * 2.0**-23 * (left.double().abs() @ right.double().abs())
+        return (left.double() @ right.double() - lost).float()
+
+    found = Contributions(a.float(), 0.0, None, truncated)
+    found.add_products(a, g, False)
+    factors = found.factors(0.3)[:, None, None, None]
+    summed = exact(a.float(), (factors * g.float()).bfloat16().float(), False).norm(dim=1)
+    assert float(summed.max()) <= 0.3
+
+
+def test_halves_are_bounded_only_if_the_clip_knows_of_them():
+    """The twin takes them for float32: 1.0 times .3 over the norm is rounded up to bfloat16."""
+    a, g, clip = torch.ones(1, 1, 2, 64).bfloat16(), torch.ones(1, 1, 2, 8).bfloat16(), 0.3
+    a[0, 0, 1], over = a[0, 0, 1] / 2, []
+    for part in ((a, g), (a.float(), g.float())):
+        found = Contributions(a.float())
+        found.add_products(*part, False)
+        for step in range(50):
+            factors = found.factors(clip * (1 + step / 50))
+            summed = exact(a.float(), (factors * g.float()).bfloat16().float(), False)
+            over.append(float(summed.norm()) > clip * (1 + step / 50))
+    assert not any(over[:50])
+    assert any(over[50:])
 
 
 @pytest.mark.parametrize(("p", "holds"), [(0.0, False), (2.0**-8, True)])
@@ -194,7 +226,7 @@ def test_what_several_layers_read_is_multiplied_once_and_counts_for_each(monkeyp
     a, g = records(3, 20, 9, 0, 0.0)
     h = torch.randn_like(g)
     real, calls = clip_tensors._products, []
-    monkeypatch.setattr(clip_tensors, "_products", lambda v: calls.append(v) or real(v))
+    monkeypatch.setattr(clip_tensors, "_products", lambda v, multiply: calls.append(v) or real(v))
     found = Contributions(a)
     for slopes in (g, h, g + h):
         found.add_products(a.view_as(a), slopes, False)

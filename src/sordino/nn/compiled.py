@@ -6,7 +6,8 @@ import math
 import operator
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -168,6 +169,17 @@ def even_block(chunk: int, expected: int) -> int:
     return min(chunk, math.ceil(each / _STEP) * _STEP)
 
 
+@contextmanager
+def _as_if_recording() -> Iterator[None]:
+    """Let models that ask whether a GPU records (those of ``transformers``) do what they do then."""
+    asked: Any = torch.cuda
+    real, asked.is_current_stream_capturing = asked.is_current_stream_capturing, lambda: True
+    try:
+        yield
+    finally:
+        asked.is_current_stream_capturing = real
+
+
 class Recorded:
     """A function of tensors, recorded once on a GPU and played again on others of the same shapes."""
 
@@ -175,7 +187,7 @@ class Recorded:
         self._inputs = [part.clone() for part in inputs]
         here, beside = torch.cuda.current_stream(), torch.cuda.Stream()
         beside.wait_stream(here)
-        with torch.cuda.stream(beside):  # what is made once is made before
+        with torch.cuda.stream(beside), _as_if_recording():  # what is made and found out once, is so before
             function(*self._inputs)
         here.wait_stream(beside)
         self._graph = torch.cuda.CUDAGraph()
@@ -271,8 +283,13 @@ class FilledEngine:
                 self._recorded.clear()
                 return
             self._recorded[size] = made
+        records = made_up(self.network, *example, expected, 1.0)
+        if self._recorded and _seconds(self.inner, records) < _seconds(self, records):
+            self._recorded.clear()
 
-    def _checked(self, vector: Tensor, size: int, example: Any, pool: Any) -> Recorded | None:
+    def _checked(
+        self, vector: Tensor, size: int, example: tuple[Tensor, Tensor], pool: Any
+    ) -> Recorded | None:
         """Return a recorded block that gives the sums of others, and leaves memory for one that is not."""
 
         def run(v: Tensor, x: Tensor, y: Tensor, present: Tensor, limit: Any) -> Tensor:
@@ -286,7 +303,7 @@ class FilledEngine:
             got = made(*given)
         torch.cuda.reset_peak_memory_stats(vector.device)
         before = torch.cuda.memory_allocated(vector.device)
-        with draws:
+        with draws, _as_if_recording():
             want = run(*given)
         taken = torch.cuda.max_memory_allocated(vector.device) - before
         torch.cuda.empty_cache()
@@ -365,7 +382,8 @@ def compiled_engine(
     if engine.network.device.type == "cuda" and expected > 0:
         step = math.ceil(2 * math.isqrt(expected) / _STEP) * _STEP
         plain = FilledEngine(engine, chunk, step=step)
-        plain.record(expected, example)
+        with same_draws():
+            plain.record(expected, example)
     if asked is False or (asked is None and not _may_pay(engine, expected)):
         return plain, ()
     whole = even_block(chunk, expected)

@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -129,7 +130,7 @@ def sized_engine(
     while isinstance(engine, GhostEngine) and chunk > _PART:
         try:
             records = made_up(network, x, y, chunk, 1.0)
-            _followed(lambda: _check_many(engine, points(network)[1], *records))  # noqa: B023
+            _followed(partial(_check_many, engine, points(network)[1], *records))
             break
         except torch.OutOfMemoryError:
             chunk //= 2
@@ -396,7 +397,7 @@ def _compare(engine: GhostEngine, vector: Tensor, x: Tensor, y: Tensor) -> None:
     moved = moved / float(size.clamp_min(1e-30))
     shares = (factors / (clip / norms).clamp(max=1)).nan_to_num(1.0)
     unfair = max(float(shares.max()) - 1, 1 - _LOST - float(shares.min()))
-    # where products round: what of the clip was lost to that which rounding may hide, so far may sums be apart
+    # where products round, sums may be apart by what of the clip was lost to that which rounding may hide
     lost = float((1 - shares.clamp(1 - _LOST, 1)).sum()) if _reach(network) > _TOLERANCE else 0.0
     apart = max(float((got - want).norm()) / clip - lost, float((rows - alone).norm() / size) - lost, unfair)
     if apart <= _reach(network) * len(x) and moved <= _TOLERANCE * len(x):

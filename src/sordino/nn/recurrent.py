@@ -35,7 +35,8 @@ class _TakenApart(TorchFunctionMode):
         if name == "_cudnn_rnn_flatten_weight":  # would move weights that are parts of one vector
             return None
         if name in _LAYERS and not kwargs and _is_plain(args):
-            return _layers(name, func, *args)
+            with torch.autocast(args[0].device.type, enabled=False):  # slopes add up over many places
+                return _layers(name, func, args[0].float(), *args[1:])
         if name in _CELLS and not kwargs:
             return _CELLS[name](*args)
         return func(*args, **(kwargs or {}))

@@ -101,6 +101,9 @@ class Releases(Protocol):
 class NetworkSolver(Protocol):
     """A training algorithm that can start from a saved state."""
 
+    @property
+    def recipe(self) -> Recipe: ...
+
     def plan(self, task: NetworkTask) -> Plan:
         """Declare every release; no data is touched."""
 

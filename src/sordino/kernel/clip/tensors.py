@@ -38,8 +38,8 @@ blur, because ``|a_t|`` is at least ``sqrt(I) 2^-63`` here.
 **Halves.** After a forward pass in bfloat16 ``a_t`` and ``g_t`` may come as they are kept, in bfloat16.
 Products of two such numbers are exact in float32. Units that multiply them may truncate where others round,
 so ``K u`` is counted twice: ``p = 2^-13`` covers that for the lengths of a slice. In the sum ``f g_t`` is
-rounded to bfloat16, by ``2^-9`` of itself, and ``a_t`` is exact; a quarter more covers the truncation of up
-to ``2^13`` positions, so ``p`` is ``1.25 2^-10`` in the blur.
+rounded to bfloat16, by ``2^-8`` of itself, and ``a_t`` is exact; a quarter more covers the truncation of up
+to ``2^13`` positions, so ``p`` is ``1.25 2^-9`` in the blur.
 
 A GPU waits for the host at each operation, so layers only note what they hold; the bounds of all layers are
 finished together, with the largest ``e``, ``T`` and ``I`` of any of them.
@@ -59,7 +59,7 @@ TINY = 2.0**-125  # what a machine that flushes small numbers may lose
 LEAST_CLIP, LARGEST_CLIP = 2.0**-60, 2.0**60
 _PIECE = 64
 _SLICE = 2048  # no product of a Gram matrix is longer
-_HALVES = 2.0**-13, 1.25 * 2.0**-10  # p of products of halves: in Gram matrices, in sums
+_HALVES = 2.0**-13, 1.25 * 2.0**-9  # p of products of halves: in Gram matrices, in sums
 MOST_HALVES = 1 << 13  # positions
 _ROOM = 1.01  # (1 + K u)^k - 1 <= 1.01 k K u for the lengths that occur
 
@@ -134,13 +134,13 @@ class Contributions:
         A bias is one more input that is always one.
         """
         self._flushed = max(self._flushed, slopes.shape[1:].numel())
-        if slopes.shape[2] > 1:
+        halves = min(positions.element_size(), slopes.element_size()) < 4
+        if slopes.shape[2] > 1 or halves:
             inner = self._products(positions)
             inner = inner + 1.0 if bias else inner  # one more input, always one
             lengths = positions.shape[-1], slopes.shape[-1]
-            if slopes.element_size() < 4:
-                self._coarse = _HALVES[1]
-            self._grams.add(inner, self._products(slopes), *lengths, halves=slopes.element_size() < 4)
+            self._coarse = _HALVES[1] if halves else self._coarse
+            self._grams.add(inner, self._products(slopes), *lengths, halves=halves)
             return
         # nothing cancels, so the blur is a part of the norm, like that of a row
         a, g = self._norms(positions).flatten(1), self._norms(slopes).flatten(1)
