@@ -396,6 +396,7 @@ def compiled_engine(
                 return plain, ()
             compiled = _seconds(made, records)
         if compiled < eager:
+            torch.cuda.empty_cache()  # of what was recorded and tried
             return made, ()
         why = f"a step took {compiled:.2g} s on made-up records, and {eager:.2g} s without"
     except Exception as error:  # whatever a compiler says: without it the same is computed
