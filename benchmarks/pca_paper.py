@@ -88,7 +88,7 @@ def certified(model: PCA, rows: np.ndarray) -> float:
     from sordino.literature.pca import published
     from sordino.runs import Promise
 
-    budget = model._budget(len(rows))
+    budget = model._ask(len(rows))
     problem, options = model._problem(*rows.shape, budget), read_options(model)
     solver, paper = published(model.solver, problem, options, budget)
     return Promise.made(budget, solver.plan(problem), paper).certificate.epsilon

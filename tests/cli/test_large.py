@@ -29,7 +29,7 @@ def folder(tmp_path, monkeypatch):
 
 def fitted(memory, monkeypatch, *words):
     """Return the coefficients that a command finds with so many bytes for rows, and what it said."""
-    monkeypatch.setattr("sordino.cli.fit.memory_for_rows", lambda megabytes: memory)
+    monkeypatch.setattr("sordino.cli.rows.memory_for_rows", lambda megabytes: memory)
     with seeded_noise_not_private(3, same_for_every_fit=True):
         said = typed("fit", *words, *FIT)
     return sordino.load("m.sordino"), said
@@ -64,7 +64,7 @@ def test_a_large_file_gives_the_model_of_one_that_fits_and_leaves_nothing_behind
 def test_labels_with_gaps_are_refused_from_disk_too(folder, monkeypatch):
     gaps = np.where(np.arange(400) == 7, None, Y)
     pandas.DataFrame(X, columns=list("abcd")).assign(y=gaps).to_parquet("people.parquet")
-    monkeypatch.setattr("sordino.cli.fit.memory_for_rows", lambda megabytes: 5000)
+    monkeypatch.setattr("sordino.cli.rows.memory_for_rows", lambda megabytes: 5000)
     assert "has gaps" in typed("fit", *CASES["labels"], *FIT, code=3)
     assert list((folder / "temporary").iterdir()) == []
 
@@ -74,7 +74,7 @@ def test_features_with_gaps_are_refused_from_disk_as_in_memory(folder, monkeypat
     holes = np.where(np.arange(400)[:, None] == 7, value, X)
     pandas.DataFrame(holes, columns=list("abcd")).assign(y=Y).to_parquet("people.parquet")
     in_memory = typed("fit", *CASES["labels"], *FIT, code=3)
-    monkeypatch.setattr("sordino.cli.fit.memory_for_rows", lambda megabytes: 5000)
+    monkeypatch.setattr("sordino.cli.rows.memory_for_rows", lambda megabytes: 5000)
     from_disk = typed("fit", *CASES["labels"], *FIT, code=3)
     for words in (in_memory, from_disk):
         assert "Traceback" not in words

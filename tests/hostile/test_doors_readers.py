@@ -55,7 +55,7 @@ def libsvm(path, last=None):
 def test_door_02_no_record_decides_how_many_columns_there_are(folder, monkeypatch, megabytes):
     """The largest index in a libsvm file did, and with it shape, plan and report."""
     if megabytes:  # from disk
-        monkeypatch.setattr("sordino.cli.fit.memory_for_rows", lambda declared: 5000)
+        monkeypatch.setattr("sordino.cli.rows.memory_for_rows", lambda declared: 5000)
     found = []
     for place in (libsvm(folder / "a.svm"), libsvm(folder / "b.svm", last=7)):
         assert "Declare it, with --features" in typed("fit", place.name, *FIT, code=3)
@@ -158,8 +158,8 @@ def slow(*facts):
 files._append = slow
 words = "sordino fit a.svm --features 4 --model logistic --classes 0,1 --set data_norm=3"
 sys.argv = [*words.split(), "--epsilon", "2", "--output", "m.sordino"]
-import sordino.cli.fit
-sordino.cli.fit.memory_for_rows = lambda megabytes: 5000
+import sordino.cli.rows
+sordino.cli.rows.memory_for_rows = lambda megabytes: 5000
 main()
 """
 

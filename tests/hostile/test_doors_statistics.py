@@ -20,7 +20,7 @@ def wards():
     )
 
 
-def test_door_06_statistics_of_a_learned_column_have_its_price():
+def test_door_06_and_53_statistics_of_a_learned_column_have_its_price():
     """`stats` called learned levels "declared", and the price was dropped."""
     with seeded_noise(2):
         schema = learn_schema(WARDS, wards(), 3.0).schema

@@ -89,7 +89,7 @@ def test_a_failed_connection_names_no_password():
 def test_no_text_of_a_ledger_holds_the_password(password, monkeypatch):
     pytest.importorskip("psycopg")
     url = f"postgresql://ada:{password}@127.0.0.1:1/db"
-    monkeypatch.setattr(PostgresStore, "_prepare", lambda store, create: None)
+    monkeypatch.setattr(PostgresStore, "_prepare", lambda store, create, migrate: None)
     ledger = Ledger.open(url)
     kind, arguments = ledger.__reduce__()
     assert kind is _reopen

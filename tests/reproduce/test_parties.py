@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from sordino.errors import MissingExtraError
 from sordino.execute.parties import Mode
 from sordino.kernel import Relation
 from sordino.literature.local import gradient_noise, published_gradient_noise
@@ -63,12 +62,6 @@ def test_a_release_between_parties_is_compared_with_both_printed_protocols():
     assert [row.published for row in rows] == [22.28, 26.45, 20.31, 56.46, 65.21, 50.67]
     assert len({runs.key for runs in table.runs().values()}) == 3  # three lengths of a vector
     assert "certifies" in rows[0].cells["paper"]
-
-
-def test_without_the_engine_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr(aggregation, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match="mpc"):
-        aggregation.seconds(True)
 
 
 @pytest.mark.long

@@ -152,9 +152,9 @@ class Audit:
         return (
             f"<h2>How this was attacked</h2><p><strong>{word}</strong> Claimed: epsilon {self.epsilon:.4g}; "
             f"by the plan's own trade-off no guess wins more than {50 * (1 + self.advantage):.1f} % at even "
-            f"odds. {self.warning}</p><table><thead><tr><th>attack</th><th>found</th>"
+            f"odds. {self.warning}</p><div class='scroll'><table><thead><tr><th>attack</th><th>found</th>"
             "<th>demonstrated epsilon</th><th>power at half the noise</th></tr></thead><tbody>"
-            f"{rows}</tbody></table>"
+            f"{rows}</tbody></table></div>"
         )
 
     _repr_html_ = to_html

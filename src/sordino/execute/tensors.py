@@ -470,7 +470,7 @@ class TensorRecords(LocalRecords):
             factors = factors_of(distances, clip.limit(ball.radius, length))
             yield y.where(factors[:, None] > 0.0, 0.0) * factors[:, None]
 
-    def _mapped(self, affine: PublicMap) -> Any:
+    def _map(self, affine: PublicMap) -> Any:
         if affine.rest is None:
             return DeviceView(self.within(affine.columns), affine)
         return DeviceView(self, affine.picked(np.arange(self.features)))

@@ -298,6 +298,7 @@ class Auto:
         for name, stage in self.stages.items():
             queries[f"{name}-sizes"] = (SizeCounts("rows", cells), 1, SIZES_AGAIN)
             queries[name] = (self._gradient(problem, stage.count), stage.steps, stage.share)
+        queries = _leave_a_rest(queries)
         rest = 1.0 - sum(share for _, _, share in queries.values())
         queries["gradient"] = (self._gradient(problem, problem.features * problem.outputs), self.steps, rest)
         return queries
@@ -490,6 +491,20 @@ def _noise(problem: Problem, query: Any, relative: float) -> Any:
     if isinstance(query, MappedGram):
         return SymmetricGaussian(relative=relative)
     return problem.gaussian(relative)
+
+
+_REST = 0.3  # of what the other questions leave is kept for the descent, however much the classes take
+
+
+def _leave_a_rest(queries: dict[str, tuple[Any, int, float]]) -> dict[str, tuple[Any, int, float]]:
+    """Return the questions, with smaller shares where the classes of very few records leave too little."""
+    classes = queries["classes"][2] if "classes" in queries else 0.0
+    others = sum(share for _, _, share in queries.values()) - classes
+    kept = min(1.0, (1.0 - classes) / (others + _REST * (1.0 - others))) if classes else 1.0
+    return {
+        name: (query, times, share if name == "classes" else kept * share)
+        for name, (query, times, share) in queries.items()
+    }
 
 
 def _steps(problem: Problem, narrows: bool) -> int:
