@@ -51,9 +51,7 @@ def test_shares_of_the_budget_never_jump(grid):
 def test_the_classes_of_very_few_records_leave_a_rest_for_the_descent(model):
     sparse = {"n_nonzero_coefs": 2} if model is SparseLogisticRegression else {}
     X, y = np.eye(30, 4), np.arange(30) % 2
-    for signal in np.linspace(
-        15.0, 40.0, 26
-    ):  # records times epsilon: the share of the classes is large here
+    for signal in np.linspace(15.0, 40.0, 26):  # of records times epsilon
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model(epsilon=signal / 30, delta=1e-5, classes=[0, 1], **sparse).fit(X, y)
