@@ -55,7 +55,8 @@ def check_range(name: str, value: Any, interval: str, remedy: str = "It is a pub
     number = as_float(value) if is_number(value) else math.nan
     above = number >= low if interval[0] == "[" else number > low
     below = number <= high if interval[-1] == "]" else number < high
-    if not (above and below) or 0 < abs(number) < SMALLEST:
+    tiny = 0 < abs(number) < SMALLEST and high < math.inf  # a share or a rate whose inverse has no square
+    if not (above and below) or tiny:
         raise InvalidInputError(f"Expected {name} in {interval}, got {_shown(value)}. {remedy}")
     return number
 
