@@ -86,6 +86,14 @@ MODEL_NAME = click.option(
 )
 
 
+CLASSES = click.option(
+    "--classes", help="The class labels as the file spells them, with commas between; else those seen."
+)
+PARAMETERS = click.option(
+    "--set", "given", multiple=True, metavar="NAME=VALUE", help="Any parameter of the model."
+)
+
+
 @click.command()
 @DATA
 @SCHEMA
@@ -93,10 +101,8 @@ MODEL_NAME = click.option(
 @MODEL_NAME
 @BUDGET
 @LEDGER
-@click.option(
-    "--classes", help="The class labels as the file spells them, with commas between; else those seen."
-)
-@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Any parameter of the model.")
+@CLASSES
+@PARAMETERS
 @click.option(
     "--memory",
     type=click.IntRange(min=1),
@@ -148,10 +154,8 @@ def fit(data: str, output: Path, report: Path | None, force: bool, as_json: bool
 )
 @BUDGET
 @LEDGER
-@click.option(
-    "--classes", help="The class labels as the file spells them, with commas between; else those seen."
-)
-@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Any parameter of the model.")
+@CLASSES
+@PARAMETERS
 @click.option("--trials", type=float, default=10.0, show_default=True, help="The most candidates to try.")
 @click.option("--validation", type=float, default=0.2, show_default=True, help="Share of records that judge.")
 @click.option(
@@ -362,10 +366,8 @@ def pca(
 @TARGET
 @MODEL_NAME
 @BUDGET
-@click.option(
-    "--classes", help="The class labels as the file spells them, with commas between; else those seen."
-)
-@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Any parameter of the model.")
+@CLASSES
+@PARAMETERS
 @click.option("--seconds", type=float, default=20.0, show_default=True, help="For each attack.")
 @click.option("--fits", type=click.IntRange(0), default=0, help="Whole fits to guess from; else none.")
 @click.option("--rows", type=click.IntRange(2), default=500, show_default=True, help="Records that are used.")
