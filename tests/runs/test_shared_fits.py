@@ -136,9 +136,21 @@ def test_a_member_is_the_ridge_and_the_least_squares_fit_on_its_support(known):
 def test_a_member_that_is_the_fit_itself_keeps_its_stated_noise():
     X, y = labelled()
     with seeded_noise_not_private(1):
-        model = LABELS.__class__(2.0, 1e-6, data_norm=2.0, classes=[0, 1]).fit(X, y)
-    same, small = model.member(LABELS), model.member(LABELS.__class__(n_nonzero_coefs=1))
+        model = LABELS.__class__(2.0, 1e-6, data_norm=2.0, classes=[0, 1])
+        few = LABELS.__class__(n_nonzero_coefs=1)
+        model.widened([LABELS, few]).fit(X, y)
+    same, small = model.member(LABELS), model.member(few)
     assert same.coef_noise_ is model.coef_noise_
     assert np.array_equal(same.coef_, model.coef_)
     assert small.coef_noise_ is None
     assert len(small.support_) == 1
+
+
+def test_a_model_keeps_nothing_of_the_other_members_of_its_fit(tmp_path):
+    X, y = labelled()
+    with seeded_noise_not_private(1):
+        plain = LABELS.fit(X, y)
+        search = sordino.PrivateSearchCV(LABELS, {"alpha": [0.0, 0.1]}, 2.0, 1e-6).fit(X, y)
+    model = search.best_estimator_
+    assert set(vars(model)) == set(vars(plain)) == set(vars(sordino.load(model.save(tmp_path / "m.sordino"))))
+    assert not {"_around", "_has_members"} & set(vars(model))

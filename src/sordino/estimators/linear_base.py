@@ -227,8 +227,8 @@ class LinearModel(LinearParameters, Coefficients):
     alpha: Any
     coef_noise_: Floats | None
     data_norm_: float
+    _has_members: bool = False  # an instance has it, and ``_around``, only while a search makes its members
     _around: Around | None = None
-    _has_members: bool = False
 
     def _penalties(self) -> dict[str, Any]:
         """Return the fields of the problem that hold penalties."""
@@ -266,6 +266,8 @@ class LinearModel(LinearParameters, Coefficients):
         **Privacy.** Post-processing of what this fit has released.
         """
         params, out = other.get_params(deep=False), copy.copy(self)
+        for name in ("_has_members", "_around"):
+            vars(out).pop(name, None)
         out.set_params(**{name: params[name] for name in self.shared_params()})
         count, ridge = params.get("n_nonzero_coefs"), out._ridge()
         small = count is not None and count < np.count_nonzero(self.coef_)
@@ -350,7 +352,8 @@ class LinearModel(LinearParameters, Coefficients):
         )
 
     def _finish(self, problem: Problem, last: Any) -> dict[str, Any]:
-        self._around = getattr(last, "around", None)
+        if self._has_members:
+            self._around = getattr(last, "around", None)
         own = {"coef_noise_": getattr(last, "noise", None), "data_norm_": problem.data_norm}
         return {**super()._finish(problem, last), **own}
 

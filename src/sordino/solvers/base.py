@@ -45,15 +45,13 @@ class NoisyCoefficients:
 class LinearFit:
     """A linear model in the user's units: a margin is ``x @ coef + intercept``, for each output.
 
-    ``noise`` is the public standard deviation of the noise in each coefficient, where the solver states it,
-    and ``around`` what it has released of the loss around the model.
+    ``noise`` is the public standard deviation of the noise in each coefficient, where the solver states it.
     """
 
     coef: Floats
     intercept: Floats
     noise: Floats | None = None
     bitten: bool = False
-    around: Any = None
 
     @classmethod
     def of(cls, last: Any, problem: Problem) -> LinearFit:
@@ -66,7 +64,7 @@ class LinearFit:
         w = found.value.to_dense() if isinstance(found.value, SparseVector) else np.asarray(found.value)
         intercept = w[..., -1] * problem.intercept if problem.intercept else np.zeros(w.shape[:-1])
         coef = np.ascontiguousarray(w[..., : problem.features])
-        return cls(coef, np.array(intercept), found.noise, found.bitten, found.around)
+        return cls(coef, np.array(intercept), found.noise, found.bitten)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,508 @@
+"""The bars of true answers, one by one, on designs that nothing was tuned on: what is asked, what is reached.
+
+Command: python -m benchmarks.true_answers [NAME ...] [--fits 5] [--first 9000] [--save FILE]
+Seeded noise and fresh rows for each seed, beginning at ``--first``; nothing here is private.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize_scalar
+from scipy.special import expit, log_softmax
+from sklearn.linear_model import LinearRegression as PlainLinear
+from sklearn.linear_model import LogisticRegression as PlainLogistic
+from sklearn.linear_model import PoissonRegressor
+from sklearn.metrics import log_loss
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
+
+import sordino
+from benchmarks.machine import describe
+from sordino.accounting import gaussian_multiplier
+from sordino.datasets import load, unit_rows
+from sordino.testing import seeded_noise_not_private
+
+DELTA, TESTED = 1e-6, 10_000
+
+
+@dataclass(frozen=True)
+class Line:
+    """One bar: what is measured, what is asked of it, what was found."""
+
+    what: str
+    bar: str
+    found: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class Seeds:
+    """The seeds of a measurement: so many, from the first on."""
+
+    first: int
+    fits: int
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self.first, self.first + self.fits))
+
+
+def inside(what: str, low: float, found: float, high: float, more: str = "") -> Line:
+    """Return the line of a number that should lie between two ends."""
+    ends = f"{low:g} to {high:g}" if math.isfinite(high) else f">= {low:g}"
+    return Line(what, ends, f"{found:.3f}{more}", low <= found <= high)
+
+
+def rows(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
+    """Draw columns of three laws: normal, exponential, flags."""
+    kinds = [rng.normal(size=(n, d)), rng.exponential(size=(n, d)) - 1.0, rng.random((n, d)) < 0.3]
+    return np.choose(np.arange(d) % 3, [np.asarray(k, dtype=float) for k in kinds])
+
+
+def signal(rng: np.random.Generator, X: np.ndarray, size: float) -> np.ndarray:
+    """Draw a linear function of the rows, of this deviation."""
+    s = X @ rng.normal(size=X.shape[1])
+    return np.asarray(size * (s - s.mean()) / s.std())
+
+
+NUMBERS: dict[str, Callable[[np.random.Generator, np.ndarray], np.ndarray]] = {
+    "zero-inflated": lambda rng, s: np.where(
+        rng.random(s.size) < expit(s - 1.2), rng.gamma(2.0, 1.0, s.size), 0.0
+    ),
+    "exponential": lambda rng, s: np.exp(0.4 * s) * rng.exponential(size=s.size),
+    "lognormal": lambda rng, s: np.exp(0.5 * s + rng.normal(size=s.size)),
+    "counts": lambda rng, s: rng.poisson(np.exp(0.5 * s)).astype(float),
+    "normal": lambda rng, s: s + rng.normal(size=s.size),
+    "t(3)": lambda rng, s: s + rng.standard_t(3, size=s.size),
+    "2 % cost": lambda rng, s: np.where(
+        rng.random(s.size) < 0.02 * np.exp(0.3 * s), rng.gamma(2, 3, s.size), 0.0
+    ),
+    "Gamma-Poisson": lambda rng, s: rng.poisson(np.exp(0.5 * s - 0.5) * rng.gamma(0.5, 2.0, s.size)).astype(
+        float
+    ),
+    "90 % zeros": lambda rng, s: np.where(rng.random(s.size) < 0.1, rng.poisson(5 * np.exp(0.5 * s)), 0.0),
+}
+
+
+def sorted_tails(rng: np.random.Generator, X: np.ndarray) -> np.ndarray:
+    """Draw targets whose mean follows one direction and whose median another."""
+    up, down = signal(rng, X, 1.0), signal(rng, X, 1.0)
+    return np.asarray(up + np.exp(down / 2) * (rng.exponential(size=up.size) ** 2 - 2.0))
+
+
+def drawn(kind: str, n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray, float, float]:
+    """Return rows and targets, those of the test last, and the bounds that are declared."""
+    rng = np.random.default_rng([seed, d])
+    X = rows(rng, n + TESTED, d)
+    y = sorted_tails(rng, X) if kind == "two directions" else NUMBERS[kind](rng, signal(rng, X, 1.0))
+    return X, y, 1.1 * float(np.sqrt((X**2).sum(axis=1)).max()), 1.2 * float(np.abs(y).max())
+
+
+def fitted(model: Any, X: np.ndarray, y: np.ndarray, seed: int, **more: Any) -> Any:
+    """Fit with seeded noise and without words."""
+    with seeded_noise_not_private(seed), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return model.fit(X, y, **more)
+
+
+def r2(y: np.ndarray, found: np.ndarray) -> float:
+    """Return R2 beside the mean of the test rows."""
+    return 1.0 - float(np.mean((y - found) ** 2) / np.var(y))
+
+
+def against_least_squares(
+    kind: str,
+    n: int,
+    d: int,
+    epsilon: float,
+    seeds: Seeds,
+    model: Any = sordino.LinearRegression,
+    **more: Any,
+) -> tuple[float, float, float]:
+    """Return mean R2, that of least squares, and mean prediction over mean target."""
+    found = []
+    for seed in seeds:
+        X, y, norm, bound = drawn(kind, n, d, seed)
+        own = model(epsilon, DELTA, data_norm=norm, target_bound=bound, **more)
+        predicted = fitted(own, X[:n], y[:n], seed).predict(X[n:])
+        least = PlainLinear().fit(X[:n], y[:n]).predict(X[n:])
+        found.append([r2(y[n:], predicted), r2(y[n:], least), predicted.mean() / least.mean()])
+    ours, plain, ratio = np.mean(found, axis=0)
+    return float(ours), float(plain), float(ratio)
+
+
+def skewed(seeds: Seeds) -> Iterator[Line]:
+    """Zero-inflated, exponential, lognormal, counts, rare costs; the mean and the median apart."""
+    for d in (8, 50):
+        for kind in ("zero-inflated", "exponential", "lognormal", "counts", "two directions"):
+            ours, plain, ratio = against_least_squares(kind, 40_000, d, 1.0, seeds)
+            least = 0.85 if kind == "two directions" and d == 50 else 0.95
+            said = f" ({ours:.3f} of {plain:.3f})"
+            yield inside(f"{kind}, d = {d}: R2 over least squares", least, ours / plain, math.inf, said)
+            if kind != "two directions":
+                yield inside(f"{kind}, d = {d}: mean over mean", 0.97, ratio, 1.03)
+        ours, plain, ratio = against_least_squares("2 % cost", 40_000, d, 1.0, seeds)
+        yield inside(
+            f"2 % cost, d = {d}: mean over mean", 0.85, ratio, 1.05, f" (R2 {ours:.3f} of {plain:.3f})"
+        )
+
+
+def sparse(seeds: Seeds) -> Iterator[Line]:
+    """Sparse models of skewed targets."""
+    for kind in ("zero-inflated", "exponential", "lognormal"):
+        more = {"model": sordino.SparseLinearRegression, "n_nonzero_coefs": 8}
+        ours, plain, ratio = against_least_squares(kind, 40_000, 8, 1.0, seeds, **more)
+        said = f" (R2 {ours:.3f} of {plain:.3f})"
+        yield inside(f"sparse, {kind}: mean over mean", 0.97, ratio, 1.03, said)
+        ours, plain, ratio = against_least_squares(kind, 40_000, 40, 1.0, seeds, **more)
+        yield inside(f"sparse, {kind}, 8 of 40 kept: mean over mean", 0.97, ratio, 1.03, f" (R2 {ours:.3f})")
+
+
+def symmetric(seeds: Seeds) -> Iterator[Line]:
+    """Symmetric targets lose nothing: R2 beside least squares."""
+    for kind in ("normal", "t(3)"):
+        for n, d in ((1500, 8), (5000, 8), (5000, 50), (40_000, 8), (40_000, 50)):
+            ours, plain, _ = against_least_squares(kind, n, d, 1.0, seeds)
+            loss = 0.01 if n >= 200 * d else 0.02
+            said = f" (least squares {plain:.3f})"
+            yield inside(f"{kind}, n = {n}, d = {d}: R2", round(plain - loss, 3), ours, math.inf, said)
+
+
+def counts(seeds: Seeds) -> Iterator[Line]:
+    """The Poisson loss: slopes along the plain model, and means."""
+    for kind in ("counts", "Gamma-Poisson", "90 % zeros", "2 % cost"):
+        for n, epsilon in ((40_000, 1.0), (200_000, 8.0)):
+            found = []
+            for seed in seeds:
+                X, y, norm, bound = drawn(kind, n, 6, seed)
+                plain = PoissonRegressor(alpha=0.0, max_iter=1000).fit(X[:n], y[:n])
+                model = fitted(
+                    sordino.LinearRegression(
+                        epsilon, DELTA, loss="poisson", data_norm=norm, target_bound=bound
+                    ),
+                    X[:n],
+                    y[:n],
+                    seed,
+                )
+                slope = model.coef_ @ np.cov(X.T) @ plain.coef_ / (plain.coef_ @ np.cov(X.T) @ plain.coef_)
+                found.append([slope, model.predict(X[n:]).mean() / plain.predict(X[n:]).mean()])
+            slope, ratio = np.mean(found, axis=0)
+            at = f"Poisson loss, {kind}, n = {n}, epsilon {epsilon:g}"
+            ends = (0.9, 1.1) if kind != "2 % cost" else (0.5, 1.2)
+            yield inside(f"{at}: slope", ends[0], slope, ends[1], f" ({np.round(np.array(found)[:, 0], 2)})")
+            yield inside(f"{at}: mean over mean", 0.95, ratio, 1.05)
+
+
+def slope_of(model: Any, X: np.ndarray, y: np.ndarray) -> float:
+    """Return the power of the predicted probabilities that fits best."""
+    logs = np.log(np.clip(model.predict_proba(X), 1e-12, 1.0))
+    chosen = np.arange(y.size), np.searchsorted(model.classes_, y)
+
+    def lost(t: float) -> float:
+        return -float(log_softmax(t * logs, axis=1)[chosen].mean())
+
+    return float(minimize_scalar(lost, bounds=(0.05, 5.0), method="bounded").x)
+
+
+def labels(rng: np.random.Generator, n: int, d: int, classes: int, size: float, flips: float) -> Any:
+    """Return rows and labels, some of them replaced by others."""
+    X = rows(rng, n + TESTED, d)
+    scores = np.stack([signal(rng, X, size) for _ in range(classes)], axis=1)
+    y = (scores + rng.gumbel(size=scores.shape)).argmax(axis=1)
+    return X, np.where(rng.random(y.size) < flips, (y + rng.integers(1, classes, y.size)) % classes, y)
+
+
+def slopes(seeds: Seeds) -> Iterator[Line]:
+    """Calibration slopes of flipped labels: two classes and several."""
+    for classes, size, d in ((2, 8.0, 8), (2, 2.0, 20), (3, 6.0, 8), (6, 6.0, 12)):
+        for flips in (0.02, 0.05, 0.10):
+            found = []
+            for seed in seeds:
+                X, y = labels(np.random.default_rng([seed, classes]), 20_000, d, classes, size, flips)
+                model = sordino.LogisticRegression(1.0, DELTA, data_norm=1.5 * d, classes=range(classes))
+                found.append(slope_of(fitted(model, X[TESTED:], y[TESTED:], seed), X[:TESTED], y[:TESTED]))
+            wide = 0.15 if flips == 0.02 else 0.1
+            what = f"{classes} classes, {size:g}x, d = {d}, {flips:.0%} flipped: slope"
+            yield inside(what, 1 - wide, float(np.mean(found)), 1 + wide)
+
+
+def rare(seeds: Seeds) -> Iterator[Line]:
+    """Slopes and mean probability of classes of 1 to 3 %."""
+    for n, d, offset in ((20_000, 5, -5.0), (40_000, 10, -5.2), (40_000, 5, -6.0), (100_000, 20, -6.0)):
+        found = []
+        for seed in seeds:
+            rng = np.random.default_rng([seed, n])
+            X = rows(rng, n + 20_000, d)
+            y = (rng.random(len(X)) < expit(signal(rng, X, 2.0) + offset)).astype(int)
+            model = sordino.LogisticRegression(1.0, DELTA, data_norm=2.0 * d, classes=[0, 1])
+            margins = fitted(model, X[:n], y[:n], seed).decision_function(X[n:])
+            plain = PlainLogistic(C=1e6).fit(margins.reshape(-1, 1), y[n:]).coef_[0, 0]
+            found.append([y.mean(), plain, expit(margins).mean() / y[n:].mean()])
+        share, slope, ratio = np.mean(found, axis=0)
+        yield inside(f"a class of {share:.1%}, n = {n}, d = {d}: slope", 0.87, slope, 1.15)
+        yield inside(f"a class of {share:.1%}, n = {n}, d = {d}: mean over mean", 0.9, ratio, 1.1)
+
+
+STATISTICS: dict[str, tuple[float, Callable[[np.random.Generator, int], np.ndarray]]] = {
+    "1 % at 50": (60.0, lambda rng, n: np.where(rng.random(n) < 0.01, 50.0, rng.normal(size=n))),
+    "lognormal": (60.0, lambda rng, n: np.minimum(np.exp(rng.normal(size=n)), 60.0)),
+    "rare costs": (100.0, lambda rng, n: np.where(rng.random(n) < 0.02, 100 * rng.random(n), 0.0)),
+    "normal": (5.0, lambda rng, n: np.clip(rng.normal(size=n), -5, 5)),
+    "geometric": (50.0, lambda rng, n: np.minimum(rng.geometric(0.2, n), 50).astype(float)),
+    "two values": (1.0, lambda rng, n: (rng.random(n) < 0.03).astype(float)),
+}
+
+
+def statistics(seeds: Seeds) -> Iterator[Line]:
+    """Means and variances with bounds: coverage of intervals at 95 %, and errors beside the plain way."""
+    for kind, (bound, draw) in STATISTICS.items():
+        for n, epsilon in ((1000, 1.0), (5000, 0.3), (20_000, 1.0)):
+            rng = np.random.default_rng([seeds.first, n])
+            many = draw(np.random.default_rng(1), 4_000_000)
+            truth, spread = float(many.mean()), float(many.var())
+            plain = gaussian_multiplier(epsilon, DELTA) * bound / n
+            found = []
+            for seed in range(seeds.first, seeds.first + 20 * seeds.fits):
+                x = draw(rng, n)[:, None]
+                with seeded_noise_not_private(seed), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    mean = sordino.mean(x, epsilon, DELTA, bounds=(-bound, bound))
+                    variance = sordino.variance(x, epsilon, DELTA, bounds=(-bound, bound))
+                low, high = mean.interval
+                least, most = variance.interval
+                found.append(
+                    [
+                        float(np.squeeze(low)) <= truth <= float(np.squeeze(high)),
+                        float(np.squeeze(least)) <= spread <= float(np.squeeze(most)),
+                        (float(np.squeeze(mean)) - truth) ** 2,
+                    ]
+                )
+            covered, varied, error = np.mean(found, axis=0)
+            at = f"{kind}, n = {n}, epsilon {epsilon:g}"
+            beside = math.sqrt(error / (spread / n + plain**2))
+            yield inside(f"mean, {at}: coverage", 0.93, covered, 1.0, f" (error {beside:.2f} of bounded)")
+            yield inside(f"variance, {at}: coverage", 0.93, varied, 1.0)
+
+
+def few(seeds: Seeds) -> Iterator[Line]:
+    """Few records: no worse than the private constant beyond twice its error."""
+    for signal_size in (5, 10, 20, 40, 60, 90, 110, 150, 200, 400):
+        for targets in ("numbers around 150", "two classes", "a class of 5 %"):
+            lost = []
+            for seed in range(seeds.first, seeds.first + 20 * seeds.fits):
+                rng = np.random.default_rng([seed, signal_size])
+                n, epsilon = 100, signal_size / 100
+                X = rng.normal(size=(n + TESTED, 5))
+                noise = gaussian_multiplier(epsilon, 1e-5)
+                if targets == "numbers around 150":
+                    y = 150 + 10 * X[:, 0] + 10 * rng.normal(size=len(X))
+                    model = sordino.LinearRegression(epsilon, 1e-5, data_norm=5.0, target_bound=220.0)
+                    found = fitted(model, X[:n], y[:n], seed).predict(X[n:])
+                    constant = y[:n].mean() + noise * 220.0 / n * rng.normal()
+                    lost.append([np.mean((found - y[n:]) ** 2), np.mean((constant - y[n:]) ** 2)])
+                    best = np.var(y[n:])
+                else:
+                    offset = 0.0 if targets == "two classes" else -3.0
+                    y = (rng.random(len(X)) < expit(0.7 * X[:, 0] + offset)).astype(int)
+                    model = sordino.LogisticRegression(epsilon, 1e-5, data_norm=5.0, classes=[0, 1])
+                    found = fitted(model, X[:n], y[:n], seed).predict_proba(X[n:])[:, 1]
+                    shares = np.maximum(np.bincount(y[:n], minlength=2) + noise * rng.normal(size=2), 0.5)
+                    constant = np.full(TESTED, shares[1] / shares.sum())
+                    lost.append([log_loss(y[n:], found), log_loss(y[n:], constant)])
+                    best = log_loss(y[n:], np.full(TESTED, y[n:].mean()))
+            ours, theirs = np.mean(lost, axis=0) - best
+            allowed = 2 * max(theirs, 0.0) + 0.02 * best
+            said = f" (constant {theirs:.3f}, best {best:.3f})"
+            at = f"{targets}, n epsilon = {signal_size}: loss beyond the constant's best"
+            yield Line(at, f"<= {allowed:.3f}", f"{ours:.3f}{said}", ours <= allowed)
+
+
+def cancer(seeds: Seeds) -> Iterator[Line]:
+    """Breast cancer, standardised rows of length 1: accuracy at small epsilon, mean and worst."""
+    X, y = load("breast_cancer", return_X_y=True)
+    X = unit_rows(StandardScaler().fit_transform(X))
+    for epsilon, least in ((0.1, 0.80), (0.3, 0.90), (1.0, 0.94)):
+        found = []
+        for seed in range(seeds.first, seeds.first + 6 * seeds.fits):
+            train, test, y_train, y_test = train_test_split(X, y, test_size=0.25, random_state=seed)
+            model = sordino.LogisticRegression(epsilon, 1e-5, data_norm=1.0, classes=[0, 1])
+            found.append(fitted(model, train, y_train, seed).score(test, y_test))
+        yield inside(
+            f"breast cancer at {epsilon:g}: accuracy",
+            least,
+            np.mean(found),
+            1.0,
+            f" (worst {min(found):.3f})",
+        )
+
+
+def search(seeds: Seeds) -> Iterator[Line]:
+    """Digits: a search beside the default, at the same total epsilon."""
+    X, y = load("digits", return_X_y=True)
+    X = unit_rows(X)
+    grids = {"alpha": [0.0, 0.001, 0.01], "max_iter": [10, 30, 100], "data_norm": [0.5, 1.0, 2.0]}
+    found: dict[str, list[float]] = {"default": [], **{name: [] for name in grids}}
+    for seed in range(seeds.first, seeds.first + 2 * seeds.fits):
+        train, test, y_train, y_test = train_test_split(X, y, test_size=0.25, random_state=seed)
+        bounds = {"data_norm": 1.0, "classes": np.arange(10)}
+        model = sordino.LogisticRegression(1.0, 1e-5, **bounds)
+        found["default"].append(fitted(model, train, y_train, seed).score(test, y_test))
+        for name, values in grids.items():
+            tried = sordino.PrivateSearchCV(
+                sordino.LogisticRegression(**bounds), {name: values}, 1.0, 1e-5, random_state=seed
+            )
+            found[name].append(fitted(tried, train, y_train, seed).score(test, y_test))
+    default = float(np.mean(found.pop("default")))
+    for name, scores in found.items():
+        said = f" (default {default:.3f}, worst {min(scores):.3f})"
+        yield inside(
+            f"digits, search over {name}: accuracy", round(default - 0.02, 3), np.mean(scores), 1.0, said
+        )
+
+
+def units(seeds: Seeds) -> Iterator[Line]:
+    """A column in units a thousand times smaller than the others: its slope."""
+    for n, small in ((20_000, 1e-1), (20_000, 1e-2), (20_000, 1e-3), (100_000, 1e-2), (100_000, 1e-3)):
+        found, stated = [], []
+        for seed in seeds:
+            rng = np.random.default_rng([seed, n])
+            X = rng.normal(size=(n, 5))
+            X[:, 0] *= small
+            y = X @ [10.0, 1.0, -1.0, 0.5, 0.0] + 0.5 * rng.normal(size=n)
+            model = sordino.LinearRegression(1.0, DELTA, data_norm=8.0, target_bound=12.0)
+            fitted(model, X, y, seed)
+            found.append(float(model.coef_[0]))
+            stated.append(float(model.coef_noise_[0]))
+        off = abs(np.mean(found) - 10.0)
+        far = 3 * float(np.mean(stated)) + 1.0
+        what = f"a column times {small:g}, n = {n}: slope"
+        yield Line(
+            what, f"10 +- {far:.2f}", f"{np.mean(found):.2f} (noise {np.mean(stated):.2f})", off <= far
+        )
+
+
+def spectrum(seeds: Seeds) -> Iterator[Line]:
+    """The first eigenvalue of PCA."""
+
+    def correlated(rng: np.random.Generator, n: int) -> np.ndarray:
+        return 0.8 * rng.normal(size=(n, 1)) + 0.6 * rng.normal(size=(n, 10))
+
+    laws: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+        "t(4)": lambda rng, n: rng.standard_t(4, size=(n, 8)) * np.linspace(2, 1, 8),
+        "correlated": correlated,
+        "spiky": lambda rng, n: np.where(rng.random((n, 8)) < 0.02, 7.0, 0.3) * rng.normal(size=(n, 8)),
+        "exponential": lambda rng, n: rng.exponential(size=(n, 8)) * np.linspace(2, 1, 8),
+    }
+    for name, law in laws.items():
+        for n in (5000, 50_000):
+            found = []
+            for seed in seeds:
+                X = law(np.random.default_rng([seed, n]), n)
+                model = sordino.PCA(
+                    2, epsilon=1.0, delta=DELTA, data_norm=1.05 * float(np.sqrt((X**2).sum(axis=1)).max())
+                )
+                true = np.linalg.eigvalsh(np.cov(X.T))[-1]
+                with seeded_noise_not_private(seed), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    found.append(float(model.fit(X).explained_variance_[0]) / true)
+            yield inside(f"PCA, {name}, n = {n}: first eigenvalue over truth", 0.93, np.mean(found), 1.07)
+
+
+def persons(seeds: Seeds) -> Iterator[Line]:
+    """Persons whose number of rows goes with the target."""
+    for people in (4000, 20_000):
+        found = []
+        for seed in seeds:
+            rng = np.random.default_rng([seed, people])
+            level = rng.normal(size=people)
+            owners = np.repeat(np.arange(people), 1 + rng.poisson(np.exp(level)))
+            X = rng.normal(size=(owners.size, 4))
+            y = 3.0 + level[owners] + X @ [1.0, -0.5, 0.3, 0.0] + 0.5 * rng.normal(size=owners.size)
+            model = sordino.LinearRegression(1.0, DELTA, data_norm=4.0, target_bound=10.0)
+            predicted = fitted(model, X, y, seed, groups=owners).predict(X)
+            plain = PlainLinear().fit(X, y)
+            found.append(
+                [predicted.mean(), y.mean(), model.coef_ @ plain.coef_ / (plain.coef_ @ plain.coef_)]
+            )
+        ours, of_rows, slope = np.mean(found, axis=0)
+        what = f"{people} persons, more rows where targets are large"
+        yield inside(f"{what}: mean over mean of rows", 0.97, ours / of_rows, 1.03, f" ({of_rows:.2f})")
+        yield inside(f"{what}: slope", 0.9, slope, 1.1)
+
+
+def monotone(seeds: Seeds) -> Iterator[Line]:
+    """Nothing falls when epsilon or n rises: the largest fall of a score over fine grids."""
+    grid = np.geomspace(0.1, 8.0, 23)
+    for what, n, d in (("numbers", 1000, 5), ("numbers", 5000, 20), ("labels", 1000, 5), ("labels", 300, 5)):
+        scores = []
+        for epsilon in grid:
+            found = []
+            for seed in range(seeds.first, seeds.first + 4 * seeds.fits):
+                rng = np.random.default_rng([seed, n])
+                X = rng.normal(size=(n + 2000, d))
+                s = signal(rng, X, 1.0)
+                if what == "numbers":
+                    y = s + 0.5 * rng.normal(size=s.size)
+                    model = sordino.LinearRegression(epsilon, 1e-5, data_norm=3.0 * d**0.5, target_bound=6.0)
+                    found.append(r2(y[n:], fitted(model, X[:n], y[:n], seed).predict(X[n:])))
+                else:
+                    y = (rng.random(s.size) < expit(2 * s - 1)).astype(int)
+                    model = sordino.LogisticRegression(epsilon, 1e-5, data_norm=3.0 * d**0.5, classes=[0, 1])
+                    found.append(
+                        -log_loss(y[n:], fitted(model, X[:n], y[:n], seed).predict_proba(X[n:])[:, 1])
+                    )
+            scores.append((np.mean(found), np.std(found) / math.sqrt(len(found))))
+        best, fall, at = scores[0], 0.0, 0.0
+        for epsilon, score in zip(grid, scores, strict=True):
+            down = best[0] - score[0] - 2 * math.hypot(best[1], score[1])
+            fall, at = max((fall, at), (down, epsilon))
+            best = max(best, score)
+        yield Line(
+            f"{what}, n = {n}, d = {d}: fall beyond noise",
+            "<= 0.01",
+            f"{fall:.3f} (at {at:.2f})",
+            fall <= 0.01,
+        )
+
+
+_ALL = (skewed, symmetric, sparse, counts, slopes, rare, statistics)
+MEASURES = {f.__name__: f for f in (*_ALL, few, cancer, search, units, spectrum, persons, monotone)}
+
+
+def main() -> int:
+    """Measure and print line by line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", help=f"of {', '.join(MEASURES)}; all where none is given")
+    parser.add_argument("--fits", type=int, default=5)
+    parser.add_argument("--first", type=int, default=9000, help="the first seed")
+    parser.add_argument("--save", default="")
+    asked = parser.parse_args()
+    found, start = [], time.process_time()
+    for name in asked.names or MEASURES:
+        began = time.process_time()
+        for line in MEASURES[name](Seeds(asked.first, asked.fits)):
+            found.append(line)
+            print(f"{'ok  ' if line.holds else 'MISS'} {line.what}: {line.found}; bar {line.bar}", flush=True)
+        print(f"     {name}: {time.process_time() - began:.0f} s", flush=True)
+    missed = sum(not line.holds for line in found)
+    print(f"{missed} of {len(found)} bars are missed, {time.process_time() - start:.0f} s of CPU")
+    if asked.save:
+        kept = {"machine": describe(), "asked": vars(asked), "bars": [asdict(line) for line in found]}
+        Path(asked.save).write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
