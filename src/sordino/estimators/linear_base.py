@@ -267,7 +267,7 @@ class LinearModel(LinearParameters, Coefficients):
         """
         params, out = other.get_params(deep=False), copy.copy(self)
         for name in ("_has_members", "_around"):
-            vars(out).pop(name, None)
+            out.__dict__.pop(name, None)
         out.set_params(**{name: params[name] for name in self.shared_params()})
         count, ridge = params.get("n_nonzero_coefs"), out._ridge()
         small = count is not None and count < np.count_nonzero(self.coef_)
