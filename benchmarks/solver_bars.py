@@ -109,7 +109,7 @@ def prepared(task: Task, rows: int) -> tuple[Any, ...]:
 
 def model_of(solver: str, task: Task, numbers: bool, seed: int) -> Any:
     """Return the estimator: the sparse one where the solver is a sparse one."""
-    sparse = SOLVERS[solver].capabilities.sparse
+    sparse = SOLVERS["linear"][solver].capabilities.sparse
     kinds = (
         (SparseLinearRegression, LinearRegression)
         if numbers
@@ -154,7 +154,7 @@ def main() -> int:
     """Run, print and save."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="at most 3,000 rows and one fit")
-    parser.add_argument("--solvers", nargs="*", default=list(SOLVERS), help="solvers by name")
+    parser.add_argument("--solvers", nargs="*", default=list(SOLVERS["linear"]), help="solvers by name")
     parser.add_argument("--sets", nargs="*", default=list(TASKS), help="sets by name")
     parser.add_argument("--save", type=Path, default=None, help=f"for the page: {RESULT.name}")
     asked = parser.parse_args()

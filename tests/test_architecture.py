@@ -127,7 +127,7 @@ class SignDescent:
 
 @pytest.fixture
 def sign_descent(monkeypatch):
-    monkeypatch.setitem(SOLVERS, "sign-descent", Entry.of(SignDescent))
+    monkeypatch.setitem(SOLVERS["linear"], "sign-descent", Entry.of(SignDescent))
 
 
 def test_a_new_solver_is_reached_from_an_estimator_and_its_options_are_checked(sign_descent):

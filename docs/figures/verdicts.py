@@ -25,7 +25,7 @@ from sordino.literature.local import objective_noise
 from sordino.literature.pca import distinguishing_probability, published
 from sordino.problems.covariance import PcaProblem
 from sordino.runs import Ask, Promise
-from sordino.solvers.pca import READS, PcaOptions
+from sordino.solvers import SOLVERS, Options
 
 PAGE = Path(__file__).resolve().parents[1] / "papers.md"
 START, END = "<!-- made by docs/figures/verdicts.py -->", "<!-- end of the table -->"
@@ -154,7 +154,8 @@ def _pca(name: str, setting: str, solver: str, why: str, d: int = 123) -> Verdic
     found = []
     for relation in (ADD, REPLACE):
         problem = PcaProblem(A9A, d, 10, relation, 0.1, 1e-3, center=False, adaptive=False)
-        options = PcaOptions(oversampling=0) if "oversampling" in READS.get(solver, ()) else PcaOptions()
+        own = SOLVERS["pca"][solver].capabilities.options if solver in SOLVERS["pca"] else ()
+        options = Options(extra={"n_oversamples": 0} if "n_oversamples" in own else {})
         budget = Ask(0.1, 1e-3)
         made, noise = published(solver, problem, options, budget)
         with warnings.catch_warnings():

@@ -96,10 +96,10 @@ def check_count(name: str, value: Any, low: int, high: int | None, remedy: str) 
     return number
 
 
-def check_whole(name: str, value: Any, most: int | None = None) -> int:
-    """Return ``value`` as a whole number >= 1 (and at most ``most``); 3.0 will do."""
-    if not is_number(value) or not float(value).is_integer() or value < 1 or (most or value) < value:
-        bound = ">= 1" if most is None else f"in [1, {most}]"
+def check_whole(name: str, value: Any, most: int | None = None, least: int = 1) -> int:
+    """Return ``value`` as a whole number >= ``least`` (and at most ``most``); 3.0 will do."""
+    if not is_number(value) or not float(value).is_integer() or value < least or (most or value) < value:
+        bound = f">= {least}" if most is None else f"in [{least}, {most}]"
         raise InvalidInputError(f"Expected {name} to be a whole number {bound}, got {_shown(value)}.")
     return int(value)
 

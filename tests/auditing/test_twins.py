@@ -53,7 +53,7 @@ def asking(monkeypatch: Any, query: Any, mechanism: Any = None) -> Any:
     def made(problem: Any, options: Any) -> Any:
         return Asks(**vars(Gd.configured(problem, options)))
 
-    monkeypatch.setitem(SOLVERS, "twin", Entry(made, Gd.capabilities))
+    monkeypatch.setitem(SOLVERS["linear"], "twin", Entry(made, Gd.capabilities))
     return regression(solver="twin")
 
 

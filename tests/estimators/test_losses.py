@@ -124,12 +124,12 @@ LOSSES = ("huber", "poisson")
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-@pytest.mark.parametrize("solver", sorted(SOLVERS))
+@pytest.mark.parametrize("solver", sorted(SOLVERS["linear"]))
 def test_every_solver_takes_the_loss_or_says_before_spending_that_it_cannot(solver, loss, tmp_path):
     X, y = counts(300)
-    estimator = SparseLinearRegression if SOLVERS[solver].capabilities.sparse else LinearRegression
+    estimator = SparseLinearRegression if SOLVERS["linear"][solver].capabilities.sparse else LinearRegression
     model = estimator(1.0, 1e-5, loss=loss, solver=solver, target_bound=40.0, data_norm=2.0)
-    if not SOLVERS[solver].capabilities.knows(loss):
+    if not SOLVERS["linear"][solver].capabilities.knows(loss):
         with pytest.raises(UnsupportedError, match=f"Solver '{solver}' needs a loss in .* got '{loss}'"):
             model.set_params(ledger=tmp_path / "none.sqlite", dataset_id="none").fit(X, y)
     else:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from sordino.errors import InvalidInputError
-from sordino.nn.updates import Adam, HardThreshold, Sgd, schedule_of, smoothed, smoothed_by_layer
+from sordino.solvers.updates import Adam, HardThreshold, Sgd, schedule_of, smoothed, smoothed_by_layer
 
 
 def circulant(d, s):

@@ -14,7 +14,7 @@ from sordino.literature import formulas
 from sordino.literature.pca import EntryLevelProduct, published
 from sordino.problems.covariance import GramProduct, PcaProblem
 from sordino.runs import Ask, Promise
-from sordino.solvers.pca import PcaOptions, make_pca_solver
+from sordino.solvers import Options, make_solver
 
 ZO, RO = Relation.ADD_REMOVE, Relation.REPLACE_ONE
 N = 32_561
@@ -23,7 +23,8 @@ N = 32_561
 def certified(solver, epsilon, delta=1e-3, relation=ZO, n=N, d=123, k=10, **options):
     """Return the epsilon of the printed noise at these public numbers; no data are touched."""
     problem = PcaProblem(n, d, k, relation, epsilon, delta, center=False, adaptive=False)
-    options = PcaOptions(**options)
+    own = {"n_oversamples": options.pop("oversampling")} if "oversampling" in options else {}
+    options = Options(**options, extra=own)
     solver, noise = published(solver, problem, options, Ask(epsilon, delta))
     with pytest.warns(NotPrivateWarning, match="certifies"):
         return Promise.made(Ask(epsilon, delta), solver.plan(problem), noise).certificate.epsilon
@@ -40,7 +41,7 @@ def test_dp_vrpca_claims_a_tenth_and_certifies_hundreds():
 
 def test_the_printed_step_of_dp_vrpca_is_accounted_for_removal_only():
     problem = PcaProblem(N, 9, 2, RO, 0.1, 1e-3, center=False, adaptive=False)
-    solver, _ = published("vrpca", problem, PcaOptions(), Ask(0.1, 1e-3))
+    solver, _ = published("vrpca", problem, Options(), Ask(0.1, 1e-3))
     with pytest.raises(UnsupportedError, match="add-remove"):
         solver.plan(problem)
 
@@ -88,7 +89,7 @@ def test_vector_c1_sound_dp_spca(delta, relation, z):
 
 def test_vector_c1_comes_from_the_plan():
     problem = PcaProblem(N, 123, 10, ZO, 0.1, 1e-3, adaptive=False)
-    solver = make_pca_solver("spca", problem, PcaOptions(max_iter=3256, batch_size=100))
+    solver = make_solver("spca", problem, Options(max_iter=3256, batch_size=100), "pca")
     promise = Promise.made(Ask(0.1, 1e-3), solver.plan(problem))
     plan, certificate = promise.plan, promise.certificate
     assert plan.releases["batch"].mechanism.multiplier == pytest.approx(3.146, rel=5e-3)

@@ -12,7 +12,7 @@ from sordino.execute import LocalExecutor
 from sordino.kernel import Curator, NoiseSource, Relation
 from sordino.literature.pca import OneRecordOverSnapshot, PrintedVrpca, SnapshotAndDifference, published
 from sordino.problems.covariance import Ball, PcaProblem
-from sordino.solvers.pca import PcaOptions, make_pca_solver
+from sordino.solvers import Options, make_solver
 
 R, N, D = 1.7, 30, 5
 BALL = Ball(R)
@@ -86,7 +86,7 @@ def test_the_worst_record_attains_the_bound_of_two_opposite_bases():
 
 def test_the_plan_is_one_noisy_release_per_step():
     solver = PrintedVrpca.of(
-        make_pca_solver("vrpca", problem_of(), PcaOptions()), epochs=2, inner=3, columns=2
+        make_solver("vrpca", problem_of(), Options(), "pca"), epochs=2, inner=3, columns=2
     )
     plan = solver.plan(problem_of()).at(0.4)
     mixture = dp.MixtureOfGaussiansDpEvent(0.4, [0.5 / N, 1 + 0.5 / N], [1 - 1 / N, 1 / N])
@@ -99,7 +99,7 @@ def test_the_plan_is_one_noisy_release_per_step():
 def test_without_noise_the_event_is_not_private_and_the_steps_find_the_axes():
     x = rows(400) * [2.0, 1.2, 0.1, 0.1, 0.1]
     problem = problem_of(400)
-    solver, _ = published("vrpca", problem, PcaOptions(max_iter=2, step_size=0.3), problem)
+    solver, _ = published("vrpca", problem, Options(max_iter=2, step_size=0.3), problem)
     plan = solver.plan(problem).at(0.0)
     assert isinstance(plan.event().events[0].event, dp.NonPrivateDpEvent)
     noise = NoiseSource.seeded_not_private(3)

@@ -19,7 +19,6 @@ from sordino.kernel import Relation
 from sordino.kernel.noise import seeded_noise_not_private
 from sordino.parties.mpc.plan import JointPlan, make_plan
 from sordino.solvers import SOLVERS, solvers_with
-from sordino.solvers.pca import PCA_SOLVERS, READS
 from sordino.tables import Category, Number, Person, Schema, Target, learn_schema
 
 BUDGET: Mapping[str, Any] = {"epsilon": 20.0, "delta": 1e-3}
@@ -88,7 +87,7 @@ def linear_rows() -> Iterator[Subject]:
     """Yield a row for every estimator and every solver that declares to know its loss."""
     dense = ("auto", *solvers_with(dense=True, sparse=False))
     for form in LINEAR:
-        for solver, entry in SOLVERS.items():
+        for solver, entry in SOLVERS["linear"].items():
             if entry.capabilities.knows(form[3]) and (form[0].startswith("Sparse") or solver in dense):
                 level = (
                     LEAD if form is LINEAR[0] else PLAIN if form is LINEAR[1] or solver == "auto" else LONG
@@ -108,7 +107,7 @@ def _linear(
     form: tuple[str, str, str | None, str], solver: str, extra: Mapping[str, Any], level: str
 ) -> Subject:
     name, kind, loss, known = form
-    able = SOLVERS[solver].capabilities
+    able = SOLVERS["linear"][solver].capabilities
     settings: dict[str, Any] = {**BUDGET, "data_norm": 2.0, "solver": solver, "random_state": 0, **extra}
     few = FEW if known != "multinomial" or not able.losses else {"max_iter": 3}  # some need all of a gradient
     settings |= {option: value for option, value in few.items() if option in able.reads}
@@ -132,8 +131,9 @@ def _linear(
 def pca_rows() -> Iterator[Subject]:
     """Yield a row for every solver of PCA, with and without a released mean, and one for chunks."""
     few: Mapping[str, Any] = {"max_iter": 2, "batch_size": 12}
-    for solver in ("auto", *PCA_SOLVERS):
-        reads = {k: v for k, v in few.items() if k in READS.get(solver, ())}
+    for solver in SOLVERS["pca"]:
+        row = SOLVERS["pca"][solver]
+        reads = {k: v for k, v in few.items() if k in row.capabilities.reads and row.stands_for is None}
         for center in (True, False):
             settings = {**BUDGET, "data_norm": 2.0, "random_state": 0, "center": center, **reads}
             said, level = f"PCA/{solver}/center={center}", LEAD if center else LONG

@@ -15,7 +15,6 @@ from sordino.estimators.metrics import METRICS
 from sordino.kernel import Relation
 from sordino.nn.solvers import OPTIMIZERS
 from sordino.solvers import SOLVERS
-from sordino.solvers.pca import PCA_SOLVERS
 
 ROWS = [*all_rows(), *network_rows()]
 # Public names that ask no curator, and why.
@@ -68,18 +67,18 @@ def test_every_public_name_has_a_row_or_a_reason():
     assert not silent & covered
 
 
-@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("solver", SOLVERS["linear"])
 def test_every_linear_solver_is_replayed(solver):
     found = short_cases(f"SparseLinearRegression/{solver}/squared")
     places = {place for _, place in found}
     assert {(relation.value, "memory") for relation in Relation} <= found
     assert places >= {"memory", "csr", "disk", "tensors"}
-    assert ("persons" in places) == SOLVERS[solver].capabilities.persons
+    assert ("persons" in places) == SOLVERS["linear"][solver].capabilities.persons
 
 
 def test_every_other_registry_is_replayed():
     both = {(relation.value, "memory") for relation in Relation}
-    for solver in PCA_SOLVERS:
+    for solver in SOLVERS["pca"]:
         assert both <= short_cases(f"PCA/{solver}/center=True")
     for metric in METRICS:
         assert both <= short_cases(f"private_score/{metric}")

@@ -88,7 +88,7 @@ class StopsWhereRecordsSay(Gd):
 
 def registered(monkeypatch, make: Any) -> Subject:
     """Return the row that a solver gets by its entry in the registry alone."""
-    monkeypatch.setitem(SOLVERS, "twin", Entry(make, Gd.capabilities))
+    monkeypatch.setitem(SOLVERS["linear"], "twin", Entry(make, Gd.capabilities))
     return next(row for row in linear_rows() if row.name.startswith(f"{LINEAR[0][0]}/twin/"))
 
 

@@ -8,7 +8,7 @@ from sordino.errors import InvalidInputError
 from sordino.kernel import FixedSize, Full, Poisson, Relation
 from sordino.problems.losses import LOSSES
 from sordino.problems.problem import Problem
-from sordino.solvers import Options
+from sordino.solvers import Capabilities, Option, Options
 from sordino.solvers.sparse import EPOCHS, Ight, SgdHt
 
 PROBLEM = Problem(LOSSES["logistic"], 20_000, 6, Relation.ADD_REMOVE, 1.0, 1e-5, data_norm=2.0, ridge=0.5)
@@ -64,10 +64,10 @@ def test_a_step_is_lazy_where_that_is_exact(sparsity, changes, lazy):
     assert plan.releases["gradient"].lazy is lazy
 
 
-def test_options_of_one_solver_are_merged_and_unknown_ones_refused():
-    options = Options(extra={"depth": 3})
-    assert options.chosen(depth=1, width=2) == {"depth": 3, "width": 2}
-    with pytest.raises(InvalidInputError, match=r"among: width; got \['depth'\]"):
-        options.chosen(width=2)
-    with pytest.raises(InvalidInputError, match="among: none"):
-        options.chosen()
+def test_options_of_one_solver_have_defaults_and_bounds():
+    able = Capabilities("a", (), {"depth": Option(1, 1), "width": Option(2.0, "(0, 3]"), "free": Option()})
+    assert Options(extra={"depth": 3.0}).read(able) == {"depth": 3, "width": 2.0, "free": None}
+    assert Options(extra={"depth": 1}).read(able, depth=5, free=7) == {"depth": 1, "width": 2.0, "free": 7}
+    for extra in ({"depth": 0}, {"depth": None}, {"width": 3.5}, {"width": "2"}):
+        with pytest.raises(InvalidInputError, match=next(iter(extra))):
+            Options(extra=extra).read(able)

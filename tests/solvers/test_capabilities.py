@@ -19,10 +19,10 @@ SETS = [("replace-one" if option == "sampling" else "add-remove", option) for op
 
 
 def configured(name, relation, **given):
-    return SOLVERS[name].make(made_problem(relation=relation), Options(**given))
+    return SOLVERS["linear"][name].make(made_problem(relation=relation), Options(**given))
 
 
-@pytest.mark.parametrize("name", sorted(SOLVERS))
+@pytest.mark.parametrize("name", sorted(SOLVERS["linear"]))
 @pytest.mark.parametrize(("relation", "option"), SETS)
 def test_an_option_is_read_if_and_only_if_it_is_declared(name, relation, option):
     """What is read changes the solver; what is not read leaves it as it is, and asking for it is an error."""
@@ -39,7 +39,7 @@ def test_an_option_is_read_if_and_only_if_it_is_declared(name, relation, option)
     assert "sgd-ht" in str(caught.value)  # it reads all of them
 
 
-@pytest.mark.parametrize("name", sorted(SOLVERS))
+@pytest.mark.parametrize("name", sorted(SOLVERS["linear"]))
 def test_secure_noise_is_planned_or_refused(name):
     problem = made_problem(secure_noise=True)
     if capabilities_of(name).secure_noise:
@@ -50,7 +50,7 @@ def test_secure_noise_is_planned_or_refused(name):
             make_solver(name, problem, Options())
 
 
-@pytest.mark.parametrize("name", sorted(SOLVERS))
+@pytest.mark.parametrize("name", sorted(SOLVERS["linear"]))
 def test_a_lazy_solver_plans_lazy_releases_and_no_other_does(name):
     able, problem = capabilities_of(name), made_problem()
     keep = {"snapshot_keep": 3} if "snapshot_keep" in able.options else {}

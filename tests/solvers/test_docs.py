@@ -12,10 +12,10 @@ from sordino.errors import InvalidInputError
 from sordino.solvers import SOLVERS, Options, capabilities_of, make_solver
 
 PAGES = Path(__file__).resolve().parents[2] / "docs" / "solvers"
-OWN_PAGE = sorted(name for name in SOLVERS if capabilities_of(name).page == name)
+OWN_PAGE = sorted(name for name in SOLVERS["linear"] if capabilities_of(name).page == name)
 
 
-@pytest.mark.parametrize("name", sorted(SOLVERS))
+@pytest.mark.parametrize("name", sorted(SOLVERS["linear"]))
 def test_a_solver_has_a_page_with_all_of_its_options(name):
     able = capabilities_of(name)
     page = (PAGES / f"{able.page}.md").resolve().read_text("utf-8")
@@ -30,7 +30,7 @@ def test_a_page_of_a_solver_has_all_parts(name):
         assert part in page, part
 
 
-@pytest.mark.parametrize("name", sorted(SOLVERS))
+@pytest.mark.parametrize("name", sorted(SOLVERS["linear"]))
 def test_an_unknown_option_is_refused_with_the_names_of_those_that_exist(name):
     with pytest.raises(InvalidInputError, match="no such option") as caught:
         make_solver(name, made_problem(), Options(extra={"no such option": 1}))

@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 from tests.solvers.test_erm import circulant
 
 from sordino.problems.losses import Nonconvex, Ridge
-from sordino.solvers.dense import smoothed
+from sordino.solvers.updates import smoothed
 
 vectors = arrays(float, st.integers(1, 40), elements=st.floats(-1e3, 1e3))
 strengths = st.floats(0, 50)

@@ -274,7 +274,7 @@ def test_a_row_of_the_table_makes_the_sparse_solver():
     task = problem()
     solver = make_solver("heavy-tailed", task, Options(n_nonzero_coefs=2, clip_norm=0.4))
     assert isinstance(solver, HeavyTailedSparse)
-    assert "heavy-tailed" in SOLVERS
+    assert "heavy-tailed" in SOLVERS["linear"]
     assert solver.scaling.fixed == 0.4
     assert solver.sparsity == 2
 

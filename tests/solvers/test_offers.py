@@ -242,11 +242,11 @@ def test_a_mismatch_books_nothing(tmp_path):
     assert ledger.history("toy") == []
 
 
-@pytest.mark.parametrize("name", [name for name in SOLVERS if name != "auto"])
+@pytest.mark.parametrize("name", [name for name in SOLVERS["linear"] if name != "auto"])
 @pytest.mark.parametrize("secure", [False, True])
 def test_what_a_solver_declares_for_persons_and_lattices_is_what_its_plan_can(name, secure):
     """ "auto" asks for more than persons allow; estimators put another solver in its place for them."""
-    able = SOLVERS[name].capabilities
+    able = SOLVERS["linear"][name].capabilities
     k = 2 if able.sparse else None
     problem = Problem(LOSSES["logistic"], 40, 6, Relation.ADD_REMOVE, 1.0, 1e-5)
     plan = make_solver(name, problem, Options(n_nonzero_coefs=k)).plan(problem)

@@ -13,11 +13,12 @@ from sordino.execute import LocalExecutor
 from sordino.execute.local import StreamExecutor
 from sordino.kernel import Curator, Full, NoiseSource, Plan, Poisson, Relation, Release
 from sordino.problems.covariance import GramMatrix, PcaProblem
-from sordino.solvers.pca import PCA_SOLVERS, READS, PcaOptions, automatic, make_pca_solver
+from sordino.solvers import SOLVERS, Options, make_solver
 from sordino.solvers.pca.direct import Gauss, Pooled, StreamGauss
 from sordino.solvers.pca.iterative import Power, Products, Spca, Vrpca
 from sordino.solvers.pca.spectrum import (
     Principal,
+    automatic,
     captured_variance,
     choose_count,
     decompose,
@@ -27,7 +28,8 @@ from sordino.solvers.pca.spectrum import (
     strength,
 )
 
-SOUND = list(PCA_SOLVERS)
+ROWS = SOLVERS["pca"]
+SOUND = [name for name in ROWS if name != "auto"]
 
 
 def spiked(n=400, d=8, seed=0, shift=0.5):
@@ -71,8 +73,8 @@ def captured(axes, matrix):
 def test_without_noise_the_full_solvers_are_plain_pca(name, center):
     rows = spiked()
     problem = problem_of(rows, center=center)
-    options = PcaOptions(max_iter=30 if "max_iter" in READS[name] else None)
-    found = run(make_pca_solver(name, problem, options), rows, problem)[-1]
+    options = Options(max_iter=30 if "max_iter" in ROWS[name].capabilities.reads else None)
+    found = run(make_solver(name, problem, options, "pca"), rows, problem)[-1]
     values, vectors = np.linalg.eigh(moment(rows, center))
     np.testing.assert_allclose(found.variances, values[::-1][:3], rtol=1e-6)
     np.testing.assert_allclose(np.abs(found.axes @ vectors[:, ::-1][:, :3]), np.eye(3), atol=1e-5)
@@ -83,7 +85,7 @@ def test_without_noise_the_power_method_takes_as_many_steps_as_the_axes_need():
     rows = spiked(n=1000, d=40)
     for epsilon, right in ((math.inf, 1e-6), (1.0, 1.0)):
         problem = problem_of(rows, epsilon=epsilon)
-        solver = make_pca_solver("power", problem, PcaOptions(oversampling=2))
+        solver = make_solver("power", problem, Options(extra={"n_oversamples": 2}), "pca")
         found = run(solver, rows, problem)[-1]
         assert 1 - captured(found.axes, moment(rows, True)) < right
     assert (solver.steps, solver.momentum) == (5, 1.0)
@@ -156,7 +158,7 @@ def test_more_steps_of_the_power_method_share_one_budget():
 def test_one_pass_of_oja_costs_one_batch_and_the_mean():
     problem = problem_of(spiked())
     for batches in (1, 8):
-        solver = make_pca_solver("oja", problem, PcaOptions(max_iter=batches))
+        solver = make_solver("oja", problem, Options(max_iter=batches), "pca")
         plan = solver.plan(problem).at(gaussian_multiplier(1.0, 1e-5))
         assert plan.releases["batch"].times == batches
         assert certify(plan.event(), 1e-5, problem.relation).epsilon == pytest.approx(1.0, rel=1e-3)
@@ -169,11 +171,11 @@ def test_auto_takes_the_matrix_while_it_fits():
     assert automatic(26_000, sparse=True, noisy=False) == "power"
     assert automatic(784, sparse=True) == "gauss"
     wide = PcaProblem(50, 5000, 2, Relation.ADD_REMOVE, 1.0, 1e-5)
-    assert isinstance(make_pca_solver("auto", wide, PcaOptions()), Power)
+    assert isinstance(make_solver("auto", wide, Options(), "pca"), Power)
     with pytest.raises(InvalidInputError, match="power"):
-        make_pca_solver("gauss", wide, PcaOptions())
+        make_solver("gauss", wide, Options(), "pca")
     with pytest.raises(InvalidInputError, match="auto"):
-        make_pca_solver("magic", wide, PcaOptions())
+        make_solver("magic", wide, Options(), "pca")
 
 
 # --------------------------------------------------------------------------- measuring from the mean
@@ -246,7 +248,7 @@ def test_screening_finds_the_columns_that_matter_where_nothing_else_learns():
     best = svds(dense, k=1, return_singular_vectors=False, random_state=0)[0] ** 2
     scores = {}
     for name in ("auto", "power"):
-        solver = make_pca_solver(name, problem, PcaOptions())
+        solver = make_solver(name, problem, Options(), "pca")
         axis = run(solver, rows, problem, scale=15.0)[-1].axes[0]
         scores[name] = np.square(dense @ axis).sum() / best
     assert scores["auto"] > 0.9
@@ -256,7 +258,7 @@ def test_screening_finds_the_columns_that_matter_where_nothing_else_learns():
 def test_screening_keeps_as_many_columns_as_axes_need():
     rows = spiked(n=50)
     problem = problem_of(rows)
-    found = run(make_pca_solver("screen", problem, PcaOptions()), rows, problem, scale=1e4)[-1]
+    found = run(make_solver("screen", problem, Options(), "pca"), rows, problem, scale=1e4)[-1]
     assert found.axes.shape == (3, 8)
     np.testing.assert_allclose(found.axes @ found.axes.T, np.eye(3), atol=1e-9)
     assert (found.axes.any(axis=0)).sum() == 6
@@ -353,16 +355,19 @@ def test_the_polar_factor_is_the_nearest_orthonormal_block():
     assert np.linalg.norm(block - near) <= np.linalg.norm(block - other)
 
 
-PCA_VALUES = {"max_iter": 3, "batch_size": 50, "step_size": 0.2, "oversampling": 2, "momentum": 0.3}
+PCA_VALUES = {"max_iter": 3, "batch_size": 50, "step_size": 0.2}
+PCA_OWN = {"n_oversamples": 2, "momentum": 0.3}
 
 
-@pytest.mark.parametrize("name", sorted(PCA_SOLVERS))
-@pytest.mark.parametrize("option", sorted(PCA_VALUES))
+@pytest.mark.parametrize("name", SOUND)
+@pytest.mark.parametrize("option", sorted(PCA_VALUES | PCA_OWN))
 def test_a_pca_solver_reads_what_it_declares_and_refuses_the_rest(name, option):
     problem = PcaProblem(2000, 30, 4, Relation.ADD_REMOVE, 1.0, 1e-5, random_state=0)
-    asked = PcaOptions(**{option: PCA_VALUES[option]})
-    if option in READS[name]:
-        assert make_pca_solver(name, problem, asked) != make_pca_solver(name, problem, PcaOptions())
+    own = option in PCA_OWN
+    asked = Options(extra={option: PCA_OWN[option]}) if own else Options(**{option: PCA_VALUES[option]})
+    able = ROWS[name].capabilities
+    if option in (*able.reads, *able.options):
+        assert make_solver(name, problem, asked, "pca") != make_solver(name, problem, Options(), "pca")
         return
-    with pytest.raises(InvalidInputError, match="=None with the PCA solver"):
-        make_pca_solver(name, problem, asked)
+    with pytest.raises(InvalidInputError, match=f"{option}.* It is read by"):
+        make_solver(name, problem, asked, "pca")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
@@ -13,29 +12,20 @@ from sklearn.utils.validation import check_is_fitted
 
 from sordino.checks import check_data, check_noise, literature, size_facts
 from sordino.elsewhere import where_rows_lie
-from sordino.errors import InvalidInputError
 from sordino.estimators.linear_base import Budget, Coefficients, MarginClassifier, loss_of
-from sordino.estimators.statistics import joint_clip_of, moment_bound_of, moment_order_of
+from sordino.estimators.statistics import moment_bound_of, moment_order_of
 from sordino.execute import executor_of, is_sparse
 from sordino.kernel import Relation
 from sordino.private_estimator import Scored
-from sordino.problems.losses import IDENTITY, Loss
+from sordino.problems.losses import Loss
 from sordino.problems.problem import Problem
-from sordino.problems.robust import Truncation
 from sordino.runs import Ask, Task
+from sordino.solvers import Options, make_solver
 from sordino.solvers.base import LinearFit
-from sordino.solvers.heavy import HeavyTailedSparse, ProjectedGradient, Scaling
-from sordino.values import among, check_count, check_flag, check_not_negative, check_positive
+from sordino.solvers.heavy.learners import LEARNER, HeavyTailedSparse, ProjectedGradient
+from sordino.values import check_count, check_flag, check_not_negative, check_positive
 
 # ----------------------------------------------------------------------- What the heavy-tailed models share
-
-_ALLOWED = {
-    "solver": ("strongly-convex", "convex"),
-    "gradient": ("norm", "truncated", "median-of-means"),
-    "selection": ("gumbel", "peeling"),
-    "truncation": ("clip", "zero"),
-}
-_DEFAULT_STEPS, _SPARSE_STEPS, _SPLIT_STEPS, _FREE_STEPS = 50, 10, 10, 500
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -74,12 +64,12 @@ class HeavyTailedModel(HeavyTailedParameters, Coefficients):
 
     def _fit(self, X: Any, targets: Any, public: tuple[str, ...]) -> Self:
         ask = self._ask(X.shape[0])
-        task = self._task(X.shape, ask, public, not is_sparse(X))
+        task = self._task(X.shape, ask, public, is_sparse(X))
         rows = executor_of(X, targets, data_norm=None, intercept=task.setting.intercept)
         self.n_iter_ = self._run(task, rows, ask)
         return self
 
-    def _task(self, shape: tuple[int, int], ask: Ask, public: tuple[str, ...], dense: bool) -> Task:
+    def _task(self, shape: tuple[int, int], ask: Ask, public: tuple[str, ...], sparse: bool) -> Task:
         """Return the task for this number of records and columns."""
         loss, outputs = self._outputs()
         problem = Problem(
@@ -91,84 +81,28 @@ class HeavyTailedModel(HeavyTailedParameters, Coefficients):
             outputs=outputs,
             intercept=1.0 if check_flag("fit_intercept", self.fit_intercept) else 0.0,
             ridge=check_not_negative("alpha", self.alpha, "It is a public constant."),
+            moment_order=moment_order_of(self.moment_order),
+            moment_bound=moment_bound_of(self.moment_bound),
+            sparse=sparse,
         )
-        solver, paper = self._solver(problem, dense), None
+        solver, paper = self._solver(problem), None
         if check_noise(self.noise):
             solver, paper = literature("heavy", "published_learner")(self.noise, solver, problem, ask)
         facts = (*size_facts(problem), *public, *self._schema_facts())
         prices, finish = self._schema_prices(), partial(self._finish, problem)
         return Task(solver, problem, type(self).__name__, facts, learned=prices, finish=finish, paper=paper)
 
-    def _solver(self, problem: Problem, dense: bool) -> ProjectedGradient | HeavyTailedSparse:
-        for name, allowed in _ALLOWED.items():
-            among(name, getattr(self, name), allowed)
-        free = problem.features * problem.outputs
-        count = check_count("n_nonzero_coefs", self.n_nonzero_coefs, 1, free, "None keeps all.")
-        check_flag("split", self.split)
-        if self.constraint is not None and not callable(getattr(self.constraint, "project", None)):
-            raise InvalidInputError(
-                f"Expected constraint to be a set of sordino.solvers.constraints, got "
-                f"{type(self.constraint).__name__}."
-            )
-        default = self._default_steps(problem, count is not None)
-        asked = check_count("max_iter", self.max_iter, 1, None, "Each one is a paid release.")
-        steps = min(default, problem.population) if asked is None else asked
-        if count is not None:
-            zero, split = self.truncation == "zero", bool(self.split)
-            solver = HeavyTailedSparse(
-                count, steps, self._scaling(problem, dense), split, self.selection, zero
-            )
-            return replace(solver, joint=self.joint_clip)
-        return self._dense(problem, steps, dense)
-
-    def _default_steps(self, problem: Problem, selects: bool) -> int:
-        """Return the number of steps; without noise they cost nothing, and collinear columns need many."""
-        if self.split:
-            return _SPLIT_STEPS
-        if math.isinf(problem.epsilon):
-            return _FREE_STEPS
-        return _SPARSE_STEPS if selects else _DEFAULT_STEPS
-
-    def _dense(self, problem: Problem, steps: int, dense: bool) -> ProjectedGradient:
-        by = "norm" if self.gradient == "norm" else "coordinate"
-        truncation = Truncation(by, self.truncation == "zero", joint_clip_of(self.joint_clip))
-        blocks = 1
-        if self.gradient == "median-of-means":
-            size = problem.columns * problem.outputs
-            wanted = math.ceil(4.0 * math.log(2.0 * size / 0.05)) | 1
-            blocks = max(1, min(wanted, problem.population // (steps if self.split else 1)))
-        split = bool(self.split)
-        average = "all" if self.solver == "convex" else "last" if split else "tail"
-        scaling = self._scaling(problem, dense)
-        return ProjectedGradient(steps, scaling, average, split, truncation, blocks, self.constraint)
-
-    def _scaling(self, problem: Problem, dense: bool) -> Scaling:
-        columns = self._scales_columns(problem)
-        free = problem.n_intercepts > 0 and self.step_size is None
-        return Scaling(
-            center=columns and dense and free,
-            target=free and problem.loss.link is IDENTITY,
-            order=moment_order_of(self.moment_order),
-            bound=moment_bound_of(self.moment_bound),
-            fixed=self._public("threshold"),
-            step=self._public("step_size"),
-            columns=columns,
+    def _solver(self, problem: Problem) -> ProjectedGradient | HeavyTailedSparse:
+        free, step = problem.features * problem.outputs, self.step_size
+        remedy = "Pass a public number; from the data it would leak."
+        options = Options(
+            check_count("n_nonzero_coefs", self.n_nonzero_coefs, 1, free, "None keeps all."),
+            check_count("max_iter", self.max_iter, 1, None, "Each one is a paid release."),
+            step_size=None if step is None else check_positive("step_size", step, remedy),
+            extra={name: getattr(self, name) for name in LEARNER.options},
         )
-
-    def _scales_columns(self, problem: Problem) -> bool:
-        """Learn column scales where the histograms of all columns stand well out of their noise."""
-        if not isinstance(self.scale_columns, str):
-            return check_flag("scale_columns", self.scale_columns)
-        among("scale_columns", self.scale_columns, ("auto",))
-        given = self.constraint is not None or self.step_size is not None
-        reach = problem.population * min(problem.epsilon, 10.0) / 1000.0
-        return not given and problem.features <= 3.0 * reach**2
-
-    def _public(self, name: str) -> float | None:
-        value = getattr(self, name)
-        if value is None:
-            return None
-        return check_positive(name, value, "Pass a public number; from the data it would leak.")
+        solver: ProjectedGradient | HeavyTailedSparse = make_solver(self.solver, problem, options, "heavy")
+        return solver
 
     def _decision(self, X: Any) -> np.ndarray:
         check_is_fitted(self)

@@ -21,11 +21,11 @@ from sordino.private_estimator import PrivateEstimator
 from sordino.problems.covariance import PcaProblem
 from sordino.refusals import refusing
 from sordino.runs import Ask, PrivacyReport, Stream, Task
-from sordino.solvers.pca import PCA_SOLVERS, PcaOptions, automatic, choose_count, make_pca_solver
+from sordino.solvers import SOLVERS, Options, make_solver
 from sordino.solvers.pca.direct import Pooled, StreamGauss
-from sordino.solvers.pca.spectrum import Principal
+from sordino.solvers.pca.spectrum import Principal, automatic, choose_count
 from sordino.tables.tabular import Tabular
-from sordino.values import among, check_count, check_flag, check_positive, check_range
+from sordino.values import among, check_count, check_flag, check_positive
 
 # ------------------------------------------------------------------ What PCA checks before it sees any data
 
@@ -49,21 +49,18 @@ def axes_to_follow(wanted: Any, n: int, d: int) -> int:
     return min(n, d) if automatic(d) == "gauss" else min(n, d, _FOLLOWED)
 
 
-def read_options(estimator: Any) -> PcaOptions:
+def read_options(estimator: Any) -> Options:
     """Return what the user fixed of the iterations."""
-    step, momentum = estimator.step_size, estimator.momentum
+    step, paid = estimator.step_size, "Each iteration is a paid release."
     if step is not None:
         remedy = "It is relative to one over the largest singular value of a released product."
         step = check_positive("step_size", step, remedy)
-    if momentum is not None:
-        momentum = check_range("momentum", momentum, "[0, 1]")
-    paid, size = "Each iteration is a paid release.", "It is an expected number of records."
-    return PcaOptions(
-        check_count("max_iter", estimator.max_iter, 1, None, paid),
-        check_count("batch_size", estimator.batch_size, 1, None, size),
-        step,
-        check_count("n_oversamples", estimator.n_oversamples, 0, None, "20 is plenty."),
-        None if momentum is None else float(momentum),
+    size, own = "It is an expected number of records.", ("n_oversamples", "momentum")
+    return Options(
+        max_iter=check_count("max_iter", estimator.max_iter, 1, None, paid),
+        batch_size=check_count("batch_size", estimator.batch_size, 1, None, size),
+        step_size=step,
+        extra={name: getattr(estimator, name) for name in own if getattr(estimator, name) is not None},
     )
 
 
@@ -242,7 +239,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         if self.noise == "paper":
             solver, paper = literature("pca", "published")(self.solver, problem, options, ask)
         else:
-            solver, paper = make_pca_solver(self.solver, problem, options), None
+            solver, paper = make_solver(self.solver, problem, options, "pca"), None
         name, prices = f"PCA ({type(solver).__name__})", self._schema_prices()
         finish = partial(self._finish, problem)
         return Task(solver, problem, name, self._facts(problem), learned=prices, finish=finish, paper=paper)
@@ -321,7 +318,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
 
     def _problem(self, n: int, d: int, budget: Ask, sparse: bool = False) -> PcaProblem:
         among("noise", self.noise, _NOISES)
-        among("solver", self.solver, ("auto", "wishart", "local-gauss", *PCA_SOLVERS))
+        among("solver", self.solver, ("wishart", "local-gauss", *SOLVERS["pca"]))
         check_flag("whiten", self.whiten)
         if self.noise == "paper" and check_flag("center", self.center):
             raise InvalidInputError(

@@ -30,10 +30,10 @@ from sordino.kernel.query import GramSums, Parts
 from sordino.literature import formulas
 from sordino.literature.formulas import Claimed, Published, Uncertified
 from sordino.problems.covariance import Ball, GramMatrix, GramProduct, PcaProblem, Quadratic, operator_norm
-from sordino.solvers.pca import make_pca_solver
+from sordino.solvers import Options, make_solver
 from sordino.solvers.pca.direct import Gauss, principal_of
 from sordino.solvers.pca.iterative import Power, Products, Spca, Vrpca
-from sordino.solvers.pca.spectrum import PcaOptions, Principal, by_strength, locate, noise_std, polar
+from sordino.solvers.pca.spectrum import Principal, by_strength, locate, noise_std, polar
 
 # ----------------------- Private power iteration as printed: noise that protects a single entry of a record
 
@@ -257,14 +257,14 @@ class PrintedGram:
 # ------------------------------------- The published noise of private PCA, by solver: for reproduction only
 
 
-def published(name: str, problem: PcaProblem, options: PcaOptions, budget: Claimed) -> Published:
+def published(name: str, problem: PcaProblem, options: Options, budget: Claimed) -> Published:
     """Return the named solver with its printed settings and its printed noise."""
     if name in ("wishart", "local-gauss"):
         Gauss.configured(problem, options)  # refuses a matrix that does not fit
         local = SumOfLocalNoise(population=problem.population)
         solver: Any = PrintedGram(WishartNotPrivate() if name == "wishart" else local)
         return _on_matrix(type(solver.mechanism).__name__, solver, problem, budget)
-    solver = make_pca_solver(name, problem, options)
+    solver = make_solver(name, problem, options, "pca")
     kind = type(solver).__name__
     if kind in _MATRICES:
         return _on_matrix(kind, solver, problem, budget)
@@ -273,7 +273,7 @@ def published(name: str, problem: PcaProblem, options: PcaOptions, budget: Claim
     return _ITERATIONS[kind](solver, problem, options, budget)
 
 
-def _spca(solver: Spca, problem: PcaProblem, options: PcaOptions, budget: Claimed) -> Published:
+def _spca(solver: Spca, problem: PcaProblem, options: Options, budget: Claimed) -> Published:
     n = problem.population
     steps = n if options.max_iter is None else options.max_iter
     batch = 1 if options.batch_size is None else options.batch_size
@@ -290,7 +290,7 @@ def _spca(solver: Spca, problem: PcaProblem, options: PcaOptions, budget: Claime
     return solver, PaperNoise({"batch": formulas.multiplier(noise, problem.relation)}, said)
 
 
-def _vrpca(solver: Vrpca, problem: PcaProblem, options: PcaOptions, budget: Claimed) -> Published:
+def _vrpca(solver: Vrpca, problem: PcaProblem, options: Options, budget: Claimed) -> Published:
     n = problem.population
     epochs = 1 if options.max_iter is None else options.max_iter
     step = 1 / n if options.step_size is None else options.step_size
@@ -302,7 +302,7 @@ def _vrpca(solver: Vrpca, problem: PcaProblem, options: PcaOptions, budget: Clai
     )
 
 
-def _power(solver: Power, problem: PcaProblem, options: PcaOptions, budget: Claimed) -> Published:
+def _power(solver: Power, problem: PcaProblem, options: Options, budget: Claimed) -> Published:
     log = math.log(1 / budget.delta)
     entry = math.sqrt(4 * solver.columns * solver.steps * log) / budget.epsilon
     # ||V||_max >= 1 / sqrt(d) for unit columns, so this is the least noise a record can meet.

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from sordino.nn.trainer import Step as Step
     from sordino.nn.trainer import Trained as Trained
     from sordino.nn.trainer import Trainer as Trainer
-    from sordino.nn.updates import Adam as Adam
-    from sordino.nn.updates import HardThreshold as HardThreshold
-    from sordino.nn.updates import Sgd as Sgd
-    from sordino.nn.updates import warm_up as warm_up
+    from sordino.solvers.updates import Adam as Adam
+    from sordino.solvers.updates import HardThreshold as HardThreshold
+    from sordino.solvers.updates import Sgd as Sgd
+    from sordino.solvers.updates import warm_up as warm_up
 
 if find_spec("torch") is None:  # pragma: no cover - the extra is installed wherever tests run
     raise require_extra("torch", "torch")
@@ -51,9 +51,9 @@ _MODULES = {
     "session": "Checkpoint",
     "solvers": "Descent Recipe Srm",
     "trainer": "Step Trained Trainer",
-    "updates": "Adam HardThreshold Sgd warm_up",
 }
 _EXPORTS = {name: f"sordino.nn.{module}" for module, names in _MODULES.items() for name in names.split()}
+_EXPORTS |= dict.fromkeys(("Adam", "HardThreshold", "Sgd", "warm_up"), "sordino.solvers.updates")
 
 __all__ = list(_EXPORTS)
 

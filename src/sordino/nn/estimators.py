@@ -23,8 +23,8 @@ from sordino.kernel.clip.tensors import row_factors
 from sordino.nn.data import single
 from sordino.nn.solvers import Facts, noise_rate
 from sordino.nn.trainer import Trained, Trainer
-from sordino.nn.updates import HardThreshold
 from sordino.private_estimator import PrivateEstimator, Scored
+from sordino.solvers.updates import HardThreshold
 from sordino.tables.tabular import Tabular, centred, declared_target, encoded_labels, target_bound
 from sordino.values import check_count, check_positive
 

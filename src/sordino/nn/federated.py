@@ -15,7 +15,7 @@ from sordino.nn.engine_choice import sized_engine
 from sordino.nn.entrance import check_records
 from sordino.nn.network import Loss, Network
 from sordino.nn.queries import TorchGradient
-from sordino.nn.updates import HardThreshold
+from sordino.solvers.updates import HardThreshold
 
 Weights = NDArray[Any]
 _LARGEST = float(np.finfo(np.float32).max)

@@ -14,13 +14,16 @@ from sordino.errors import InvalidInputError
 from sordino.kernel import Gaussian, Plan, Poisson, Relation, Release
 from sordino.nn.engines import Engine
 from sordino.nn.queries import Block, PersonDifference, PersonGradient, TorchDifference, TorchGradient
-from sordino.nn.updates import (
+from sordino.solvers import SOLVERS, Capabilities, Entry, Option, Options, capabilities_of, make_solver
+from sordino.solvers.base import FLAGS
+from sordino.solvers.updates import (
     Adam,
     HardThreshold,
     Sgd,
     Slots,
     UpdateRule,
     cosine,
+    recursive_direction,
     schedule_of,
     smoothed_by_layer,
     warm_up,
@@ -269,18 +272,55 @@ class Srm:
         if not curator.used.get("start"):
             return curator.release("start", state.vector)
         correction = curator.release("correction", (state.vector, state.slots["before"]))
-        return (1 - self.gamma) * state.slots["direction"] + correction
+        return recursive_direction(state.slots["direction"], correction, self.gamma)
 
 
 # Settings of a training from public facts, so that they need no runs on the data: images, text, tables.
 
-# name -> (what makes the solver from a recipe and options, strength of smoothing, learning rate)
-OPTIMIZERS: dict[str, tuple[Callable[..., NetworkSolver], float, float]] = {
-    "sgd": (lambda recipe, **options: Descent(recipe, Sgd(**options)), 0.0, 0.5),
-    "adam": (lambda recipe, **options: Descent(recipe, Adam(**options)), 0.0, 2e-3),
-    "ls-sgd": (lambda recipe, **options: Descent(recipe, Sgd(**options)), 1.0, 0.5),
-    "ls-adam": (lambda recipe, **options: Descent(recipe, Adam(**options)), 1.0, 2e-3),
-    "srm": (Srm, 0.0, 0.5),
+_SGD = Capabilities(
+    asks="mini-batch gradients",
+    reads=("max_iter", "batch_size", "step_size", "clip_norm"),
+    options={"momentum": Option(0.9), "nesterov": Option(False, FLAGS)},
+    secure_noise=True,
+    persons=True,
+    paper="DP-SGD",
+    page="../deep-learning",
+)
+_ADAM = replace(
+    _SGD,
+    options={"beta1": Option(0.9), "beta2": Option(0.999), "stability": Option(1e-8)},
+    paper="DP-Adam",
+)
+_SRM = replace(
+    _SGD,
+    asks="a first gradient, then recursive corrections",
+    options={"gamma": Option(0.1), "difference_clip": Option(0.1), "first_batch": Option()},
+    paper="DP-SRM",
+)
+
+
+def _rows(
+    able: Capabilities, make: Callable[..., NetworkSolver], rate: float, **smoothing: float
+) -> dict[str, Entry]:
+    """Return rows that differ in smoothing: the solver of a recipe, whose rate they set where nobody does."""
+
+    def build(recipe: Recipe, options: Options) -> NetworkSolver:
+        return make(recipe, **options.read(able))
+
+    def variant(strength: float) -> Capabilities:
+        return replace(able, paper=able.paper.replace("DP-", "DP-LS")) if strength else able
+
+    return {
+        name.replace("_", "-"): Entry(build, variant(s), {"learning_rate": rate, "smoothing": s})
+        for name, s in smoothing.items()
+    }
+
+
+OPTIMIZERS = SOLVERS["networks"]
+OPTIMIZERS |= {
+    **_rows(_SGD, lambda recipe, **own: Descent(recipe, Sgd(**own)), 0.5, sgd=0.0, ls_sgd=1.0),
+    **_rows(_ADAM, lambda recipe, **own: Descent(recipe, Adam(**own)), 2e-3, adam=0.0, ls_adam=1.0),
+    **_rows(_SRM, Srm, 0.5, srm=0.0),
 }
 
 
@@ -322,27 +362,23 @@ class Settings:
         projection: HardThreshold | None = None,
     ) -> NetworkSolver:
         """Return the algorithm for this many records."""
-        if self.optimizer not in OPTIMIZERS:
-            raise InvalidInputError(f"Expected optimizer in {sorted(OPTIMIZERS)}, got {self.optimizer!r}.")
-        build, usual, rate = OPTIMIZERS[self.optimizer]
+        capabilities_of(self.optimizer, "networks")
+        usual = OPTIMIZERS[self.optimizer].usual
         batch = min(self.batch_size, population)
         recipe = Recipe(
             steps=self._steps(population, batch) if steps is None else steps,
             batch=batch,
             clip=self.clip_norm,
-            learning_rate=rate if self.learning_rate is None else self.learning_rate,
+            learning_rate=usual["learning_rate"] if self.learning_rate is None else self.learning_rate,
             schedule=schedule_of(self.schedule),
             weight_decay=weight_decay,
-            smoothing=usual if smoothing is None else smoothing,
+            smoothing=usual["smoothing"] if smoothing is None else smoothing,
             projection=projection,
             average=self.average,
         )
-        try:
-            return build(recipe, **(self.optimizer_options or {}))
-        except TypeError as error:
-            raise InvalidInputError(
-                f"Expected optimizer_options that {self.optimizer!r} has; {str(error).split('() ')[-1]}."
-            ) from None
+        own = Options(extra=self.optimizer_options or {})
+        solver: NetworkSolver = make_solver(self.optimizer, recipe, own, "networks")
+        return solver
 
     def _steps(self, population: int, batch: int) -> int:
         if not 0 < self.epochs < math.inf:

@@ -43,8 +43,8 @@ from sordino.nn.solvers import (
     asked_of,
     settled,
 )
-from sordino.nn.updates import HardThreshold
 from sordino.runs import Ask, Price, PrivacyReport, track
+from sordino.solvers.updates import HardThreshold
 from sordino.values import check_count, check_positive
 
 _RISEN = 10.0  # times the loss of the initial model

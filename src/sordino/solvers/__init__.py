@@ -1,59 +1,98 @@
-"""Update rules, one algorithm (family) per file. A row here adds a solver to the library and its tests."""
+"""The registry of solvers: a row adds one to the library, its documentation and its tests.
+
+A family shares a setting: ``linear`` and ``heavy`` a :class:`~sordino.problems.problem.Problem`, ``pca`` a
+:class:`~sordino.problems.covariance.PcaProblem`, ``networks`` a recipe. The rows of the last need torch:
+:mod:`sordino.nn.solvers` adds them.
+"""
 
 from __future__ import annotations
 
+import math
+from functools import partial
+from typing import Any
+
 from sordino.errors import InvalidInputError
-from sordino.problems.problem import Problem
 from sordino.solvers.auto import Auto
-from sordino.solvers.base import Capabilities, Entry, Options, Solver, check_asked
+from sordino.solvers.base import Capabilities, Entry, Option, Options, Solver, check_asked
 from sordino.solvers.baselines import Coordinate, FrankWolfe, Peeled, TwoStage
 from sordino.solvers.dense import Adam, Agd, Gd, RrpSgd, Sgd, Srm
-from sordino.solvers.heavy.learners import HeavyTailedSparse
+from sordino.solvers.heavy.learners import LEARNER, HeavyTailedSparse, learner
+from sordino.solvers.pca.direct import Gauss, ModSulq, Screen
+from sordino.solvers.pca.iterative import Oja, Power, Spca, Vrpca
+from sordino.solvers.pca.spectrum import automatic
 from sordino.solvers.sparse import Ight, ScsgHt, SgdHt, SvrgHt
 from sordino.solvers.transfer import Transfer
 
-SOLVERS: dict[str, Entry] = {
-    "adam": Entry.of(Adam),
-    "agd": Entry.of(Agd),
-    "auto": Entry.of(Auto),
-    "coordinate": Entry.of(Coordinate),
-    "frank-wolfe": Entry.of(FrankWolfe),
-    "gd": Entry.of(Gd),
-    "heavy-tailed": Entry.of(HeavyTailedSparse),
-    "ight": Entry.of(Ight),
-    "ls-adam": Entry.of(Adam).renamed(Adam.smooth, "DP-LSAdam"),
-    "ls-sgd": Entry.of(Sgd).renamed(Sgd.smooth, "DP-LSSGD"),
-    "peeled": Entry.of(Peeled),
-    "rrp-sgd": Entry.of(RrpSgd),
-    "scsg-ht": Entry.of(ScsgHt),
-    "sgd": Entry.of(Sgd),
-    "sgd-ht": Entry.of(SgdHt),
-    "srm": Entry.of(Srm),
-    "svrg-ht": Entry.of(SvrgHt),
-    "transfer": Entry.of(Transfer),
-    "two-stage": Entry.of(TwoStage),
+
+def _pca_default(problem: Any) -> str:
+    return automatic(problem.features, problem.sparse, math.isfinite(problem.epsilon))
+
+
+SOLVERS: dict[str, dict[str, Entry]] = {
+    "linear": {
+        "adam": Entry.of(Adam),
+        "agd": Entry.of(Agd),
+        "auto": Entry.of(Auto),
+        "coordinate": Entry.of(Coordinate),
+        "frank-wolfe": Entry.of(FrankWolfe),
+        "gd": Entry.of(Gd),
+        "heavy-tailed": Entry.of(HeavyTailedSparse),
+        "ight": Entry.of(Ight),
+        "ls-adam": Entry.of(Adam, "DP-LSAdam", smoothing=1.0),
+        "ls-sgd": Entry.of(Sgd, "DP-LSSGD", smoothing=1.0),
+        "peeled": Entry.of(Peeled),
+        "rrp-sgd": Entry.of(RrpSgd),
+        "scsg-ht": Entry.of(ScsgHt),
+        "sgd": Entry.of(Sgd),
+        "sgd-ht": Entry.of(SgdHt),
+        "srm": Entry.of(Srm),
+        "svrg-ht": Entry.of(SvrgHt),
+        "transfer": Entry.of(Transfer),
+        "two-stage": Entry.of(TwoStage),
+    },
+    "pca": {
+        "auto": Entry(Power.configured, Power.capabilities, stands_for=_pca_default),
+        "gauss": Entry.of(Gauss),
+        "screen": Entry.of(Screen),
+        "power": Entry.of(Power),
+        "spca": Entry.of(Spca),
+        "vrpca": Entry.of(Vrpca),
+        "oja": Entry.of(Oja),
+        "mod-sulq": Entry.of(ModSulq),
+    },
+    "heavy": {
+        "strongly-convex": Entry(partial(learner, average="tail"), LEARNER),
+        "convex": Entry(partial(learner, average="all"), LEARNER),
+    },
+    "networks": {},
 }
+_WORD = {"networks": "optimizer"}  # what a solver of this family is called where it is chosen
 
 
-def make_solver(name: str, problem: Problem, options: Options) -> Solver:
-    """Return the named solver, configured for a problem; refuse options that it does not read."""
-    capabilities_of(name)
-    check_asked(name, SOLVERS, problem, options)
-    return SOLVERS[name].make(problem, options)
+def make_solver(name: str, setting: Any, options: Options, family: str = "linear") -> Any:
+    """Return the named solver of a family, configured for a setting; refuse options that it does not read."""
+    capabilities_of(name, family)
+    row = SOLVERS[family][name]
+    if row.stands_for is not None:
+        name = row.stands_for(setting)
+        row = SOLVERS[family][name]
+    check_asked(name, SOLVERS[family], setting, options, _WORD.get(family, "solver"))
+    return row.solver(setting, options)
 
 
-def capabilities_of(name: str) -> Capabilities:
+def capabilities_of(name: str, family: str = "linear") -> Capabilities:
     """Return what the named solver declares."""
-    if not isinstance(name, str) or name not in SOLVERS:
-        raise InvalidInputError(f"Expected solver in {sorted(SOLVERS)}, got {name!r}.")
-    return SOLVERS[name].capabilities
+    rows = SOLVERS[family]
+    if not isinstance(name, str) or name not in rows:
+        raise InvalidInputError(f"Expected {_WORD.get(family, 'solver')} in {sorted(rows)}, got {name!r}.")
+    return rows[name].capabilities
 
 
 def solvers_with(**wanted: bool) -> tuple[str, ...]:
-    """Return the names of the solvers that declare all of these, as in ``solvers_with(persons=True)``."""
+    """Return the linear solvers that declare all of these, as in ``solvers_with(persons=True)``."""
     return tuple(
         name
-        for name, entry in SOLVERS.items()
+        for name, entry in SOLVERS["linear"].items()
         if all(getattr(entry.capabilities, what) is value for what, value in wanted.items())
     )
 
@@ -62,6 +101,7 @@ __all__ = [
     "SOLVERS",
     "Capabilities",
     "Entry",
+    "Option",
     "Options",
     "Solver",
     "capabilities_of",

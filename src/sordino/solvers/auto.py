@@ -247,7 +247,6 @@ class Auto:
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Solver:
         """Choose from public facts."""
-        options.chosen()
         if problem.secure_noise:  # centred rows are dense: no exact integer sums
             return Ight.configured(problem, options)
         k, coefficients = options.n_nonzero_coefs, problem.features * problem.outputs

@@ -13,6 +13,7 @@ from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel import Curator, FixedSize, Full, Plan, Poisson, Sampling, SparseVector
 from sordino.kernel.arrays import Floats
 from sordino.problems.problem import Problem
+from sordino.values import among, check_positive, check_range, check_whole
 
 PEAK = 0.25  # the largest entry of a gradient, in units of the bound on its norm
 
@@ -84,13 +85,22 @@ class Options:
     extra: Mapping[str, Any] = field(default_factory=dict)
     random_state: Any = None
 
-    def chosen(self, **defaults: Any) -> dict[str, Any]:
-        """Return the solver's own options: those asked for over ``defaults``; unknown names are refused."""
-        unknown = sorted(set(self.extra) - set(defaults))
-        if unknown:
-            known = ", ".join(sorted(defaults)) or "none"
-            raise InvalidInputError(f"Expected solver_options among: {known}; got {unknown}.")
-        return {**defaults, **self.extra}
+    def read(self, able: Capabilities, **usual: Any) -> dict[str, Any]:
+        """Return the options that a solver declares, checked; public facts set other defaults, ``usual``."""
+        found = {name: option.default for name, option in able.options.items()} | usual
+        for name, option in able.options.items():
+            asked = self.extra.get(name)
+            if asked is not None or (name in self.extra and option.default is not None):
+                found[name] = option.check(name, asked)
+        return found
+
+    def steps(self, usual: int) -> int:
+        """Return the number of steps: the asked one, or the usual one."""
+        return usual if self.max_iter is None else self.max_iter
+
+    def passes(self, epochs: int, problem: Any, share: int = 200) -> int:
+        """Return the number of steps: the asked one, or that of so many passes over the records."""
+        return self.steps(epochs * max(1, problem.population // self.batch(problem, share)))
 
     def clip(self, problem: Problem) -> float:
         """Return the clip norm: the asked one, or the bound of the gradient."""
@@ -110,7 +120,7 @@ class Options:
         curvature = problem.curvature * problem.row_bound**2 + problem.penalty_curvature
         return 1.0 / curvature
 
-    def batch(self, problem: Problem, share: int = 200) -> int:
+    def batch(self, problem: Any, share: int = 200) -> int:
         """Return the (expected) batch size: the asked one, or n / ``share``."""
         wanted = max(64, problem.population // share) if self.batch_size is None else self.batch_size
         return min(wanted, problem.population)
@@ -155,6 +165,41 @@ _OPEN: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True)
+class Option:
+    """An option of some solvers: its default, and what it may be.
+
+    ``allowed`` is an interval as in a book, ``"[0, 1)"``; ``"> 0"`` for a number whose square is neither zero
+    nor infinite; a tuple of words or flags; or the least of whole numbers. None leaves the check to the
+    solver. A default of None is a rule of public numbers.
+
+    Examples
+    --------
+    >>> Option(0.9, "[0, 1)").check("momentum_weight", 0.5)
+    0.5
+    """
+
+    default: Any = None
+    allowed: str | tuple[Any, ...] | int | None = None
+    remedy: str = "It is a public constant."
+
+    def check(self, name: str, value: Any) -> Any:
+        """Return the value, as the number it stands for; refuse what is not allowed."""
+        if self.allowed is None:
+            return value
+        if self.allowed == "> 0":
+            return check_positive(name, value, self.remedy)
+        if isinstance(self.allowed, str):
+            return check_range(name, value, self.allowed, self.remedy)
+        if isinstance(self.allowed, tuple):
+            return among(name, value, self.allowed)
+        return check_whole(name, value, least=self.allowed)
+
+
+SMOOTHING = Option(0.0, "[0, inf)", "Usual are 0 to 3.")
+FLAGS = (True, False)
+
+
+@dataclass(frozen=True)
 class Capabilities:
     """One solver's declaration.
 
@@ -162,7 +207,7 @@ class Capabilities:
     ----------
     asks : what it asks the curator for, in a few words.
     reads : the options of all solvers that it reads; another one that is set is an error.
-    options : the names of its own options, for ``solver_options``.
+    options : its own options by name, for ``solver_options``.
     sparse, dense : whether it keeps ``n_nonzero_coefs`` coefficients, and whether it can keep all.
     persons : its sums can be clipped per person.
     weights : it knows declared class and sample weights.
@@ -175,7 +220,7 @@ class Capabilities:
 
     asks: str
     reads: tuple[str, ...]
-    options: tuple[str, ...] = ()
+    options: Mapping[str, Option] = field(default_factory=dict)
     sparse: bool = False
     dense: bool = False
     persons: bool = False
@@ -202,55 +247,54 @@ class Declared(Protocol):
     capabilities: ClassVar[Capabilities]
 
     @classmethod
-    def configured(cls, problem: Problem, options: Options) -> Solver:
+    def configured(cls, problem: Any, options: Options) -> Any:
         """Fill what the user left open, from public facts."""
-
-    def plan(self, problem: Problem) -> Plan:
-        """Declare every release; no data is touched."""
-
-    def run(self, curator: Curator, problem: Problem) -> Iterator[Any]:
-        """Yield the iterates; the last one is the result."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A row of the registry: how a solver is made, and what it declares."""
+    """A row of the registry: how a solver is made, what it declares, and what a variant sets by default."""
 
-    make: Callable[[Problem, Options], Solver]
+    make: Callable[[Any, Options], Any]
     capabilities: Capabilities
+    usual: Mapping[str, Any] = field(default_factory=dict)
+    stands_for: Callable[[Any], str] | None = None  # the name of another row, by public facts
 
     @classmethod
-    def of(cls, solver: type[Declared]) -> Self:
-        """Return the entry of a solver class."""
-        return cls(solver.configured, solver.capabilities)
+    def of(cls, solver: type[Declared], paper: str = "", **usual: Any) -> Self:
+        """Return the row of a solver class, or of a variant of it with other defaults."""
+        able = replace(solver.capabilities, paper=paper or solver.capabilities.paper)
+        return cls(solver.configured, able, usual)
 
-    def renamed(self, make: Callable[[Problem, Options], Solver], paper: str) -> Entry:
-        """Return a variant with the same declaration."""
-        return Entry(make, replace(self.capabilities, paper=paper))
+    def solver(self, setting: Any, options: Options) -> Any:
+        """Return the solver for a setting; options that nobody set are those of the variant."""
+        return self.make(setting, replace(options, extra={**self.usual, **options.extra}))
 
 
-def check_asked(name: str, solvers: Mapping[str, Entry], problem: Problem, options: Options) -> None:
-    """Refuse what the solver would ignore or cannot do; say which solvers can."""
-    able = solvers[name].capabilities
-    if problem.secure_noise and not able.secure_noise:
+def check_asked(
+    name: str, rows: Mapping[str, Entry], setting: Any, options: Options, word: str = "solver"
+) -> None:
+    """Refuse what the solver would ignore or cannot do; say which solvers of its family can."""
+    able, loss = rows[name].capabilities, getattr(setting, "loss", None)
+    if getattr(setting, "secure_noise", False) and not able.secure_noise:
         raise UnsupportedError(
             f"secure_noise=True is proven for sums of clipped gradients only, not for solver {name!r}. "
-            f"Set secure_noise=False, or use one of {_with(solvers, 'secure_noise')}."
+            f"Set secure_noise=False, or use one of {_with(rows, 'secure_noise')}."
         )
-    if not able.knows(problem.loss.name):
-        knowing = sorted(n for n, e in solvers.items() if e.capabilities.knows(problem.loss.name))
+    if loss is not None and not able.knows(loss.name):
+        knowing = sorted(n for n, e in rows.items() if e.capabilities.knows(loss.name))
         raise UnsupportedError(
-            f"Solver {name!r} needs a loss in {able.losses}, got {problem.loss.name!r}. Use one of {knowing}."
+            f"Solver {name!r} needs a loss in {able.losses}, got {loss.name!r}. Use one of {knowing}."
         )
     if options.n_nonzero_coefs is not None and not able.sparse:
         raise UnsupportedError(
             f"Expected n_nonzero_coefs=None, got {options.n_nonzero_coefs}: solver {name!r} fits dense "
-            f"models. Use one of {_with(solvers, 'sparse')}."
+            f"models. Use one of {_with(rows, 'sparse')}."
         )
     for option, unset in _OPEN.items():
         value = getattr(options, option)
         if value != unset and option not in able.reads and option != "n_nonzero_coefs":
-            readers = sorted(n for n, entry in solvers.items() if option in entry.capabilities.reads)
+            readers = sorted(n for n, entry in rows.items() if option in entry.capabilities.reads)
             raise InvalidInputError(
                 f"Expected {option}={unset!r} with solver {name!r}, which does not read it, got {value!r}. "
                 f"It is read by {readers}."
@@ -258,8 +302,12 @@ def check_asked(name: str, solvers: Mapping[str, Entry], problem: Problem, optio
     unknown = sorted(set(options.extra) - set(able.options))
     if unknown:
         known = ", ".join(sorted(able.options)) or "none"
-        raise InvalidInputError(f"Expected solver_options among: {known}; got {unknown}.")
+        readers = sorted(n for n, entry in rows.items() if set(unknown) <= set(entry.capabilities.options))
+        other = f" It is read by {readers}." if readers else ""
+        raise InvalidInputError(
+            f"Expected {word}_options among: {known}; got {unknown} with {word} {name!r}.{other}"
+        )
 
 
-def _with(solvers: Mapping[str, Entry], what: str) -> list[str]:
-    return sorted(name for name, entry in solvers.items() if getattr(entry.capabilities, what))
+def _with(rows: Mapping[str, Entry], what: str) -> list[str]:
+    return sorted(name for name, entry in rows.items() if getattr(entry.capabilities, what))

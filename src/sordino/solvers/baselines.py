@@ -40,11 +40,11 @@ from sordino.problems.queries import (
     pick,
     without_intercept,
 )
-from sordino.solvers.base import CURVED, Capabilities, Options, distinguishable
+from sordino.solvers.base import CURVED, FLAGS, Capabilities, Option, Options, distinguishable
 from sordino.solvers.base import STEPS as STEP_OPTIONS
 from sordino.solvers.steps import added_at, bearable, hard_threshold, starting_point, target_unit, vector_sum
 from sordino.solvers.transfer import default_strength
-from sordino.values import among, check_range, check_whole
+from sordino.values import check_range, check_whole
 
 # -------------------- Greedy coordinate descent: choose a coordinate privately, then ask for its derivative
 
@@ -75,7 +75,7 @@ class Coordinate:
     capabilities: ClassVar[Capabilities] = Capabilities(
         asks="the steepest coordinate, then its slope",
         reads=("n_nonzero_coefs", *STEP_OPTIONS),
-        options=("block",),
+        options={"block": Option(1)},
         sparse=True,
         dense=True,
         lazy=True,
@@ -92,16 +92,10 @@ class Coordinate:
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Coordinate:
-        extra = options.chosen(block=1)
-        free = problem.features * problem.outputs
-        return cls(
-            options.n_nonzero_coefs,
-            STEPS if options.max_iter is None else options.max_iter,
-            options.step_size,
-            options.peak(problem),
-            problem.gradient_bound,
-            check_whole("block", extra["block"], min(free, options.n_nonzero_coefs or free)),
-        )
+        own, free = options.read(cls.capabilities), problem.features * problem.outputs
+        block = check_whole("block", own["block"], min(free, options.n_nonzero_coefs or free))
+        start = (options.n_nonzero_coefs, options.steps(STEPS), options.step_size)
+        return cls(*start, options.peak(problem), problem.gradient_bound, block)
 
     def plan(self, problem: Problem) -> Plan:
         ridge = problem.ridge * problem.population
@@ -156,6 +150,7 @@ class Coordinate:
 # ---------------------------------------- Private Frank-Wolfe on an L1 ball: one coordinate enters per step
 
 RADIUS, NUMBERS = 10.0, 2.0  # for labels, and for numbers in units of their bound
+_SELECTION = Option("gumbel", ("gumbel", "laplace"))
 
 
 @dataclass(frozen=True)
@@ -176,7 +171,10 @@ class FrankWolfe:
     capabilities: ClassVar[Capabilities] = Capabilities(
         asks="the best vertex of an L1 ball",
         reads=("n_nonzero_coefs", "max_iter", "clip_norm"),
-        options=("radius", "selection"),
+        options={
+            "radius": Option(None, "(0, inf)"),
+            "selection": _SELECTION,
+        },
         sparse=True,
         dense=True,
         lazy=True,
@@ -193,15 +191,10 @@ class FrankWolfe:
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> FrankWolfe:
         size = NUMBERS * target_unit(problem) if problem.loss.targets == "numbers" else RADIUS
-        extra = options.chosen(radius=size / problem.data_norm, selection="gumbel")
+        own = options.read(cls.capabilities, radius=size / problem.data_norm)
         usual = min(options.n_nonzero_coefs or STEPS, STEPS, math.prod(problem.shape))
-        return cls(
-            options.n_nonzero_coefs,
-            check_whole("max_iter", usual if options.max_iter is None else options.max_iter),
-            options.peak(problem),
-            check_range("radius", extra["radius"], "(0, inf)"),
-            among("selection", extra["selection"], ("gumbel", "laplace")),
-        )
+        steps = check_whole("max_iter", options.steps(usual))
+        return cls(options.n_nonzero_coefs, steps, options.peak(problem), own["radius"], own["selection"])
 
     def plan(self, problem: Problem) -> Plan:
         query = VertexScores(problem.loss, self.clip, problem.ridge * problem.population)
@@ -247,7 +240,7 @@ class Peeled:
     capabilities: ClassVar[Capabilities] = Capabilities(
         asks="the next support, then its values",
         reads=("n_nonzero_coefs", *STEP_OPTIONS),
-        options=("selection", "split"),
+        options={"selection": _SELECTION, "split": Option(False, FLAGS)},
         sparse=True,
         lazy=True,
         paper="Peeling",
@@ -265,10 +258,9 @@ class Peeled:
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Peeled:
-        extra = options.chosen(selection="gumbel", split=False)
-        free = problem.features * problem.outputs
-        steps = PEELED_STEPS if options.max_iter is None else options.max_iter
-        if extra["split"] and steps > problem.population:
+        own, free = options.read(cls.capabilities), problem.features * problem.outputs
+        steps = options.steps(PEELED_STEPS)
+        if own["split"] and steps > problem.population:
             raise InvalidInputError(
                 f"Expected max_iter <= the {problem.population} records with split=True, got {steps}."
             )
@@ -278,8 +270,8 @@ class Peeled:
             LONGER * options.step(problem) if options.step_size is None else options.step_size,
             options.peak(problem) / (2.0 if options.clip_norm is None else 1.0),
             problem.gradient_bound,
-            among("selection", extra["selection"], ("gumbel", "laplace")),
-            among("split", extra["split"], (True, False)),
+            own["selection"],
+            own["split"],
             OFTEN * options.step(problem),
         )
 
@@ -401,7 +393,11 @@ class TwoStage:
     capabilities: ClassVar[Capabilities] = Capabilities(
         asks="a support by votes, then a fit on it",
         reads=("n_nonzero_coefs", "step_size", "clip_norm"),
-        options=("blocks", "stage2", "strength"),
+        options={
+            "blocks": Option(),
+            "stage2": Option("output", ("output", "objective")),
+            "strength": Option(),
+        },
         sparse=True,
         paper="Kifer, Smith, Thakurta",
         page="two-stage",
@@ -417,19 +413,18 @@ class TwoStage:
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> TwoStage:
-        extra = options.chosen(blocks=None, stage2="output", strength=None)
-        stage2 = among("stage2", extra["stage2"], ("output", "objective"))
+        own = options.read(cls.capabilities)
         n, free = problem.population, problem.features * problem.outputs
         many = max(1, min(BLOCKS * math.isqrt(n), n // 4))
-        blocks = many if extra["blocks"] is None else extra["blocks"]
-        strength = _strength(problem, stage2) if extra["strength"] is None else extra["strength"]
+        blocks = many if own["blocks"] is None else own["blocks"]
+        strength = _strength(problem, own["stage2"]) if own["strength"] is None else own["strength"]
         return cls(
             distinguishable(problem, min(free, options.n_nonzero_coefs or 10)),
             convex_clip(problem, options.clip_norm),
             check_range("strength", strength, "(0, inf)"),
             check_whole("blocks", blocks, n),
             options.step(problem),
-            stage2,
+            own["stage2"],
         )
 
     def plan(self, problem: Problem) -> Plan:

@@ -5,54 +5,53 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from sordino.kernel import Curator, Full, GumbelTopK, Plan, Poisson, Release, Sampling, public_generator
+from sordino.kernel import (
+    Curator,
+    FixedSize,
+    Full,
+    GumbelTopK,
+    Plan,
+    Poisson,
+    Release,
+    Sampling,
+    public_generator,
+)
 from sordino.kernel.arrays import Floats
-from sordino.kernel.sampling import FixedSize
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GlmGradient, RecursiveGradient, StepSizeScores
-from sordino.solvers.base import BATCHES, CURVED, STEPS, Capabilities, Options
+from sordino.solvers import updates
+from sordino.solvers.base import BATCHES, CURVED, FLAGS, SMOOTHING, STEPS, Capabilities, Option, Options
 from sordino.solvers.descent import noise_std
-from sordino.solvers.steps import DENSE, Momentum, Pace, bearable, chosen_momentum, dense, in_units
-from sordino.values import among, check_range, check_whole
-
-# ------------------------------------------ Laplacian smoothing of released gradients: free post-processing
-
-
-def smoothed(vector: Floats, strength: float, kept: int = 0) -> Floats:
-    r"""Return ``A^{-1} v`` with A = I - strength * Laplacian on a circle, by the fast Fourier transform.
-
-    A is circulant, ``1 + 2 s`` on the diagonal and ``-s`` beside it, so its eigenvalues are
-    ``1 + 2 s (1 - cos(2 pi k / d))``. Each output is smoothed on its own over its features; the last
-    ``kept`` columns (the intercept) have no neighbours. Sums are kept and norms never grow.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> smoothed(np.array([4.0, 0.0, 0.0, 0.0]), 1.0).round(3).tolist()
-    [1.867, 0.8, 0.533, 0.8]
-    """
-    if not strength:
-        return vector
-    d = vector.shape[-1] - kept
-    eigenvalues = 1 + 2 * strength * (1 - np.cos(2 * np.pi * np.arange(d // 2 + 1) / d))
-    out = np.array(vector, dtype=float)
-    out[..., :d] = np.fft.irfft(np.fft.rfft(out[..., :d]) / eigenvalues, n=d)
-    return out
-
+from sordino.solvers.steps import (
+    DENSE,
+    MOMENTUM_OPTIONS,
+    GradientPlan,
+    Momentum,
+    Pace,
+    bearable,
+    dense,
+    in_units,
+)
+from sordino.solvers.updates import recursive_direction, smoothed
+from sordino.values import check_range, check_whole
 
 # --------------------------------------------------------------------- DP-SGD and DP-LSSGD for dense models
 
 EPOCHS = 20
-SCHEDULES = ("constant", "inverse", "inverse-root")
-OUTPUTS = ("last", "average")
+_DESCENT = {
+    **MOMENTUM_OPTIONS,
+    "output": Option("last", ("last", "average")),
+    "schedule": Option("constant", ("constant", "inverse", "inverse-root")),
+    "smoothing": SMOOTHING,
+}
 
 
 @dataclass(frozen=True)
-class Sgd:
+class Sgd(GradientPlan):
     r"""``w <- w - step_t A^{-1}(batch gradient / expected batch size + noise + penalty'(w))``.
 
     ``A = I - smoothing * Laplacian`` is the identity without smoothing. ``schedule`` divides the step of
@@ -68,7 +67,7 @@ class Sgd:
     capabilities: ClassVar[Capabilities] = Capabilities(
         asks="mini-batch gradients",
         reads=BATCHES,
-        options=("epochs", "momentum", "momentum_weight", "output", "schedule", "smoothing"),
+        options={**_DESCENT, "epochs": Option(EPOCHS, 1)},
         dense=True,
         persons=True,
         secure_noise=True,
@@ -85,23 +84,16 @@ class Sgd:
     output: str = "last"
 
     @classmethod
-    def configured(cls, problem: Problem, options: Options, smoothing: float = 0.0) -> Sgd:
+    def configured(cls, problem: Problem, options: Options) -> Self:
         """Fill what the user left open from public facts."""
-        momentum, extra = chosen_momentum(
-            options, epochs=EPOCHS, smoothing=smoothing, schedule="constant", output="last"
-        )
-        steps = epochs_of(extra["epochs"], problem, options)
-        return cls(steps, **update_of(problem, options, extra), momentum=momentum)
+        own = options.read(cls.capabilities)
+        return cls._assemble(problem, options, own, options.passes(own["epochs"], problem))
 
     @classmethod
-    def smooth(cls, problem: Problem, options: Options) -> Sgd:
-        """Return the same with smoothing 1 where the user left it open."""
-        return cls.configured(problem, options, 1.0)
-
-    def plan(self, problem: Problem) -> Plan:
-        """Declare the gradients."""
-        query = GlmGradient(problem.loss, self.clip)
-        return problem.planned(gradient=Release(query, problem.gaussian(), self.sampling, self.steps))
+    def _assemble(cls, problem: Problem, options: Options, own: dict[str, Any], steps: int) -> Self:
+        start = (steps, options.step_size, options.clip(problem), options.minibatches(problem))
+        momentum = Momentum(own["momentum"], own["momentum_weight"])
+        return cls(*start, momentum, own["smoothing"], own["schedule"], own["output"])
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
         """Yield the iterates, or their running averages."""
@@ -125,25 +117,6 @@ class Sgd:
         return step / {"constant": 1.0, "inverse": float(t), "inverse-root": t**0.5}[self.schedule]
 
 
-def epochs_of(epochs: Any, problem: Problem, options: Options, share: int = 200) -> int:
-    """Return the number of steps: the asked one, or that of so many passes."""
-    if options.max_iter is not None:
-        return options.max_iter
-    return check_whole("epochs", epochs) * max(1, problem.population // options.batch(problem, share))
-
-
-def update_of(problem: Problem, options: Options, extra: dict[str, Any]) -> dict[str, Any]:
-    """Return what the gradient solvers have in common, checked."""
-    return {
-        "step": options.step_size,
-        "clip": options.clip(problem),
-        "sampling": options.minibatches(problem),
-        "smoothing": check_range("smoothing", extra["smoothing"], "[0, inf)", "Usual are 0 to 3."),
-        "schedule": among("schedule", extra["schedule"], SCHEDULES),
-        "output": among("output", extra["output"], OUTPUTS),
-    }
-
-
 # ----------------------------------------------------------------------------------- DP-GD for dense models
 
 GD_STEPS = 50
@@ -161,7 +134,7 @@ class Gd(Sgd):
     capabilities: ClassVar[Capabilities] = Capabilities(
         asks="the gradient on all records",
         reads=STEPS,
-        options=("momentum", "momentum_weight", "output", "schedule", "smoothing"),
+        options=_DESCENT,
         dense=True,
         persons=True,
         secure_noise=True,
@@ -169,15 +142,12 @@ class Gd(Sgd):
     )
 
     @classmethod
-    def configured(cls, problem: Problem, options: Options, smoothing: float = 0.0) -> Gd:
+    def configured(cls, problem: Problem, options: Options) -> Self:
         """Fill what the user left open from public facts."""
         paced = options.step_size is None and "schedule" not in options.extra
-        momentum, extra = chosen_momentum(
-            options, "nesterov" if paced else "none", smoothing=smoothing, schedule="constant", output="last"
-        )
-        steps = GD_STEPS if options.max_iter is None else options.max_iter
-        update = {**update_of(problem, options, extra), "sampling": Full()}
-        return cls(steps, **update, momentum=momentum)
+        own = options.read(cls.capabilities, momentum="nesterov" if paced else "none")
+        whole = replace(options, batch_size=problem.population)
+        return cls._assemble(problem, whole, own, options.steps(GD_STEPS))
 
 
 # ----------------------------------------------- RRPSGD: stochastic gradients with a random number of steps
@@ -195,18 +165,19 @@ class RrpSgd(Sgd):
     the drawn R and not on T.
     """
 
-    capabilities: ClassVar[Capabilities] = replace(Sgd.capabilities, paper="RRPSGD, stopped at a random step")
+    capabilities: ClassVar[Capabilities] = replace(
+        Sgd.capabilities,
+        options={**_DESCENT, "epochs": Option(RRP_EPOCHS, 1)},
+        paper="RRPSGD, stopped at a random step",
+    )
 
     @classmethod
-    def configured(cls, problem: Problem, options: Options, smoothing: float = 0.0) -> RrpSgd:
+    def configured(cls, problem: Problem, options: Options) -> Self:
         """Fill what the user left open from public facts, and draw R."""
-        momentum, extra = chosen_momentum(
-            options, epochs=RRP_EPOCHS, smoothing=smoothing, schedule="constant", output="last"
-        )
-        most = epochs_of(extra["epochs"], problem, options)
+        own = options.read(cls.capabilities)
+        most = options.passes(own["epochs"], problem)
         public = public_generator(options.random_state)
-        steps = int(public.integers(1, most + 1))
-        return cls(steps, **update_of(problem, options, extra), momentum=momentum)
+        return cls._assemble(problem, options, own, int(public.integers(1, most + 1)))
 
 
 # ------------------------------------------------------------------- DP-Adam and DP-LSAdam for dense models
@@ -216,7 +187,7 @@ TINY = 1e-8  # of the clip norm
 
 
 @dataclass(frozen=True)
-class Adam:
+class Adam(GradientPlan):
     r"""``w <- w - step m / (sqrt s + 1e-8 clip)`` with running means of noisy gradients and of their squares.
 
     ``subtract_noise`` takes the known variance of the noise out of ``s``: without it s is mostly noise, and
@@ -229,7 +200,13 @@ class Adam:
     capabilities: ClassVar[Capabilities] = Capabilities(
         asks="mini-batch gradients",
         reads=BATCHES,
-        options=("beta1", "beta2", "epochs", "smoothing", "subtract_noise"),
+        options={
+            "beta1": Option(0.9, "(0, 1)"),
+            "beta2": Option(0.999, "(0, 1)"),
+            "epochs": Option(EPOCHS, 1),
+            "smoothing": SMOOTHING,
+            "subtract_noise": Option(False, FLAGS),
+        },
         dense=True,
         persons=True,
         secure_noise=True,
@@ -246,49 +223,31 @@ class Adam:
     subtract_noise: bool = False
 
     @classmethod
-    def configured(cls, problem: Problem, options: Options, smoothing: float = 0.0) -> Adam:
+    def configured(cls, problem: Problem, options: Options) -> Adam:
         """Fill what the user left open from public facts."""
-        extra = options.chosen(
-            epochs=EPOCHS, smoothing=smoothing, beta1=0.9, beta2=0.999, subtract_noise=False
-        )
+        own = options.read(cls.capabilities)
         return cls(
-            epochs_of(extra["epochs"], problem, options),
+            options.passes(own.pop("epochs"), problem),
             STEP * in_units(problem) if options.step_size is None else options.step_size,
             options.clip(problem),
             options.minibatches(problem),
-            check_range("smoothing", extra["smoothing"], "[0, inf)", "Usual are 0 to 3."),
-            check_range("beta1", extra["beta1"], "(0, 1)"),
-            check_range("beta2", extra["beta2"], "(0, 1)"),
-            among("subtract_noise", extra["subtract_noise"], (True, False)),
+            **own,
         )
-
-    @classmethod
-    def smooth(cls, problem: Problem, options: Options) -> Adam:
-        """Return the same with smoothing 1 where the user left it open."""
-        return cls.configured(problem, options, 1.0)
-
-    def plan(self, problem: Problem) -> Plan:
-        """Declare the gradients."""
-        query = GlmGradient(problem.loss, self.clip)
-        return problem.planned(gradient=Release(query, problem.gaussian(), self.sampling, self.steps))
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
         """Yield the iterates."""
-        w, m, s = (np.zeros(problem.shape) for _ in range(3))
-        known = self._noise_variance(curator, problem)
-        for t in range(1, self.steps + 1):
+        w, rule = np.zeros(problem.shape), updates.Adam(self.beta1, self.beta2, TINY * self.clip)
+        slots, known = rule.start(w), self._noise_variance(curator, problem)
+        for _ in range(self.steps):
             g = curator.release("gradient", w) + problem.penalty_gradient(w)
-            g = smoothed(g, self.smoothing, problem.n_intercepts)
-            m = self.beta1 * m + (1 - self.beta1) * g
-            s = self.beta2 * s + (1 - self.beta2) * np.square(g)
-            level = np.maximum(s / (1 - self.beta2**t) - known, known * 1e-2)
-            w = w - self.step * m / (1 - self.beta1**t) / (np.sqrt(level) + TINY * self.clip)
+            direction, slots = rule.step(smoothed(g, self.smoothing, problem.n_intercepts), slots, known)
+            w = w - self.step * direction
             yield w
 
-    def _noise_variance(self, curator: Curator, problem: Problem) -> Any:
+    def _noise_variance(self, curator: Curator, problem: Problem) -> Floats | None:
         """Return the variance that the noise adds to each entry of a smoothed mean gradient."""
         if not self.subtract_noise:
-            return 0.0
+            return None
         std = noise_std(curator, "gradient") / self.sampling.expected(problem.population)
         # the entries of A^{-1} N(0, I) have the variance sum_j (A^{-1})_0j^2
         row = np.zeros(problem.columns)
@@ -327,7 +286,14 @@ class Agd:
     capabilities: ClassVar[Capabilities] = Capabilities(
         asks="gradients in portions, and private line searches",
         reads=STEPS,
-        options=("growth", "objective_clip", "search_share", "searches", "smoothing", "step_count"),
+        options={
+            "growth": Option(0.5, "(0, inf)"),
+            "objective_clip": Option(None, "(0, inf)"),
+            "search_share": Option(SEARCH_SHARE, "(0, 0.9]"),
+            "searches": Option(None, 1),
+            "smoothing": SMOOTHING,
+            "step_count": Option(STEP_COUNT, 1),
+        },
         dense=True,
         paper="DP-AGD",
         losses=CURVED,
@@ -345,27 +311,19 @@ class Agd:
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Agd:
         """Fill what the user left open from public facts."""
-        extra = options.chosen(
-            searches=None,
-            step_count=STEP_COUNT,
-            objective_clip=None,
-            growth=0.5,
-            search_share=SEARCH_SHARE,
-            smoothing=0.0,
-        )
         told = int(min(problem.population * problem.epsilon / RECORDS, GRADIENTS))
-        portions = max(told, FEWEST) if options.max_iter is None else options.max_iter
-        searches = max(1, 2 * portions // 3) if extra["searches"] is None else extra["searches"]
-        wanted = extra["objective_clip"]
+        portions = options.steps(max(told, FEWEST))
+        own = options.read(cls.capabilities)
+        largest = 32 * options.step(problem)
         return cls(
             portions,
-            check_whole("searches", searches),
-            _grid(32 * options.step(problem), check_whole("step_count", extra["step_count"])),
+            own["searches"] or max(1, 2 * portions // 3),
+            tuple(largest * 2.0**-i for i in range(own["step_count"])),
             options.clip(problem),
-            _typical_loss(problem) if wanted is None else check_range("objective_clip", wanted, "(0, inf)"),
-            check_range("growth", extra["growth"], "(0, inf)"),
-            check_range("search_share", extra["search_share"], "(0, 0.9]"),
-            check_range("smoothing", extra["smoothing"], "[0, inf)", "Usual are 0 to 3."),
+            own["objective_clip"] or _typical_loss(problem),
+            own["growth"],
+            own["search_share"],
+            own["smoothing"],
         )
 
     def plan(self, problem: Problem) -> Plan:
@@ -411,11 +369,6 @@ class Agd:
             yield w
 
 
-def _grid(largest: float, points: int) -> tuple[float, ...]:
-    """Return step sizes that halve from the largest."""
-    return tuple(largest * 2.0**-i for i in range(points))
-
-
 def _typical_loss(problem: Problem) -> float:
     """Return five times the largest loss of the model that knows nothing: a public bound to clip losses at.
 
@@ -435,8 +388,6 @@ LATE = 0.7  # the average is over the iterates after this share of the steps
 # Of the default step: the margin noise of the last iterate; how far the noise of v may feed back into the
 # bound on its own next difference; and how many times one over the curvature it may be.
 MARGIN_NOISE, FEEDBACK, LONGEST = 4.0, 0.2, 10.0
-RULES = ("constant", "adaptive")
-SRM_OUTPUTS = ("average", "last", "random")
 
 
 @dataclass(frozen=True)
@@ -462,17 +413,17 @@ class Srm:
     capabilities: ClassVar[Capabilities] = Capabilities(
         asks="a first gradient, then recursive corrections",
         reads=BATCHES,
-        options=(
-            "difference_clip",
-            "epochs",
-            "first_batch",
-            "first_noise",
-            "gamma",
-            "output",
-            "shrinking_bound",
-            "smoothing",
-            "step_rule",
-        ),
+        options={
+            "difference_clip": Option(),
+            "epochs": Option(SRM_EPOCHS, 1),
+            "first_batch": Option(),
+            "first_noise": Option(1.0, "(0, inf)"),
+            "gamma": Option(GAMMA, "(0, 1]"),
+            "output": Option("average", ("average", "last", "random")),
+            "shrinking_bound": Option(True, FLAGS),
+            "smoothing": SMOOTHING,
+            "step_rule": Option("constant", ("constant", "adaptive")),
+        },
         dense=True,
         persons=True,
         secure_noise=True,
@@ -495,32 +446,25 @@ class Srm:
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Srm:
         """Fill what the user left open from public facts."""
-        extra = options.chosen(
-            epochs=SRM_EPOCHS,
-            gamma=GAMMA,
-            difference_clip=None,
-            first_batch=None,
-            first_noise=1.0,
-            shrinking_bound=True,
-            step_rule="constant",
-            output="average",
-            smoothing=0.0,
-        )
-        clip, wanted = options.clip(problem), extra["difference_clip"]
-        shrinking = among("shrinking_bound", extra["shrinking_bound"], (True, False))
+        own = options.read(cls.capabilities)
+        clip, wanted = options.clip(problem), own["difference_clip"]
+        steps = options.passes(own["epochs"], problem, SHARE)
+        if own["output"] == "random":  # the iterate is drawn before anything is planned
+            public = public_generator(options.random_state)
+            steps = int(public.integers(1, steps + 1))
         return cls(
-            _drawn(epochs_of(extra["epochs"], problem, options, SHARE), extra["output"], options),
+            steps,
             options.step_size,
             clip,
             2 * clip if wanted is None else check_range("difference_clip", wanted, f"(0, {2 * clip}]"),
-            check_range("gamma", extra["gamma"], "(0, 1]"),
-            problem.row_bound if shrinking else np.inf,
-            _first(extra["first_batch"], problem, options),
+            own["gamma"],
+            problem.row_bound if own["shrinking_bound"] else np.inf,
+            _first(own["first_batch"], problem, options),
             options.minibatches(problem, SHARE),
-            among("step_rule", extra["step_rule"], RULES),
-            check_range("smoothing", extra["smoothing"], "[0, inf)", "Usual are 0 to 3."),
-            check_range("first_noise", extra["first_noise"], "(0, inf)"),
-            extra["output"] == "average",
+            own["step_rule"],
+            own["smoothing"],
+            own["first_noise"],
+            own["output"] == "average",
         )
 
     def plan(self, problem: Problem) -> Plan:
@@ -541,7 +485,7 @@ class Srm:
         v = curator.release("first", w)
         for t in range(self.steps):
             if t > 0:
-                v = (1 - self.gamma) * v + curator.release("recursion", (w, previous))
+                v = recursive_direction(v, curator.release("recursion", (w, previous)), self.gamma)
             d = smoothed(v + problem.penalty_gradient(w), self.smoothing, problem.n_intercepts)
             w, previous = w - self._cut(step, d, problem) * d, w
             late = t - int(LATE * self.steps)
@@ -579,14 +523,6 @@ class Srm:
 def _curvature(problem: Problem) -> float:
     """Return the curvature of a record's loss."""
     return problem.curvature * problem.row_bound**2
-
-
-def _drawn(steps: int, output: str, options: Options) -> int:
-    """Return how many steps are taken: all, or up to an iterate drawn before anything is planned."""
-    if among("output", output, SRM_OUTPUTS) != "random":
-        return steps
-    public = public_generator(options.random_state)
-    return int(public.integers(1, steps + 1))
 
 
 def _first(wanted: Any, problem: Problem, options: Options) -> Sampling:

@@ -23,25 +23,27 @@ from sordino.kernel import (
 from sordino.kernel.query import Point
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GlmDifference, GlmGradient
-from sordino.solvers.base import BATCHES, STEPS, Capabilities, Options
+from sordino.solvers.base import BATCHES, FLAGS, STEPS, Capabilities, Option, Options
 from sordino.solvers.steps import (
     DENSE,
     MOMENTUM,
+    MOMENTUM_OPTIONS,
     SPARSE,
+    GradientPlan,
     Momentum,
     Pace,
     as_sparse,
-    chosen_momentum,
     dense,
     hard_threshold,
     starting_point,
     vector_sum,
 )
-from sordino.values import among, check_range, check_whole
+from sordino.values import check_range, check_whole
 
 # --------------------------------------------- DP-IGHT: iterative gradient hard thresholding on all records
 
 LATE = 0.8  # thresholding starts after this share of the steps
+_AFTER = Option(0.0, "[0, 1)", "It is a share of the steps.")
 
 
 def ridge_pull(problem: Problem, w: Point) -> Point:
@@ -53,7 +55,7 @@ def ridge_pull(problem: Problem, w: Point) -> Point:
 
 
 @dataclass(frozen=True)
-class Ight:
+class Ight(GradientPlan):
     r"""``w <- H_k(w - step (mean clipped gradient + noise + ridge w))``, ``steps`` times.
 
     A step size that is left open follows :class:`sordino.solvers.steps.Pace`, with Nesterov's momentum, and
@@ -69,7 +71,7 @@ class Ight:
     capabilities: ClassVar[Capabilities] = Capabilities(
         asks="the gradient on all records",
         reads=("n_nonzero_coefs", *STEPS),
-        options=("momentum", "momentum_weight", "threshold_after"),
+        options={**MOMENTUM_OPTIONS, "threshold_after": _AFTER},
         sparse=True,
         dense=True,
         persons=True,
@@ -84,25 +86,15 @@ class Ight:
     clip: float
     momentum: Momentum = field(default_factory=Momentum)
     threshold_after: float = 0.0
+    sampling: Sampling = field(default_factory=Full)
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Ight:
-        open_ = options.step_size is None
-        momentum, extra = chosen_momentum(
-            options, "nesterov" if open_ else "none", threshold_after=LATE if open_ else 0.0
-        )
-        return cls(
-            options.n_nonzero_coefs,
-            50 if options.max_iter is None else options.max_iter,
-            options.step_size,
-            options.clip(problem),
-            momentum,
-            check_range("threshold_after", extra["threshold_after"], "[0, 1)", "It is a share of the steps."),
-        )
-
-    def plan(self, problem: Problem) -> Plan:
-        query = GlmGradient(problem.loss, self.clip)
-        return problem.planned(gradient=Release(query, problem.gaussian(), Full(), self.steps))
+        paced = {"momentum": "nesterov", "threshold_after": LATE} if options.step_size is None else {}
+        own = options.read(cls.capabilities, **paced)
+        start, clip = (options.n_nonzero_coefs, options.steps(50), options.step_size), options.clip(problem)
+        momentum = Momentum(own["momentum"], own["momentum_weight"])
+        return cls(*start, clip, momentum, own["threshold_after"])
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
         w = previous = starting_point(problem.shape, problem.n_intercepts, sparse=False)
@@ -123,7 +115,7 @@ EPOCHS = 20
 
 
 @dataclass(frozen=True)
-class SgdHt:
+class SgdHt(GradientPlan):
     r"""``w <- H_k(w - step (batch gradient / expected batch size + noise + ridge w))``.
 
     On sparse data the step never touches more columns than the batch and the iterate hold: see
@@ -138,7 +130,7 @@ class SgdHt:
     capabilities: ClassVar[Capabilities] = Capabilities(
         asks="mini-batch gradients",
         reads=("n_nonzero_coefs", *BATCHES),
-        options=("epochs", "momentum", "momentum_weight"),
+        options={**MOMENTUM_OPTIONS, "epochs": Option(EPOCHS, 1)},
         sparse=True,
         dense=True,
         persons=True,
@@ -157,25 +149,14 @@ class SgdHt:
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> SgdHt:
-        momentum, extra = chosen_momentum(options, epochs=EPOCHS)
-        epoch = max(1, problem.population // options.batch(problem))
-        steps = (
-            check_whole("epochs", extra["epochs"]) * epoch if options.max_iter is None else options.max_iter
-        )
-        return cls(
-            options.n_nonzero_coefs,
-            steps,
-            options.step_size,
-            options.clip(problem),
-            options.minibatches(problem),
-            momentum,
-        )
+        own = options.read(cls.capabilities)
+        steps, clip = options.passes(own["epochs"], problem), options.clip(problem)
+        momentum = Momentum(own["momentum"], own["momentum_weight"])
+        start = (options.n_nonzero_coefs, steps, options.step_size, clip)
+        return cls(*start, options.minibatches(problem), momentum)
 
-    def plan(self, problem: Problem) -> Plan:
-        lazy = self.sparsity is not None and problem.outputs == 1 and not problem.secure_noise
-        query = GlmGradient(problem.loss, self.clip)
-        release = Release(query, problem.gaussian(), self.sampling, self.steps, lazy=lazy)
-        return problem.planned(gradient=release)
+    def _lazy(self, problem: Problem) -> bool:
+        return self.sparsity is not None and problem.outputs == 1 and not problem.secure_noise
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
         lazy = curator.plan.releases["gradient"].lazy
@@ -224,16 +205,16 @@ class ScsgHt:
     capabilities: ClassVar[Capabilities] = Capabilities(
         asks="batch snapshots, mini-batch corrections",
         reads=("n_nonzero_coefs", *BATCHES),
-        options=(
-            "difference_clip",
-            "epochs",
-            "option",
-            "shrinking_bound",
-            "snapshot_batch",
-            "snapshot_keep",
-            "snapshot_noise",
-            "threshold_after",
-        ),
+        options={
+            "difference_clip": Option(),
+            "epochs": Option(None, 1),
+            "option": Option("II", ("I", "II")),
+            "shrinking_bound": Option(True, FLAGS),
+            "snapshot_batch": Option(None, 1),
+            "snapshot_keep": Option(None, 1),
+            "snapshot_noise": Option(1.0, "(0, inf)"),
+            "threshold_after": _AFTER,
+        },
         sparse=True,
         dense=True,
         persons=True,
@@ -258,37 +239,32 @@ class ScsgHt:
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> ScsgHt:
-        extra = _extra(options, snapshot_batch=None)
         small, n = options.batch(problem, SHARE), problem.population
-        wanted = max(small, n // 5) if extra["snapshot_batch"] is None else extra["snapshot_batch"]
-        return cls._assemble(problem, options, extra, SHARE, check_whole("snapshot_batch", wanted, n))
+        wanted = options.extra.get("snapshot_batch")
+        big = max(small, n // 5) if wanted is None else check_whole("snapshot_batch", wanted, n)
+        return cls._assemble(problem, options, SHARE, big)
 
     @classmethod
-    def _assemble(
-        cls, problem: Problem, options: Options, extra: dict[str, Any], part: int, big: int
-    ) -> Self:
+    def _assemble(cls, problem: Problem, options: Options, part: int, big: int) -> Self:
         """Return the solver with snapshots on ``big`` records and corrections on one of ``part``."""
         n, clip = problem.population, options.clip(problem)
-        most = 2 * clip
-        keep, bound, late = extra["snapshot_keep"], extra["difference_clip"], extra["threshold_after"]
-        if keep is None:
-            late = check_range("threshold_after", late, "[0, 1)", "It is a share of the steps.")
-        shrinking = among("shrinking_bound", extra["shrinking_bound"], (True, False))
-        option = among("option", extra["option"], ("I", "II"))
+        own = options.read(cls.capabilities, threshold_after=LATE if options.step_size is None else 0.0)
+        most, keep, bound = 2 * clip, own["snapshot_keep"], own["difference_clip"]
         batches = FixedSize(big) if options.sampling == "fixed" else Poisson(big / n)
         return cls(
             sparsity=options.n_nonzero_coefs,
             step=options.step_size,
             clip=clip,
             difference_clip=most if bound is None else check_range("difference_clip", bound, f"(0, {most}]"),
-            row_bound=problem.row_bound if shrinking else math.inf,  # the latter leaves the paper's bound
+            # Without shrinking the paper's bound is left.
+            row_bound=problem.row_bound if own["shrinking_bound"] else math.inf,
             snapshots=Full() if big >= n else batches,
             minibatches=options.minibatches(problem, part),
-            lengths=_lengths(extra, options, option, big / options.batch(problem, part), problem),
-            snapshot_keep=None if keep is None else check_whole("snapshot_keep", keep),
-            snapshot_noise=check_range("snapshot_noise", extra["snapshot_noise"], "(0, inf)"),
-            threshold_after=0.0 if keep is not None else late,
-            drawn=option == "I",
+            lengths=_lengths(own, options, big / options.batch(problem, part), problem),
+            snapshot_keep=keep,
+            snapshot_noise=own["snapshot_noise"],
+            threshold_after=0.0 if keep is not None else own["threshold_after"],
+            drawn=own["option"] == "I",
         )
 
     def plan(self, problem: Problem) -> Plan:
@@ -362,19 +338,6 @@ class ScsgHt:
         return sparse and problem.outputs == 1 and not problem.secure_noise
 
 
-def _extra(options: Options, **defaults: Any) -> dict[str, Any]:
-    return options.chosen(
-        option="II",
-        epochs=None,
-        snapshot_keep=None,
-        snapshot_noise=1.0,
-        difference_clip=None,
-        shrinking_bound=True,
-        threshold_after=LATE if options.step_size is None else 0.0,
-        **defaults,
-    )
-
-
 def _bearable(problem: Problem, mean: float) -> float:
     """Return how many steps an epoch may have before the noise of its corrections outweighs them.
 
@@ -385,15 +348,14 @@ def _bearable(problem: Problem, mean: float) -> float:
     return max(1.0, min(mean, BEARABLE / noise)) if noise else mean
 
 
-def _lengths(
-    extra: dict[str, Any], options: Options, option: str, mean: float, problem: Problem
-) -> tuple[int, ...]:
+def _lengths(own: dict[str, Any], options: Options, mean: float, problem: Problem) -> tuple[int, ...]:
     """Return the lengths of all epochs, cut where ``max_iter`` steps are reached."""
-    if extra["epochs"] is None:
+    epochs = own["epochs"]
+    if epochs is None:
         mean = min(mean, _bearable(problem, mean))
-        extra = {**extra, "epochs": math.ceil(SCSG_STEPS / mean)}
-    epochs, longest = check_whole("epochs", extra["epochs"]), math.ceil(20 * mean)
-    if option == "II":
+        epochs = math.ceil(SCSG_STEPS / mean)
+    longest = math.ceil(20 * mean)
+    if own["option"] == "II":
         drawn = [max(1, round(mean))] * epochs
     else:
         public = public_generator(options.random_state)
@@ -426,11 +388,11 @@ class SvrgHt(ScsgHt):
     capabilities: ClassVar[Capabilities] = replace(
         ScsgHt.capabilities,
         asks="full snapshots, mini-batch corrections",
-        options=tuple(name for name in ScsgHt.capabilities.options if name != "snapshot_batch"),
+        options={k: v for k, v in ScsgHt.capabilities.options.items() if k != "snapshot_batch"},
         paper="DP-SVRG-HT",
         page="svrg-ht",
     )
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> SvrgHt:
-        return cls._assemble(problem, options, _extra(options), SVRG_SHARE, problem.population)
+        return cls._assemble(problem, options, SVRG_SHARE, problem.population)

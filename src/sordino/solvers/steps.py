@@ -8,11 +8,12 @@ from typing import Any, TypeAlias, overload
 
 import numpy as np
 
-from sordino.kernel import Curator, LazyVector, SparseVector
+from sordino.kernel import Curator, LazyVector, Plan, Release, Sampling, SparseVector
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.query import Point
 from sordino.problems.problem import Problem
-from sordino.solvers.base import Options
+from sordino.problems.queries import GlmGradient
+from sordino.solvers.base import Option
 from sordino.values import among, check_range
 
 # ----------------------------------------------------------- Maps of released vectors: free post-processing
@@ -153,10 +154,24 @@ class Momentum:
         return vector_sum((1.0 + self.beta) * w, -self.beta * previous)
 
 
-def chosen_momentum(options: Options, kind: str = "none", **defaults: Any) -> tuple[Momentum, dict[str, Any]]:
-    """Return the momentum that was asked for, ``kind`` by default, and the solver's other options."""
-    extra = options.chosen(momentum=kind, momentum_weight=0.9, **defaults)
-    return Momentum(extra.pop("momentum"), extra.pop("momentum_weight")), extra
+MOMENTUM_OPTIONS = {"momentum": Option("none", KINDS), "momentum_weight": Option(0.9, "[0, 1)")}
+
+
+class GradientPlan:
+    """A plan of one question: the clipped gradient, ``steps`` times, on batches drawn by ``sampling``."""
+
+    steps: int
+    clip: float
+    sampling: Sampling
+
+    def plan(self, problem: Problem) -> Plan:
+        """Declare the gradients."""
+        query = GlmGradient(problem.loss, self.clip)
+        release = Release(query, problem.gaussian(), self.sampling, self.steps, lazy=self._lazy(problem))
+        return problem.planned(gradient=release)
+
+    def _lazy(self, problem: Problem) -> bool:
+        return False
 
 
 # --------------------------- How far to step on noisy gradients: a rule on public and released numbers only

@@ -16,9 +16,9 @@ from sordino.kernel.arrays import Floats
 from sordino.kernel.query import Point
 from sordino.problems.minimiser import CertifiedMinimiser, MinimiserResponses, convex_clip
 from sordino.problems.problem import Problem
-from sordino.solvers.base import CURVED, Capabilities, Options
+from sordino.solvers.base import CURVED, Capabilities, Option, Options
 from sordino.solvers.steps import bearable, hard_threshold, target_unit
-from sordino.values import among, check_range, check_whole
+from sordino.values import check_range, check_whole
 
 # The noise that a margin of the released teacher may carry, in units of the targets; the least and the most
 # ridge, in units of the squared row bound: a weaker one takes long to certify, a stronger leaves nothing.
@@ -47,7 +47,13 @@ class Transfer:
     capabilities: ClassVar[Capabilities] = Capabilities(
         asks="one regularised minimiser",
         reads=("n_nonzero_coefs", "max_iter", "clip_norm"),
-        options=("mode", "public_features", "public_rows", "strength", "student_steps"),
+        options={
+            "mode": Option("P", ("P", "R")),
+            "public_features": Option(),
+            "public_rows": Option(),
+            "strength": Option(),
+            "student_steps": Option(STUDENT_STEPS),
+        },
         sparse=True,
         dense=True,
         paper="DPSL-KT, with a sound teacher",
@@ -65,20 +71,15 @@ class Transfer:
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Transfer:
         """Fill what the user left open from public facts."""
-        extra = options.chosen(
-            mode="P", public_features=None, public_rows=None, strength=None, student_steps=STUDENT_STEPS
-        )
-        mode = among("mode", extra["mode"], ("P", "R"))
-        strength = (
-            (problem.ridge or default_strength(problem)) if extra["strength"] is None else extra["strength"]
-        )
-        features = _public_features(extra, problem, options, needed=mode == "R")
-        steps = check_whole("student_steps", options.max_iter or extra["student_steps"])
+        own, strength = options.read(cls.capabilities), problem.ridge or default_strength(problem)
+        strength = strength if own["strength"] is None else own["strength"]
+        features = _public_features(own, problem, options, needed=own["mode"] == "R")
+        steps = check_whole("student_steps", options.max_iter or own["student_steps"])
         return cls(
             options.n_nonzero_coefs,
             convex_clip(problem, options.clip_norm),
             check_range("strength", strength, "(0, inf)"),
-            mode,
+            own["mode"],
             features,
             steps,
         )

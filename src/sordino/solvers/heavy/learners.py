@@ -24,7 +24,7 @@ from sordino.kernel import (
 )
 from sordino.kernel.arrays import Bools, Floats, Ints
 from sordino.kernel.query import RowBlocks
-from sordino.problems.losses import Loss
+from sordino.problems.losses import IDENTITY, Loss
 from sordino.problems.problem import Problem
 from sordino.problems.robust import GradientPoint, RobustGradient, Truncation
 from sordino.problems.scales import (
@@ -35,7 +35,7 @@ from sordino.problems.scales import (
     GradientScales,
     TargetsBelow,
 )
-from sordino.solvers.base import CURVED, STEPS, Capabilities, Options, distinguishable
+from sordino.solvers.base import CURVED, STEPS, Capabilities, Option, Options, distinguishable
 from sordino.solvers.heavy.location import (
     COLUMNS,
     CROWD,
@@ -46,7 +46,7 @@ from sordino.solvers.heavy.location import (
     share_relative,
 )
 from sordino.solvers.heavy.mean import LARGEST, LIKELY, SURE, Tail, moment_threshold
-from sordino.values import check_range
+from sordino.values import check_flag, check_range
 
 # ----------------------- Column scales, step sizes and thresholds that a learner reads off noisy histograms
 
@@ -701,3 +701,80 @@ def steady(taken: list[Taken], length: float) -> float:
     spurious = before.length * before.energy * float(both.sum())
     curvature = (float((moved * changed)[both].sum()) - spurious) / squared
     return 1.0 / curvature if length * curvature > OVERSHOOTS else length
+
+
+# --------------------------------------------------------------- The rows of the registry for both learners
+
+# Steps of dense and of sparse models, on disjoint chunks, and without noise, where they cost nothing and
+# collinear columns need many.
+DENSE_STEPS, SPARSE_STEPS, SPLIT_STEPS, FREE_STEPS = 50, 10, 10, 500
+_PUBLIC = "Pass a public number; from the data it would leak."
+LEARNER = Capabilities(
+    asks="robust means of gradients, and histograms of their scales",
+    reads=("n_nonzero_coefs", "max_iter", "step_size"),
+    options={
+        "constraint": Option(),
+        "gradient": Option("norm", ("norm", "truncated", "median-of-means")),
+        "joint_clip": Option(None, "> 0", "It is in units of the threshold."),
+        "scale_columns": Option("auto"),
+        "selection": Option("gumbel", ("gumbel", "peeling")),
+        "split": Option(False),
+        "threshold": Option(None, "> 0", _PUBLIC),
+        "truncation": Option("clip", ("clip", "zero")),
+    },
+    sparse=True,
+    dense=True,
+    weights=False,
+    losses=CURVED,
+    paper="DP-SCO on heavy tails",
+    page="../heavy-tails",
+)
+
+
+def learner(problem: Problem, options: Options, average: str) -> ProjectedGradient | HeavyTailedSparse:
+    """Return the learner of a problem without bounds: with a sparsity the one of Algorithm 5.
+
+    ``average`` says which iterates of a dense model are averaged, where no step has records of its own.
+    """
+    own = options.read(LEARNER)
+    split, constraint = check_flag("split", own["split"]), own["constraint"]
+    if constraint is not None and not callable(getattr(constraint, "project", None)):
+        raise InvalidInputError(
+            f"Expected constraint to be a set of sordino.solvers.heavy.learners, got "
+            f"{type(constraint).__name__}."
+        )
+    usual = SPARSE_STEPS if options.n_nonzero_coefs is not None else DENSE_STEPS
+    usual = SPLIT_STEPS if split else FREE_STEPS if math.isinf(problem.epsilon) else usual
+    steps = options.steps(min(usual, problem.population))
+    scaling, zero = _scaling(problem, options, own), own["truncation"] == "zero"
+    if options.n_nonzero_coefs is not None:
+        start = (options.n_nonzero_coefs, steps, scaling, split)
+        return HeavyTailedSparse(*start, own["selection"], zero, own["joint_clip"])
+    by = "norm" if own["gradient"] == "norm" else "coordinate"
+    blocks = 1
+    if own["gradient"] == "median-of-means":
+        wanted = math.ceil(4.0 * math.log(2.0 * problem.columns * problem.outputs / 0.05)) | 1
+        blocks = max(1, min(wanted, problem.population // (steps if split else 1)))
+    average = "last" if split and average == "tail" else average
+    truncation = Truncation(by, zero, own["joint_clip"])
+    return ProjectedGradient(steps, scaling, average, split, truncation, blocks, constraint)
+
+
+def _scaling(problem: Problem, options: Options, own: dict[str, Any]) -> Scaling:
+    """Return what is learned; column scales where the histograms of all columns stand out of their noise."""
+    if own["scale_columns"] == "auto":
+        given = own["constraint"] is not None or options.step_size is not None
+        reach = problem.population * min(problem.epsilon, 10.0) / 1000.0
+        columns = not given and problem.features <= 3.0 * reach**2
+    else:
+        columns = check_flag("scale_columns", own["scale_columns"])
+    free = problem.n_intercepts > 0 and options.step_size is None
+    return Scaling(
+        center=columns and not problem.sparse and free,
+        target=free and problem.loss.link is IDENTITY,
+        order=problem.moment_order,
+        bound=problem.moment_bound,
+        fixed=own["threshold"],
+        step=options.step_size,
+        columns=columns,
+    )

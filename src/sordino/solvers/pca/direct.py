@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -12,10 +13,10 @@ from sordino.errors import InvalidInputError
 from sordino.kernel import Curator, Disjoint, Full, Plan, Release
 from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.covariance import Ball, GramMatrix, GramTriangle, PcaProblem, RowMoments, SquaredColumns
+from sordino.solvers.base import Capabilities, Options
 from sordino.solvers.pca.spectrum import (
     SHARE,
     Location,
-    PcaOptions,
     Principal,
     captured_variance,
     decompose,
@@ -48,8 +49,12 @@ class Gauss:
     and clipped at their released spread, which makes the second release sharper.
     """
 
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="the second moments, once", reads=(), paper="Analyze Gauss", page="../pca"
+    )
+
     @classmethod
-    def configured(cls, problem: PcaProblem, options: PcaOptions) -> Gauss:
+    def configured(cls, problem: PcaProblem, options: Options) -> Gauss:
         if not fits_matrix(problem.features):
             raise InvalidInputError(
                 f"Expected at most 3952 features for solver 'gauss' (500 MB of matrices), got "
@@ -99,8 +104,12 @@ class ModSulq:
     References: Chaudhuri et al. 2012; ``noise="paper"`` runs their formula, hundreds of times too large.
     """
 
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="the second moments, with independent noise", reads=(), paper="MOD-SuLQ", page="../pca"
+    )
+
     @classmethod
-    def configured(cls, problem: PcaProblem, options: PcaOptions) -> ModSulq:
+    def configured(cls, problem: PcaProblem, options: Options) -> ModSulq:
         Gauss.configured(problem, options)
         return cls()
 
@@ -144,10 +153,14 @@ class Screen:
     References: diagonal thresholding, Johnstone and Lu 2009.
     """
 
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="squares of columns, then second moments of some", reads=(), paper="screening", page="../pca"
+    )
+
     most: int = MOST
 
     @classmethod
-    def configured(cls, problem: PcaProblem, options: PcaOptions) -> Screen:
+    def configured(cls, problem: PcaProblem, options: Options) -> Screen:
         return cls()
 
     def plan(self, problem: PcaProblem) -> Plan:
@@ -225,7 +238,7 @@ class StreamGauss:
 
     @classmethod
     def configured(cls, problem: PcaProblem, parts: int) -> StreamGauss:
-        Gauss.configured(problem, PcaOptions())
+        Gauss.configured(problem, Options())
         return cls(parts)
 
     def plan(self, problem: PcaProblem) -> Plan:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
 from sordino.kernel import Curator, Disjoint, Full, Plan, Release, Sampling
 from sordino.kernel.arrays import Floats
 from sordino.problems.covariance import GramProduct, PcaProblem
+from sordino.solvers.base import Capabilities, Option, Options
 from sordino.solvers.pca.spectrum import (
     Location,
-    PcaOptions,
     Principal,
     by_strength,
     captured_variance,
@@ -32,6 +33,15 @@ from sordino.solvers.pca.spectrum import (
 )
 
 # --------------------- What the iterations share: products about the mean, and the variances that they tell
+
+_FOLLOW = {"n_oversamples": Option(20, 0)}
+SHARE = 10  # a mini-batch is this part of the records
+
+
+def _followed(problem: PcaProblem, own: dict[str, Any]) -> int:
+    """Return how many directions an iteration follows: more than wanted, so that it converges fast."""
+    return min(problem.features, problem.components + own["n_oversamples"])
+
 
 # Products are averaged over about the last sixth of them; how far off the trace is that a few random
 # directions tell; how much of a standard deviation to state where later bases follow earlier noise.
@@ -140,16 +150,24 @@ class Power:
     which protects a single entry, is ``noise="paper"``.
     """
 
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="products with a few directions",
+        reads=("max_iter",),
+        options={**_FOLLOW, "momentum": Option(None, "[0, 1]")},
+        paper="noisy power method",
+        page="../pca",
+    )
+
     columns: int
     steps: int
     momentum: float = 1.0
 
     @classmethod
-    def configured(cls, problem: PcaProblem, options: PcaOptions) -> Power:
+    def configured(cls, problem: PcaProblem, options: Options) -> Power:
         noisy = math.isfinite(problem.epsilon)
-        steps = (STEPS if noisy else STEPS_WITHOUT_NOISE) if options.max_iter is None else options.max_iter
-        momentum = float(noisy) if options.momentum is None else options.momentum
-        return cls(options.columns(problem), steps, momentum)
+        own = options.read(cls.capabilities, momentum=float(noisy))
+        steps = options.steps(STEPS if noisy else STEPS_WITHOUT_NOISE)
+        return cls(_followed(problem, own), steps, own["momentum"])
 
     def plan(self, problem: PcaProblem) -> Plan:
         noise = problem.gaussian(weight_of_rest(problem, self.steps, last=True))
@@ -193,6 +211,14 @@ class Spca:
     is accounted, not assumed); rows clipped in code; the step does not depend on the data.
     """
 
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="products of mini-batches",
+        reads=("max_iter", "batch_size", "step_size"),
+        options=_FOLLOW,
+        paper="DP-SPCA",
+        page="../pca",
+    )
+
     columns: int
     steps: int
     step: float
@@ -200,13 +226,10 @@ class Spca:
     decay: bool = True
 
     @classmethod
-    def configured(cls, problem: PcaProblem, options: PcaOptions) -> Spca:
-        batch = options.batch(problem)
-        steps = EPOCHS * max(1, problem.population // batch)
-        steps = steps if options.max_iter is None else options.max_iter
-        sampling = problem.minibatches(batch)
-        step = STEP if options.step_size is None else options.step_size
-        return cls(options.columns(problem), steps, step, sampling)
+    def configured(cls, problem: PcaProblem, options: Options) -> Spca:
+        sampling = problem.minibatches(options.batch(problem, SHARE))
+        step, own = options.step_size or STEP, options.read(cls.capabilities)
+        return cls(_followed(problem, own), options.passes(EPOCHS, problem, SHARE), step, sampling)
 
     def plan(self, problem: PcaProblem) -> Plan:
         query = GramProduct(problem.data_norm)
@@ -250,11 +273,19 @@ class Oja(Spca):
     clipped in code, at a radius from a release where theirs follows from the law of the rows.
     """
 
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="one product of each of a few disjoint batches",
+        reads=("max_iter", "step_size"),
+        options=_FOLLOW,
+        paper="DP-Oja",
+        page="../pca",
+    )
+
     @classmethod
-    def configured(cls, problem: PcaProblem, options: PcaOptions) -> Oja:
-        steps = min(BATCHES if options.max_iter is None else options.max_iter, problem.population)
-        step = OJA_STEP if options.step_size is None else options.step_size
-        return cls(options.columns(problem), steps, step, Disjoint(steps))
+    def configured(cls, problem: PcaProblem, options: Options) -> Oja:
+        steps = min(options.steps(BATCHES), problem.population)
+        step, own = options.step_size or OJA_STEP, options.read(cls.capabilities)
+        return cls(_followed(problem, own), steps, step, Disjoint(steps))
 
     def plan(self, problem: PcaProblem) -> Plan:
         noise = problem.gaussian(weight_of_rest(problem))
@@ -282,6 +313,14 @@ class Vrpca:
     noise ignores the correction: see ``noise="paper"``.
     """
 
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        asks="snapshots on all records, corrections of mini-batches",
+        reads=("max_iter", "batch_size", "step_size"),
+        options=_FOLLOW,
+        paper="DP-VRPCA",
+        page="../pca",
+    )
+
     columns: int
     epochs: int
     inner: int
@@ -290,11 +329,10 @@ class Vrpca:
     correction: float = 0.3
 
     @classmethod
-    def configured(cls, problem: PcaProblem, options: PcaOptions) -> Vrpca:
-        epochs = VRPCA_EPOCHS if options.max_iter is None else options.max_iter
-        sampling = problem.minibatches(options.batch(problem))
-        step = VRPCA_STEP if options.step_size is None else options.step_size
-        return cls(options.columns(problem), epochs, INNER, step, sampling)
+    def configured(cls, problem: PcaProblem, options: Options) -> Vrpca:
+        sampling = problem.minibatches(options.batch(problem, SHARE))
+        step, own = options.step_size or VRPCA_STEP, options.read(cls.capabilities)
+        return cls(_followed(problem, own), options.steps(VRPCA_EPOCHS), INNER, step, sampling)
 
     def plan(self, problem: PcaProblem) -> Plan:
         query = GramProduct(problem.data_norm)

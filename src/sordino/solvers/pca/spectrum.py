@@ -325,36 +325,26 @@ def noise_level(curator: Curator, name: str, problem: PcaProblem, columns: int) 
     return multiplier * spread / release.sampling.expected(problem.population)
 
 
-# ------------------------------------------------- What a user may fix in a PCA, and the rules for the rest
-
 # A d x d release needs about four such matrices at once (sum, noise, its transpose, eigenvectors).
 MATRIX_BYTES = 500_000_000
-
-
-@dataclass(frozen=True)
-class PcaOptions:
-    """None means: by a rule that looks at public facts only."""
-
-    max_iter: int | None = None
-    batch_size: int | None = None
-    step_size: float | None = None
-    oversampling: int | None = None
-    momentum: float | None = None
-
-    def columns(self, problem: PcaProblem) -> int:
-        """Return how many directions an iteration follows: more than wanted, so that it converges fast."""
-        extra = 20 if self.oversampling is None else self.oversampling
-        return min(problem.features, problem.components + extra)
-
-    def batch(self, problem: PcaProblem) -> int:
-        """Return the expected batch size."""
-        wanted = max(64, problem.population // 10) if self.batch_size is None else self.batch_size
-        return min(wanted, problem.population)
 
 
 def fits_matrix(features: int) -> bool:
     """Whether a features x features matrix may be held, noised and decomposed."""
     return 4 * 8 * features**2 <= MATRIX_BYTES
+
+
+def automatic(features: int, sparse: bool = False, noisy: bool = True) -> str:
+    """Return the solver for a number of columns, a storage format and a budget: public, so the choice is.
+
+    One noisy matrix beats every iteration (each of its releases gets only a part of the budget), so
+    it is taken whenever it fits in memory. Beyond, sparse rows have few columns that matter, and
+    screening finds them; dense ones go to the power method, which uses all records in each of few
+    releases and never holds a d x d matrix. Without noise no column has to be left out.
+    """
+    if fits_matrix(features):
+        return "gauss"
+    return "screen" if sparse and noisy else "power"
 
 
 # ---------------------- The last question of a PCA: how much whole rows vary along the axes that were found
