@@ -28,7 +28,7 @@ from sordino.problems.losses import IDENTITY, LOSSES, Link
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GlmGradient
 from sordino.runs import Ask, Task, run
-from sordino.solvers import SOLVERS, Entry, Options, make_solver
+from sordino.solvers import SOLVERS, Entry, Option, Options, make_solver
 from sordino.solvers.base import STEPS, Capabilities
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -104,7 +104,7 @@ class SignDescent:
     """w <- w - step sign(g): a toy that is one file, one line and one row."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(
-        asks="the gradient on all records", reads=STEPS, options=("shrink",), dense=True
+        asks="the gradient on all records", reads=STEPS, options={"shrink": Option(0.7)}, dense=True
     )
     steps: int
     clip: float
@@ -112,7 +112,7 @@ class SignDescent:
 
     @classmethod
     def configured(cls, problem, options):
-        return cls(options.max_iter or 12, options.clip(problem), options.chosen(shrink=0.7)["shrink"])
+        return cls(options.max_iter or 12, options.clip(problem), options.read(cls.capabilities)["shrink"])
 
     def plan(self, problem):
         query = GlmGradient(problem.loss, self.clip)
