@@ -111,6 +111,8 @@ class LogisticRegression(_DenseLabels, _Dense, ClassifierBase):
     coef_, intercept_, classes_, n_iter_, n_features_in_, feature_names_in_
     coef_noise_ : the public standard deviation of the noise of each coefficient, where the solver knows it,
         with a row for each of several classes. It follows from the plan and from the released curvature.
+    shapes_ : with a schema, the effect of each column and pair, the most important ones first, as
+        :class:`sordino.tables.Shape`; ``sordino.report.plots.plot_shapes(model)`` draws them.
     privacy_ : the :class:`sordino.PrivacyReport` of the fit.
 
     **Privacy.** ``coef_`` and ``intercept_`` are (epsilon, delta)-DP for one record; see ``privacy_``.

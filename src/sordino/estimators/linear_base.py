@@ -48,6 +48,7 @@ from sordino.runs import Ask, Task
 from sordino.solvers import Options, capabilities_of, make_solver, solvers_with
 from sordino.solvers.around import Around
 from sordino.solvers.base import LinearFit
+from sordino.tables.shapes import shapes_of
 from sordino.tables.tabular import Tabular, centred, declared_target, encoded_labels, target_bound
 from sordino.values import among, check_count, check_flag, check_mapping, check_not_negative, check_positive
 
@@ -352,10 +353,14 @@ class LinearModel(LinearParameters, Coefficients):
         )
 
     def _finish(self, problem: Problem, last: Any) -> dict[str, Any]:
+        noise, around = getattr(last, "noise", None), getattr(last, "around", None)
         if self._has_members:
-            self._around = getattr(last, "around", None)
-        own = {"coef_noise_": getattr(last, "noise", None), "data_norm_": problem.data_norm}
-        return {**super()._finish(problem, last), **own}
+            self._around = around
+        found = super()._finish(problem, last)
+        found |= {"coef_noise_": noise, "data_norm_": problem.data_norm}
+        if hasattr(self, "encoder_"):
+            found["shapes_"] = shapes_of(self.encoder_, found["coef_"], noise, around)
+        return found
 
     def _problem(self, shape: tuple[int, int], ask: Ask, unit: str) -> Problem:
         relation, bound = Relation.parse(self.relation), declared_bound(self, "data_norm")

@@ -112,6 +112,67 @@ def plot_coefficients(model: Any, top: int = 30, axes: Any = None) -> Any:
     return axes
 
 
+# ------------------------------------------------------------------ The effects of the columns of a table
+
+
+def plot_shapes(model: Any, top: int = 6, label: Any = None) -> Any:
+    """Draw the most important effects of a model of a table: curves or levels of columns, maps of pairs.
+
+    Bands are two noise standard deviations wide on each side. Effects are in units of the margin: of numbers
+    the target's own, else log odds or a logarithm. Only released numbers are drawn.
+
+    Parameters
+    ----------
+    model : a fitted linear model with a schema, or its intervals: what has ``shapes_``.
+    top : how many effects.
+    label : the class whose effects are drawn, of several; None takes the last.
+
+    Returns
+    -------
+    A matplotlib figure, which is then the current one.
+    """
+    from matplotlib import pyplot
+
+    shapes = model.shapes_[:top]
+    across = max(1, min(3, len(shapes)))
+    down = max(1, -(-len(shapes) // across))
+    figure = pyplot.figure(figsize=(3.4 * across, 2.6 * down), layout="constrained")
+    for place, shape in enumerate(shapes, start=1):
+        axes = style_axes(figure.add_subplot(down, across, place))
+        axes.set_title(f"{shape.name} ({shape.importance:.3g})", fontsize=9)
+        many = shape.effect.ndim > len(shape.columns)
+        chosen = -1 if label is None else list(model.classes_).index(label)
+        effect = shape.effect[chosen] if many else shape.effect
+        if len(shape.columns) == 2:
+            _draw_surface(axes, shape, effect)
+        else:
+            _draw_effect(axes, shape.at[0], effect, 0.0 if shape.noise is None else 2.0 * shape.noise)
+    return figure
+
+
+def _draw_effect(axes: Any, at: Any, effect: Any, band: Any) -> None:
+    axes.axhline(0, color=GREY, linewidth=0.8)
+    if isinstance(at[0], float):
+        axes.fill_between(at, effect - band, effect + band, color=BLUE, alpha=0.2, linewidth=0)
+        axes.plot(at, effect, ".-", color=BLUE)
+        return
+    where = np.arange(len(at))
+    axes.errorbar(where, effect, yerr=np.broadcast_to(band, effect.shape), fmt="o", color=BLUE, capsize=2)
+    axes.set_xticks(where, [str(level)[:12] for level in at], rotation=30, ha="right", fontsize=7)
+
+
+def _draw_surface(axes: Any, shape: Any, effect: Any) -> None:
+    reach = float(np.abs(effect).max()) or 1.0
+    axes.grid(False)
+    image = axes.imshow(effect.T, cmap="RdBu_r", vmin=-reach, vmax=reach, origin="lower", aspect="auto")
+    axes.figure.colorbar(image, ax=axes)
+    for which, name, at in zip("xy", shape.columns, shape.at):
+        every = max(1, len(at) // 5)
+        texts = [plain_number(v) if isinstance(v, float) else str(v)[:12] for v in at][::every]
+        axes.set(**{f"{which}label": name})
+        getattr(axes, f"set_{which}ticks")(np.arange(len(at))[::every], texts, fontsize=7)
+
+
 # ---------------------------------------------------------------------------------- Plots of private scores
 
 

@@ -29,13 +29,16 @@ class Around:
     moments: Moments | None
     bend: float
     ridge: float
+    factor: Floats | None = None
 
     @classmethod
-    def of(cls, problem: Problem, affine: Affine, moments: Moments | None) -> Around:
-        """Return what a run has released at its end."""
+    def of(
+        cls, problem: Problem, affine: Affine, moments: Moments | None, factor: Floats | None = None
+    ) -> Around:
+        """Return what a run has released at its end, and a factor of the covariance of its noise."""
         even = 1.0 / max(problem.outputs, 2)
         bend = even * (1.0 - even) if isinstance(problem.loss, LabelModel) else problem.curvature
-        return cls(affine, moments, bend, problem.ridge)
+        return cls(affine, moments, bend, problem.ridge, factor)
 
     def minimum(
         self, coef: Floats, intercept: Floats | float, ridge: float, count: int | None
@@ -46,7 +49,7 @@ class Around:
         """
         columns = slice(None) if self.affine.columns is None else self.affine.columns
         w = np.atleast_2d(coef)[:, columns]
-        bends = self.bend * self._second_moments()
+        bends = self.bend * self.second_moments()
         felt = w * np.sqrt(bends if bends.ndim == 1 else np.diag(bends))
         kept = np.full(w.shape, True) if count is None else top_mask(felt, min(count, w.size), 0)
         found = np.zeros_like(w)
@@ -62,7 +65,7 @@ class Around:
         moved = intercept + ((w - found) @ self.affine.shift).reshape(np.shape(intercept))
         return out.reshape(coef.shape), moved
 
-    def _second_moments(self) -> Floats:
+    def second_moments(self) -> Floats:
         """Return a matrix, or its diagonal, on the original columns; what is unsure of it counts as there."""
         d, scale = self.affine.scale.size, np.maximum(self.affine.scale, 1e-300)
         if self.moments is None:  # typical rows have length 1 in the map

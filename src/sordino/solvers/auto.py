@@ -40,6 +40,7 @@ from sordino.solvers.descent import (
     has_metric,
     masked,
     momentum_in,
+    noise_factor,
     noise_limited_step,
     noise_std,
     penalty_bend,
@@ -366,12 +367,18 @@ class Auto:
         shape = *problem.shape[:-1], left.features
         noise = coefficient_noise(model.legs, found.bend, shape, last.after)
         noise = np.hypot(noise * found.slope, last.noise * affine.scale) * unit
-        noise = np.hypot(noise, coefficients[..., : left.features] * last.slope)
+        longer = coefficients[..., : left.features] * last.slope
+        noise = np.hypot(noise, longer)
+        factor = noise_factor(model.legs, found.bend, last.after)
+        if factor is not None and problem.outputs == 1:
+            added = np.zeros((left.features, 0)) if last.added is None else last.added
+            factor = np.hstack([factor[: left.features] * found.slope, added])
+            factor = np.hstack([factor * (affine.scale * unit)[:, None], longer.reshape(-1, 1)])
         return NoisyCoefficients(
             spread(coefficients, affine.columns, problem.columns),
             spread(noise, affine.columns, problem.features),
             last.bitten,
-            Around.of(problem, affine, moments),
+            Around.of(problem, affine, moments, factor if problem.outputs == 1 else None),
         )
 
     def _constant(self, curator: Curator, problem: Problem, targets: TargetUnit) -> NoisyCoefficients:

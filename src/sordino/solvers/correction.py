@@ -116,7 +116,7 @@ def correction_queries(
 
 @dataclass(frozen=True, eq=False)
 class Corrected:
-    """The weights, and what became of their noise: what it was multiplied by, and a new one.
+    """The weights, and what became of their noise: ``after`` multiplied it, ``added`` is a factor of the new.
 
     ``slope`` is the relative deviation of the slope. ``bitten`` says that a clip took much from the mean,
     and that the slopes, from which it took as well, could not be corrected.
@@ -126,7 +126,12 @@ class Corrected:
     slope: float
     bitten: bool = False
     after: Floats | None = None
-    noise: Floats | float = 0.0
+    added: Floats | None = None
+
+    @property
+    def noise(self) -> Floats | float:
+        """The deviation of the new noise of each weight but the constant one."""
+        return 0.0 if self.added is None else np.sqrt(np.square(self.added).sum(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -412,5 +417,4 @@ def _noise_after(before: Corrected, step: Believed) -> Corrected:
     slope_noise = math.hypot((1.0 - step.slope[0]) * before.slope, step.slope[0] * step.slope[1])
     after, d = np.eye(step.w.size), len(step.axes)
     after[:d, :d] -= step.axes @ (step.kept[:, None] * step.axes.T)
-    columns = np.square(step.axes)  # they add up to less than 1 where some axes are hidden
-    return Corrected(step.w, slope_noise, False, after, np.sqrt(columns @ np.square(step.added)))
+    return Corrected(step.w, slope_noise, False, after, step.axes * step.added)

@@ -681,6 +681,19 @@ def coefficient_noise(
     return noise * legs[-1].scale
 
 
+def noise_factor(legs: Sequence[Leg], bend: float, after: Floats | None) -> Floats | None:
+    """Return F of the covariance ``F F^T`` of the noise in mapped weights; None where a metric is not known.
+
+    Noise of columns that resemble each other cancels in what they add up to, which one deviation for each
+    column does not tell.
+    """
+    leg = legs[0]
+    if len(legs) > 1 or leg.descent.metric is None:
+        return None
+    parts = _parts(leg.descent, leg.descent.metric, bend, 0.0)
+    return parts if after is None else after @ parts
+
+
 def _spread(leg: Leg, bend: float, before: Floats, after: Floats | None) -> Floats:
     """Return the noise of the mapped coefficients after a leg."""
     metric = leg.descent.metric

@@ -17,6 +17,7 @@ from sordino.tables.columns import (
 from sordino.tables.encoder import Origin, TableEncoder
 from sordino.tables.learning import Learned, learn_schema
 from sordino.tables.schema import Schema, draft_schema
+from sordino.tables.shapes import Shape
 
 __all__ = [
     "Basis",
@@ -32,6 +33,7 @@ __all__ = [
     "Origin",
     "Person",
     "Schema",
+    "Shape",
     "TableEncoder",
     "Target",
     "Text",

@@ -15,12 +15,17 @@ from sordino.values import check_count
 # Chosen on Computers, SLID, BudgetFood, OFP, VietNamI, flchain and Adult, judged on others (docs/tables.md).
 # An epsilon beyond this one does not make room for more columns: then the records themselves are too few.
 FULL = 4.0
-# Records times epsilon for each column, for nine knots instead of five, and for pairs.
-FINE, PAIRED = 80.0, 30.0
+# Records times epsilon for each column: of curves with nine knots, instead of five (an epsilon beyond 1 does
+# not count), and of pairs, of labels twice as many.
+FINE, PAIRED = 80.0, 20.0
 KNOTS, FINE_KNOTS = 5, 9
-# Below so many records times epsilon a line weighs less than its curve: it needs the middle of its column,
-# which is not known well enough, and a hat does not.
-FEW, FEW_LINE = 450.0, 0.2
+# Hats weigh as much as lines at so many records times epsilon. Below it they weigh more, up to a limit: a
+# line needs the middle of its column, which few records do not tell. Beyond it they weigh less in models of
+# numbers.
+EVEN, CURVE_POWER, CURVE_LIMITS = 1000.0, 0.3, (0.5, 1.5)
+# All pairs together have weight 1 at so many records times epsilon, and a weight in proportion to them
+# between two limits; below the first there are none.
+PAIR_EVEN, PAIR_LIMITS = 6000.0, (0.25, 2.0)
 # The ridge of a model of numbers, and the share of it for labels. It falls as records times epsilon grow
 # beyond the second number, so that a model converges to the plain one.
 RIDGE, SETTLED, OF_LABELS = 7e-4, 5e4, 1 / 16
@@ -121,15 +126,20 @@ def choose_basis(
 
     every = tuple(combinations(sizes, 2))
     if pairs is None:
-        found = every if room(every, each or KNOTS) >= PAIRED else ()
+        enough = PAIRED * (2.0 if labels else 1.0)
+        known = signal >= PAIR_LIMITS[0] * PAIR_EVEN and room(every, each or KNOTS) >= enough
+        found = every if known else ()
     else:
         found = _named(pairs, every)
     if each is None:
-        each = FINE_KNOTS if room(found, FINE_KNOTS) >= FINE else KNOTS
-    few = signal < FEW and each > 1
-    plain = each == 1 and not found
-    ridge = 0.0 if plain else RIDGE * (OF_LABELS if labels else 1.0) * min(1.0, SETTLED / max(signal, 1.0))
-    return Basis(each, found, FEW_LINE if few else 1.0, ridge=ridge)
+        each = FINE_KNOTS if room((), FINE_KNOTS) >= FINE * max(1.0, min(float(epsilon), FULL)) else KNOTS
+    if each == 1 and not found:
+        return Basis(1)
+    least, most = 1.0 if labels else CURVE_LIMITS[0], CURVE_LIMITS[1]
+    curve = min(max((EVEN / max(signal, 1.0)) ** CURVE_POWER, least), most)
+    pair = min(max(signal / PAIR_EVEN, PAIR_LIMITS[0]), PAIR_LIMITS[1])
+    ridge = RIDGE * (OF_LABELS if labels else 1.0) * min(1.0, SETTLED / max(signal, 1.0))
+    return Basis(each, found, curve=curve, pair=pair, ridge=ridge)
 
 
 def _named(pairs: Any, every: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:

@@ -61,6 +61,7 @@ class Block:
     missing : the rule for missing values.
     basis : where there is one, a line from -1 to 1 stands before the knots, and lines and knots have weights.
     shares : of the range at each knot, for the line; two equal steps where there are no knots.
+    points : the values at the positions 0, 1, 2 and so on: knots, ends of a line, or levels.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Block:
     missing: str = "column"
     basis: Basis | None = None
     shares: Floats = field(default_factory=lambda: np.array([0.0, 1.0]))
+    points: tuple[Any, ...] = ()
 
     @property
     def signed(self) -> bool:
@@ -158,6 +160,22 @@ class Block:
         if place is not None:
             out.places[rows] = np.arange(place - self.width + 1, place + 1)
             out.values[rows, -1] = 1.0
+
+    def grid(self, rest: bool = True) -> tuple[tuple[Any, ...], Any]:
+        """Return values between which effects are straight, or all levels, and their positions.
+
+        What has no column among the regular ones, other levels and gaps of a category, counts as ``rest``.
+        """
+        count = len(self.points)
+        if isinstance(self.points[0], float):  # a pair may bend in the middle of the range
+            every = np.arange(float(count))
+            positions = np.unique(np.append(every, np.interp(0.5, self.shares, every)))
+            return tuple(np.interp(positions, every, self.points).tolist()), positions
+        if not self.levels:
+            return self.points, np.arange(float(count))
+        more = {"other": OTHER} if self.other and rest else {}
+        more |= {"missing": MISSING} if self.missing == "column" and rest else {}
+        return (*self.points, *more), np.array([*range(count), *more.values()])
 
     @property
     def contrasts(self) -> tuple[str, ...]:
@@ -247,7 +265,7 @@ def block_of(column: Column, markers: frozenset[str], basis: Basis | None = None
     if isinstance(column, Text):
         return WordBlock(column)
     if isinstance(column, Flag):
-        block = Block(name, ("",), flags_of, missing=column.missing)
+        block = Block(name, ("",), flags_of, missing=column.missing, points=("no", "yes"))
     elif isinstance(column, Number):
         block = _number_block(column, knots, markers)
     elif isinstance(column, Date):
@@ -257,7 +275,8 @@ def block_of(column: Column, markers: frozenset[str], basis: Basis | None = None
     else:
         assert isinstance(column, Category)
         levels, other = column.levels or (), column.other == "column"
-        block = Block(name, levels, _codes_reader(levels, markers), True, other, column.missing)
+        read = _codes_reader(levels, markers)
+        block = Block(name, levels, read, True, other, column.missing, points=levels)
     return block if basis is None else replace(block, basis=basis)
 
 
@@ -294,7 +313,8 @@ def _number_block(column: Number, given: Knots, markers: frozenset[str]) -> Bloc
 
     labels = ("",) if given == 1 else tuple(f"at {knot:.12g}" for knot in knots)
     scale = np.log1p(knots - knots[0]) if column.log else knots
-    return Block(column.name, labels, read, missing=missing, shares=_shares(scale))
+    points = tuple(knots.tolist())
+    return Block(column.name, labels, read, missing=missing, shares=_shares(scale), points=points)
 
 
 def _shares(knots: Floats) -> Floats:
@@ -312,7 +332,7 @@ def _date_block(column: Date, given: Knots) -> Block:
     def read(series: Any) -> Floats:
         return _between(days_of(column.name, series), knots)
 
-    return Block(column.name, labels, read, missing=column.missing, shares=_shares(knots))
+    return Block(column.name, labels, read, missing=column.missing, shares=_shares(knots), points=tuple(days))
 
 
 def _ordinal_block(column: Ordinal, knots: Knots, markers: frozenset[str]) -> Block:
@@ -327,7 +347,9 @@ def _ordinal_block(column: Ordinal, knots: Knots, markers: frozenset[str]) -> Bl
         return np.where(codes == MISSING, np.nan, found)
 
     labels = ("",) if knots == 1 else tuple(f"at {levels[int(place)]}" for place in places)
-    return Block(column.name, labels, positions, False, True, column.missing, shares=_shares(places))
+    points = tuple(levels[int(place)] for place in places)
+    block = Block(column.name, labels, positions, False, True, column.missing, points=points)
+    return replace(block, shares=_shares(places))
 
 
 def _between(values: Floats, knots: Floats) -> Floats:
@@ -441,7 +463,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 "the owners to the model: pipeline.fit(table, y, model__groups=owners).",
             )
 
-    def _blocks(self) -> list[AnyBlock]:
+    def blocks(self) -> list[AnyBlock]:
         """Return the blocks of the columns; made when needed, so that a fitted encoder is plain data.
 
         With a basis pairs stand behind their columns, and texts last.
@@ -458,12 +480,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     @property
     def origins(self) -> list[Origin]:
         """For each encoded column, the column it comes from and what of it."""
-        return [origin for block in self._blocks() for origin in block.origins]
+        return [origin for block in self.blocks() for origin in block.origins]
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Return the names of the encoded columns: the column and its level, knot, "other" or "missing"."""
         check_is_fitted(self)
-        return np.array([name for block in self._blocks() for name in block.feature_names], dtype=object)
+        return np.array([name for block in self.blocks() for name in block.feature_names], dtype=object)
 
     @where_rows_lie
     def transform(self, X: Any) -> Any:
@@ -473,7 +495,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def encoded(self, frame: Frame) -> Any:
         """Return the encoded rows of a table whose names were checked."""
-        blocks = self._blocks()
+        blocks = self.blocks()
         fixed = [block for block in blocks if not isinstance(block, WordBlock)]
         if len(fixed) < len(blocks) or self._is_sparse(fixed):
             parts = self._parts(frame, blocks)

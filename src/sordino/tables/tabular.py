@@ -96,7 +96,7 @@ class Tabular:
 
     def _fresh_encoder(self) -> TableEncoder | None:
         """Forget the encoder of an earlier fit; return that of the schema, if there is one."""
-        for name in ("encoder_", "coef_names_"):
+        for name in ("encoder_", "coef_names_", "shapes_"):
             self.__dict__.pop(name, None)
         if self.schema is None:
             for name in ("knots", "pairs"):

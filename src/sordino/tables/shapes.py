@@ -1,0 +1,168 @@
+"""What a fitted linear model says of each column of a table: a curve, levels, or a surface for a pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from sordino.kernel.arrays import Floats, public_norm
+from sordino.tables.encoder import Block, Entries, PairBlock, TableEncoder
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """The effect of one column, or of two together beyond what each has alone.
+
+    What a pair adds on average over the values of one column belongs to the effect of the other.
+
+    Parameters
+    ----------
+    columns : one name, or two.
+    at : for each column the values at which the effect is given: knots, between which it is straight, or
+        levels.
+    effect : what is added to the margin of a record (a number, log odds, a logarithm), with one axis for each
+        column, measured from that of the mean record; of several classes, one behind the other.
+    noise : the public standard deviation of the noise in it; None where the solver does not know it.
+    importance : the standard deviation of the effect over the records, in the same units; over the values of
+        ``at`` where the run has released no second moments.
+
+    **Privacy.** Post-processing of what the fit has released.
+    """
+
+    columns: tuple[str, ...]
+    at: tuple[tuple[Any, ...], ...]
+    effect: Floats
+    noise: Floats | None
+    importance: float
+
+    @property
+    def name(self) -> str:
+        """The column, or both with a cross between them."""
+        return " x ".join(self.columns)
+
+
+@dataclass(frozen=True, eq=False)
+class Questions:
+    """Linear functions of the coefficients that say what columns and pairs do, as rows on all of them.
+
+    ``own`` are the encoded rows of the column or pair by itself, in the place ``here``.
+    """
+
+    columns: tuple[str, ...]
+    at: tuple[tuple[Any, ...], ...]
+    rows: Floats = field(repr=False)
+    own: Floats = field(repr=False)
+    here: slice
+
+    def centred(self, means: Floats | None) -> Floats:
+        """Return the rows measured from the mean record; from the mean of all values where none is known."""
+        if len(self.columns) == 2:
+            return self.rows
+        if means is None:
+            return self.rows - self.rows.mean(axis=0)
+        weights = np.append(means[self.here], 1.0) @ _from_values(self.own)
+        return self.rows - weights @ self.rows
+
+    def shape(self, values: Floats) -> Floats:
+        """Return numbers of the rows, with one axis for each column."""
+        return values.reshape(*values.shape[:-1], *map(len, self.at))
+
+
+def questions_of(encoder: TableEncoder) -> list[Questions]:
+    """Return the questions about each column and pair, texts left out.
+
+    **Privacy.** They follow from the schema and the basis.
+    """
+    size = len(encoder.origins)
+    alone, pairs, start = {}, [], 0
+    for block in encoder.blocks():
+        here = slice(start, start + len(block.origins))
+        start = here.stop
+        if isinstance(block, Block):
+            at, positions = block.grid()
+            own = _dense(block.entries(positions), here)
+            rows = np.zeros((len(at), size))
+            rows[:, here] = own
+            alone[block.name] = Questions((block.name,), (at,), rows, own, here)
+        elif isinstance(block, PairBlock):
+            pairs.append(_pair_questions(block, here, size))
+    for pair in pairs:
+        surface = pair.rows.reshape(*map(len, pair.at), size)
+        for axis, name in enumerate(pair.columns):
+            mean = surface.mean(axis=1 - axis)
+            alone[name].rows[: len(mean)] += mean  # other levels and gaps, which come last, bring nothing
+            surface -= np.expand_dims(mean, 1 - axis)
+    return [*alone.values(), *pairs]
+
+
+def _pair_questions(block: PairBlock, here: slice, size: int) -> Questions:
+    (one, first), (two, second) = block.first.grid(rest=False), block.second.grid(rest=False)
+    contrasts = {
+        block.first.name: block.first.contrast(np.repeat(first, len(second))),
+        block.second.name: block.second.contrast(np.tile(second, len(first))),
+    }
+    rows = np.zeros((len(one) * len(two), size))
+    rows[:, here] = own = _dense(block.entries(contrasts), here)
+    return Questions((block.first.name, block.second.name), (one, two), rows, own, here)
+
+
+def shapes_of(encoder: TableEncoder, coef: Floats, noise: Floats | None, around: Any = None) -> list[Shape]:
+    """Return the effect of each column and pair, texts left out; the most important ones first.
+
+    ``noise`` has the deviation of each coefficient. ``around`` is what a run has released of the loss around
+    its model: middle and second moments of the encoded rows, a factor of the covariance of the noise.
+    """
+    coef = np.atleast_2d(coef)
+    means, moments, factor = None, None, None
+    if around is not None and around.affine.columns is None:
+        means, factor, found = around.affine.shift, around.factor, around.second_moments()
+        moments = found if found.ndim == 2 else None
+    if factor is None and noise is not None:
+        factor = np.diag(np.atleast_2d(noise).max(axis=0))
+    asked = questions_of(encoder)
+    alone = {asks.columns[0]: asks for asks in asked if len(asks.columns) == 1}
+    out = []
+    for asks in asked:
+        away = asks.centred(means)
+        spread = None if factor is None else asks.shape(np.array([public_norm(one) for one in away @ factor]))
+        effect = asks.shape((away @ coef.T).T)
+        variances = [_variance(asks, values, w, moments, alone) for values, w in zip(effect, coef)]
+        found = effect[0] if len(coef) == 1 else effect
+        out.append(Shape(asks.columns, asks.at, found, spread, float(np.sqrt(np.mean(variances)))))
+    return sorted(out, key=lambda shape: -shape.importance)
+
+
+def _variance(
+    asks: Questions, effect: Floats, coef: Floats, moments: Floats | None, alone: dict[str, Questions]
+) -> float:
+    """Return the variance of an effect over the records, by released second moments of the encoded rows.
+
+    The effect of one column is a sum of its own encoded columns; that of a pair is one of its own, less what
+    it adds to the effects of both columns.
+    """
+    if moments is None:
+        return float(effect.var())
+    weights = np.zeros(len(moments))
+    if len(asks.columns) == 1:
+        weights[asks.here] = (_from_values(asks.own) @ effect)[:-1]
+    else:
+        weights[asks.here] = coef[asks.here]
+        more = asks.shape(asks.own @ coef[asks.here]) - effect
+        for name, mean in zip(asks.columns, (more.mean(axis=1), more.mean(axis=0))):
+            one = alone[name]
+            weights[one.here] -= (_from_values(one.own[: len(mean)]) @ mean)[:-1]
+    return max(float(weights @ moments @ weights), 0.0)
+
+
+def _from_values(rows: Floats) -> Floats:
+    """Return the matrix that takes values at these rows to coefficients and a constant that give them."""
+    return np.linalg.pinv(np.column_stack([rows, np.ones(len(rows))]))
+
+
+def _dense(entries: Entries, here: slice) -> Floats:
+    rows = np.zeros((len(entries.values), here.stop - here.start))
+    for places, values in zip(entries.places.T, entries.values.T):
+        rows[np.arange(len(rows)), places] += values
+    return rows

@@ -1,0 +1,137 @@
+"""Effects of columns and pairs of a fitted model of a table."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import sordino
+from sordino.kernel import public_generator
+from sordino.report.plots import plot_shapes
+from sordino.tables import Category, Date, Flag, Number, Ordinal, Target, Text
+
+SCHEMA = sordino.Schema(
+    [
+        Number("age", 0, 100),
+        Number("cost", 0, 1000, log=True),
+        Ordinal("grade", ["low", "middle", "high"]),
+        Category("town", ["Bonn", "Rome", "Oslo"]),
+        Flag("smoker"),
+        Date("day", "2021-01-01", "2021-12-31"),
+        Text("note", 8),
+        Target("y", "number", low=-20, high=20),
+    ]
+)
+
+
+def records(n: int = 20_000) -> pd.DataFrame:
+    public = public_generator(5)
+    table = pd.DataFrame(
+        {
+            "age": public.uniform(0, 100, n),
+            "cost": public.uniform(0, 1000, n),
+            "grade": np.array(["low", "middle", "high"])[public.integers(0, 3, n)],
+            "town": np.array(["Bonn", "Rome", "Oslo"])[public.integers(0, 3, n)],
+            "smoker": np.array(["yes", "no"])[public.integers(0, 2, n)],
+            "day": pd.Timestamp("2021-01-01") + pd.to_timedelta(public.integers(0, 365, n), unit="D"),
+            "note": "one two",
+        }
+    )
+    bent = np.abs(table["age"] - 50) / 10 + 2.0 * (table["town"] == "Rome")
+    table["y"] = bent + public.normal(size=n)
+    return table
+
+
+@pytest.fixture(scope="module")
+def table():
+    return records()
+
+
+@pytest.fixture(scope="module")
+def model(table):
+    return sordino.LinearRegression(4.0, schema=SCHEMA, pairs=[("age", "town"), ("cost", "smoker")]).fit(
+        table
+    )
+
+
+def test_effects_add_up_to_the_differences_of_predictions(model, table):
+    shapes = {shape.name: shape for shape in model.shapes_}
+    cost, age = shapes["cost"].at[0][2], shapes["age"].at[0][1]
+    for name, last in {"grade": 2, "day": -1, "smoker": 1, "town": 2}.items():
+        start = table.iloc[[0]].assign(cost=cost, age=age)
+        shape = shapes[name]
+        apart = shape.effect[last] - shape.effect[0]
+        if name == "smoker":
+            apart += np.diff(shapes["cost x smoker"].effect[2])[0]
+        if name == "town":
+            apart += shapes["age x town"].effect[1, 2] - shapes["age x town"].effect[1, 0]
+        ends = [model.predict(start.assign(**{name: shape.at[0][end]}))[0] for end in (0, last)]
+        assert ends[1] - ends[0] == pytest.approx(apart, abs=1e-9)
+
+
+def test_a_pair_has_nothing_of_the_effects_of_its_columns(model):
+    surface = next(shape for shape in model.shapes_ if shape.columns == ("age", "town")).effect
+    assert np.allclose(surface.mean(axis=0), 0, atol=1e-9)
+    assert np.allclose(surface.mean(axis=1), 0, atol=1e-9)
+
+
+def test_a_bent_effect_is_seen_and_is_the_most_important(model):
+    shape = model.shapes_[0]
+    assert shape.columns == ("age",)
+    ends, middle = shape.effect[[0, -1]], shape.effect[shape.at[0].index(50.0)]
+    assert np.all(ends - middle > 4.0)
+    assert shape.importance == pytest.approx(1.44, abs=0.3)  # of |age - 50| / 10
+
+
+def test_effects_have_noise_of_their_own_and_values_of_their_columns(model):
+    shapes = {shape.name: shape for shape in model.shapes_}
+    assert set(shapes) == {"age", "cost", "grade", "town", "smoker", "day", "age x town", "cost x smoker"}
+    for shape in shapes.values():
+        assert shape.effect.shape == shape.noise.shape == tuple(map(len, shape.at))
+        assert np.all(np.isfinite(shape.effect))
+        assert np.all(shape.noise > 0)
+    assert shapes["cost"].at[0][0] == 0.0
+    assert shapes["cost"].at[0][-1] == 1000.0
+    assert shapes["grade"].at == (("low", "middle", "high"),)
+    assert shapes["town"].at == (("Bonn", "Rome", "Oslo", "other", "missing"),)
+    assert shapes["day"].at[0][0] == "2021-01-01"
+
+
+def test_stated_noise_of_effects_is_never_much_less_than_what_fits_differ_by(table):
+    fits = [
+        sordino.LinearRegression(1.0, schema=SCHEMA, pairs=False, knots=5).fit(table.iloc[:5000])
+        for _ in range(8)
+    ]
+    shapes = [next(s for s in fit.shapes_ if s.name == "age") for fit in fits]
+    between = np.std([s.effect - s.effect[2] for s in shapes], axis=0, ddof=1)[[0, 1, 3, 4]]
+    ratio = np.median(between / np.median([s.noise for s in shapes], axis=0)[[0, 1, 3, 4]])
+    assert 0.01 < ratio < 1.7  # careful, and of the right order at most a hundred times
+
+
+def test_labels_of_several_classes_have_an_effect_each(table):
+    schema = sordino.Schema([*SCHEMA.columns[:1], Target("band", levels=["a", "b", "c"])])
+    frame = table[["age"]].assign(
+        band=np.where(table["age"] < 30, "a", np.where(table["age"] < 60, "b", "c"))
+    )
+    fitted = sordino.LogisticRegression(4.0, schema=schema).fit(frame)
+    (shape,) = fitted.shapes_
+    assert shape.effect.shape == (3, len(shape.at[0]))
+    assert shape.effect[2, -1] - shape.effect[0, -1] > shape.effect[2, 0] - shape.effect[0, 0]
+
+
+def test_shapes_survive_a_file_and_are_forgotten_by_a_fit_without_a_schema(model, tmp_path):
+    again = sordino.load(model.save(tmp_path / "model.sordino"))
+    for one, two in zip(model.shapes_, again.shapes_, strict=True):
+        assert (one.columns, one.at, one.importance) == (two.columns, two.at, two.importance)
+        assert np.array_equal(one.effect, two.effect)
+        assert np.array_equal(one.noise, two.noise)
+    plain = sordino.LinearRegression(1.0, data_norm=1.0, target_bound=1.0).fit(np.eye(200, 3), np.zeros(200))
+    assert not hasattr(plain, "shapes_")
+
+
+def test_plots_have_a_picture_for_each_effect(model):
+    figure = plot_shapes(model, top=5)
+    titles = [axes.get_title() for axes in figure.axes if axes.get_title()]
+    assert len(titles) == 5
+    assert titles[0].startswith("age (")
