@@ -52,10 +52,13 @@ def test_with_declared_bounds_the_default_is_least_squares_whatever_the_targets(
     bounds = {"data_norm": 1.05 * np.linalg.norm(X, axis=1).max(), "target_bound": 1.2 * np.abs(y).max()}
     model = SparseLinearRegression if kind == "sparse" else LinearRegression
     options = {"n_nonzero_coefs": 8} if kind == "sparse" else {}
-    with seeded_noise_not_private(5):
-        predicted = model(1.0, 1e-6, **bounds, **options).fit(X, y).predict(X)
-    assert predicted.mean() == pytest.approx(y.mean(), rel=0.05)
-    assert explained(y, predicted) > 0.92 * explained(y, least_squares(X, y))
+    reached = []
+    for seed in (5, 6, 7):  # one fit of fifty on zero-inflated targets reaches .9 of an R2 of .01
+        with seeded_noise_not_private(seed):
+            predicted = model(1.0, 1e-6, **bounds, **options).fit(X, y).predict(X)
+        assert predicted.mean() == pytest.approx(y.mean(), rel=0.05)
+        reached.append(explained(y, predicted) / explained(y, least_squares(X, y)))
+    assert np.mean(reached) > 0.94
 
 
 def test_tails_that_counts_hide_do_not_bias_the_slopes():
