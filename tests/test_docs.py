@@ -58,6 +58,13 @@ def test_the_example_of_the_readme_scores_well_every_time(monkeypatch, tmp_path)
     assert min(scores) > 0.8
 
 
+def test_the_lines_that_replace_those_of_other_libraries_run(monkeypatch, tmp_path, capsys):
+    names = run_blocks(DOCS / "coming-from.md", monkeypatch, tmp_path)
+    assert names["model"].score(names["X"], names["y"]) > 0.75
+    assert names["trained"].privacy.status == "private"
+    assert capsys.readouterr().out.count("epsilon = ") == 2
+
+
 def test_the_example_of_the_papers_page_reports_the_true_epsilon(monkeypatch, tmp_path):
     names = run_blocks(DOCS / "papers.md", monkeypatch, tmp_path)
     assert names["model"].privacy_.epsilon == pytest.approx(12.66, abs=0.005)
