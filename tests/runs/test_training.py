@@ -20,7 +20,7 @@ def test_the_epsilon_of_batches_agrees_with_another_accountant():
 @pytest.mark.parametrize("batch", [100, 2000])
 def test_noise_and_epsilon_are_inverse(relation, batch):
     training = Training(2000, batch, 50, 1e-5, relation)
-    multiplier, proven = training.noise(1.5)
+    multiplier, proven = training.least_noise(1.5)
     assert 0.99 * 1.5 < proven.epsilon <= 1.5
     assert training.epsilon(multiplier).epsilon == pytest.approx(proven.epsilon, rel=1e-9)
 

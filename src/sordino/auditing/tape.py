@@ -33,11 +33,11 @@ from sordino.execute.parties import executor as parties
 from sordino.kernel import Curator, Norm, Plan, SparseVector, curator
 from sordino.kernel import plan as planned
 from sordino.kernel.noise import NoiseSource, seeded_noise_not_private
-from sordino.kernel.sampling import Disjoint, FixedSize, Full, Poisson
+from sordino.kernel.sampling import Cyclic, Disjoint, FixedSize, Full, Poisson
 from sordino.problems.minimiser import Tilted
 from sordino.runs.promise import Ask, enclosing
 
-_SAMPLINGS = (Full, Poisson, FixedSize, Disjoint)
+_SAMPLINGS = (Full, Poisson, FixedSize, Disjoint, Cyclic)
 _tape: ContextVar[Tape | None] = ContextVar("tape", default=None)
 _turn = threading.RLock()  # the kernel is listened to by one tape at a time
 

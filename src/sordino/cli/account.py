@@ -15,6 +15,12 @@ TRAINING = all_of(
     click.option("--epochs", type=float, help="How often each record is seen on average."),
     click.option("--steps", type=click.IntRange(1), help="How many batches; instead of --epochs."),
     click.option("--delta", type=float, help="The probability of a larger loss; else min(1e-5, 1/(10 n))."),
+    click.option(
+        "--correlation",
+        default="independent",
+        show_default=True,
+        help="Of the noise over the steps: banded, blt or regenerated.",
+    ),
     click.option("--relation", default="add-remove", show_default=True, help="Or replace-one."),
 )
 
@@ -42,7 +48,7 @@ def epsilon(noise: float, as_json: bool, **facts: Any) -> None:
 def noise(epsilon: float, as_json: bool, **facts: Any) -> None:
     """Say how much noise training by mini-batches (DP-SGD) needs for an epsilon."""
     training = _training(facts)
-    multiplier, found = training.noise(epsilon)
+    multiplier, found = training.least_noise(epsilon)
     _tell(training, multiplier, found, as_json)
 
 
@@ -89,7 +95,7 @@ def _training(facts: dict[str, Any]) -> Any:
     if (facts["epochs"] is None) == (facts["steps"] is None):
         raise click.UsageError("Say either --epochs or --steps.")
     steps = facts["steps"] or max(1, round(facts["epochs"] * rows / batch))
-    return Training(rows, batch, steps, facts["delta"], facts["relation"])
+    return Training(rows, batch, steps, facts["delta"], facts["relation"], facts["correlation"])
 
 
 def _tell(training: Any, multiplier: float, found: Any, as_json: bool) -> None:
@@ -101,6 +107,7 @@ def _tell(training: Any, multiplier: float, found: Any, as_json: bool) -> None:
                 "relation": found.relation.value,
                 "accountant": found.accountant,
                 "noise_multiplier": multiplier,
+                "correlation": training.noise,
                 "steps": training.steps,
                 "batch_size": training.batch_size,
                 "rows": training.rows,
@@ -110,5 +117,5 @@ def _tell(training: Any, multiplier: float, found: Any, as_json: bool) -> None:
     click.echo(
         f"{bound(found)} ({found.relation.value}, "
         f"{found.accountant}): {training.steps} steps of {training.batch_size:g} of {training.rows} "
-        f"records, noise multiplier {multiplier:.4g}"
+        f"records, {training.noise} noise, multiplier {multiplier:.4g}"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -223,6 +225,17 @@ class TensorNoise:
             return self.pool.take(self.noise, int(np.prod(tuple(shape)))).reshape(tuple(shape))
         drawn = self.noise.normal(tuple(shape))
         return torch.from_numpy(drawn).to(self.device, torch.float32)
+
+    def subkey(self) -> int:
+        """Draw the key of one vector."""
+        return self.noise.subkey()
+
+    def normal_of(self, key: int, shape: Any) -> Tensor:
+        """Return the normal variables of a key, the same ones each time."""
+        if self.pool is not None:
+            words = np.frombuffer(hashlib.sha256(key.to_bytes(16, "little")).digest(), np.int32)
+            return normals(torch.from_numpy(words.copy()).to(self.device), math.prod(shape)).reshape(shape)
+        return torch.from_numpy(self.noise.normal_of(key, shape)).to(self.device, torch.float32)
 
 
 class NoisePool:

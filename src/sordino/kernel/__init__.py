@@ -1,5 +1,6 @@
 """Where data meets noise, the only room that may hold both."""
 
+from sordino.kernel.correlated import Banded, Buffered, Correlated, Regenerated
 from sordino.kernel.curator import Curator, Executor, NoisyExecutor
 from sordino.kernel.events import Relation
 from sordino.kernel.lazy import LazyVector, SparseVector
@@ -15,13 +16,17 @@ from sordino.kernel.mechanism import (
 from sordino.kernel.noise import NoiseSource, public_generator
 from sordino.kernel.plan import Offer, PaperNoise, Plan, Printed, Question, Release, check_offer
 from sordino.kernel.query import ClippedSum, FromSum, Norm, OnLattice, Query
-from sordino.kernel.sampling import Batch, Disjoint, FixedSize, Full, Poisson, Sampling
+from sordino.kernel.sampling import Batch, Cyclic, Disjoint, FixedSize, Full, Poisson, Sampling
 from sordino.kernel.selection import GumbelTopK, LaplaceMax, LaplacePeeling
 
 __all__ = [
+    "Banded",
     "Batch",
+    "Buffered",
     "ClippedSum",
+    "Correlated",
     "Curator",
+    "Cyclic",
     "Disjoint",
     "Executor",
     "FixedSize",
@@ -46,6 +51,7 @@ __all__ = [
     "Printed",
     "Query",
     "Question",
+    "Regenerated",
     "Relation",
     "Release",
     "Sampling",

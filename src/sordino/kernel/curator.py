@@ -12,6 +12,7 @@ from weakref import WeakSet
 import numpy as np
 
 from sordino.errors import PlanError, PlanSpentError
+from sordino.kernel.correlated import Correlated, Memory
 from sordino.kernel.noise import NoiseSource
 from sordino.kernel.plan import Offer, Plan, Question, Release, check_asked, check_offer
 from sordino.kernel.query import Answer
@@ -108,6 +109,10 @@ class Curator:
         self._journal = journal
         self._turn = threading.Lock()
         self._process, self._closed = os.getpid(), False
+        noises = {name: release.mechanism for name, release in plan.releases.items()}
+        self._memories = {
+            name: Memory(one.strategy) for name, one in noises.items() if isinstance(one, Correlated)
+        }
 
     @property
     def plan(self) -> Plan:
@@ -127,7 +132,8 @@ class Curator:
         """Ask one planned question and return its noisy answer."""
         release, position = self._count(name)
         sensitivity = release.sensitivity(self._plan.relation, params)
-        question = Question(release, params, sensitivity, position, self._plan.population)
+        memory = self._memories.get(name)
+        question = Question(release, params, sensitivity, position, self._plan.population, memory)
         with np.errstate(all="ignore"):  # what a caller has set: an error would tell of a record
             found = answer(self._executor, question, self._noise)
         return found / release.sampling.expected(self._plan.population) if release.mean else found

@@ -113,6 +113,13 @@ class NoiseSource:
         """Return the source of one secret batch from a key that :meth:`subkey` drew; never for noise."""
         return cls(key)
 
+    def normal_of(self, key: int, shape: Shape) -> Floats:
+        """Return the normal variables of a key that :meth:`subkey` drew, the same ones each time.
+
+        For correlated noise, a part of which is taken back later; used for two answers it would cancel.
+        """
+        return NoiseSource(key).normal(shape)
+
     @property
     def is_private(self) -> bool:
         """Whether nobody can know the noise."""

@@ -13,6 +13,7 @@ import numpy as np
 from dp_accounting import dp_event as dp
 
 from sordino.errors import InvalidInputError, PlanError, UnsupportedError
+from sordino.kernel.correlated import Correlated, Memory, Remembered
 from sordino.kernel.events import Relation, check_event, composed
 from sordino.kernel.mechanism import Gaussian, Mechanism, SymmetricGaussian
 from sordino.kernel.query import (
@@ -25,7 +26,7 @@ from sordino.kernel.query import (
     RecordSums,
     missing,
 )
-from sordino.kernel.sampling import Full, Poisson, Sampling
+from sordino.kernel.sampling import Cyclic, Full, Poisson, Sampling
 from sordino.kernel.selection import GumbelTopK, LaplaceMax
 
 
@@ -118,6 +119,8 @@ class Release:
                 f"{type(self.mechanism).__name__} needs a sensitivity in {allowed}, "
                 f"the query {type(self.query).__name__} has one in {self.query.norm.value}."
             )
+        if isinstance(self.mechanism, Correlated):
+            self.mechanism.check(self.sampling, self.times)
         if self.mean and isinstance(self.mechanism, (GumbelTopK, LaplaceMax)):
             raise InvalidInputError("A selection answers with indices, which have no mean. Pass mean=False.")
         touched = (RecordSums, AffineViews, ColumnSums)
@@ -134,13 +137,15 @@ class Release:
         Under Poisson sampling and replace-one the worst pair is (+C, -C) whatever the query: see the
         proof of the dominating pair in the privacy notes.
         """
-        if isinstance(self.sampling, Poisson) and self.sampling.rate < 1:
+        if isinstance(self.sampling, (Poisson, Cyclic)) and self.sampling.rate < 1:
             return relation.contributions * self.query.contribution(params)
         return self.query.sensitivity(relation, params)
 
     def event(self, relation: Relation, population: int) -> dp.DpEvent:
         """Return the privacy event of all ``times`` releases."""
         single = self.mechanism.event(relation)
+        if isinstance(self.mechanism, Correlated) and not self.mechanism.sampled:
+            return single  # its norm is that of all releases together
         return self.sampling.amplify(single, self.times, relation, population)
 
 
@@ -169,8 +174,9 @@ class Plan:
         object.__setattr__(self, "releases", MappingProxyType(dict(self.releases)))
         object.__setattr__(self, "relation", Relation.parse(self.relation))
         for release in self.releases.values():  # refused before any data: free releases, some samplings
-            single = check_event(release.mechanism.at(1.0).event(self.relation))
-            check_event(release.sampling.amplify(single, release.times, self.relation, self.population))
+            check_event(release.mechanism.at(1.0).event(self.relation))
+            unit = replace(release, mechanism=release.mechanism.at(1.0))
+            check_event(unit.event(self.relation, self.population))
 
     @property
     def is_calibrated(self) -> bool:
@@ -277,6 +283,7 @@ class Question:
     sensitivity : how far the answers of neighbours can be apart.
     position : how often the release was asked before.
     population : the number of units, which bounds the integers of a lattice.
+    memory : what the run remembers of the noise of this release, where that is correlated.
     """
 
     release: Release
@@ -284,6 +291,7 @@ class Question:
     sensitivity: float
     position: int
     population: int
+    memory: Memory | None = field(default=None, repr=False)
 
     @property
     def query(self) -> Query:
@@ -328,6 +336,8 @@ class Question:
         mechanism: Any = self.release.mechanism
         if self.spacing is not None:
             return mechanism.privatise_on_lattice(exact, self.spacing, self.sensitivity, noise)
+        if self.memory is not None:
+            noise = Remembered(noise, self.memory, self.position)
         return mechanism.privatise(exact, self.sensitivity, noise)
 
 

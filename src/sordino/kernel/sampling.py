@@ -144,20 +144,62 @@ class Poisson:
 
     def amplify(self, event: dp.DpEvent, times: int, relation: Relation, population: int) -> dp.DpEvent:
         """Return the Poisson-sampled event; only for noise that accountants can amplify."""
-        if self.rate < 1 and not isinstance(
-            event, (dp.GaussianDpEvent, dp.LaplaceDpEvent, dp.NonPrivateDpEvent)
-        ):
-            raise UnsupportedError(
-                f"No amplification is proven here for {type(event).__name__} under Poisson sampling. "
-                "Use Full() or Disjoint() sampling for this mechanism."
-            )
-        if self.rate < 1 and isinstance(event, dp.NonPrivateDpEvent):
-            return event
-        return repeated(poisson_event(self.rate, event), times)
+        return _poisson(self.rate, event, times)
 
     def expected(self, population: int) -> float:
         """Return the expected batch size: the realised one is private."""
         return self.rate * population
+
+
+def _poisson(rate: float, event: dp.DpEvent, times: int) -> dp.DpEvent:
+    if rate < 1 and not isinstance(event, (dp.GaussianDpEvent, dp.LaplaceDpEvent, dp.NonPrivateDpEvent)):
+        raise UnsupportedError(
+            f"No amplification is proven here for {type(event).__name__} under Poisson sampling. "
+            "Use Full() or Disjoint() sampling for this mechanism."
+        )
+    if rate < 1 and isinstance(event, dp.NonPrivateDpEvent):
+        return event
+    return repeated(poisson_event(rate, event), times)
+
+
+@dataclass(frozen=True)
+class Cyclic:
+    """Release t looks at part ``t mod parts`` only, and there at each record with probability ``rate``.
+
+    The part of a record is its position modulo ``parts``: a public choice that no record can change. So a record is looked
+    at in every ``parts``-th release at most.
+    """
+
+    parts: int
+    rate: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.parts < 1 or not 0 < self.rate <= 1:
+            raise InvalidInputError(
+                f"Expected parts >= 1 and a sampling rate in (0, 1], got {self.parts} and {self.rate}."
+            )
+
+    def draw(self, population: int, position: int, noise: NoiseSource) -> Rows:
+        """Return the rows of a Poisson batch of part ``position mod parts``."""
+        rows = np.arange(position % self.parts, population, self.parts)
+        if self.rate < 1 and len(rows):
+            rows = rows[noise.bernoulli_rows(len(rows), self.rate)]
+        return rows
+
+    def shares(self, sizes: Sequence[int], position: int, noise: NoiseSource) -> list[Share]:
+        """Return the rows of one draw that lie in each part of the data."""
+        rows, edges = self.draw(sum(sizes), position, noise), np.cumsum([0, *sizes])
+        assert rows is not None
+        cuts = np.searchsorted(rows, edges)
+        return [Listed(rows[a:b] - edge) for a, b, edge in zip(cuts, cuts[1:], edges)]
+
+    def amplify(self, event: dp.DpEvent, times: int, relation: Relation, population: int) -> dp.DpEvent:
+        """Return the event of the rounds: in each, a record is looked at once at most."""
+        return _poisson(self.rate, event, -(-times // self.parts))
+
+    def expected(self, population: int) -> float:
+        """Return the expected batch size: the realised one is private."""
+        return self.rate * population / self.parts
 
 
 @dataclass(frozen=True)

@@ -135,6 +135,7 @@ class Training:
         said += ", of several records" if task.grouped else ""
         views = getattr(self.executor, "views", None)
         said += f", {words(views)}" if views is not None else ""
+        said += f", {words(task.correlation.mechanism)}" if task.correlation is not None else ""
         return said + (", in integers" if task.block is not None else "")
 
     def report(self, promise: Promise) -> PrivacyReport:

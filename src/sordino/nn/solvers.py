@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sordino.errors import InvalidInputError
-from sordino.kernel import Gaussian, Plan, Poisson, Relation, Release
+from sordino.kernel import Gaussian, Mechanism, Plan, Poisson, Relation, Release, Sampling
 from sordino.nn.engines import Engine
 from sordino.nn.queries import Block, PersonDifference, PersonGradient, TorchDifference, TorchGradient
 from sordino.solvers import SOLVERS, Capabilities, Entry, Option, Options, capabilities_of, make_solver
@@ -28,6 +28,7 @@ from sordino.solvers.updates import (
     smoothed_by_layer,
     warm_up,
 )
+from sordino.runs.correlation import Choice
 from sordino.values import check_range
 
 
@@ -36,7 +37,8 @@ class NetworkTask:
     """What is public about training one network: the model, n, the relation, the unit.
 
     ``grouped`` says that a unit has several records, whose gradients are added up before the clip. With
-    ``block`` sums are taken in integers, and the noise is exactly rounded.
+    ``block`` sums are taken in integers, and the noise is exactly rounded. ``correlation`` is noise that is
+    correlated over the steps, with its batches.
     """
 
     engine: Engine
@@ -45,9 +47,10 @@ class NetworkTask:
     unit: str = "record"
     grouped: bool = False
     block: Block | None = None
+    correlation: Choice | None = None
 
-    def noise(self) -> Gaussian:
-        """Return the noise of every release."""
+    def noise(self) -> Mechanism:
+        """Return the independent noise of every release."""
         return Gaussian(secure=self.block is not None)
 
     def gradient(self, clip: float) -> TorchGradient:
@@ -63,7 +66,7 @@ class NetworkTask:
         """Return the plan of these releases."""
         return Plan(releases, self.relation, self.population, self.unit)
 
-    def batches(self, batch: int) -> Poisson:
+    def batches(self, batch: int) -> Sampling:
         """Return Poisson batches of this expected size."""
         return Poisson(min(1.0, batch / self.population))
 
@@ -197,7 +200,7 @@ class Descent:
     """DP-SGD, DP-Adam and, with smoothing, DP-LSSGD and DP-LSAdam.
 
     **Privacy.** ``steps`` Poisson-sampled Gaussian releases of a clipped sum, divided by the expected
-    batch size. Smoothing, momentum, moments, projection and averaging act on released values.
+    batch size, or one release of all of them with correlated noise. Smoothing, momentum, moments, projection and averaging act on released values.
     """
 
     recipe: Recipe
@@ -205,8 +208,10 @@ class Descent:
 
     def plan(self, task: NetworkTask) -> Plan:
         query = task.gradient(self.recipe.clip)
-        sampling = task.batches(self.recipe.batch)
-        return task.planned(gradient=Release(query, task.noise(), sampling, self.recipe.steps))
+        noise, sampling = task.noise(), task.batches(self.recipe.batch)
+        if task.correlation is not None:
+            noise, sampling, _ = task.correlation
+        return task.planned(gradient=Release(query, noise, sampling, self.recipe.steps))
 
     def start(self, task: NetworkTask) -> TrainingState:
         """Return the initial parameters of the model."""

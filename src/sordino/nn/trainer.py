@@ -34,6 +34,7 @@ from sordino.nn.session import (
     together,
 )
 from sordino.nn.solvers import (
+    Descent,
     Facts,
     NetworkSolver,
     NetworkTask,
@@ -44,6 +45,8 @@ from sordino.nn.solvers import (
     settled,
 )
 from sordino.runs import Ask, Price, PrivacyReport, track
+from sordino.runs.correlation import Choice
+from sordino.runs.training import Training as Priced
 from sordino.solvers.updates import HardThreshold
 from sordino.values import check_count, check_positive
 
@@ -265,6 +268,9 @@ class Trainer:
     device_noise : expand the noise on the device; None does so on a GPU.
     secure_noise : noise without floating-point artefacts: what each record adds is truncated to a lattice of
         integers, and the noise is exactly rounded to it. Gradients are formed one by one, which takes longer.
+    noise : ``"independent"`` in each step, or correlated over the steps, so that later noise takes a part of earlier noise
+        back: ``"banded"`` (as many bands as are best), ``"blt"`` (three buffers) or ``"regenerated"`` (no memory at all:
+        past noise is made again from its key). Records are then looked at in turn, part by part; see the guide.
     relation, unit : which data sets are neighbours. ``unit`` is a word for what one record is, for example a
         person all of whose data it holds; it groups nothing, and the report says so. With ``groups`` it is
         a word for the owners of records, ``"person"`` where nothing else is said.
@@ -316,6 +322,7 @@ class Trainer:
     compiled: bool | str | None = None
     device_noise: bool | None = None
     secure_noise: bool = False
+    noise: str = "independent"
     relation: str | Relation = "add-remove"
     unit: str = "record"
     ledger: Any = None
@@ -384,9 +391,8 @@ class Trainer:
         owned = source.owners is not None
         unit = "person" if owned and self.unit == "record" else self.unit
         block = exact_block(engine, *source.example, chunk) if self.secure_noise else None
-        task = NetworkTask(
-            engine, source.population, Relation.parse(self.relation), unit, source.grouped, block
-        )
+        relation, correlation = Relation.parse(self.relation), self._correlation(solver, source.population, budget)
+        task = NetworkTask(engine, source.population, relation, unit, source.grouped, block, correlation)
         wanted = device.type == "cuda" if self.device_noise is None else self.device_noise
         noisy_device = wanted and not self.secure_noise
         processes = joined(self.distributed)
@@ -399,6 +405,19 @@ class Trainer:
         if processes is not None:
             notes += (f"gradients added up by {processes.count} processes, one of which adds the noise",)
         return Training(solver, task, executor, budget, facts, notes, mark)
+
+    def _correlation(self, solver: NetworkSolver, population: int, budget: Ask) -> Choice | None:
+        """Return the correlated noise of the least error, if one was asked for; a function of public numbers."""
+        if self.noise == "independent":
+            return None
+        if self.secure_noise or not isinstance(solver, Descent):
+            raise UnsupportedError(
+                f"noise={self.noise!r} is proven for gradients of sgd and adam, in floating point. Set "
+                "secure_noise=False and another optimizer than srm, or noise='independent'."
+            )
+        steps, batch = solver.recipe.steps, solver.recipe.batch
+        priced = Priced(population, batch, steps, budget.delta, Relation.parse(self.relation).value, self.noise)
+        return priced.chosen(budget.epsilon)
 
     def _check_kinds(self) -> None:
         """Refuse settings of a wrong kind: those that only a step would notice, after the booking."""

@@ -84,6 +84,7 @@ _ASKED = {
 }
 _NOISE = {
     "Gaussian": "Gaussian noise",
+    "Correlated": "Gaussian noise that is correlated over the releases",
     "SymmetricGaussian": "Gaussian noise on a symmetric matrix",
     "Laplace": "Laplace noise",
     "NormGamma": "noise of random direction and length",
@@ -131,6 +132,9 @@ def _records(sampling: str) -> str:
         return f"a secret random part of the records (each with a chance of {100 * float(number[1]):.3g} %)"
     if sampling.startswith("FixedSize") and number:
         return f"{number[1]} records drawn at random and kept secret"
+    if sampling.startswith("Cyclic") and number:
+        drawn = "" if "rate=1.0" in sampling else ", a secret random share of it"
+        return f"one of {number[1]} parts of the records in turn{drawn}"
     return "one part of the records each time" if sampling.startswith("Disjoint") else sampling
 
 

@@ -16,6 +16,7 @@ from sordino.accounting.codec import decode, encode
 from sordino.accounting.trade_off import NO_BOUND, TradeOff, trade_off, worst_trade_off
 from sordino.errors import InvalidInputError, PlanError
 from sordino.kernel.events import Relation
+from sordino.kernel.correlated import Correlated
 from sordino.kernel.mechanism import Mechanism
 from sordino.kernel.noise import NoiseSource
 from sordino.kernel.plan import Plan, Release
@@ -376,6 +377,8 @@ def _describe(name: str, release: Release, relation: Relation) -> ReleaseReport:
 
 def _mechanism_text(mechanism: Mechanism) -> str:
     name = type(mechanism).__name__
+    if isinstance(mechanism, Correlated):
+        return f"{name} ({type(mechanism.strategy).__name__}, all releases together)"
     return f"{name} (exactly rounded to a lattice)" if mechanism.secure else name
 
 

@@ -1,0 +1,266 @@
+"""Gaussian noise that is correlated over the releases of a run (matrix factorisation).
+
+Release t gets ``(C^-1 z)_t`` instead of ``z_t``, with C a lower triangular Toeplitz matrix, the *strategy*, and z
+independent Gaussian vectors. Part of the noise of a step is taken back in later ones, so that sums over many steps are
+less noisy than with independent noise. The proofs are on the page ``docs/correlated-noise.md``.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, NoReturn, Protocol
+
+import numpy as np
+from dp_accounting import dp_event as dp
+
+from sordino.errors import InvalidInputError, PlanError, UnsupportedError
+from sordino.kernel.arrays import Floats
+from sordino.kernel.events import Relation, gaussian_event
+from sordino.kernel.mechanism import Additive
+from sordino.kernel.query import Norm
+from sordino.kernel.sampling import Cyclic, Sampling
+
+
+class Strategy(Protocol):
+    """A lower triangular Toeplitz matrix with ones on its diagonal, and how ``C^-1 z`` is made row by row."""
+
+    @property
+    def bands(self) -> float:
+        """How many coefficients are not zero."""
+
+    def coefficients(self, times: int) -> Floats:
+        """Return the first ``times`` entries of the first column."""
+
+    def rows(self) -> Rows:
+        """Return a maker of the rows of ``C^-1 z``, at its first one."""
+
+
+class Rows(Protocol):
+    """Makes one row of ``C^-1 z`` after the other and keeps what it needs for the next."""
+
+    def next(self, noise: Any, shape: Any) -> Any:
+        """Return the next row from fresh normal variables of the source."""
+
+
+@dataclass(frozen=True)
+class Banded:
+    """C has ``len(weights)`` bands; it keeps one vector less than that.
+
+    >>> Banded((1.0, 0.5)).coefficients(4)
+    array([1. , 0.5, 0. , 0. ])
+    """
+
+    weights: tuple[float, ...]
+
+    @property
+    def bands(self) -> float:
+        return len(self.weights)
+
+    def coefficients(self, times: int) -> Floats:
+        found = np.zeros(max(times, len(self.weights)))
+        found[: len(self.weights)] = self.weights
+        return found[:times]
+
+    def rows(self) -> Rows:
+        return _BandedRows(self.weights)
+
+
+class _BandedRows:
+    def __init__(self, weights: tuple[float, ...]) -> None:
+        self._weights, self._past = weights[1:], deque[Any](maxlen=len(weights) - 1)
+
+    def next(self, noise: Any, shape: Any) -> Any:
+        row = noise.normal(shape)
+        for weight, past in zip(self._weights, self._past):  # the latest comes first
+            row -= weight * past
+        self._past.appendleft(row.copy() if isinstance(row, np.ndarray) else row.clone())
+        return row
+
+
+@dataclass(frozen=True)
+class Buffered:
+    """A buffered linear Toeplitz matrix (BLT): ``c_t = sum_i scales_i decays_i^(t-1)``, a vector kept for each i.
+
+    >>> Buffered((0.5,), (0.8,)).coefficients(4)
+    array([1.  , 0.5 , 0.4 , 0.32])
+    """
+
+    scales: tuple[float, ...]
+    decays: tuple[float, ...]
+
+    bands: ClassVar[float] = math.inf
+
+    def coefficients(self, times: int) -> Floats:
+        powers = np.arange(max(times - 1, 0))[:, None]
+        rest = (np.array(self.scales) * np.array(self.decays) ** powers).sum(axis=1)
+        return np.concatenate([[1.0], rest])[:times]
+
+    def rows(self) -> Rows:
+        return _BufferedRows(self.scales, self.decays)
+
+
+class _BufferedRows:
+    def __init__(self, scales: tuple[float, ...], decays: tuple[float, ...]) -> None:
+        self._scales, self._decays, self._buffers = scales, decays, list[Any]()
+
+    def next(self, noise: Any, shape: Any) -> Any:
+        row = noise.normal(shape)
+        for scale, buffer in zip(self._scales, self._buffers):
+            row -= scale * buffer
+        past = self._buffers or [0.0] * len(self._scales)
+        self._buffers = [decay * buffer + row for decay, buffer in zip(self._decays, past)]
+        return row
+
+
+@dataclass(frozen=True)
+class Regenerated:
+    """C^-1 has few bands, ``taps``: past noise is made again from its keys, so that no vector is kept.
+
+    >>> Regenerated((1.0, -0.5)).coefficients(4)
+    array([1.   , 0.5  , 0.25 , 0.125])
+    """
+
+    taps: tuple[float, ...]
+
+    bands: ClassVar[float] = math.inf
+
+    def coefficients(self, times: int) -> Floats:
+        found = np.zeros(times)
+        for t in range(times):
+            past = found[max(0, t - len(self.taps) + 1) : t][::-1]
+            found[t] = (t == 0) - float(np.dot(self.taps[1 : len(past) + 1], past))
+        return found
+
+    def rows(self) -> Rows:
+        return _RegeneratedRows(self.taps)
+
+
+class _RegeneratedRows:
+    def __init__(self, taps: tuple[float, ...]) -> None:
+        self._taps, self._keys = taps, deque[int](maxlen=len(taps))
+
+    def next(self, noise: Any, shape: Any) -> Any:
+        self._keys.appendleft(noise.subkey())
+        parts = [tap * noise.normal_of(key, shape) for tap, key in zip(self._taps, self._keys)]
+        return sum(parts[1:], start=parts[0])
+
+
+def participation_norm(coefficients: Floats, separation: int) -> float:
+    """Return the norm of ``C x`` for a unit that adds a vector of norm 1 at least ``separation`` releases apart.
+
+    It is the norm of the sum of the columns 0, b, 2b, ...: for coefficients that are not negative and do not grow no other
+    choice of columns that far apart has a larger one (Kalinin and Lampert, 2024, theorem 2).
+    """
+    times = len(coefficients)
+    rounds = np.zeros((-(-times // separation), separation))
+    rounds.reshape(-1)[:times] = coefficients
+    total = rounds.cumsum(axis=0).reshape(-1)[:times]  # entry t is that of t plus those of t - b, t - 2b, ...
+    return math.sqrt(float(total @ total)) * (1.0 + times * 2.0**-50)  # covers the rounding of the sums
+
+
+@dataclass(frozen=True)
+class Correlated(Additive):
+    r"""Noise ``(C^-1 z)_t`` on release t, with z of std ``multiplier * sensitivity * norm``, for L2 sensitivities.
+
+    Parameters
+    ----------
+    strategy : C, whose coefficients begin with 1, are not negative and do not grow.
+    parts, times : a unit is looked at in every ``parts``-th of ``times`` releases at most.
+    sampled : batches are drawn at random inside of a part. Then C has at most ``parts`` bands.
+
+    **Privacy.** ``C G + z`` is one Gaussian release of all gradients G (also if they are chosen adaptively, as C is lower
+    triangular) and ``C^-1`` of it is what is released. Its sensitivity is ``norm``: :func:`participation_norm`, or that of
+    one column where batches are sampled; there each round of all parts is a Poisson-sampled Gaussian release.
+    A run that forgets its past noise, because it is resumed, has zeros in place of some entries of C, and no larger norm.
+    """
+
+    norms: ClassVar[tuple[Norm, ...]] = (Norm.L2,)
+    strategy: Strategy = field(kw_only=True)
+    parts: int = field(kw_only=True)
+    times: int = field(kw_only=True)
+    sampled: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.parts < 1 or self.times < 1:
+            raise InvalidInputError(f"Expected parts and times >= 1, got {self.parts} and {self.times}.")
+        found = self.strategy.coefficients(self.times)
+        falls = bool((np.diff(found) <= 0).all() and found[-1] >= 0)
+        if not (found[0] == 1.0 and falls and np.isfinite(found).all()):
+            raise InvalidInputError(
+                "Expected a strategy whose coefficients begin with 1, are not negative and do not grow: the "
+                "sensitivity is proven for those only."
+            )
+        if self.sampled and self.strategy.bands > self.parts:
+            raise UnsupportedError(
+                f"Expected at most {self.parts} bands, one for each part, got {self.strategy.bands}: with more, "
+                "random batches inside of parts have no proven amplification."
+            )
+
+    @cached_property
+    def norm(self) -> float:
+        """How far one unit of sensitivity 1 moves ``C G``: in one round if batches are sampled, else in all."""
+        separation = self.times if self.sampled else self.parts
+        return participation_norm(self.strategy.coefficients(self.times), separation)
+
+    def check(self, sampling: Sampling, times: int) -> None:
+        """Refuse batches or lengths that the norm was not computed for."""
+        fits = isinstance(sampling, Cyclic) and sampling.parts == self.parts and times <= self.times
+        if not fits or (isinstance(sampling, Cyclic) and (sampling.rate < 1) != self.sampled):
+            raise UnsupportedError(
+                f"Correlated noise for {self.times} releases on {self.parts} parts in turn was planned with "
+                f"{times} releases of {sampling!r}. Its sensitivity is proven for its own batches only."
+            )
+
+    def event(self, relation: Relation) -> dp.DpEvent:
+        """Return the Gaussian event of all releases together, or of one round of all parts."""
+        if self.multiplier is None:
+            raise PlanError("The mechanism has no noise multiplier yet. Calibrate the plan first.")
+        return gaussian_event(self.multiplier, relation)
+
+    def scale(self, sensitivity: float) -> float:
+        """Return the standard deviation of z."""
+        return super().scale(sensitivity) * self.norm
+
+    def privatise(self, value: Any, sensitivity: float, noise: Any) -> Any:
+        """Add the noise of the next release."""
+        if not isinstance(noise, Remembered):
+            raise PlanError("Correlated noise needs the memory of its run: only a curator can add it.")
+        std = self.scale(sensitivity)
+        return value + std * noise.row(np.shape(value)) if std else value
+
+
+class Memory:
+    """What one release of one run remembers of its noise; it belongs to a curator and is never saved."""
+
+    def __init__(self, strategy: Strategy) -> None:
+        self._strategy, self._turn = strategy, threading.Lock()
+        self._rows, self._expected = strategy.rows(), 0
+
+    def row(self, position: int, noise: Any, shape: Any) -> Any:
+        """Return the noise of a position. One that is not the next forgets the past, which is private too."""
+        with self._turn:
+            if position != self._expected:
+                self._rows = self._strategy.rows()
+            self._expected = position + 1
+            return self._rows.next(noise, shape)
+
+    def __reduce__(self) -> NoReturn:
+        raise PlanError("A memory of noise cannot be copied or pickled: noise used twice cancels.")
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """A source of noise together with the memory of a release and the position that is asked."""
+
+    noise: Any
+    memory: Memory
+    position: int
+
+    def row(self, shape: Any) -> Any:
+        """Return the noise of this position."""
+        return self.memory.row(self.position, self.noise, shape)
