@@ -73,7 +73,7 @@ def test_rows_of_noise_are_those_of_the_inverse(kind):
 
 
 @pytest.mark.parametrize(
-    "coefficients, times, separation, expected",
+    ("coefficients", "times", "separation", "expected"),
     [  # jax-privacy 2.0, toeplitz.minsep_sensitivity_squared, as many participations as fit
         ((1, 0.5, 0.25), 10, 3, 2.222048604328897),
         ((1, 0.5, 0.375, 0.3125, 0.2734375), 12, 2, 4.160623873366228),
@@ -116,7 +116,7 @@ falling = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=8).map(
 
 @given(falling, st.integers(1, 6), st.integers(2, 14), st.integers(0, 2**32 - 1), st.integers(0, 14))
 def test_vectors_of_a_unit_move_what_is_released_by_at_most_the_norm(weights, parts, times, seed, forgets):
-    """The unit's vectors point anywhere, its part is any, and the run may be resumed, without its past noise."""
+    """The vectors point anywhere, in any part, and the run may have forgotten its past noise."""
     public = np.random.default_rng(seed)
     c = matrix(Banded(weights), times)
     c[forgets:, :forgets] = 0.0
@@ -148,7 +148,7 @@ def test_random_batches_with_more_bands_than_parts_are_refused():
 
 
 @pytest.mark.parametrize(
-    "sampling, times", [(Poisson(0.1), 12), (Cyclic(3), 12), (Cyclic(4), 13), (Cyclic(4, 0.5), 12)]
+    ("sampling", "times"), [(Poisson(0.1), 12), (Cyclic(3), 12), (Cyclic(4), 13), (Cyclic(4, 0.5), 12)]
 )
 def test_batches_that_the_norm_is_not_for_are_refused(sampling, times):
     with pytest.raises(UnsupportedError, match="proven for its own batches only"):
@@ -178,30 +178,32 @@ def test_disjoint_bands_cost_as_independent_noise_of_the_rounds():
     assert mechanism(strategy, 4, 12).norm == pytest.approx(math.sqrt(3) * np.linalg.norm(strategy.weights))
 
 
-class TestCyclic:
-    def test_each_record_is_looked_at_in_its_turn_only(self):
-        noise = NoiseSource.seeded_not_private(0)
-        seen = [set(Cyclic(4).draw(SIZE, t, noise).tolist()) for t in range(8)]
-        assert seen[:4] == seen[4:]
-        assert sorted(itertools.chain(*seen[:4])) == list(range(SIZE))
+def test_each_record_is_looked_at_in_its_turn_only():
+    noise = NoiseSource.seeded_not_private(0)
+    seen = [set(Cyclic(4).draw(SIZE, t, noise).tolist()) for t in range(8)]
+    assert seen[:4] == seen[4:]
+    assert sorted(itertools.chain(*seen[:4])) == list(range(SIZE))
 
-    def test_a_rate_takes_that_share_of_the_part(self):
-        noise = NoiseSource.seeded_not_private(0)
-        rows = [Cyclic(4, 0.3).draw(4000, t, noise) for t in range(40)]
-        assert all((r % 4 == t % 4).all() for t, r in enumerate(rows))
-        assert stats.binomtest(sum(map(len, rows)), 40_000, 0.3).pvalue > 1e-4
-        assert stats.binomtest(sum(map(len, rows)), 40_000, 0.27).pvalue < 1e-4
 
-    def test_shares_are_the_draw_on_parts_behind_each_other(self):
-        whole = Cyclic(3, 0.5).draw(50, 4, NoiseSource.seeded_not_private(1))
-        shares = Cyclic(3, 0.5).shares([20, 0, 30], 4, NoiseSource.seeded_not_private(1))
-        found = [share.rows(size) + start for share, size, start in zip(shares, (20, 0, 30), (0, 20, 20))]
-        np.testing.assert_array_equal(np.concatenate(found), whole)
+def test_a_rate_takes_that_share_of_the_part():
+    noise = NoiseSource.seeded_not_private(0)
+    rows = [Cyclic(4, 0.3).draw(4000, t, noise) for t in range(40)]
+    assert all((r % 4 == t % 4).all() for t, r in enumerate(rows))
+    assert stats.binomtest(sum(map(len, rows)), 40_000, 0.3).pvalue > 1e-4
+    assert stats.binomtest(sum(map(len, rows)), 40_000, 0.27).pvalue < 1e-4
 
-    @pytest.mark.parametrize("parts, rate", [(0, 1.0), (3, 0.0), (3, 1.1)])
-    def test_impossible_parts_are_refused(self, parts, rate):
-        with pytest.raises(InvalidInputError, match=r"parts >= 1 and a sampling rate in \(0, 1\]"):
-            Cyclic(parts, rate)
+
+def test_shares_are_the_draw_on_parts_behind_each_other():
+    whole = Cyclic(3, 0.5).draw(50, 4, NoiseSource.seeded_not_private(1))
+    shares = Cyclic(3, 0.5).shares([20, 0, 30], 4, NoiseSource.seeded_not_private(1))
+    found = [share.rows(size) + start for share, size, start in zip(shares, (20, 0, 30), (0, 20, 20))]
+    np.testing.assert_array_equal(np.concatenate(found), whole)
+
+
+@pytest.mark.parametrize(("parts", "rate"), [(0, 1.0), (3, 0.0), (3, 1.1)])
+def test_impossible_parts_are_refused(parts, rate):
+    with pytest.raises(InvalidInputError, match=r"parts >= 1 and a sampling rate in \(0, 1\]"):
+        Cyclic(parts, rate)
 
 
 def curator(strategy, times=12, multiplier=2.0, seed=5, used=None):
@@ -226,7 +228,8 @@ def test_what_is_released_has_the_declared_law(kind):
     std = 2.0 * MOVES * participation_norm(c[:, 0], 4)
     pvalue = lambda scale: stats.kstest(z.ravel(), stats.norm(scale=scale).cdf).pvalue  # noqa: E731
     assert pvalue(std) > 1e-4
-    assert pvalue(std * 2 / 3) < 1e-4 and pvalue(std * 3 / 2) < 1e-4
+    assert pvalue(std * 2 / 3) < 1e-4
+    assert pvalue(std * 3 / 2) < 1e-4
     flat = z.transpose(0, 2, 1).reshape(-1, 12)
     off = np.corrcoef(flat.T) - np.eye(12)
     assert np.abs(off).max() < 5 / math.sqrt(len(flat))
@@ -285,7 +288,9 @@ def test_the_best_attack_meets_the_promise_and_finds_broken_twins(monkeypatch, b
     """The likelihood ratio of a unit in all its turns has deviation 1 / multiplier; twins exceed it."""
     strategy, times, multiplier = STRATEGIES["banded"], 8, 2.0
     if broken == "participation":  # as if every unit were looked at once
-        monkeypatch.setattr(Correlated, "norm", property(lambda self: float(np.linalg.norm(strategy.weights))))
+        monkeypatch.setattr(
+            Correlated, "norm", property(lambda self: float(np.linalg.norm(strategy.weights)))
+        )
     if broken == "sensitivity":  # as if the strategy were free
         monkeypatch.setattr(Correlated, "norm", property(lambda self: 1.0))
     if broken == "reused":  # the same noise in every release

@@ -32,6 +32,8 @@ def network_rows() -> Iterator[Subject]:
     for engine in ("vmap", "ghost"):
         yield _trainer(f"Trainer/{engine}", {"engine": engine}, HOMES)
     yield _trainer("Trainer/secure", {"secure_noise": True}, HOMES)
+    for noise in ("banded", "blt", "regenerated"):
+        yield _trainer(f"Trainer/{noise}", {"noise": noise, "batch_size": 5}, HOMES)
     # Views get numbers in the order of their records: one that leaves moves the numbers of those behind it,
     # and not their law. So one record takes the place of another here.
     views = {"augment": Moved(), "multiplicity": 2}

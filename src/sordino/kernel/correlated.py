@@ -1,8 +1,9 @@
 """Gaussian noise that is correlated over the releases of a run (matrix factorisation).
 
-Release t gets ``(C^-1 z)_t`` instead of ``z_t``, with C a lower triangular Toeplitz matrix, the *strategy*, and z
-independent Gaussian vectors. Part of the noise of a step is taken back in later ones, so that sums over many steps are
-less noisy than with independent noise. The proofs are on the page ``docs/correlated-noise.md``.
+Release t gets ``(C^-1 z)_t`` instead of ``z_t``, with C a lower triangular Toeplitz matrix, the *strategy*,
+and z independent Gaussian vectors. Part of the noise of a step is taken back in later ones, so that sums
+over many steps are less noisy than with independent noise. The proofs are on the page
+``docs/correlated-noise.md``.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class _BandedRows:
 
 @dataclass(frozen=True)
 class Buffered:
-    """A buffered linear Toeplitz matrix (BLT): ``c_t = sum_i scales_i decays_i^(t-1)``, a vector kept for each i.
+    """A buffered linear Toeplitz matrix: ``c_t = sum_i scales_i decays_i^(t-1)``; keeps a vector for each i.
 
     >>> Buffered((0.5,), (0.8,)).coefficients(4)
     array([1.  , 0.5 , 0.4 , 0.32])
@@ -150,10 +151,11 @@ class _RegeneratedRows:
 
 
 def participation_norm(coefficients: Floats, separation: int) -> float:
-    """Return the norm of ``C x`` for a unit that adds a vector of norm 1 at least ``separation`` releases apart.
+    """Return the largest norm of ``C x`` over x of norm 1 at steps that are ``separation`` or more apart.
 
-    It is the norm of the sum of the columns 0, b, 2b, ...: for coefficients that are not negative and do not grow no other
-    choice of columns that far apart has a larger one (Kalinin and Lampert, 2024, theorem 2).
+    It is the norm of the sum of the columns 0, b, 2b, ...: for coefficients that are not negative and do
+    not grow no other choice of columns that far apart has a larger one (Kalinin and Lampert, 2024, theorem
+    2).
     """
     times = len(coefficients)
     rounds = np.zeros((-(-times // separation), separation))
@@ -164,7 +166,7 @@ def participation_norm(coefficients: Floats, separation: int) -> float:
 
 @dataclass(frozen=True)
 class Correlated(Additive):
-    r"""Noise ``(C^-1 z)_t`` on release t, with z of std ``multiplier * sensitivity * norm``, for L2 sensitivities.
+    r"""Noise ``(C^-1 z)_t`` on release t, z of std ``multiplier * sensitivity * norm``, for L2 sensitivities.
 
     Parameters
     ----------
@@ -172,10 +174,11 @@ class Correlated(Additive):
     parts, times : a unit is looked at in every ``parts``-th of ``times`` releases at most.
     sampled : batches are drawn at random inside of a part. Then C has at most ``parts`` bands.
 
-    **Privacy.** ``C G + z`` is one Gaussian release of all gradients G (also if they are chosen adaptively, as C is lower
-    triangular) and ``C^-1`` of it is what is released. Its sensitivity is ``norm``: :func:`participation_norm`, or that of
-    one column where batches are sampled; there each round of all parts is a Poisson-sampled Gaussian release.
-    A run that forgets its past noise, because it is resumed, has zeros in place of some entries of C, and no larger norm.
+    **Privacy.** ``C G + z`` is one Gaussian release of all gradients G (also if they are chosen adaptively,
+    as C is lower triangular) and ``C^-1`` of it is what is released. Its sensitivity is ``norm``:
+    :func:`participation_norm`, or that of one column where batches are sampled; there each round of all
+    parts is a Poisson-sampled Gaussian release. A run that forgets its past noise, because it is resumed,
+    has zeros in place of some entries of C, and no larger norm.
     """
 
     norms: ClassVar[tuple[Norm, ...]] = (Norm.L2,)
@@ -197,13 +200,13 @@ class Correlated(Additive):
             )
         if self.sampled and self.strategy.bands > self.parts:
             raise UnsupportedError(
-                f"Expected at most {self.parts} bands, one for each part, got {self.strategy.bands}: with more, "
-                "random batches inside of parts have no proven amplification."
+                f"Expected at most {self.parts} bands, one for each part, got {self.strategy.bands}: with "
+                "more, random batches inside of parts have no proven amplification."
             )
 
     @cached_property
     def norm(self) -> float:
-        """How far one unit of sensitivity 1 moves ``C G``: in one round if batches are sampled, else in all."""
+        """How far a unit of sensitivity 1 moves ``C G``: in one round if batches are sampled, else in all."""
         separation = self.times if self.sampled else self.parts
         return participation_norm(self.strategy.coefficients(self.times), separation)
 

@@ -166,8 +166,8 @@ def _poisson(rate: float, event: dp.DpEvent, times: int) -> dp.DpEvent:
 class Cyclic:
     """Release t looks at part ``t mod parts`` only, and there at each record with probability ``rate``.
 
-    The part of a record is its position modulo ``parts``: a public choice that no record can change. So a record is looked
-    at in every ``parts``-th release at most.
+    The part of a record is its position modulo ``parts``: a public choice that no record can change. So a
+    record is looked at in every ``parts``-th release at most.
     """
 
     parts: int

@@ -200,7 +200,8 @@ class Descent:
     """DP-SGD, DP-Adam and, with smoothing, DP-LSSGD and DP-LSAdam.
 
     **Privacy.** ``steps`` Poisson-sampled Gaussian releases of a clipped sum, divided by the expected
-    batch size, or one release of all of them with correlated noise. Smoothing, momentum, moments, projection and averaging act on released values.
+    batch size, or one release of all of them with correlated noise. Smoothing, momentum, moments,
+    projection and averaging act on released values.
     """
 
     recipe: Recipe

@@ -268,9 +268,10 @@ class Trainer:
     device_noise : expand the noise on the device; None does so on a GPU.
     secure_noise : noise without floating-point artefacts: what each record adds is truncated to a lattice of
         integers, and the noise is exactly rounded to it. Gradients are formed one by one, which takes longer.
-    noise : ``"independent"`` in each step, or correlated over the steps, so that later noise takes a part of earlier noise
-        back: ``"banded"`` (as many bands as are best), ``"blt"`` (three buffers) or ``"regenerated"`` (no memory at all:
-        past noise is made again from its key). Records are then looked at in turn, part by part; see the guide.
+    noise : ``"independent"`` in each step, or correlated over the steps, so that later noise takes a part of
+        earlier noise back: ``"banded"`` (as many bands as are best), ``"blt"`` (three buffers) or
+        ``"regenerated"`` (no memory: past noise is made again from its key). Parts of the records are then
+        looked at in turn, see the guide.
     relation, unit : which data sets are neighbours. ``unit`` is a word for what one record is, for example a
         person all of whose data it holds; it groups nothing, and the report says so. With ``groups`` it is
         a word for the owners of records, ``"person"`` where nothing else is said.
@@ -391,7 +392,8 @@ class Trainer:
         owned = source.owners is not None
         unit = "person" if owned and self.unit == "record" else self.unit
         block = exact_block(engine, *source.example, chunk) if self.secure_noise else None
-        relation, correlation = Relation.parse(self.relation), self._correlation(solver, source.population, budget)
+        relation = Relation.parse(self.relation)
+        correlation = self._correlation(solver, source.population, budget)
         task = NetworkTask(engine, source.population, relation, unit, source.grouped, block, correlation)
         wanted = device.type == "cuda" if self.device_noise is None else self.device_noise
         noisy_device = wanted and not self.secure_noise
@@ -407,7 +409,7 @@ class Trainer:
         return Training(solver, task, executor, budget, facts, notes, mark)
 
     def _correlation(self, solver: NetworkSolver, population: int, budget: Ask) -> Choice | None:
-        """Return the correlated noise of the least error, if one was asked for; a function of public numbers."""
+        """Return the correlated noise of the least error, if one was asked for; it is public."""
         if self.noise == "independent":
             return None
         if self.secure_noise or not isinstance(solver, Descent):
@@ -416,7 +418,8 @@ class Trainer:
                 "secure_noise=False and another optimizer than srm, or noise='independent'."
             )
         steps, batch = solver.recipe.steps, solver.recipe.batch
-        priced = Priced(population, batch, steps, budget.delta, Relation.parse(self.relation).value, self.noise)
+        relation = Relation.parse(self.relation).value
+        priced = Priced(population, batch, steps, budget.delta, relation, self.noise)
         return priced.chosen(budget.epsilon)
 
     def _check_kinds(self) -> None:

@@ -12,7 +12,17 @@ from scipy import optimize
 from scipy.signal import lfilter
 
 from sordino.errors import InvalidInputError
-from sordino.kernel import Banded, Buffered, Correlated, Cyclic, Gaussian, Mechanism, Poisson, Regenerated, Sampling
+from sordino.kernel import (
+    Banded,
+    Buffered,
+    Correlated,
+    Cyclic,
+    Gaussian,
+    Mechanism,
+    Poisson,
+    Regenerated,
+    Sampling,
+)
 from sordino.kernel.arrays import Floats
 from sordino.kernel.correlated import Strategy, participation_norm
 
@@ -21,7 +31,7 @@ BANDS = (1, 2, 4, 8, 16, 32)
 """Numbers of bands that are compared; each keeps as many vectors of the size of the model, less one."""
 
 BUFFERS = 3
-"""Vectors that a buffered strategy keeps: a fourth one changes the error of 2,000 steps by less than a percent."""
+"""How many vectors a buffered strategy keeps."""
 
 
 class Choice(NamedTuple):
@@ -49,7 +59,7 @@ def choices(noise: str, population: int, batch: float, steps: int) -> Iterator[C
     Parameters
     ----------
     noise : one of :data:`NOISES`.
-    population, batch, steps : public numbers; the expected batch is that of independent noise, or a little more.
+    population, batch, steps : public numbers; where nothing is sampled, a batch may be a little larger.
 
     **Privacy.** Public numbers in, public numbers out.
     """
@@ -77,7 +87,7 @@ def least_error(
     steps: int,
     multiplier: Callable[[Choice], float],
 ) -> Choice:
-    """Return the choice whose error at its calibrated multiplier is least; more bands are tried while they help."""
+    """Return the choice of the least error at its calibrated multiplier; bands are added while they help."""
     best: tuple[float, Choice] | None = None
     for choice in choices(noise, population, batch, steps):
         error = choice.error * multiplier(choice)
@@ -121,7 +131,9 @@ def best_bands(bands: int, steps: int) -> tuple[float, ...]:
     if bands == 1:
         return (1.0,)
     ratios = start[1:] / start[:-1]
-    found = optimize.minimize(objective, ratios, jac=True, method="L-BFGS-B", bounds=[(1e-6, 1.0)] * len(ratios))
+    found = optimize.minimize(
+        objective, ratios, jac=True, method="L-BFGS-B", bounds=[(1e-6, 1.0)] * len(ratios)
+    )
     return tuple(float(c) for c in np.concatenate([[1.0], np.cumprod(found.x)]))
 
 

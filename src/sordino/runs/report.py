@@ -15,8 +15,8 @@ from sordino.accounting.accountants import Certificate, certify
 from sordino.accounting.codec import decode, encode
 from sordino.accounting.trade_off import NO_BOUND, TradeOff, trade_off, worst_trade_off
 from sordino.errors import InvalidInputError, PlanError
-from sordino.kernel.events import Relation
 from sordino.kernel.correlated import Correlated
+from sordino.kernel.events import Relation
 from sordino.kernel.mechanism import Mechanism
 from sordino.kernel.noise import NoiseSource
 from sordino.kernel.plan import Plan, Release

@@ -24,8 +24,8 @@ class Training:
     steps : how many batches.
     delta : None means ``min(1e-5, 1 / (10 rows))``.
     relation : ``"add-remove"`` or ``"replace-one"``.
-    noise : ``"independent"``, or correlated over the steps: ``"banded"``, ``"blt"`` or ``"regenerated"``. Then its
-        multiplier is in units of what one record can change in the whole training (:mod:`sordino.kernel.correlated`).
+    noise : ``"independent"``, or correlated over the steps: ``"banded"``, ``"blt"`` or ``"regenerated"``.
+        Then its multiplier is in units of what one record can change in the whole training.
 
     **Privacy.** Plans and prices only; nothing is read and nothing is released.
     """
@@ -52,7 +52,7 @@ class Training:
             raise InvalidInputError(f"Expected a noise multiplier > 0, got {noise_multiplier:g}.")
         if self.noise == "banded":
             raise InvalidInputError(
-                "Expected an epsilon, got the multiplier of banded noise: how many bands are best follows from epsilon. "
+                "Expected an epsilon, got the multiplier of banded noise, whose bands follow from epsilon. "
                 "Ask for the noise instead (sordino account noise --epsilon)."
             )
         plan = self._plan(next(choices(self.noise, self.rows, self.batch_size, self.steps)))
