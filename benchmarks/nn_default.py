@@ -140,6 +140,7 @@ def wait(device: torch.device) -> None:
 
 
 def peak(device: torch.device) -> float:
+    """Return the memory that the process had from the device, what was recorded included."""
     return torch.cuda.max_memory_reserved() / 2**30 if device.type == "cuda" else float("nan")
 
 
@@ -213,6 +214,8 @@ def measure(name: str, precision, device, args) -> dict:
     for way in ("default", "not compiled"):
         if best and "ms" in row.get(way, {}):
             row[way]["over_best_plain"] = round(row[way]["ms"] / best, 2)
+            if "gib" in row.get("plain", {}):
+                row[way]["memory_over_plain"] = round(row[way]["gib"] / row["plain"]["gib"], 2)
     return row
 
 

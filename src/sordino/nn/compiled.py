@@ -240,11 +240,11 @@ class FilledEngine:
             present = torch.cat([present, present.new_zeros(missing, present.shape[1])])
             return self._run(vector, _filled(x, present.numel()), _filled(y, present.numel()), clip, present)
         total: Tensor | None = None
-        for start in range(0, len(x), self.chunk):
+        start, size = 0, 0
+        while start < len(x):
             if x.device not in self._held:
                 self._held[x.device] = torch.arange(self.chunk, device=x.device)
-            step = self.step or self.chunk
-            size = min(self.chunk, math.ceil((len(x) - start) / step) * step)
+            size = self._size(len(x) - start)
             counted = self._held[x.device][:size] < len(x) - start
             some = slice(start, start + size)
             if present is not None:
@@ -252,7 +252,15 @@ class FilledEngine:
             a, b = (_filled(part[some], size) for part in (x, y))
             added = self._run(vector, a, b, clip, counted)
             total = added if total is None else total + added
+            start += size
         return torch.zeros_like(vector) if total is None else total
+
+    def _size(self, left: int) -> int:
+        """Return the size of the next block: one of the recorded, if any, so that memory is taken once."""
+        if self._recorded:
+            return next((size for size in sorted(self._recorded) if size >= left), max(self._recorded))
+        step = self.step or self.chunk
+        return min(self.chunk, math.ceil(left / step) * step)
 
     def _run(self, vector: Tensor, x: Tensor, y: Tensor, clip: float, present: Tensor) -> Tensor:
         present = present.to(vector.dtype)
@@ -286,6 +294,7 @@ class FilledEngine:
         records = made_up(self.network, *example, expected, 1.0)
         if self._recorded and _seconds(self.inner, records) < _seconds(self, records):
             self._recorded.clear()
+        torch.cuda.empty_cache()  # of blocks that were run to be compared
 
     def _checked(
         self, vector: Tensor, size: int, example: tuple[Tensor, Tensor], pool: Any
@@ -396,6 +405,8 @@ def compiled_engine(
                 return plain, ()
             compiled = _seconds(made, records)
         if compiled < eager:
+            if isinstance(plain, FilledEngine):
+                plain._recorded.clear()
             torch.cuda.empty_cache()  # of what was recorded and tried
             return made, ()
         why = f"a step took {compiled:.2g} s on made-up records, and {eager:.2g} s without"

@@ -85,6 +85,7 @@ _BATCHES = ((2, 1.0, 1), (3, 30.0, 0), (7, 0.1, 1))
 _TRIED = (4, 12)  # made-up records whose memory is measured: the difference is that of eight
 _ON_CPU = 1 << 30  # bytes for a block of records
 _SLOPES = 3  # a backward pass holds, besides what the forward pass keeps, slopes and copies: about that many
+_PLAIN = 1.8  # times the memory of a plain step on the whole batch: blocks of a GPU take no more
 _VECTORS = 8  # of all parameters, that a step holds besides: noise, momentum, averages, sums
 _PART = 7  # records of a part: that many were compared one by one
 _SAME = 1e-5  # the same operations on the same numbers, twice
@@ -157,7 +158,21 @@ def _bearable_chunk(engine: Engine, x: Tensor, y: Tensor, most: int) -> int:
     if device.type == "cuda":
         used = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         room = _FULL * (torch.cuda.mem_get_info(device)[0] + used) - 4 * _VECTORS * engine.network.size
+        plain = [
+            _plain_bytes(engine.network, *made_up(engine.network, x, y, count, 1.0)) for count in (few, more)
+        ]
+        room = min(room, taken[0] + _PLAIN * max(1.0, (plain[1] - plain[0]) / (more - few)) * most)
     return max(1, min(most, int((room - taken[0]) / each) + few))
+
+
+def _plain_bytes(network: Network, x: Tensor, y: Tensor) -> float:
+    """Return the memory that an ordinary backward pass over some records takes on a GPU."""
+    vector = network.flat().requires_grad_()
+    before = torch.cuda.memory_allocated(network.device)
+    torch.cuda.reset_peak_memory_stats(network.device)
+    with torch.enable_grad():
+        torch.autograd.grad(network.losses(network.outputs(network.unflatten(vector), x), y).sum(), vector)
+    return float(torch.cuda.max_memory_allocated(network.device) - before)
 
 
 def _bytes(engine: Engine, x: Tensor, y: Tensor) -> float:
