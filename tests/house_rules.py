@@ -225,7 +225,7 @@ def _is_kernel_import(name: str, allowed: set[str]) -> bool:
 PARTS = frozenset({"privatise", "privatise_on_lattice", "amplify"})
 KINDS = frozenset(
     """
-    Additive Mechanism Sampling Gaussian SymmetricGaussian Laplace NormGamma TiltedObjective GumbelTopK
+    Additive Mechanism Sampling Gaussian SymmetricGaussian Correlated Cyclic Laplace NormGamma TiltedObjective GumbelTopK
     LaplaceMax LaplacePeeling StableCounts Full Poisson FixedSize Disjoint
     """.split()  # noqa: SIM905
 )
