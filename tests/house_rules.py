@@ -225,13 +225,13 @@ def _is_kernel_import(name: str, allowed: set[str]) -> bool:
 PARTS = frozenset({"privatise", "privatise_on_lattice", "amplify"})
 KINDS = frozenset(
     """
-    Additive Mechanism Sampling Gaussian SymmetricGaussian Correlated Cyclic Laplace NormGamma TiltedObjective GumbelTopK
-    LaplaceMax LaplacePeeling StableCounts Full Poisson FixedSize Disjoint
+    Additive Mechanism Sampling Gaussian SymmetricGaussian Correlated Laplace NormGamma TiltedObjective
+    GumbelTopK LaplaceMax LaplacePeeling StableCounts Full Poisson FixedSize Disjoint Cyclic
     """.split()  # noqa: SIM905
 )
 
 
-SAMPLINGS = frozenset(["Sampling", "Full", "Poisson", "FixedSize", "Disjoint"])
+SAMPLINGS = frozenset(["Sampling", "Full", "Poisson", "FixedSize", "Disjoint", "Cyclic"])
 
 
 def mechanism_parts(source: str) -> list[Finding]:
