@@ -14,6 +14,7 @@ from sordino.errors import InvalidInputError
 from sordino.kernel import Gaussian, Mechanism, Plan, Poisson, Relation, Release, Sampling
 from sordino.nn.engines import Engine
 from sordino.nn.queries import Block, PersonDifference, PersonGradient, TorchDifference, TorchGradient
+from sordino.runs.correlation import Choice
 from sordino.solvers import SOLVERS, Capabilities, Entry, Option, Options, capabilities_of, make_solver
 from sordino.solvers.base import FLAGS
 from sordino.solvers.updates import (
@@ -28,7 +29,6 @@ from sordino.solvers.updates import (
     smoothed_by_layer,
     warm_up,
 )
-from sordino.runs.correlation import Choice
 from sordino.values import check_range
 
 
