@@ -92,6 +92,7 @@ class Scored:
         inherited: Any = super()
         schema = getattr(self, "schema", None)
         if y is None and schema is not None:
-            y = schema.targets(schema.checked(X, target=True), bounded=False)
+            schema.checked(X, target=True)
+            X, y, _ = schema.split(X, bounded=False)
         known = untensored(y)
         return float(refusing(lambda: inherited.score(X, known, sample_weight), X, known, self))

@@ -37,7 +37,7 @@ def test_numbers_are_scaled_by_their_bounds_and_levels_become_columns():
     rows = _encode("25, Bonn, 0, 3", "50, Rome, 1000, 2")
     assert rows.tolist() == [[0.25, 0, 1, 0, 0.5, 0], [0.5, 1, 0, 1, 0, 0]]
     names = TableEncoder(SCHEMA).fit().get_feature_names_out().tolist()
-    assert names == ["age", "town=Rome", "town=Bonn", "debt", "rank", "rank missing"]
+    assert names == ["age", "town=Rome", "town=Bonn", "debt", "rank", "rank (missing)"]
 
 
 def test_a_logarithmic_column_is_log1p_over_log1p_of_the_bound():

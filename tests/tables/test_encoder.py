@@ -168,11 +168,11 @@ def test_names_and_originstell_what_each_column_stands_for():
         "age at 50",
         "age at 75",
         "age at 100",
-        "age missing",
+        "age (missing)",
         "dose",
     ]
     assert encoder.origins[names.index("town=Rome")] == Origin("town", "Rome")
-    assert encoder.origins[names.index("town other")] == Origin("town", "other")
+    assert encoder.origins[names.index("town (other)")] == Origin("town", "other")
     assert encoder.n_features_in_ == 6
 
 
@@ -238,7 +238,7 @@ def test_an_empty_table_gives_no_rows():
 
 
 def test_the_encoder_refuses_what_is_no_schema_or_has_blanks():
-    with pytest.raises(SchemaError, match=r"Expected a sordino\.Schema, got dict"):
+    with pytest.raises(SchemaError, match=r"Expected a sordino\.Schema or its path, got dict"):
         TableEncoder({}).fit()
     with pytest.raises(SchemaError, match="'x': not declared yet: bounds"):
         TableEncoder(Schema([Number("x")])).fit()

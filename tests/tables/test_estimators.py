@@ -94,7 +94,7 @@ def test_targets_beyond_their_bounds_count_as_the_bound():
         (LinearRegression(schema=SCHEMA), "predicts a number, the schema declares a category"),
         (LogisticRegression(schema=SCHEMA, classes=["no", "yes"]), "classes=None"),
         (LinearRegression(schema=NUMERIC, target_bound=3.0), "target_bound=None"),
-        (LogisticRegression(schema="schema.toml"), "Expected a sordino.Schema"),
+        (LogisticRegression(schema=3), "Expected a sordino.Schema"),
         (LogisticRegression(schema=Schema([Number("age", 0, 9), Ignored("ill")])), "declare"),
     ],
 )

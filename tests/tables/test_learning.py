@@ -18,7 +18,7 @@ from sordino.tables import Blank, Category, Date, Ignored, Number, Person, Targe
 from sordino.tables.learning import Wanted
 from sordino.tables.values import framed
 
-BLANK = Schema([Number("age"), Category("town"), Date("day"), Ignored("id"), Target("ill")])
+BLANK = Schema([Number("age"), Category("town"), Date("day"), Ignored("id"), Target("ill", "category")])
 
 
 def people(n=6000, seed=0):

@@ -121,7 +121,7 @@ def test_a_missing_column_is_named(model):
         (nn.NeuralClassifier(schema=SCHEMA, classes=["no", "yes"]), "classes=None"),
         (HeavyTailedRegressor(schema=SCHEMA), "predicts a number, the schema declares a category"),
         (nn.NeuralRegressor(schema=NUMERIC, target_bound=3.0), "target_bound=None"),
-        (PCA(schema="schema.toml"), "Expected a sordino.Schema"),
+        (PCA(schema=3), "Expected a sordino.Schema"),
     ],
     ids=_name,
 )

@@ -15,6 +15,7 @@ from sordino.cli.shared import (
     JSON,
     LEDGER,
     OUTPUT,
+    TERMS,
     UNBOOKED,
     check_booking,
     data_file,
@@ -104,14 +105,30 @@ def show_schema(schema: Path, as_json: bool) -> None:
 @PLACE
 @click.argument("data", required=False)
 @FILE
+@click.option("--epsilon", type=float, help="Pay for the shares of values that are clipped, other, missing.")
+@TERMS
+@LEDGER
 @JSON
-def check(schema: Path, data: str | None, as_json: bool, **how: Any) -> None:
+def check(
+    schema: Path,
+    data: str | None,
+    epsilon: float | None,
+    delta: float | None,
+    relation: str,
+    ledger: str | None,
+    dataset: str | None,
+    as_json: bool,
+    **how: Any,
+) -> None:
     """Check SCHEMA for blanks and mistakes, and the names of the columns of DATA against it.
 
     Blanks end with status 3, as mistakes do: a model cannot be fitted yet.
-    No record is read: whether values fit is not told, for that would tell about them.
+    No record is read: whether values fit is not told, for that would tell about them. With --epsilon it is
+    told, with noise: which share of each column is clipped or "other", and which is missing.
     """
     from sordino import Schema
+    from sordino.cli.rows import table
+    from sordino.tables import value_shares
     from sordino.tables.files import read_names
     from sordino.tables.values import check_names
 
@@ -120,13 +137,30 @@ def check(schema: Path, data: str | None, as_json: bool, **how: Any) -> None:
     if file is not None and file.header:
         needed = tuple(column.name for column in found.features)
         check_names(tuple(read_names(file)), needed, frozenset(column.name for column in found.columns))
+    shares = None
+    if epsilon is not None and not found.unknown:
+        if file is None:
+            raise click.UsageError("--epsilon pays for a look at the records: pass DATA.")
+        booked = dict(zip(("ledger", "dataset_id"), check_booking(ledger, dataset), strict=True))
+        records = table(file, found, target=found.target is not None)
+        shares = value_shares(found, records, epsilon, delta, relation=relation, **booked)
     if as_json:
-        document(_summary(found))
+        document({**_summary(found), **({} if shares is None else _told(shares))})
     if found.unknown:
         blank = ", ".join(f"{column.name} ({column.unknown})" for column in found.unknown)
         raise SchemaError(f"Not declared yet: {blank}. Fill in, or pay for it: sordino schema learn.")
     if not as_json:
         click.echo(f"{len(found.columns)} columns declared, nothing is blank. Digest {found.digest[:12]}.")
+        if shares is not None:
+            lines = zip(shares.columns, shares.outside, shares.missing, strict=True)
+            told = [(name, f"{out:.1%}", f"{gap:.1%}") for name, out, gap in lines]
+            show_table(("column", "clipped or other", "missing"), told)
+            click.echo(f"Noise: {shares.noise:.2%} (one deviation). {guarantee(shares.privacy)}.")
+
+
+def _told(shares: Any) -> dict[str, Any]:
+    found = {key: value for key, value in shares._asdict().items() if key != "privacy"}
+    return {"shares": found, "privacy": shares.privacy.to_dict()}
 
 
 @schema.command()
@@ -165,8 +199,9 @@ def learn(
     blank = Schema.read(schema)
     records = table(data_file(data, how), blank, target=blank.target is not None)
     found, report = learn_schema(
-        blank, records, epsilon, delta, relation=relation, ledger=booked[0], dataset_id=booked[1]
-    )
+        blank, records, epsilon, delta, relation=relation, ledger=booked[0], dataset_id=booked[1],
+        tell=lambda words: click.echo(words, err=True),
+    )  # fmt: skip
     replace_file(output, found.to_toml().encode())
     if as_json:
         document({**_summary(found), "privacy": report.to_dict(), "output": output})

@@ -161,12 +161,12 @@ def _from_table(model: Any, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]
     schema = _schema(model)
     if schema is None:
         return X, y, groups
-    frame = schema.checked(X)
-    known = schema.person is not None and schema.person.name in frame.names
-    groups = schema.owners_of(schema.persons(frame) if known else None, groups)
     if y is not None:
-        return X, y, groups
-    features, targets, _ = schema.split(X)
+        frame = schema.checked(X)
+        known = schema.person is not None and schema.person.name in frame.names
+        return X, y, schema.owners_of(schema.persons(frame) if known else None, groups)
+    features, targets, persons = schema.split(X)
+    groups = schema.owners_of(persons, groups)
     if targets is None:
         raise InvalidInputError("Expected y, or a table with the target that the model's schema declares.")
     return features, targets, groups

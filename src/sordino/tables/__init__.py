@@ -15,7 +15,7 @@ from sordino.tables.columns import (
     Text,
 )
 from sordino.tables.encoder import Origin, TableEncoder
-from sordino.tables.learning import Learned, learn_schema
+from sordino.tables.learning import Learned, Shares, learn_schema, value_shares
 from sordino.tables.schema import Schema, draft_schema
 from sordino.tables.shapes import Shape
 
@@ -34,9 +34,11 @@ __all__ = [
     "Person",
     "Schema",
     "Shape",
+    "Shares",
     "TableEncoder",
     "Target",
     "Text",
     "draft_schema",
     "learn_schema",
+    "value_shares",
 ]

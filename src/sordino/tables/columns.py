@@ -356,23 +356,29 @@ class Text(Column):
 class Target(Column):
     """What is predicted: a category with declared levels, or a number between public bounds.
 
-    Levels that are all whole numbers stay numbers, so that classes are in their order: as texts, "10" would
-    come before "2" and the columns of ``predict_proba`` with it.
+    Without a ``kind`` levels make it a category and bounds a number; without these it is to be learned. Levels
+    that are all whole numbers stay numbers, so that classes are in their order: as texts, "10" would come
+    before "2" and the columns of ``predict_proba`` with it. ``missing="leave out"`` leaves out the records
+    whose target is a gap, each by itself, and the number of the others is public; "refuse" refuses them.
     """
 
     word: ClassVar[str] = "target"
 
-    kind: str = "category"
+    kind: str = ""
     levels: tuple[str, ...] | tuple[int, ...] | None = None
     low: float | None = None
     high: float | None = None
     unit: str | None = None
     source: str = ""
+    missing: str = "refuse"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.kind not in ("category", "number"):
+        if self.kind == "" and (self.levels is not None or self.low is not None or self.high is not None):
+            self._set(kind="number" if self.levels is None else "category")
+        if self.kind not in ("", "category", "number"):
             raise refuse(self.name, "a target is a category or a number", 'Write kind = "category".')
+        check_missing(self.name, self.missing, ("refuse", "leave out"))
         other = self.levels if self.kind == "number" else (self.low, self.high)
         if other not in (None, (None, None)):
             raise refuse(
@@ -386,7 +392,9 @@ class Target(Column):
 
     @property
     def unknown(self) -> str | None:
-        """The levels or bounds, where they are not declared."""
+        """The kind, the levels or the bounds, where they are not declared."""
+        if not self.kind:
+            return "category or number"
         if self.kind == "category":
             return "levels" if self.levels is None else None
         return "bounds (low and high)" if self.low is None else None

@@ -105,7 +105,7 @@ class Block:
     def feature_names(self) -> list[str]:
         """The names of the encoded columns."""
         own = [self._named(part) for part in self.parts]
-        return own + [f"{self.name} {origin.part}" for origin in self.origins[len(own) :]]
+        return own + [f"{self.name} ({origin.part})" for origin in self.origins[len(own) :]]
 
     def _named(self, part: str) -> str:
         return f"{self.name}{'=' if self.levels else ' '}{part}".rstrip()
@@ -397,7 +397,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     array([[0.34, 0.  , 0.  , 1.  , 0.  , 0.  ],
            [1.  , 0.  , 0.  , 0.  , 1.  , 0.  ]])
     >>> encoder.get_feature_names_out().tolist()
-    ['age', 'age missing', 'town=Bonn', 'town=Rome', 'town other', 'town missing']
+    ['age', 'age (missing)', 'town=Bonn', 'town=Rome', 'town (other)', 'town (missing)']
     """
 
     data_norm_: float
@@ -431,9 +431,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         A table whose schema has a person column is refused here: encoded rows, as a later step of a pipeline
         sees them, have no owners, and that step would protect records.
         """
-        if not isinstance(self.schema, Schema):
-            raise SchemaError(f"Expected a sordino.Schema, got {type(self.schema).__name__}.")
-        self.schema.require_known()
+        schema = Schema.of(self.schema)
+        if not isinstance(schema, Schema):
+            raise SchemaError(f"Expected a sordino.Schema or its path, got {type(self.schema).__name__}.")
+        schema.require_known()
         if self.basis is not None and not isinstance(self.basis, Basis):
             raise InvalidInputError(f"Expected basis as a Basis or None, got {type(self.basis).__name__}.")
         if not isinstance(self.sparse_output, bool) and self.sparse_output != "auto":
@@ -441,16 +442,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if str(getattr(self.dtype, "__name__", self.dtype)) not in ("float64", "float32"):
             raise InvalidInputError("Expected dtype float64 or float32.")
         if X is not None:
-            self._refuse_persons(self.schema)
-            self.schema.checked(X)
-        self.schema_ = self.schema
+            self._refuse_persons(schema)
+            schema.checked(X)
+        self.schema_ = schema
         if len(self.origins) > MOST_FEATURES:
             raise SchemaError(f"The schema makes more than {MOST_FEATURES} columns. Declare fewer levels.")
-        self.feature_names_in_ = np.array([c.name for c in self.schema.features], dtype=object)
+        self.feature_names_in_ = np.array([c.name for c in schema.features], dtype=object)
         self.n_features_in_ = len(self.feature_names_in_)
-        self.data_norm_ = self.schema.data_norm
+        self.data_norm_ = schema.data_norm
         if self.basis is not None:
-            self.data_norm_ = math.sqrt(self.basis.squared_norm(self.schema.features))
+            self.data_norm_ = math.sqrt(self.basis.squared_norm(schema.features))
         return self
 
     @staticmethod

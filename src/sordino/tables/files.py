@@ -258,22 +258,26 @@ def _without_mark(file: DataFile) -> str:
     return "utf-8-sig" if file.encoding.lower().replace("_", "-") in ("utf-8", "utf8") else file.encoding
 
 
+INDEXES = ("Unnamed: 0", "__index_level_0__")
+"""Names that pandas gives to the numbers of rows; nobody means them as a column."""
+
+
 def check_columns(file: DataFile, names: Iterable[str]) -> list[str]:
-    """Return the names, each of which is there once."""
+    """Return the names, each of which is there once. A first column without a name numbers the rows."""
     names = list(names)
     if len(names) > MOST_COLUMNS:
         raise file.refuse(
             f"it has {len(names)} columns, more than the {MOST_COLUMNS} of a table. Use NPZ or libsvm for "
             "wide matrices."
         )
+    if "" in names[1:]:
+        raise file.refuse(f"column {names.index('', 1) + 1} has no name. Give every column a name.")
     places: dict[str, int] = {}
     for number, name in enumerate(names, start=1):
         if places.setdefault(name, number) != number:  # by number: the first row may be a record after all
             raise file.refuse(
                 f"the columns {places[name]} and {number} have the same name. Give every column its own."
             )
-    if "" in names:
-        raise file.refuse(f"column {names.index('') + 1} has no name. Give every column a name.")
     return names
 
 
@@ -363,7 +367,8 @@ class Matrix:
 def read_names(file: DataFile) -> list[str]:
     """Return the names of the columns; of a CSV file, nothing but the first row is read.
 
-    Without a header they are x0, x1 and so on, as many as the first row has fields.
+    Without a header they are x0, x1 and so on, as many as the first row has fields. A first column without a
+    name, with which R and pandas number the rows, is left out.
     """
     readers: dict[str, Callable[[], Any]] = {
         "csv": lambda: header(file).names,
@@ -371,7 +376,7 @@ def read_names(file: DataFile) -> list[str]:
         "parquet": lambda: check_columns(file, _parquet().read_schema(_seekable(file)).names),
         "arrow": lambda: check_columns(file, _arrow_table(file).column_names),
     }
-    return list(in_words(file, _reader(file, readers)))
+    return [name for name in in_words(file, _reader(file, readers)) if name]
 
 
 def read_frame(
@@ -438,7 +443,8 @@ def read_matrix(
     names = read_names(file)
     if target is not None:
         require(file, names, [target])
-    kinds = dict.fromkeys(names, NUMBER) | ({} if target is None else {target: TEXT if labels else NUMBER})
+    wanted = [name for name in names if name not in INDEXES]
+    kinds = dict.fromkeys(wanted, NUMBER) | ({} if target is None else {target: TEXT if labels else NUMBER})
     frame = read_frame(file, kinds, names=names)
     if target is not None and labels and frame[target].isna().any():
         raise file.refuse(f"the column {target!r} has gaps. Every record needs a label.")

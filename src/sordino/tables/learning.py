@@ -4,24 +4,35 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sordino.errors import SchemaError
-from sordino.execute.local import ValueExecutor
+from sordino.execute.local import LocalExecutor, ValueExecutor
+from sordino.execute.persons import mean_of_owners
 from sordino.kernel import Curator, Plan, Relation, Release, StableCounts
 from sordino.kernel.arrays import Floats, Ints
+from sordino.problems.covariance import RowMoments
 from sordino.problems.robust import Sample
 from sordino.problems.scales import FrequentValues, NumberTree, ValueKinds
 from sordino.runs import Ask, Price, PrivacyReport, Task, run
 from sordino.runs.price import at_most
 from sordino.solvers.heavy.location import border_variances, counts_below, noise_in, quantiles_of, support
-from sordino.tables.columns import Blank, Category, Column, Date, Number, Target
+from sordino.tables.columns import Blank, Category, Column, Date, Flag, Ignored, Number, Person, Target, Text
 from sordino.tables.schema import Schema
-from sordino.tables.values import Frame, days_of, factorise, numbers_of
+from sordino.tables.values import (
+    MISSING,
+    OTHER,
+    Frame,
+    codes_of,
+    days_of,
+    factorise,
+    flags_of,
+    numbers_of,
+)
 
 # 2^11 cells, about 6 % wide, on both sides of zero: bounds need no more.
 DEPTH = 11
@@ -128,6 +139,7 @@ def learn_schema(
     relation: str = "add-remove",
     ledger: Any = None,
     dataset_id: str | None = None,
+    tell: Callable[[str], object] | None = None,
 ) -> Learned:
     """Return a schema whose missing bounds and levels are learned from a table.
 
@@ -142,6 +154,8 @@ def learn_schema(
     table : the records.
     epsilon, delta : the price, on top of that of every fit; ``delta=None`` means ``min(1e-5, 1/(10 n))``.
     relation, ledger, dataset_id : as in the estimators.
+    tell : is called with a sentence on what is asked, what it costs and which epsilon it needs, before that is
+        spent.
 
     Where the noise hides what is asked whatever the records hold, nothing is spent, and the error names the
     epsilon that would do: it follows from the number of records and the budget, which are public.
@@ -149,6 +163,7 @@ def learn_schema(
     **Privacy.** (epsilon, delta)-DP for one record, or for one person where the schema declares them: then
     the first record of each person is used. Half of delta pays for values that one person alone has.
     """
+    schema = Schema.of(schema)
     if not schema.unknown:
         raise SchemaError("Every bound and level is declared: nothing to learn, and nothing was spent.")
     frame = schema.checked(table, target=True, person=True)
@@ -163,6 +178,8 @@ def learn_schema(
     learner = wanted.learner(RARE * ask.delta / kind.contributions)
     executor = wanted.executor(frame, rows, n)
     _require_enough(learner, sample, ask, wanted.has_labels)
+    if tell is not None:
+        tell(_outlook(learner, sample, ask, wanted))
     task = Task(
         learner,
         sample,
@@ -182,24 +199,46 @@ def learn_schema(
 
 def _require_enough(learner: ColumnLearner, sample: Sample, ask: Ask, labels: bool) -> None:
     """Refuse a budget that can tell nothing of so many units, before it is spent."""
-    plan, n, unit = learner.plan(sample), sample.population, sample.unit
-
-    def needed(epsilon: float) -> float:
-        return learner.units_needed(replace(ask, epsilon=epsilon).calibrated(plan), labels)
-
-    least = needed(ask.epsilon)
+    n, unit = sample.population, sample.unit
+    least = learner.units_needed(ask.calibrated(learner.plan(sample)), labels)
     if least <= n:
         return
-    low, high = ask.epsilon, 2.0 * ask.epsilon
-    while needed(high) > n and high < _LARGEST:
-        low, high = high, 2.0 * high
-    while high < _LARGEST and high / low > 1.02:
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if needed(middle) <= n else (middle, high)
+    high = _least_epsilon(learner, sample, ask, labels)
     remedy = f"Pay epsilon = {at_most(high, 2)}" if high < _LARGEST else "No epsilon does"
     raise SchemaError(
         f"{n} {unit}s are too few to learn what is blank with epsilon = {ask.epsilon:g}: {math.ceil(least)} "
         f"are needed at least. Nothing was spent. {remedy}, or declare the bounds and levels."
+    )
+
+
+def _least_epsilon(learner: ColumnLearner, sample: Sample, ask: Ask, labels: bool) -> float:
+    """Return from which epsilon on something can be told of so many units, by public numbers."""
+    plan, n = learner.plan(sample), sample.population
+
+    def is_enough(epsilon: float) -> bool:
+        return learner.units_needed(replace(ask, epsilon=epsilon).calibrated(plan), labels) <= n
+
+    high = ask.epsilon
+    while not is_enough(high) and high < _LARGEST:
+        high *= 2.0
+    low = high / 2.0
+    while low > 1e-4 and is_enough(low):
+        low, high = low / 2.0, low
+    while high < _LARGEST and high / low > 1.02:
+        middle = math.sqrt(low * high)
+        low, high = (low, middle) if is_enough(middle) else (middle, high)
+    return high
+
+
+def _outlook(learner: ColumnLearner, sample: Sample, ask: Ask, wanted: Wanted) -> str:
+    """Return what will be asked, what it costs and what it needs, in a sentence."""
+    k = len(wanted.blanks)
+    asked = {"kinds": k, "bounds": len(wanted.numeric) - k, "levels": len(wanted.texts) - k}
+    words = ", ".join(f"{what} of {n} column{'s' * (n > 1)}" for what, n in asked.items() if n)
+    least = _least_epsilon(learner, sample, ask, wanted.has_labels)
+    return (
+        f"Asks for {words}. It costs epsilon {ask.epsilon:g}, delta {ask.delta:g} per {sample.unit}, once; "
+        f"{sample.population} {sample.unit}s need epsilon {at_most(least, 2)} at least."
     )
 
 
@@ -215,7 +254,7 @@ class Wanted:
     @classmethod
     def of(cls, schema: Schema) -> Wanted:
         """Sort the blanks of a schema; those without a kind come first and are asked both ways."""
-        blanks = tuple(column for column in schema.unknown if isinstance(column, Blank))
+        blanks = tuple(column for column in schema.unknown if _has_no_kind(column))
         numeric = tuple(column for column in schema.unknown if _is_numeric(column))
         texts = tuple(c for c in schema.unknown if c not in (*blanks, *numeric))
         return cls(blanks, (*blanks, *numeric), (*blanks, *texts), schema.markers)
@@ -244,9 +283,20 @@ class Wanted:
         found |= {c.name: _with_levels(c, counts) for c, counts in zip(self.texts[k:], levels[k:])}
         for column, numeric, bound, counts in zip(self.blanks, kinds, bounds, levels):
             if numeric is not None:
-                plain = Number(column.name) if numeric else Category(column.name)
+                numeric = numeric and not (isinstance(column, Target) and len(counts) == 2)  # labels 0 and 1
+                plain = _as_kind(column, numeric)
                 found[column.name] = _with_bounds(plain, bound) if numeric else _with_levels(plain, counts)
         return found
+
+
+def _has_no_kind(column: Column) -> bool:
+    return isinstance(column, Blank) or (isinstance(column, Target) and not column.kind)
+
+
+def _as_kind(column: Column, numeric: bool) -> Column:
+    if isinstance(column, Target):
+        return replace(column, kind="number" if numeric else "category")
+    return Number(column.name) if numeric else Category(column.name)
 
 
 def _rows(schema: Schema, frame: Frame) -> tuple[Ints | None, str]:
@@ -327,3 +377,93 @@ def _with_levels(column: Any, counts: dict[str, float]) -> Column:
     if isinstance(column, Target) and all(text.removeprefix("-").isdecimal() for text in levels):
         levels = sorted(map(int, levels))  # in their order, as classes are
     return replace(column, levels=levels, source=source)
+
+
+# ------------------------------------------------- How well a declared schema fits its records, for a price
+
+
+class Shares(NamedTuple):
+    """For each column the noisy shares of records that are clipped or "other", and missing; their noise."""
+
+    columns: tuple[str, ...]
+    outside: Floats
+    missing: Floats
+    noise: float
+    privacy: PrivacyReport
+
+
+@dataclass(frozen=True)
+class ShareCounter:
+    """One noisy mean of rows with a one where a value is outside of what is declared, or missing.
+
+    **Privacy.** A value is outside or missing or neither, so a row of d columns has norm at most sqrt(d), and
+    so has the mean of a person's rows.
+    """
+
+    columns: int
+
+    def _query(self) -> RowMoments:
+        return RowMoments(math.sqrt(self.columns), 0.01)
+
+    def plan(self, problem: Sample) -> Plan:
+        """Declare the release; no data is touched."""
+        return problem.planned(shares=Release(self._query(), problem.gaussian()))
+
+    def run(self, curator: Curator, problem: Sample) -> Iterator[Any]:
+        """Yield the shares and the deviation of their noise."""
+        shares = self._query().read(curator.release("shares"))[0]
+        yield np.clip(shares, 0.0, 1.0), noise_in(curator.plan, "shares") / problem.population
+
+
+def value_shares(
+    schema: Schema,
+    table: Any,
+    epsilon: float = 0.05,
+    delta: float | None = None,
+    *,
+    relation: str = "add-remove",
+    ledger: Any = None,
+    dataset_id: str | None = None,
+) -> Shares:
+    """Return how many values of each column are clipped, "other" or missing under a complete schema.
+
+    Parameters are those of :func:`learn_schema`.
+
+    **Privacy.** (epsilon, delta)-DP for one record, or for one person where the schema declares them: then a
+    person counts once, with the mean of all rows.
+    """
+    schema = Schema.of(schema)
+    schema.require_known()
+    with_target = schema.target is not None
+    frame = _with_gaps(schema).checked(table, target=with_target, person=True)
+    asked = [c for c in schema.columns if not isinstance(c, (Text, Person, Ignored))]
+    rows = np.stack([found for c in asked for found in _misfits(c, frame, schema.markers)], axis=1)
+    persons = schema.persons(frame)
+    rows, unit = (rows, "record") if persons is None else (mean_of_owners(rows, persons), "person")
+    ask = Ask.checked(epsilon, delta, len(rows), ledger, dataset_id)
+    sample = Sample(len(rows), rows.shape[1], Relation.parse(relation), unit)
+    public = (f"number of {unit}s: {len(rows)}", *schema.facts)
+    task = Task(ShareCounter(len(asked)), sample, "schema check", public, learned=schema.learned)
+    fitted = run(task, LocalExecutor(rows, None, math.sqrt(len(asked))), ask)
+    shares, noise = fitted.result
+    return Shares(tuple(c.name for c in asked), shares[0::2], shares[1::2], noise, fitted.report)
+
+
+def _with_gaps(schema: Schema) -> Schema:
+    """Return the schema with records without a target in it: their share is what is asked."""
+    columns = [replace(c, missing="refuse") if isinstance(c, Target) else c for c in schema.columns]
+    return Schema(columns, markers=schema.markers)
+
+
+def _misfits(column: Any, frame: Frame, markers: tuple[str, ...]) -> tuple[Floats, Floats]:
+    """Return ones for the values outside of what a column declares, and ones for those that are missing."""
+    series = frame.column(column.name)
+    if _is_numeric(column):
+        values = _numbers(column, frame, markers)
+        ends = column.low, column.high
+        low, high = (day.toordinal() - _EPOCH for day in ends) if isinstance(column, Date) else ends
+        return ((values < low) | (values > high)).astype(float), np.isnan(values).astype(float)
+    if isinstance(column, Flag):
+        return np.zeros(frame.rows), np.isnan(flags_of(series)).astype(float)
+    codes = codes_of(series, tuple(map(str, column.levels or ())), frozenset(markers))
+    return (codes == OTHER).astype(float), (codes == MISSING).astype(float)

@@ -9,6 +9,7 @@ import os
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ from sordino.tables.columns import (
     Text,
     refuse,
 )
-from sordino.tables.files import DataFile, arrow, in_words, read_names
+from sordino.tables.files import INDEXES, DataFile, arrow, in_words, read_names
 from sordino.tables.values import Frame, check_names, codes_of, framed, numbers_of, require_pandas
 
 # --------------------------------------------- A column in words, for reports and for `sordino schema show`
@@ -67,7 +68,8 @@ def describe_column(column: Column) -> str:
     if isinstance(column, Text):
         return f"words hashed into {column.buckets} columns"
     if isinstance(column, Target):
-        return f"target, {_range(column) if column.kind == 'number' else _levels(column.levels or ())}"
+        rule = "; records without it are left out" if column.missing == "leave out" else ""
+        return f"target, {_range(column) if column.kind == 'number' else _levels(column.levels or ())}{rule}"
     return "yes or no" if isinstance(column, Flag) else column.word
 
 
@@ -110,6 +112,11 @@ class Schema:
 
     columns: tuple[Column, ...]
     markers: tuple[str, ...] = MARKERS
+
+    @classmethod
+    def of(cls, source: Any) -> Any:
+        """Return the schema in a TOML file, given by its path; anything else stays what it is."""
+        return cls.read(source) if isinstance(source, (str, os.PathLike)) else source
 
     def __init__(
         self, columns: Iterable[Column], *, markers: Iterable[str] = MARKERS, learned: Iterable[Price] = ()
@@ -211,13 +218,25 @@ class Schema:
             raise SchemaError("Expected a schema with at least one column for the model to see, got none.")
 
     def checked(self, table: Any, *, target: bool = False, person: bool = False) -> Frame:
-        """Return a table whose names fit; the target and the person have to be there where asked for."""
+        """Return a table whose names fit; the target and the person have to be there where asked for.
+
+        With the target, records without it are left out where the schema says so.
+        """
         needed = [column.name for column in self.features]
         needed += [self.target.name] if target and self.target is not None else []
         needed += [self.person.name] if person and self.person is not None else []
         frame = framed(table)
         check_names(frame.names, tuple(needed), frozenset(column.name for column in self.columns))
-        return frame
+        return self._with_targets(frame) if target else frame
+
+    def _with_targets(self, frame: Frame) -> Frame:
+        """Return the records whose target is no gap, where the others are to be left out."""
+        target = self.target
+        if target is None or target.missing == "refuse" or target.name not in frame.names:
+            return frame
+        series = frame.column(target.name)
+        gaps = series.isna() | series.astype(str).str.strip().isin(self.markers)
+        return frame.take(np.flatnonzero(~gaps.to_numpy(dtype=bool)))
 
     def split(self, table: Any, *, bounded: bool = True) -> tuple[Any, np.ndarray | None, np.ndarray | None]:
         """Return the features as a pandas frame, the target and the persons; None for what is not there.
@@ -226,7 +245,7 @@ class Schema:
 
         **Privacy.** Each row by itself. A label that is not declared is refused, without being named.
         """
-        frame = self.checked(table)
+        frame = self._with_targets(self.checked(table))
         present = frozenset(frame.names)
         series = {column.name: frame.column(column.name) for column in self.features}
         features = require_pandas().DataFrame(series, copy=False)
@@ -330,7 +349,15 @@ class Schema:
         return cls.from_toml(text)
 
     def __repr__(self) -> str:
-        return f"Schema({len(self.columns)} columns, {self.digest[:12]})"
+        paid = f", learned for {'; '.join(map(str, self.learned))}" if self.learned else ""
+        return f"Schema({len(self.columns)} columns, {self.digest[:12]}{paid})"
+
+    def _repr_html_(self) -> str:
+        facts = ((c.name, c.word, describe_column(c), getattr(c, "source", "")) for c in self.columns)
+        rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in facts)
+        heads = "".join(f"<th>{title}</th>" for title in ("column", "kind", "declares", "source"))
+        body = f"<thead><tr>{heads}</tr></thead><tbody>{rows}</tbody>"
+        return f"<table><caption>{escape(repr(self))}</caption>{body}</table>"
 
 
 # ------------------------------------------------------------------------------------- Schemas as TOML text
@@ -355,6 +382,8 @@ def _table(column: Column) -> dict[str, Any]:
     for field in fields(column):
         value = getattr(column, field.name)
         if field.name == "name" or value is None or (value == field.default and field.default is not MISSING):
+            continue
+        if field.name == "kind" and value == "category" and column.unknown is None:  # by its levels
             continue
         key = _TARGET_KIND if isinstance(column, Target) and field.name == "kind" else field.name
         value = [price.receipt for price in value] if key == "learned" else value
@@ -442,7 +471,10 @@ _BLANKS = {
     "ordinal": ("levels = []  # in their order",),
     "date": ("low = 2000-01-01", "high = 2030-01-01"),
     "text": ("buckets = 256",),
-    "target": ('of = "category"  # or "number"', "levels = []  # or low = and high ="),
+    "target": (
+        'levels = ["no", "yes"]  # or, for a number, low = and high =',
+        'missing = "leave out"  # where records without a target may be left out',
+    ),
 }
 
 
@@ -472,7 +504,11 @@ def draft_schema(
         raise refuse(absent[0], f"{file.name} has no such column", "Compare the spelling with its header.")
     typed = file.kind in ("parquet", "arrow")
     head = _HEAD.format(what="stored types" if typed else "header", name=file.name, kinds=", ".join(KINDS))
-    tables = [_column_table(name, given.get(name) or kind or rest) for name, kind in types.items()]
+    numbered = dict.fromkeys(INDEXES, "ignored")
+    tables = [
+        _column_table(name, given.get(name) or numbered.get(name) or kind or rest)
+        for name, kind in types.items()
+    ]
     return "\n".join([f"{head}format = {FORMAT}\n", *tables])
 
 

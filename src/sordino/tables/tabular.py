@@ -37,6 +37,10 @@ class Tabular:
     encoder_: TableEncoder
     coef_names_: np.ndarray
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Here and not in __init__: set_params and clone assign as well.
+        super().__setattr__(name, Schema.of(value) if name == "schema" else value)
+
     def _tabled(self, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
         """Return the rows, targets and persons of a table, or what was passed."""
         encoder = self._fresh_encoder()
@@ -50,6 +54,11 @@ class Tabular:
                 f"{target.kind}. Use a {'regressor' if wanted == 'category' else 'classifier'} instead."
             )
         if in_dask(X):
+            if y is None and target is not None and target.missing == "leave out":
+                raise UnsupportedError(
+                    f"Column {target.name!r}: records without a target are left out of tables in one place "
+                    'only. Leave them out before the table goes to Dask, and declare missing = "refuse".'
+                )
             encoder = self._with_basis(encoder, lambda: _rows_elsewhere(X))
         elsewhere = _held_table(X, y, encoder.transform, partial(_targets_of, self.schema))
         if elsewhere is not None:

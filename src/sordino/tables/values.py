@@ -17,6 +17,7 @@ from sordino.errors import InvalidTypeError, SchemaError, require_extra
 from sordino.kernel.arrays import Floats, Ints
 from sordino.refusals import refuse_unreadable
 from sordino.tables.columns import level_text
+from sordino.tables.files import INDEXES
 
 # ------------ One way to look at tables of any make: names of columns, number of rows, one column at a time
 
@@ -46,6 +47,10 @@ class Frame:
     def column(self, name: str) -> Any:
         """Return a whole column."""
         return self.part(name, 0, self.rows)
+
+    def take(self, rows: Ints) -> Frame:
+        """Return some of the rows."""
+        return Frame(self.names, len(rows), lambda name, a, b: self.column(name).iloc[rows[a:b]])
 
 
 def framed(table: Any) -> Frame:
@@ -124,7 +129,7 @@ def check_names(names: tuple[str, ...], needed: tuple[str, ...], declared: froze
             f"The table lacks {list_names(absent)}. The schema declares {len(absent)} column(s) that are not "
             "there: compare the spelling with the header of the file."
         )
-    others = [name for name in names if name not in declared]
+    others = [name for name in names if name and name not in declared and name not in INDEXES]
     if others:
         raise SchemaError(
             f"The table has {list_names(others)}, which the schema does not declare. Declare each as "
