@@ -356,10 +356,11 @@ class Text(Column):
 class Target(Column):
     """What is predicted: a category with declared levels, or a number between public bounds.
 
-    Without a ``kind`` levels make it a category and bounds a number; without these it is to be learned. Levels
-    that are all whole numbers stay numbers, so that classes are in their order: as texts, "10" would come
-    before "2" and the columns of ``predict_proba`` with it. ``missing="leave out"`` leaves out the records
-    whose target is a gap, each by itself, and the number of the others is public; "refuse" refuses them.
+    Without a ``kind`` levels make it a category and bounds a number; without these it is to be learned.
+    Levels that are all whole numbers stay numbers, so that classes are in their order: as texts, "10" would
+    come before "2" and the columns of ``predict_proba`` with it. ``missing="leave out"`` leaves out the
+    records whose target is a gap, each by itself, and the number of the others is public; "refuse" refuses
+    them.
     """
 
     word: ClassVar[str] = "target"

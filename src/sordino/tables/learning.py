@@ -154,8 +154,8 @@ def learn_schema(
     table : the records.
     epsilon, delta : the price, on top of that of every fit; ``delta=None`` means ``min(1e-5, 1/(10 n))``.
     relation, ledger, dataset_id : as in the estimators.
-    tell : is called with a sentence on what is asked, what it costs and which epsilon it needs, before that is
-        spent.
+    tell : is called with a sentence on what is asked, what it costs and which epsilon it needs, before any
+        is spent.
 
     Where the noise hides what is asked whatever the records hold, nothing is spent, and the error names the
     epsilon that would do: it follows from the number of records and the budget, which are public.
