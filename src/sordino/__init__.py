@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sordino.auditing import audit as audit
     from sordino.estimators.evaluation import private_score as private_score
+    from sordino.estimators.evaluation import private_scores_by as private_scores_by
     from sordino.estimators.group_statistics import count as count
     from sordino.estimators.group_statistics import crosstab as crosstab
     from sordino.estimators.group_statistics import group_by as group_by
@@ -84,6 +85,7 @@ _EXPORTS = {
     "ScatteringTransformer": "sordino.estimators.scattering",
     "PrivateSearchCV": "sordino.estimators.search",
     "private_score": "sordino.estimators.evaluation",
+    "private_scores_by": "sordino.estimators.evaluation",
     "pipeline_privacy": "sordino.estimators.pipeline",
     # files
     "save": "sordino.saving",

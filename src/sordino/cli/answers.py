@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from sordino.cli.look import file_digest
 from sordino.cli.shared import (
     DATA,
     FORCE,
@@ -109,6 +108,7 @@ def _csv(columns: dict[str, list[Any]]) -> str:
 @click.option(
     "--bounds", metavar="LOW,HIGH", help="Of targets that are numbers, with noise; else the model's own."
 )
+@click.option("--by", metavar="COLUMN", help="Scores by the declared levels of a column, all for one price.")
 @click.option("--public", is_flag=True, help="The rows are public: an exact score, which costs nothing.")
 @click.option("--epsilon", type=float, help="What the score may cost; the rows are sensitive.")
 @TERMS
@@ -123,6 +123,7 @@ def evaluate(
     target: str | None,
     metric: str | None,
     bounds: str | None,
+    by: str | None,
     public: bool,
     epsilon: float | None,
     delta: float | None,
@@ -141,6 +142,7 @@ def evaluate(
     import sordino
     from sordino.cli.rows import to_judge
     from sordino.estimators.metrics import find_metric, judge
+    from sordino.saving.files import model_digest
 
     if public == (epsilon is not None):
         raise click.UsageError("Say either --epsilon (sensitive rows, paid) or --public (exact).")
@@ -151,8 +153,23 @@ def evaluate(
         require_writable(output, force)
     limits = pair("--bounds", bounds)
     fitted = sordino.load(model)
-    rows = to_judge(data_file(data, how), fitted, target)
-    scored = {"model": file_digest(model)}
+    rows = to_judge(data_file(data, how), fitted, target, by)
+    scored: dict[str, Any] = {"model": model_digest(fitted)}
+    asked = {
+        "epsilon": epsilon,
+        "delta": delta,
+        "bounds": limits,
+        "groups": rows.groups,
+        "relation": relation,
+    }
+    asked |= {"ledger": booked[0], "dataset_id": booked[1]}
+    if by is not None:
+        if epsilon is None:
+            raise click.UsageError("--by needs --epsilon: of public rows, score the parts one by one.")
+        _require_owners(fitted, rows, Path(data).name)
+        table = sordino.private_scores_by(fitted, rows.X, rows.y, by=rows.by, metric=metric, **asked)
+        _tell({**scored, **_by_group(table)}, output, as_json)
+        return
     row, sign = find_metric("--metric", metric, fitted)
     name = metric or row.name
     if epsilon is None:
@@ -160,10 +177,7 @@ def evaluate(
         _tell({**scored, "metric": name, **_exact(row, sign, judged)}, output, as_json)
         return
     _require_owners(fitted, rows, Path(data).name)
-    score = sordino.private_score(
-        fitted, rows.X, rows.y, metric=metric, epsilon=epsilon, delta=delta, bounds=limits,
-        groups=rows.groups, relation=relation, ledger=booked[0], dataset_id=booked[1],
-    )  # fmt: skip
+    score = sordino.private_score(fitted, rows.X, rows.y, metric=metric, **asked)
     if booked[0] is None:
         click.echo(UNBOOKED, err=True)
     _tell({**scored, **_private(score, name)}, output, as_json)
@@ -182,14 +196,25 @@ def _require_owners(model: Any, rows: Any, name: str) -> None:
         )
 
 
+def _by_group(table: Any) -> dict[str, Any]:
+    """Return the scores of the levels of a column, for a file of scores."""
+    key, name = table.keys[0], table.statistic
+    lines = [
+        {"group": f"{key}={line[key]}", "value": line[name], "interval": [line["low"], line["high"]]}
+        for line in table.records()
+    ]
+    return {"metric": f"{name} by {key}", "groups": lines, "privacy": table.privacy}
+
+
 def _private(score: Any, metric: str) -> dict[str, Any]:
     if hasattr(score, "observed"):
-        curve = {key: value for key, value in vars(score).items() if key != "privacy"}
+        curve = {key: value for key, value in vars(score).items() if key not in ("privacy", "model")}
         return {"metric": metric, "curve": curve, "privacy": score.privacy}
     return {
         "metric": metric,
         "value": float(score),
         "interval": list(score.interval),
+        "baseline": score.baseline,
         "privacy": score.privacy,
     }
 
@@ -197,7 +222,10 @@ def _private(score: Any, metric: str) -> dict[str, Any]:
 def _exact(row: Any, sign: float, judged: Any) -> dict[str, Any]:
     """Return the score of public rows; a calibration error has its curve beside it."""
     found = row.exactly(judged)
-    return {"value": found[0], "curve": found[1]} if isinstance(found, tuple) else {"value": sign * found}
+    if isinstance(found, tuple):
+        return {"value": found[0], "curve": found[1]}
+    constant = row.exact_constant(judged)
+    return {"value": sign * found, "baseline": None if constant is None else (sign * constant, 0.0)}
 
 
 def _tell(found: dict[str, Any], output: Path | None, as_json: bool) -> None:
@@ -214,9 +242,19 @@ def _tell(found: dict[str, Any], output: Path | None, as_json: bool) -> None:
         lists = {name: value for name, value in columns.items() if isinstance(value, list)}
         rows = [[_number(entry) for entry in row] for row in zip(*lists.values(), strict=True)]
         show_table(tuple(lists), rows)
+    elif "groups" in found:
+        lines = [
+            (line["group"], f"{line['value']:.4g}", "{:.4g} to {:.4g}".format(*line["interval"]))
+            for line in found["groups"]
+        ]
+        show_table(("", found["metric"].partition(" ")[0], "95 % interval"), lines)
     else:
         interval = "{:.4g} to {:.4g}".format(*found["interval"]) if "interval" in found else ""
         click.echo(f"{found['metric']}: {found['value']:.4g}{interval and f', 95 % interval {interval}'}")
+        if found.get("baseline") is not None:
+            from sordino.report.run_page import constant_words
+
+            click.echo(f"without a model (the best constant): {constant_words(found['baseline'])}")
     click.echo("Exact, for public rows only." if report is None else f"{guarantee(report)}.")
     if report is not None:
         tell_schema_price(report)

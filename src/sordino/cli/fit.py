@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from sordino.cli.look import write_page
+from sordino.cli.look import SIGNED, write_page
 from sordino.cli.shared import (
     BUDGET,
     DATA,
@@ -22,6 +22,7 @@ from sordino.cli.shared import (
     OUTPUT,
     REPORT,
     SCHEMA,
+    SIGNERS,
     TARGET,
     UNBOOKED,
     check_booking,
@@ -111,6 +112,7 @@ PARAMETERS = click.option(
 )
 @click.option("--output", type=OUTPUT, required=True, help="Where the model goes.")
 @REPORT
+@SIGNERS
 @FORCE
 @JSON
 @config_option
@@ -163,6 +165,7 @@ def fit(data: str, output: Path, report: Path | None, force: bool, as_json: bool
 )
 @click.option("--output", type=OUTPUT, required=True, help="Where the model goes.")
 @REPORT
+@SIGNERS
 @FORCE
 @JSON
 @config_option
@@ -267,8 +270,9 @@ def run_facts(command: str, settings: dict[str, Any], started: str, data: str, r
 
     return {
         "command": command,
-        "settings": plain(settings),
-        "digest": digest(settings),
+        "settings": plain({key: value for key, value in settings.items() if key not in SIGNED}),
+        "signed": {key: settings[key] for key in SIGNED if key in settings},
+        "digest": digest({key: value for key, value in settings.items() if key not in SIGNED}),
         "data": "standard input" if data == "-" else Path(data).name,
         "rows": rows,
         "dataset": settings.get("dataset"),
@@ -325,6 +329,7 @@ def finish(model: Any, output: Path, as_json: bool, run: dict[str, Any]) -> dict
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Any parameter of PCA.")
 @click.option("--output", type=OUTPUT, required=True, help="Where the model goes.")
 @REPORT
+@SIGNERS
 @FORCE
 @JSON
 @config_option

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shlex
 from pathlib import Path
@@ -16,6 +15,7 @@ from sordino.cli.shared import (
     LEDGER,
     MODEL,
     OUTPUT,
+    SIGNERS,
     config_option,
     document,
     guarantee,
@@ -25,6 +25,9 @@ from sordino.cli.shared import (
     tell_schema_price,
 )
 from sordino.errors import InvalidInputError
+
+SIGNED = ("purpose", "controller", "approver")
+"""What the page says about those who answer for it, besides its author."""
 
 
 @click.command()
@@ -68,6 +71,7 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
 @click.option("--scores", type=click.Path(path_type=Path), multiple=True, help="From evaluate --output.")
 @click.option("--author", help="Who ran it; else whoever fitted the model.")
 @click.option("--title", help="Of the page.")
+@SIGNERS
 @FORCE
 @JSON
 @config_option
@@ -81,6 +85,7 @@ def report(
     title: str | None,
     force: bool,
     as_json: bool,
+    **signed: str | None,
 ) -> None:
     """Write the page on MODEL that a review board signs: one file, no scripts, nothing loaded from elsewhere.
 
@@ -88,6 +93,7 @@ def report(
     """
     import sordino
     from sordino.saving import about
+    from sordino.saving.files import model_digest
 
     require_writable(output, force)
     fitted, facts = sordino.load(model), about(model)
@@ -101,7 +107,8 @@ def report(
             f"By its file the run was booked on {booked or 'no data set'!r}, not on {dataset!r}. "
             "Leave --dataset out: a reservation of the same releases there is that of another run."
         )
-    found = _scores(scores, file_digest(model))
+    run["signed"] = run.get("signed", {}) | {key: value for key, value in signed.items() if value is not None}
+    found = _scores(scores, model_digest(fitted))
     write_page(fitted, output, run, ledger=ledger, title=title, scores=found)
     if as_json:
         document({"output": output, "privacy": facts["report"]})
@@ -121,6 +128,7 @@ def write_page(model: Any, output: Path, run: dict[str, Any], **more: Any) -> No
         config=run.get("settings"),
         command=command_line(run),
         facts=_facts(run),
+        **run.get("signed", {}),
         **more,
     )
 
@@ -155,11 +163,6 @@ def command_line(run: dict[str, Any]) -> str | None:
     return shlex.join(words)
 
 
-def file_digest(path: Path) -> str:
-    """Return a hash of a model file, by which a score says what it is a score of."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 def _scores(paths: tuple[Path, ...], digest: str) -> dict[str, Any]:
     """Return the scores in files by their names, those of one metric with the names of their files."""
     read = [(path, *_score(path, digest)) for path in paths]
@@ -173,7 +176,7 @@ def _score(path: Path, digest: str) -> tuple[str, Any]:
         found = json.loads(path.read_text("utf-8"))
         if found.get("model", digest) != digest:
             raise InvalidInputError(
-                f"{path.name!r} is the score of another model file. Pass the scores of this one."
+                f"{path.name!r} is the score of another model. Pass the scores of this one."
             )
         unknown = "" if "model" in found else " (model not stated)"
         return f"{found['metric']}{unknown}", _value(found)
@@ -188,17 +191,26 @@ def _score(path: Path, digest: str) -> tuple[str, Any]:
 def _value(found: dict[str, Any]) -> Any:
     """Return a score as it was before it was written: private, exact, or a calibration curve."""
     from sordino.estimators.metrics import CalibrationCurve
-    from sordino.estimators.statistics import PrivateFloat
     from sordino.runs import PrivacyReport
 
     if found["privacy"] is None:
         return float(found["value"])
     report = PrivacyReport.from_dict(found["privacy"])
+    if "groups" in found:
+        return [(line["group"], _private_number(line, report)) for line in found["groups"]]
     if "curve" in found:
         curve = {name: _numbers(value) for name, value in found["curve"].items()}
-        return CalibrationCurve(**curve, privacy=report)
+        return CalibrationCurve(**curve, privacy=report, model=found.get("model", ""))
+    return _private_number(found, report)
+
+
+def _private_number(found: dict[str, Any], report: Any) -> Any:
+    from sordino.estimators.statistics import PrivateFloat
+
     low, high = map(float, found["interval"])
-    return PrivateFloat(float(found["value"]), report, (low, high))
+    constant = found.get("baseline")
+    baseline = None if constant is None else (float(constant[0]), float(constant[1]))
+    return PrivateFloat(float(found["value"]), report, (low, high), None, baseline, found.get("model", ""))
 
 
 def _numbers(value: Any) -> Any:

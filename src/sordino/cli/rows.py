@@ -104,6 +104,7 @@ class Rows:
     X: Any
     y: Any = None
     groups: Any = None
+    by: Any = None
 
     def __len__(self) -> int:
         return int(self.X.shape[0])
@@ -219,13 +220,15 @@ def to_predict(file: DataFile, model: Any) -> Any:
     return _without_names(file).X if names is None else read_frame(file, dict.fromkeys(names, NUMBER))
 
 
-def to_judge(file: DataFile, model: Any, target: str | None) -> Rows:
-    """Return test records with their targets, for a fitted model."""
+def to_judge(file: DataFile, model: Any, target: str | None, by: str | None = None) -> Rows:
+    """Return test records with their targets, for a fitted model, and the subgroups of a column."""
     schema = getattr(model, "schema", None)
     if schema is not None:
         frame = table(file, schema, target=True)
         X, y, groups = schema.split(frame, bounded=False)
-        return Rows(X, y, groups)
+        return Rows(X, y, groups, None if by is None else _subgroups(schema, X, by))
+    if by is not None:
+        raise InvalidInputError("--by needs a model with a schema, which declares the levels of the column.")
     if file.kind in ("npz", "libsvm"):
         found = read_matrix(file, features=model.n_features_in_)
         if found.y is None:
@@ -242,6 +245,20 @@ def to_judge(file: DataFile, model: Any, target: str | None) -> Rows:
     frame = read_frame(file, kinds)
     y = frame.pop(target).to_numpy()
     return Rows(frame, y)
+
+
+def _subgroups(schema: Schema, X: Any, by: str) -> dict[str, Any]:
+    """Return a column with its declared levels; those of a flag are yes and no."""
+    column = next((c for c in schema.features if c.name == by), None)
+    levels = ["yes", "no"] if getattr(column, "word", "") == "flag" else getattr(column, "levels", None)
+    if not levels:
+        raise InvalidInputError(f"--by {by}: the schema has no feature of this name that declares levels.")
+    if levels == ["yes", "no"] and column is not None and column.word == "flag":
+        from sordino.tables.values import flags_of
+
+        flags = flags_of(X[by])
+        return {by: (np.where(flags == 1, "yes", np.where(flags == 0, "no", "")).astype(object), levels)}
+    return {by: (X[by].to_numpy(), column)}
 
 
 def _without_names(file: DataFile, target: str | None = None, labels: bool = False) -> Matrix:

@@ -252,6 +252,11 @@ FILE = all_of(
     ),
 )
 DATA = all_of(click.argument("data"), FILE)
+SIGNERS = all_of(
+    click.option("--purpose", help="What the result is for, on the page that is signed."),
+    click.option("--controller", help="Who answers for the data, on that page."),
+    click.option("--approver", help="Who signs that page."),
+)
 SCHEMA = click.option(
     "--schema", type=click.Path(path_type=Path), help="What the columns mean (TOML), from `sordino schema`."
 )

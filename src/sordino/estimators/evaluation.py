@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from sklearn.base import is_classifier
 from sklearn.pipeline import Pipeline
 
 from sordino.elsewhere import packed, unpacked
 from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.estimators.group_statistics import PrivateTable, group_by
 from sordino.estimators.metrics import (
+    Beside,
     CalibrationCurve,
     MetricRow,
     ScoreLimits,
@@ -28,6 +32,7 @@ from sordino.kernel.arrays import Floats
 from sordino.problems.robust import Sample
 from sordino.runs import Ask, Price, Task, run
 from sordino.runs.price import each_once
+from sordino.saving.files import model_digest
 from sordino.solvers.heavy.location import RowMeans
 from sordino.tables import Schema
 from sordino.values import check_count, check_flag, check_positive
@@ -88,7 +93,7 @@ def private_score(
     """
     row, sign = find_metric("metric", metric, model)
     limits = limits_of(row, model, loss_bound, bounds, bins)
-    chosen = row.metric(limits)
+    chosen = row.metric(limits) if row.beside is None else row.beside(row.metric(limits), limits)
     level = check_share("confidence", confidence)
     unit, rows = _score_rows(model, chosen, row.asks, X, y, groups)
     n = len(rows)
@@ -103,9 +108,74 @@ def private_score(
     )
     fitted = run(task, executor_of(rows, None, data_norm=None), ask)
     if hasattr(chosen, "curve"):
-        return chosen.curve(fitted.result, n, level, fitted.report)
+        return replace(chosen.curve(fitted.result, n, level, fitted.report), model=model_digest(model))
     value, *ends = (sign * number for number in chosen.estimate(fitted.result, n, level))
-    return PrivateFloat(value, fitted.report, (min(ends), max(ends)))
+    constant: tuple[float, float] | None = None
+    if isinstance(chosen, Beside):
+        constant = chosen.baseline(fitted.result)
+    elif row.constant is not None:
+        constant = row.constant(limits.classes), 0.0
+    said = None if constant is None else (sign * constant[0], constant[1])
+    return PrivateFloat(value, fitted.report, (min(ends), max(ends)), None, said, model_digest(model))
+
+
+def private_scores_by(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    by: Any,
+    metric: str | None = None,
+    epsilon: float = 1.0,
+    delta: float | None = None,
+    loss_bound: float | None = None,
+    bounds: tuple[float, float] | None = None,
+    groups: Any = None,
+    **options: Any,
+) -> PrivateTable:
+    """Return the private score of each declared subgroup of sensitive records, all for one price.
+
+    Parameters
+    ----------
+    model, X, y, epsilon, delta, loss_bound, bounds, groups : as in :func:`private_score`.
+    by : the name of a column of the model's schema that has levels, or ``{name: (values, levels)}``.
+    metric : one that is a mean over records: "accuracy" (None: of classifiers), "log_loss", "mse", "mae"
+        (None: of regressors), "deviance".
+    options : ``confidence``, ``relation``, ``secure_noise``, ``ledger``, ``dataset_id``.
+
+    **Privacy.** (epsilon, delta)-DP for one record (person) of X and y: one release of counts, sums and sums
+    of squares by subgroup, as of :meth:`GroupBy.mean`. A record is in one subgroup.
+    """
+    name = ("accuracy" if is_classifier(model) else "mae") if metric is None else metric
+    row, sign = find_metric("metric", name, model)
+    if row.loss is None:
+        raise UnsupportedError(f"{row.name!r} is no mean over records: subgroups have none. Choose another.")
+    limits = limits_of(row, model, loss_bound, bounds, 10)
+    keys, levels = _subgroups(model, X, by)
+    features, targets, owners = _from_table(model, X, y, groups)
+    bound = row.bound_of(limits)
+    losses = np.minimum(row.losses(judge(model, features, targets, row.asks, _rowwise), limits), bound)
+    losses = np.nan_to_num(losses, nan=bound)
+    values = sign * (1.0 - losses if row.gain else losses)
+    ends = (0.0, 1.0) if row.gain else tuple(sorted((0.0, sign * bound)))
+    grouped = group_by(keys, levels=levels, groups=owners)
+    found = grouped.mean(values, epsilon, delta, bounds=ends, learned=_prices(model), **options)
+    return replace(found, statistic=name, model=model_digest(model))
+
+
+def _subgroups(model: Any, X: Any, by: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the values and the declared levels of the subgroups, by name."""
+    schema = _schema(model)
+    if isinstance(by, Mapping):
+        return {name: pair[0] for name, pair in by.items()}, {name: pair[1] for name, pair in by.items()}
+    known = [] if schema is None else [c for c in schema.columns if c.name == by and hasattr(c, "levels")]
+    if schema is None or not known or not known[0].levels:
+        raise InvalidInputError(
+            f"Expected by= as a column of the model's schema that declares levels, got {by!r}. Pass "
+            "{name: (values, levels)} for another."
+        )
+    series = schema.checked(X, target=schema.target is not None).column(by)
+    return {by: series.to_numpy()}, {by: known[0]}
 
 
 def _score_rows(model: Any, chosen: Any, asks: str, X: Any, y: Any, groups: Any) -> tuple[str, Any]:

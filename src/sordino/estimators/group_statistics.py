@@ -311,6 +311,7 @@ class PrivateTable:
     shape : the number of levels of each key (and of probabilities, for several quantiles).
     confidence : of the intervals.
     privacy : the :class:`sordino.PrivacyReport`.
+    model : the digest of the model, of scores.
     """
 
     statistic: str
@@ -322,6 +323,7 @@ class PrivateTable:
     shape: tuple[int, ...]
     confidence: float
     privacy: PrivacyReport = field(repr=False)
+    model: str = field(default="", repr=False)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -402,6 +404,7 @@ class Terms:
     secure_noise: bool = False
     ledger: Any = None
     dataset_id: str | None = None
+    learned: tuple[Price, ...] = ()
 
 
 def count(
@@ -617,7 +620,8 @@ class GroupBy:
         rows, unit = self.keys.records(values), self.keys.unit
         secure = check_flag("secure_noise", terms.secure_noise)
         sample = Sample(len(rows), 1, Relation.parse(terms.relation), unit, secure)
-        paid = each_once((*(p for k in self.keys.levels for p in k.learned), *prices_of(bounds)))
+        known = (p for k in self.keys.levels for p in k.learned)
+        paid = each_once((*known, *prices_of(bounds), *terms.learned))
         booked = terms.ledger, terms.dataset_id
         ask = Ask.checked(terms.epsilon, terms.delta, len(rows), *booked)
         said = [f"number of {unit}s: {len(rows)}"]

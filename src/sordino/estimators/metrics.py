@@ -343,6 +343,7 @@ class CalibrationCurve:
     error: float
     confidence: float
     privacy: PrivacyReport
+    model: str = ""
 
 
 @dataclass(frozen=True)
@@ -429,6 +430,80 @@ def r_squared(limits: ScoreLimits) -> Smooth:
     return Smooth(3, columns, function, (-math.inf, 1.0))
 
 
+# ---------------- What a constant would score, beside the score: from shares of classes or moments of targets
+
+_ASIDE = 0.5  # the size of what the baseline needs, in radii of the score: 12 % more noise in the score
+
+
+def entropy(shares: Floats) -> float:
+    """Return the log loss of predicting noisy shares of classes."""
+    kept = np.maximum(shares, 0.0)
+    kept = kept / max(float(kept.sum()), 1e-12)
+    return -float(xlogy(kept, kept).sum())
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A metric with further columns, from which the score of the best constant is read.
+
+    ``aside`` makes them, of norm at most one; ``constant`` reads the baseline off their noisy means.
+    """
+
+    inner: Any
+    size: int
+    aside: Callable[[Judged], Floats]
+    constant: Callable[[Floats], float]
+
+    @property
+    def centre(self) -> tuple[float, ...]:
+        """That of the metric, and zeros."""
+        return (*self.inner.centre, *(0.0,) * self.size)
+
+    @property
+    def radius(self) -> float:
+        """Both radii together."""
+        return float(self.inner.radius) * math.hypot(1.0, _ASIDE)
+
+    def rows(self, judged: Judged) -> Floats:
+        """Return the rows of the metric and the further columns."""
+        aside = np.nan_to_num(self.aside(judged)) * (_ASIDE * self.inner.radius)
+        return np.hstack([self.inner.rows(judged), aside])
+
+    def estimate(self, found: NoisyMeans, n: int, confidence: float) -> Estimate:
+        """Return the score of the metric."""
+        inner = NoisyMeans(found.value[: -self.size], found.noise)
+        estimate: Estimate = self.inner.estimate(inner, n, confidence)
+        return estimate
+
+    def baseline(self, found: NoisyMeans) -> tuple[float, float]:
+        """Return what the best constant scores, and the deviation of its noise, by the delta method."""
+        scale = _ASIDE * self.inner.radius
+        means = found.value[-self.size :] / scale
+        steps = 1e-4 * np.eye(self.size)
+        slopes = [(self.constant(means + step) - self.constant(means - step)) / 2e-4 for step in steps]
+        return float(self.constant(means)), found.noise / scale * math.hypot(*slopes)
+
+
+def beside_classes(inner: Any, classes: int, constant: Callable[[Floats], float]) -> Beside:
+    """Return a metric of labels with the shares of the classes beside it."""
+    return Beside(inner, classes, lambda judged: one_hot(judged.codes, judged.codes, classes), constant)
+
+
+def beside_moments(inner: Any, limits: ScoreLimits) -> Beside:
+    """Return a metric of numbers with mean and mean square of the targets beside it, for their variance."""
+    middle, half = (limits.low + limits.high) / 2.0, limits.reach
+
+    def aside(judged: Judged) -> Floats:
+        t = (np.clip(judged.targets, limits.low, limits.high) - middle) / half
+        return np.column_stack([t, t**2]) / math.sqrt(2.0)
+
+    def variance(means: Floats) -> float:
+        mean, square = math.sqrt(2.0) * means
+        return half**2 * max(float(square - mean**2), 0.0)
+
+    return Beside(inner, 2, aside, variance)
+
+
 def _sklearn(name: str, *parts: str) -> Callable[[Judged], float]:
     """Return an exact score of public records, by a function of scikit-learn."""
 
@@ -478,6 +553,8 @@ class MetricRow:
     private : how it is read off noisy means; None: as the mean of the clipped loss.
     exact : the score of public records; None: the mean of the loss.
     pairs : whether it is for two classes only.
+    constant : what the best constant scores, where that is known without looking, by the number of classes.
+    beside : adds what the baseline is read off to how the score is.
     """
 
     name: str
@@ -491,6 +568,8 @@ class MetricRow:
     private: Callable[[ScoreLimits], Any] | None = None
     exact: Callable[[Judged], Any] | None = None
     pairs: bool = False
+    constant: Callable[[int], float] | None = None
+    beside: Callable[[Any, ScoreLimits], Beside] | None = None
 
     @property
     def numbers(self) -> bool:
@@ -532,6 +611,15 @@ class MetricRow:
         """Return a mean share in the units of the metric."""
         return share if self.gain else (1.0 - share) * self.bound_of(limits)
 
+    def exact_constant(self, judged: Judged) -> float | None:
+        """Return what the best constant scores on public records; None where nobody knows."""
+        if self.beside is None:
+            return None if self.constant is None else self.constant(int(judged.codes.max(initial=0)) + 1)
+        if self.numbers:
+            return float(np.var(judged.targets))
+        shares = np.bincount(judged.codes[judged.codes >= 0]) / max(len(judged.codes), 1)
+        return entropy(shares) if self.asks == "chances" else float(shares.max(initial=0.0))
+
     def exactly(self, judged: Judged) -> Any:
         """Return the score of public records: a number, or an error and its curve."""
         if self.exact is not None:
@@ -550,16 +638,21 @@ METRICS = {
             "accuracy", "accuracy", "labels", "right or wrong",
             lambda judged, _: 1.0 - _right(judged).astype(float),
             gain=True, share=True, private=lambda _: Accuracy(),
+            beside=lambda inner, limits: beside_classes(inner, limits.classes, lambda s: min(max(s), 1.0)),
         ),
         MetricRow(
             "balanced_accuracy", "balanced_accuracy", "labels", "its class, right or wrong",
             gain=True, share=True, private=lambda limits: BalancedAccuracy(limits.classes),
-            exact=_sklearn("balanced_accuracy_score", "codes", "predicted"),
+            exact=_sklearn("balanced_accuracy_score", "codes", "predicted"), constant=lambda k: 1.0 / k,
         ),
-        MetricRow("log_loss", "neg_log_loss", "chances", "-log p(y)", log_loss, lambda _: LOG_LOSS_BOUND),
+        MetricRow(
+            "log_loss", "neg_log_loss", "chances", "-log p(y)", log_loss, lambda _: LOG_LOSS_BOUND,
+            beside=lambda inner, limits: beside_classes(inner, limits.classes, entropy),
+        ),
         MetricRow(
             "auc", "roc_auc", "margins", "its class and one of 32 cells of the log odds",
             gain=True, share=True, private=lambda _: AreaUnderCurve(), exact=_exact_area, pairs=True,
+            constant=lambda _: 0.5,
         ),
         MetricRow(
             "calibration", "calibration", "chances", "its class and one of `bins` cells",
@@ -568,6 +661,7 @@ METRICS = {
         MetricRow(
             "mse", "neg_mean_squared_error", "values", "squared error",
             lambda judged, limits: limits.error(judged) ** 2, lambda limits: limits.reach**2,
+            beside=beside_moments,
         ),
         MetricRow(
             "mae", "neg_mean_absolute_error", "values", "absolute error",
@@ -579,7 +673,7 @@ METRICS = {
         ),
         MetricRow(
             "r2", "r2", "values", "squared error, target and its square", gain=True, share=True,
-            private=r_squared, exact=_sklearn("r2_score", "targets", "predicted"),
+            private=r_squared, exact=_sklearn("r2_score", "targets", "predicted"), constant=lambda _: 0.0,
         ),
     )
 }  # fmt: skip

@@ -42,11 +42,17 @@ from sordino.values import among, check_count, check_flag, check_positive, check
 
 
 class PrivateFloat(float):
-    """A released number: a float with ``privacy`` (the report), ``interval`` and ``threshold``."""
+    """A released number: a float with ``privacy`` (the report), ``interval`` and ``threshold``.
+
+    A score also has ``baseline``, what the best constant scores and the deviation of the noise in that, and
+    ``model``, the digest of what was scored.
+    """
 
     privacy: PrivacyReport
     interval: tuple[float, float]
     threshold: float | None
+    baseline: tuple[float, float] | None
+    model: str
 
     def __new__(
         cls,
@@ -54,14 +60,17 @@ class PrivateFloat(float):
         privacy: PrivacyReport,
         interval: tuple[float, float],
         threshold: float | None = None,
+        baseline: tuple[float, float] | None = None,
+        model: str = "",
     ) -> PrivateFloat:
         """Attach what is known about the number."""
         out = super().__new__(cls, value)
         out.privacy, out.interval, out.threshold = privacy, interval, threshold
+        out.baseline, out.model = baseline, model
         return out
 
     def __getnewargs__(self) -> tuple[Any, ...]:
-        return float(self), self.privacy, self.interval, self.threshold
+        return float(self), self.privacy, self.interval, self.threshold, self.baseline, self.model
 
 
 class PrivateArray(np.ndarray):

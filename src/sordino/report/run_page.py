@@ -17,12 +17,15 @@ from sordino.accounting.conversions import gaussian_mu
 from sordino.accounting.trade_off import gaussian_trade_off
 from sordino.auditing import audit
 from sordino.errors import InvalidInputError, SordinoError
+from sordino.estimators.group_statistics import PrivateTable
 from sordino.estimators.metrics import CalibrationCurve, row_named
 from sordino.estimators.pipeline import pipeline_privacy
+from sordino.estimators.statistics import PrivateFloat
 from sordino.report.page import Booking, booking_of, render_page
 from sordino.report.provenance import Provenance, plain
 from sordino.runs import PrivacyReport, ReleaseReport
 from sordino.runs.price import Status, at_most, guess, percent, strength
+from sordino.saving.files import model_digest
 
 # ----------------------------------------------------------- Releases and assumptions of a report, in words
 
@@ -63,6 +66,7 @@ _ASKED = {
     "search": "how long the next step should be",
     "second": "how the columns vary together",
     "select": "which columns matter",
+    "shares": "which share of each column is clipped or undeclared, and which is missing",
     "sizes": "a histogram of how large the values are",
     "snapshot": "the direction in which the model gets better, at a fixed point",
     "spectrum": "how much the records vary along the axes",
@@ -199,6 +203,7 @@ class Score:
     text: str
     interval: str
     price: str
+    baseline: str = ""
     low: float | None = None
     high: float | None = None
     at: float | None = None
@@ -347,14 +352,39 @@ def _scree(model: Any, out: Contents) -> None:
     out.charts.append(Chart("Scree", caption, bars))
 
 
-def scores_of(scores: Any) -> list[Score]:
-    """Return private scores as lines; a calibration curve by its error."""
+def scores_of(scores: Any, digest: str = "") -> list[Score]:
+    """Return private scores as lines; a calibration curve by its error, a table by its groups.
+
+    A score that says which model it is of must be of the model with this digest.
+    """
     named: Mapping[str, Any] = scores if isinstance(scores, Mapping) else {}
-    return [_score(str(name), value) for name, value in named.items()]
+    out = []
+    for name, value in named.items():
+        of = getattr(value, "model", "")
+        if digest and of and of != digest:
+            raise InvalidInputError(
+                f"The score {name!r} is one of another model ({of[:16]}, not {digest[:16]}). Pass the scores "
+                "of this one."
+            )
+        parts = [(f"{name}, {group}", part) for group, part in _parts(value)]
+        out += [_score(title, part) for title, part in parts or [(str(name), value)]]
+    return out
+
+
+def _parts(value: Any) -> list[tuple[str, Any]]:
+    """Return the groups of a table of scores with their numbers; none for a single score."""
+    if isinstance(value, list):  # read back from a file
+        return value
+    if not isinstance(value, PrivateTable):
+        return []
+    ends = zip(value.low.tolist(), value.high.tolist(), strict=True)
+    numbers = (PrivateFloat(v, value.privacy, e) for v, e in zip(value.value.tolist(), ends, strict=True))
+    names = (", ".join(f"{k}={v}" for k, v in zip(value.keys, row, strict=True)) for row in value.rows)
+    return list(zip(names, numbers, strict=True))
 
 
 def _score(name: str, value: Any) -> Score:
-    row = row_named(name.lower().replace(" ", "_"))
+    row = row_named(re.split(r" by |, ", name)[0].lower().replace(" ", "_"))
     words = "" if row is None else f"each record adds: {row.words}"
     report = getattr(value, "privacy", None)
     price = (
@@ -366,13 +396,22 @@ def _score(name: str, value: Any) -> Score:
     if isinstance(value, CalibrationCurve):
         return Score(name, words, f"{value.error:.3f}", "expected calibration error", price)
     number = float(value)
+    baseline = constant_words(getattr(value, "baseline", None))
     ends = getattr(value, "interval", None)
     if ends is None:
-        return Score(name, words, f"{number:.4g}", "exact", price)
+        return Score(name, words, f"{number:.4g}", "exact", price, baseline)
     low, high = (float(e) for e in ends)
     inside = row is not None and row.share and 0.0 <= low <= high <= 1.0
     bar = (100 * low, 100 * high, 100 * min(max(number, 0.0), 1.0)) if inside else (None, None, None)
-    return Score(name, words, f"{number:.4g}", f"{low:.4g} to {high:.4g}", price, *bar)
+    return Score(name, words, f"{number:.4g}", f"{low:.4g} to {high:.4g}", price, baseline, *bar)
+
+
+def constant_words(baseline: tuple[float, float] | None) -> str:
+    """Return what the best constant scores, with twice the deviation of its noise."""
+    if baseline is None:
+        return ""
+    value, noise = baseline
+    return f"{value:.3g} ± {2 * noise:.2g}" if noise else f"{value:.4g}"
 
 
 COMPARED = (1.0, 4.0, 8.0)
@@ -382,8 +421,9 @@ _LONGEST_EVENT = 20_000
 def write_report(model: Any, path: str | Path, **details: Any) -> Path:
     """Write one self-contained HTML page about a run to ``path``; return the path.
 
-    ``model`` and ``details`` (``dataset_id``, ``author``, ``config``, ``command``, ``title``, ``ledger``,
-    ``scores``, ``facts``, ``assume_public``) as in :func:`report_html`.
+    ``model`` and ``details`` (``dataset_id``, ``author``, ``purpose``, ``controller``, ``approver``,
+    ``config``, ``command``, ``title``, ``ledger``, ``scores``, ``facts``, ``assume_public``) as in
+    :func:`report_html`.
 
     **Privacy.** The page shows released numbers and declared constants only.
     """
@@ -398,6 +438,9 @@ def report_html(
     *,
     dataset_id: str | None = None,
     author: str | None = None,
+    purpose: str | None = None,
+    controller: str | None = None,
+    approver: str | None = None,
     config: str | Mapping[str, Any] | None = None,
     command: str | None = None,
     title: str | None = None,
@@ -413,10 +456,12 @@ def report_html(
     model : a fitted model, search or pipeline, a private result, or a :class:`sordino.PrivacyReport`.
     dataset_id, ledger : of the records; None takes the model's own.
     author : who ran it; None takes ``SORDINO_PERSON`` or the name of the account.
+    purpose, controller, approver : what it is for, who answers for the data, who signs.
     config : the settings of the run, a text or a mapping; None takes the model's parameters.
     command : how it was run, for the section on how to do it again.
     title : of the page.
-    scores : results of :func:`sordino.private_score` (or plain numbers from public records) by name.
+    scores : results of :func:`sordino.private_score` or :func:`sordino.private_scores_by` (or plain numbers
+        from public records) by name; a score of another model is refused.
     facts : more lines about the run, by name: when it ran, on which file.
     assume_public : for a pipeline, see :func:`sordino.pipeline_privacy`.
 
@@ -429,7 +474,8 @@ def report_html(
     origin = Provenance.of(model, dataset_id, author, config)
     contents = contents_of(model, report)
     booking = booking_of(report, ledger, dataset_id)
-    whole = report.whole
+    whole, digest = report.whole, "" if isinstance(model, PrivacyReport) else model_digest(model)
+    signed = {"Run by": origin.author, "Data controller": controller, "Approver": approver}
     return render_page(
         "run.html",
         title=title or f"Privacy report: {contents.kind}",
@@ -438,7 +484,10 @@ def report_html(
         contents=contents,
         booked=booking if isinstance(booking, Booking) else None,
         not_booked=booking if isinstance(booking, str) else "",
-        scores=scores_of(scores),
+        scores=scores_of(scores, digest),
+        digest=digest,
+        purpose=purpose or "not stated",
+        signed={role: name or "not stated" for role, name in signed.items()},
         releases=releases(report),
         assumptions=assumptions(report, origin.author),
         facts=dict(facts or {}),

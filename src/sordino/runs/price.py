@@ -148,10 +148,9 @@ class Price:
         return Status.worst([self.said, unknown, Status.PRIVATE if self.certified else Status.COPY])
 
     @classmethod
-    def of(cls, report: PrivacyReport) -> Price:
-        """Return what a run cost and how far it is private, with a fresh receipt."""
-        noise = fresh_noise()
-        receipt = f"{int(noise.integers(2**63 - 1, 1)[0]):016x}"
+    def of(cls, report: PrivacyReport, receipt: str = "") -> Price:
+        """Return what a run cost and how far it is private, with its receipt or a fresh one."""
+        receipt = receipt or draw_receipt()
         numbers = report.epsilon, report.delta, report.relation, report.unit
         return cls(*numbers, receipt, report.status, certified=True)
 
@@ -190,6 +189,16 @@ class Price:
     def __str__(self) -> str:
         numbers = f"epsilon = {at_most(self.epsilon)}, delta = {at_most(self.delta)}"
         return f"{numbers}, {self.relation.value} one {self.unit}"
+
+
+def draw_receipt() -> str:
+    """Return a fresh random text that tells one payment from another."""
+    return f"{int(fresh_noise().integers(2**63 - 1, 1)[0]):016x}"
+
+
+def receipt_words(receipt: str, status: Status) -> str:
+    """Return how a ledger's description of a reservation names the payment it is for."""
+    return f"receipt {receipt}, {status}"
 
 
 def prices_in_words(sentence: str) -> tuple[Price, ...]:

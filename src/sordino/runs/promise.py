@@ -32,7 +32,7 @@ from sordino.errors import (
 from sordino.kernel import Curator, Executor, NoisyExecutor, PaperNoise, Plan, Relation, check_offer
 from sordino.kernel.noise import NoiseSource, fresh_noise
 from sordino.ledger import Ledger, Reservation
-from sordino.runs.price import Price
+from sordino.runs.price import Price, Status, receipt_words
 from sordino.runs.report import PaperClaim, PrivacyReport
 from sordino.values import check_number
 
@@ -90,7 +90,8 @@ class Ask:
             )
         if (ledger is None) != (dataset_id is None):
             raise InvalidInputError("Expected ledger and dataset_id together, got only one of them.")
-        return cls(epsilon, delta, ledger, dataset_id, learned)
+        ask = cls(epsilon, delta, ledger, dataset_id, learned)
+        return replace(ask, learned=ask.find_paid(learned)) if learned else ask
 
     def calibrated(self, plan: Plan) -> Plan:
         """Return a plan with the noise that this budget gives it, for those who decide whether to ask at all.
@@ -98,6 +99,34 @@ class Ask:
         **Privacy.** A function of public numbers; nothing is promised and nothing is released.
         """
         return calibrate(plan, self.epsilon, self.delta)
+
+    def find_paid(self, prices: tuple[Price, ...]) -> tuple[Price, ...]:
+        """Return prices; one that was read from a text is certified where the ledger has its receipt.
+
+        The reservation has to be of the same records, for no more than the text says, and to state that its
+        run was private: what a file says of itself proves nothing, the ledger's own line does.
+        """
+        if all(price.certified or not price.receipt for price in prices) or self.dataset_id is None:
+            return prices
+        book = self.open_ledger()
+        known = () if book is None else book.history(self.dataset_id)
+        policy = None if book is None else book.policy(self.dataset_id)
+        out = []
+        for price in prices:
+            words = receipt_words(price.receipt, Status.PRIVATE)
+            same = policy is not None and (policy.relation, policy.unit) == (price.relation, price.unit)
+            booked = (
+                same
+                and price.receipt
+                and any(
+                    entry.description.endswith(words)
+                    and entry.epsilon <= price.epsilon
+                    and entry.delta <= price.delta
+                    for entry in known
+                )
+            )
+            out.append(replace(price, certified=True) if booked else price)
+        return tuple(out)
 
     def open_ledger(self) -> Ledger | None:
         """Return the ledger, opened if it was given by its address; one that is not there is not made.

@@ -15,7 +15,7 @@ import numpy as np
 
 from sordino.errors import InvalidInputError
 from sordino.kernel import Curator, Executor, NoisyExecutor, PaperNoise, Plan
-from sordino.runs.price import Price
+from sordino.runs.price import Price, receipt_words
 from sordino.runs.promise import Ask, Promise, enclosing
 from sordino.runs.report import PrivacyReport
 
@@ -45,6 +45,7 @@ class Task:
     finish : turns the last iterate into what the caller keeps, in the user's units: the fitted attributes of
         an estimator, by name.
     paper : published noise in place of a calibrated one.
+    receipt : names the payment on the ledger, where later runs read what this one learns.
 
     **Privacy.** Public facts only. ``finish`` sees released numbers alone.
     """
@@ -57,6 +58,7 @@ class Task:
     learned: tuple[Price, ...] = ()
     finish: Callable[[Any], Any] = lambda last: last
     paper: PaperNoise | None = None
+    receipt: str = ""
 
     def plan(self) -> Plan:
         """Return every release of the run; no data is touched."""
@@ -90,9 +92,10 @@ def run(task: Task, rows: Executor | NoisyExecutor, ask: Ask, *, verbose: int | 
     The budget is reserved and committed before the first release; an error after that is recorded
     and stays spent.
     """
-    promise = Promise.made(replace(ask, learned=task.learned), task.plan(), task.paper)
+    promise = Promise.made(replace(ask, learned=ask.find_paid(task.learned)), task.plan(), task.paper)
     report = promise.report(task.public, task.notes)
-    with promise.run(rows, task.name) as curator:
+    name = f"{task.name}, {receipt_words(task.receipt, report.status)}" if task.receipt else task.name
+    with promise.run(rows, name) as curator:
         last, steps = task.follow(curator, verbose)
     return Fitted(task.finish(last), steps, report)
 

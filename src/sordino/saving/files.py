@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import os
@@ -348,6 +349,35 @@ def about(path: str | os.PathLike[str]) -> dict[str, Any]:
     source = Path(path)
     facts = _facts_of(_bytes(source), source)
     return facts | {"report": None if facts["report"] is None else facts["report"].to_dict()}
+
+
+def model_digest(model: Any) -> str:
+    """Return a hash of the released numbers of a fitted model, the same before saving and after loading.
+
+    It is that of its class, fitted attributes and weights; what a model cannot be saved with has none ("").
+    """
+    try:
+        tree = packed(model)
+    except UnsupportedError:
+        return ""
+    total = hashlib.sha256()
+    _feed(total, tree)
+    return total.hexdigest()
+
+
+def _feed(total: Any, node: Any) -> None:
+    if isinstance(node, np.ndarray):
+        total.update(f"{node.dtype.str}{node.shape}".encode() + np.ascontiguousarray(node).tobytes())
+    elif isinstance(node, Mapping):
+        for key in sorted(map(str, node)):
+            if key not in ("params", "made_by", "privacy_"):
+                total.update(key.encode())
+                _feed(total, node[key])
+    elif isinstance(node, (list, tuple)):
+        for entry in node:
+            _feed(total, entry)
+    else:
+        total.update((repr(node) if node is None or type(node) in _PLAIN else type_name(node)).encode())
 
 
 def report_of(model: Any) -> PrivacyReport | None:

@@ -19,7 +19,7 @@ from sordino.problems.covariance import RowMoments
 from sordino.problems.robust import Sample
 from sordino.problems.scales import FrequentValues, NumberTree, ValueKinds
 from sordino.runs import Ask, Price, PrivacyReport, Task, run
-from sordino.runs.price import at_most
+from sordino.runs.price import at_most, draw_receipt
 from sordino.solvers.heavy.location import border_variances, counts_below, noise_in, quantiles_of, support
 from sordino.tables.columns import Blank, Category, Column, Date, Flag, Ignored, Number, Person, Target, Text
 from sordino.tables.schema import Schema
@@ -180,6 +180,7 @@ def learn_schema(
     _require_enough(learner, sample, ask, wanted.has_labels)
     if tell is not None:
         tell(_outlook(learner, sample, ask, wanted))
+    receipt = draw_receipt()
     task = Task(
         learner,
         sample,
@@ -187,11 +188,12 @@ def learn_schema(
         public=(f"number of {unit}s: {n}", "names of the columns"),
         notes=(*(f"column {c.name!r}: {c.unknown} learned" for c in schema.unknown), *_whose(rows)),
         learned=paid,
+        receipt=receipt,
     )
     fitted = run(task, executor, ask)
     found = wanted.filled(*fitted.result)
     # Each column that was asked, told or not: which ones were asked followed from what was learned before.
-    paid = (*paid, Price.of(fitted.report))
+    paid = (*paid, Price.of(fitted.report, receipt))
     blank = {column.name for column in schema.unknown}
     columns = [replace(found.get(c.name, c), learned=paid) if c.name in blank else c for c in schema.columns]
     return Learned(Schema(columns, markers=schema.markers), fitted.report)

@@ -335,7 +335,7 @@ class Schema:
             raise InvalidInputError(f"Cannot write the schema {path.name!r}: {reason}.") from None
 
     @classmethod
-    def read(cls, path: str | Path) -> Schema:
+    def read(cls, path: str | os.PathLike[str]) -> Schema:
         """Read a TOML file."""
         try:
             text = Path(path).read_text(encoding="utf-8-sig")
