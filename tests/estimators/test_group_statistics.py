@@ -77,14 +77,40 @@ def test_a_count_has_sensitivity_one_and_a_replaced_record_the_root_of_two():
     assert by_relation["replace-one"].releases[0].sensitivity == "1.414 (L2)"
 
 
-def test_a_person_counts_once_with_the_first_record():
+def test_a_person_counts_once_with_all_rows():
     persons = np.arange(N) // 3
     found = sordino.count(WARD, INF, levels=["a", "b"], groups=persons)
-    assert found.value.tolist() == [(WARD[::3] == "a").sum(), (WARD[::3] == "b").sum()]
+    assert found.value.tolist() == pytest.approx([(WARD == "a").sum() / 3, (WARD == "b").sum() / 3])
     assert found.privacy.unit == "person"
     assert "number of persons: 1000" in found.privacy.public
     named = sordino.count(WARD, INF, levels=["a", "b"], groups=[f"p{i}" for i in persons])
     assert named.value.tolist() == found.value.tolist()
+
+
+def test_so_many_rows_of_a_person_count_in_full():
+    persons, levels = np.arange(N) // 3, ["a", "b"]
+    truth = [(WARD == "a").sum(), (WARD == "b").sum()]
+    for owners in (persons, None):
+        found = sordino.count(WARD, INF, levels=levels, groups=owners, rows_per_person=3)
+        assert found.value.tolist() == pytest.approx(truth)
+        assert found.privacy.unit == "person"
+    two = sordino.count(WARD, INF, levels=levels, groups=persons, rows_per_person=2)
+    kept = WARD[np.arange(N) % 3 < 2]
+    assert two.value.tolist() == pytest.approx([(kept == "a").sum(), (kept == "b").sum()])
+    ages = np.where(WARD == "a", 20.0, 60.0)
+    mean = sordino.group_by(WARD, levels=levels, rows_per_person=3).mean(ages, INF, bounds=(0, 100))
+    assert mean.value.tolist() == pytest.approx([20.0, 60.0])
+    assert "no person has more than 3 rows, declared" in mean.privacy.public
+    with pytest.raises(InvalidInputError, match="rows_per_person"):
+        sordino.count(WARD, levels=levels, rows_per_person=0)
+
+
+def test_noise_grows_with_the_rows_of_a_person():
+    one = sordino.count(WARD, 1.0, 1e-6, levels=["a", "b"])
+    five = sordino.count(WARD, 1.0, 1e-6, levels=["a", "b"], rows_per_person=5)
+    wide = five.high - five.low
+    assert np.all(wide / (one.high - one.low) > 4.5)
+    assert np.all(wide / (one.high - one.low) < 5.7)
 
 
 def test_one_person_with_many_records_moves_a_count_by_one():
@@ -92,7 +118,8 @@ def test_one_person_with_many_records_moves_a_count_by_one():
     ward = np.r_[["a"] * 500, ["b"] * 500]
     without = sordino.count(ward[500:], INF, levels=["a", "b"], groups=persons[500:])
     found = sordino.count(ward, INF, levels=["a", "b"], groups=persons)
-    assert (found.value - without.value).tolist() == [1.0, 0.0]
+    assert (found.value - without.value).tolist() == pytest.approx([1.0, 0.0], abs=1e-8)
+    assert (found.value - without.value)[0] <= 1.0
 
 
 def test_a_statistic_is_booked_on_the_ledger(tmp_path):

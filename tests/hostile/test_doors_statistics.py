@@ -80,16 +80,16 @@ def test_door_18_levels_that_are_numbers_are_counted(tmp_path, monkeypatch):
 
 
 def test_door_18_statistics_of_persons_do_not_say_all_records(tmp_path, monkeypatch):
-    """`stats` printed "all records" where it takes the first of each person."""
+    """`stats` printed "all records" where it counts persons."""
     monkeypatch.chdir(tmp_path)
     wards().to_csv("wards.csv", index=False)
     sordino.Schema([Number("age", 0, 100), Person("id")]).write("persons.toml")
     words = ("stats", "mean", "wards.csv", "--column", "age", "--epsilon", 1)
     said = typed(*words, "--schema", "persons.toml")
     assert "all records" not in said
-    assert "first record of each person" in said
+    assert "all rows of all persons" in said
     notes = typed_json(*words, "--schema", "persons.toml")["privacy"]["notes"]
-    assert "the first record of each person counts, the others do not" in notes
+    assert "each person counts once, split evenly over all rows" in notes
     assert "all records" in typed(*words, "--bounds", "0,100")
 
 

@@ -19,7 +19,7 @@ from sordino.kernel import Relation
 from sordino.kernel.noise import seeded_noise_not_private
 from sordino.parties.mpc.plan import JointPlan, make_plan
 from sordino.solvers import SOLVERS, solvers_with
-from sordino.tables import Category, Number, Person, Schema, Target, learn_schema
+from sordino.tables import Category, Number, Person, Schema, Target, learn_schema, value_shares
 
 BUDGET: Mapping[str, Any] = {"epsilon": 20.0, "delta": 1e-3}
 IN_MEMORY = ("memory", "csr")
@@ -272,7 +272,7 @@ def table_of(data: Data, person: bool = False) -> pd.DataFrame:
 NUMBERS = [Number("a", -2, 2), Number("b", -1, 1, knots=1), Number("c", -3, 3)]
 DECLARED = Schema([*NUMBERS, Category("town", ["+", "-"]), Target("ill", levels=["no", "yes"])])
 OWNED = Schema([*DECLARED.columns, Person("who")])
-BLANK = Schema([Number("a"), Number("b"), Number("c", -3, 3), Category("town"), Target("ill")])
+BLANK = Schema([Number("a"), Number("b"), Number("c", -3, 3), Category("town"), Target("ill", "category")])
 
 
 def table_rows() -> Iterator[Subject]:
@@ -293,6 +293,11 @@ def table_rows() -> Iterator[Subject]:
 
         return learn
 
+    def shares(data: Data, relation: str) -> Any:
+        owned = data.groups is not None
+        return value_shares(OWNED if owned else DECLARED, table_of(data, owned), relation=relation, **BUDGET)
+
+    yield Subject("value_shares", "signs", shares, ("memory", "persons"))
     yield Subject("LogisticRegression/table", "signs", fitted(DECLARED))
     yield Subject("LogisticRegression/table of persons", "signs", fitted(OWNED), ("persons",))
     yield Subject("learn_schema", "signs", learned(BLANK))
@@ -326,6 +331,13 @@ def score_rows() -> Iterator[Subject]:
 
         kind = "numbers" if numbers else "signs"
         yield Subject(f"private_score/{metric}", kind, fit, ("memory", "persons"))
+
+    def by(data: Data, relation: str) -> Any:
+        sides = {"side": (_signs(data.X[:, 1]), ["+", "-"])}
+        settings = {"by": sides, "relation": relation, "groups": data.groups, **BUDGET}
+        return sordino.private_scores_by(models[True], data.X, data.y, **settings)
+
+    yield Subject("private_scores_by", "signs", by, ("memory", "persons"))
 
 
 def search_rows() -> Iterator[Subject]:

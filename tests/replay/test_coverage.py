@@ -38,6 +38,7 @@ REACHED = {
     "TensorExecutor": ("SparseLinearRegression/ight/squared", "tensors"),
     "DaskExecutor": ("SparseLinearRegression/ight/squared", "dask"),
     "ValueExecutor": ("learn_schema", "memory"),
+    "SharedRows": ("group_by/count", "persons"),
     "StreamExecutor": ("PCA/chunks", "memory"),
     "TorchExecutor": ("Trainer/ghost", "memory"),
     "PersonExecutor": ("Trainer/ghost", "persons"),

@@ -28,7 +28,7 @@ from sordino.cli.shared import (
 from sordino.errors import InvalidInputError
 
 STATISTICS = ("count", "histogram", "sum", "mean", "quantile")
-_ALL = {"record": "all records", "person": "first record of each person"}
+_ALL = {"record": "all records", "person": "all rows of all persons"}
 
 
 @click.command()
@@ -40,6 +40,11 @@ _ALL = {"record": "all records", "person": "first record of each person"}
 @click.option("--levels", multiple=True, metavar="COLUMN=[LEVELS]", help="Where no schema declares them.")
 @click.option("--edges", help="Of the bars of a histogram: 0,18,65,100.")
 @click.option("--bounds", help="Of the numbers, which are clipped to them: 0,100. Else those of the schema.")
+@click.option(
+    "--rows-per-person",
+    type=click.IntRange(1),
+    help="So many rows of each person count, one by one; without a person column, nobody has more.",
+)
 @click.option("--q", multiple=True, help="Probabilities of quantiles: .5,.9; else .25, .5 and .75.")
 @BUDGET
 @LEDGER
@@ -74,11 +79,13 @@ class _Wanted:
         self.levels: dict[str, Any] = {}
         self.edges: dict[str, Any] = {}
         self.person = getattr(schema, "person", None)
+        self.most: int | None = None
 
     @classmethod
     def checked(cls, statistic: str, schema: Any, chosen: Mapping[str, Any]) -> _Wanted:
         """Complete what was typed from the schema; refuse what nobody declared, before data is read."""
         out, column = cls(statistic, schema), chosen["column"]
+        out.most = chosen["rows_per_person"]
         typed = values(chosen["levels"], "--levels")
         keys = list(chosen["by"])
         if statistic in ("count", "histogram"):
@@ -136,7 +143,8 @@ class _Wanted:
             keys[first] = np.array(keys[first], dtype=object)
             keys[first][gaps] = None
         owners = None if self.person is None else self.schema.persons(framed(frame))
-        grouped = sordino.group_by(keys, levels=levels, edges=self.edges or None, groups=owners)
+        owned = {"groups": owners, "rows_per_person": self.most}
+        grouped = sordino.group_by(keys, levels=levels, edges=self.edges or None, **owned)
         if self.statistic in ("count", "histogram"):
             return grouped.count(**terms)
         if self.statistic == "quantile":

@@ -24,7 +24,7 @@ from sordino.estimators.statistics import (
     prices_of,
 )
 from sordino.execute import executor_of, held_columns, in_dask
-from sordino.execute.persons import is_missing, number_owners
+from sordino.execute.persons import SharedRows, is_missing
 from sordino.kernel import Relation
 from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.robust import Sample
@@ -174,23 +174,27 @@ class Keys:
     """The declared levels of a grouping; a subclass holds which records are in which cell."""
 
     levels: tuple[Levels, ...]
+    owners: Any = field(default=None, kw_only=True)
+    most: int | None = field(default=None, kw_only=True)
 
     def __repr__(self) -> str:
         return f"Keys({', '.join(f'{k.name}: {len(k.labels)} levels' for k in self.levels)})"
 
     @classmethod
-    def of(cls, columns: Mapping[str, Any], levels: tuple[Levels, ...], owners: Any = None) -> Keys:
+    def of(
+        cls, columns: Mapping[str, Any], levels: tuple[Levels, ...], owners: Any = None, most: Any = None
+    ) -> Keys:
         """Number the cells of the product of all levels; a record with an undeclared level has none."""
         size = math.prod(len(level.labels) for level in levels)
         if size > MOST_CELLS:
             raise InvalidInputError(f"Expected at most {MOST_CELLS:,} cells, got {size:,}.")
         given = [columns[level.name] for level in levels]
         if any(map(in_dask, given)):
-            return KeysThere(levels, given, owners)
+            return KeysThere(levels, given, owners=owners, most=most)
         cell = cells_of(levels, given)
         if not cell.size:
             raise InvalidInputError("Expected columns of one length, at least 1, got others.")
-        return KeysHere(levels, cell, owners)
+        return KeysHere(levels, cell, owners=owners, most=most)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -212,7 +216,7 @@ class Keys:
         return "record"
 
     def records(self, values: Any = None) -> Any:
-        """Return the records that count, wherever they lie: the cell of each and its value, or zero."""
+        """Return the records, wherever they lie: the cell of each and its value, or zero."""
         raise NotImplementedError  # pragma: no cover
 
 
@@ -232,18 +236,17 @@ class KeysHere(Keys):
     """The cell of each record, in this process."""
 
     cell: Ints
-    owners: Any = None
 
     @property
     def unit(self) -> str:
-        """Persons where they are known."""
-        return "record" if self.owners is None else "person"
+        """Persons where they are known, or their largest number of rows is."""
+        return "record" if self.owners is None and self.most is None else "person"
 
-    def records(self, values: Any = None) -> Floats:
-        """Return the cell and the value of each record that counts."""
+    def records(self, values: Any = None) -> Any:
+        """Return the cell and the value of each record; of persons, with the part that a row stands for."""
         x = np.zeros(len(self.cell)) if values is None else self._numbers(values)
-        kept = self.rows_that_count()
-        return np.stack([self.cell[kept].astype(float), x[kept]], axis=1)
+        rows = np.stack([self.cell.astype(float), x], axis=1)
+        return rows if self.unit == "record" else SharedRows(rows, self.owners, self.most)
 
     def _numbers(self, values: Any) -> Floats:
         data, flat = (None, False) if in_dask(values) else check_numbers(values)
@@ -251,28 +254,15 @@ class KeysHere(Keys):
             raise InvalidInputError(f"Expected one number per record, {len(self.cell)} of them.")
         return data[:, 0]
 
-    def rows_that_count(self) -> Ints:
-        """Return the records that count: all, or the first one of each person.
-
-        **Privacy.** Which record of a person is the first depends on no other person.
-        """
-        if self.owners is None:
-            return np.arange(len(self.cell))
-        owners = number_owners(self.owners)
-        if owners.shape != self.cell.shape:
-            raise InvalidInputError(f"Expected one group per record, {len(self.cell)} of them.")
-        return np.sort(np.unique(owners, return_index=True)[1])
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class KeysThere(Keys):
     """Columns that lie in Dask; cells are numbered where they lie, each time a statistic is asked."""
 
     columns: Sequence[Any]
-    owners: Any = None
 
     def __post_init__(self) -> None:
-        if self.owners is not None:
+        if self.owners is not None or self.most is not None:
             raise UnsupportedError(
                 "Persons need all rows in one place: the records of one may lie in several parts. Bring the "
                 "columns into one place (.compute())."
@@ -414,6 +404,7 @@ def count(
     *,
     levels: Any = None,
     groups: Any = None,
+    rows_per_person: int | None = None,
     confidence: float = 0.95,
     relation: str = "add-remove",
     secure_noise: bool = False,
@@ -429,8 +420,10 @@ def count(
     epsilon, delta : the budget; ``delta=None`` means ``min(1e-5, 1 / (10 n))``.
     levels : the public levels to count; what has another one is not counted. None counts what is true. A
         column of a :class:`sordino.Schema` stands for its own, and for what was paid if they were learned.
-    groups : the person who owns each record; then the *first* record of each person counts, and the guarantee
-        is for persons.
+    groups : the person who owns each record; then each person counts once, split evenly over all rows, and
+        the guarantee is for persons.
+    rows_per_person : so many rows of each person count in full, one by one, for so many times the noise.
+        Without ``groups`` it is a declaration: nobody has more rows. The guarantee is for persons.
     confidence : of the intervals, which hold the number in these data; each holds by itself.
     relation, secure_noise, ledger, dataset_id : as in :func:`sordino.mean`.
 
@@ -451,14 +444,16 @@ def count(
     True
     """
     terms = Terms(epsilon, delta, confidence, relation, secure_noise, ledger, dataset_id)
+    owned: dict[str, Any] = {"groups": groups, "rows_per_person": rows_per_person}
     if levels is not None:
-        return group_by(x, levels=levels, groups=groups)._release_counts(terms)
+        return group_by(x, levels=levels, **owned)._release_counts(terms)
     if _FLOATING.match(str(getattr(x, "dtype", getattr(x, "type", "")))):  # the declared type, not values
         raise InvalidInputError(
             "Expected one column of yes and no, got one of floating-point numbers, of which hardly any is a "
             "yes. Pass what you count (x == 1, x > 65), levels=[...], or ask for a histogram."
         )
-    table = GroupBy(Keys.of({"group": x}, (Flags.named("group"),), groups))._release_counts(terms)
+    keys = Keys.of({"group": x}, (Flags.named("group"),), groups, check_most(rows_per_person))
+    table = GroupBy(keys)._release_counts(terms)
     return PrivateFloat(float(table.value[0]), table.privacy, (float(table.low[0]), float(table.high[0])))
 
 
@@ -469,6 +464,7 @@ def histogram(
     delta: float | None = None,
     *,
     groups: Any = None,
+    rows_per_person: int | None = None,
     **options: Any,
 ) -> PrivateTable:
     """Return how many numbers lie between public ``edges``: ``[e0, e1), ..., [ek-1, ek]``, as NumPy has it.
@@ -476,7 +472,8 @@ def histogram(
     What lies outside is not counted. Parameters, result, ``options`` (``confidence``, ``relation``,
     ``secure_noise``, ``ledger``, ``dataset_id``) and **Privacy** as in :func:`count`.
     """
-    return group_by(x, edges=edges, groups=groups).count(epsilon, delta, **options)
+    keys = group_by(x, edges=edges, groups=groups, rows_per_person=rows_per_person)
+    return keys.count(epsilon, delta, **options)
 
 
 def crosstab(
@@ -487,6 +484,7 @@ def crosstab(
     *,
     levels: Any,
     groups: Any = None,
+    rows_per_person: int | None = None,
     **options: Any,
 ) -> PrivateTable:
     """Return how many records have each pair of declared levels; ``levels`` are two lists of them.
@@ -499,10 +497,23 @@ def crosstab(
     except (TypeError, ValueError):
         raise InvalidInputError("Expected levels as two lists, of the rows and of the columns.") from None
     keys, by = {"rows": rows, "columns": columns}, {"rows": first, "columns": second}
-    return group_by(keys, levels=by, groups=groups).count(epsilon, delta, **options)
+    owned: dict[str, Any] = {"groups": groups, "rows_per_person": rows_per_person}
+    return group_by(keys, levels=by, **owned).count(epsilon, delta, **options)
 
 
-def group_by(keys: Any, *, levels: Any = None, edges: Any = None, groups: Any = None) -> GroupBy:
+def check_most(rows: Any) -> int | None:
+    """Return how many rows of a person count, checked."""
+    return check_count("rows_per_person", rows, 1, 10**9, "It is the most rows that one person has.")
+
+
+def group_by(
+    keys: Any,
+    *,
+    levels: Any = None,
+    edges: Any = None,
+    groups: Any = None,
+    rows_per_person: int | None = None,
+) -> GroupBy:
     """Return declared groups of records, whose counts, sums, means and quantiles can be asked.
 
     Parameters
@@ -511,7 +522,8 @@ def group_by(keys: Any, *, levels: Any = None, edges: Any = None, groups: Any = 
         Columns may lie in Dask, all of them and the numbers that are asked about: see the page on clusters.
     levels : the public levels of the column, or of each by name.
     edges : public edges instead, for numbers: intervals as in :func:`histogram`. By name for several keys.
-    groups : the person who owns each record, as in :func:`count`.
+    groups, rows_per_person : the person who owns each record, and how many rows of a person count, as in
+        :func:`count`.
 
     **Privacy.** Free: nothing is read from the data but which declared level a record has. A record with
     another one is in no group. Each statistic that is asked is paid for by itself.
@@ -538,7 +550,8 @@ def group_by(keys: Any, *, levels: Any = None, edges: Any = None, groups: Any = 
             "from the data would leak."
         )
     known = tuple(Levels.of(n, labels[n]) if n in labels else Levels.between(n, borders[n]) for n in names)
-    return GroupBy(Keys.of(columns, known, groups))
+    most = check_most(rows_per_person)
+    return GroupBy(Keys.of(columns, known, groups, most))
 
 
 @dataclass(frozen=True, eq=False)
@@ -619,24 +632,38 @@ class GroupBy:
     ) -> PrivateTable:
         rows, unit = self.keys.records(values), self.keys.unit
         secure = check_flag("secure_noise", terms.secure_noise)
-        sample = Sample(len(rows), 1, Relation.parse(terms.relation), unit, secure)
+        n = rows.population if isinstance(rows, SharedRows) else len(rows)
+        sample = Sample(n, 1, Relation.parse(terms.relation), unit, secure)
         known = (p for k in self.keys.levels for p in k.learned)
         paid = each_once((*known, *prices_of(bounds), *terms.learned))
         booked = terms.ledger, terms.dataset_id
-        ask = Ask.checked(terms.epsilon, terms.delta, len(rows), *booked)
-        said = [f"number of {unit}s: {len(rows)}"]
+        ask = Ask.checked(terms.epsilon, terms.delta, n, *booked)
+        said, notes = self._whose(n)
         said += [
             f"levels of {k.name}: {len(k.labels)} {'learned' if k.learned else 'declared'}"
             for k in self.keys.levels
         ]
-        notes = () if unit == "record" else (f"the first record of each {unit} counts, the others do not",)
         task = Task(solver, sample, name, (*said, *public), notes, paid)
-        fitted = run(task, executor_of(rows, None, data_norm=None), ask)
+        shared = isinstance(rows, SharedRows)
+        fitted = run(task, rows if shared else executor_of(rows, None, data_norm=None), ask)
         found: Cells = fitted.result
         names = tuple(level.name for level in self.keys.levels)
-        numbers = (found.value, found.low, found.high)
+        # Rows that count in full were one part in `most`.
+        full = (self.keys.most or 1) if name in ("count", "sum") else 1
+        numbers = (full * found.value, full * found.low, full * found.high)
         shape = self.keys.shape
         return PrivateTable(name, names, self.keys.rows(), *numbers, shape, solver.confidence, fitted.report)
+
+    def _whose(self, n: int) -> tuple[list[str], tuple[str, ...]]:
+        """Return the public facts and the notes on who counts how."""
+        if self.keys.unit == "record":
+            return [f"number of records: {n}"], ()
+        most = self.keys.most
+        if most is None:
+            return [f"number of persons: {n}"], ("each person counts once, split evenly over all rows",)
+        if self.keys.owners is None:
+            return [f"number of records: {n}", f"no person has more than {most} rows, declared"], ()
+        return [f"number of persons: {n}"], (f"each row counts, of a person {most} rows at most",)
 
 
 def _spread(table: PrivateTable, wanted: np.ndarray, single: bool) -> PrivateTable:

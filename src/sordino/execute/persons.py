@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute.local import LocalExecutor
-from sordino.kernel import Batch, Offer, Question, clip
+from sordino.kernel import Batch, Full, Offer, Question, clip
 from sordino.kernel.arrays import Floats, Ints
-from sordino.kernel.query import UnitSums
+from sordino.kernel.query import DenseRows, UnitSums
 from sordino.refusals import refuse_unreadable
 
 MARKERS = ("", "?", "NA", "N/A", "nan", "NaN", "null", "NULL", "None")
@@ -118,6 +118,60 @@ class GroupedRecords:
         sizes = np.abs(coefficients) * np.where(coefficients == 0.0, 0.0, self.norms)
         blocks = self._base.scaled_rows(coefficients)
         return clip.person_norms(blocks, self._owner, self._persons, sizes)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedRows:
+    """Rows of persons, each of which stands for a part of its person: parts add up to one at most.
+
+    Parameters
+    ----------
+    rows : the records, without the column of parts.
+    groups : who owns each record; None where nobody knows, and each person has at most ``most`` of them.
+    most : None splits a person evenly over all rows; a number counts each of the first so many rows in full,
+        as one part in ``most``, and leaves out the others.
+
+    **Privacy.** The parts of a person are ``1 / m`` each for m rows, or ``1 / most`` for at most ``most``
+    rows: rounded down, so that their sum is never above one. Which rows are the first depends on no other
+    person. Of owners that nobody knows, ``most`` is a declaration, and the guarantee is as true as that.
+    """
+
+    offer: ClassVar[Offer] = Offer(
+        "rows of persons",
+        (DenseRows,),
+        samplings=(Full,),
+        remedy="Leave groups out, or set secure_noise=False.",
+    )
+
+    rows: Floats = field(repr=False)
+    groups: Any = field(repr=False)
+    most: int | None = None
+    _local: LocalExecutor = field(init=False, repr=False)
+    _persons: int = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        rows, persons = self.rows, len(self.rows)
+        parts = np.full(len(rows), 1.0 / (self.most or 1))
+        if self.groups is not None:
+            owners = Owners.of(self.groups, len(rows))
+            persons, sizes = owners.persons, np.diff(owners.edges)
+            if self.most is None:
+                parts[owners.order] = np.repeat(1.0 / sizes, sizes)
+            else:
+                place = np.arange(len(rows)) - np.repeat(owners.edges[:-1], sizes)
+                parts[owners.order[place >= self.most]] = 0.0
+        # The sum of m rounded parts of 1 / m may be above one by m units in the last place.
+        shared = np.column_stack([rows, parts * (1.0 - 2.0**-30)])
+        object.__setattr__(self, "_local", LocalExecutor(shared, None, None))
+        object.__setattr__(self, "_persons", persons)
+
+    @property
+    def population(self) -> int:
+        """The number of persons; of rows, where nobody knows whose they are."""
+        return self._persons
+
+    def total(self, question: Question, batch: Batch) -> Any:
+        return question.summed(self._local.records(None))
 
 
 def number_owners(groups: Any) -> Ints:

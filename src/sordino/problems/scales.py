@@ -350,7 +350,10 @@ class RankTree(ClippedSum, OnLattice):
 
 
 # ------------------------------ Sums over records by cell: a record belongs to one declared cell or to none
-# Records hold two numbers: the cell, a whole number from 0 (anything else is in no cell), and a value.
+# Records hold two numbers: the cell, a whole number from 0 (anything else is in no cell), and a value. Where
+# a unit is a person, rows hold a third: the part of the person that a row stands for. The parts of a person
+# add up to one at most (``execute.persons.SharedRows`` makes them so), so all rows of a person together add a
+# convex combination of what single records add (or add nothing), and the bounds below hold for it as well.
 
 _ABOVE = 1.0 + 2.0**-48  # covers the rounding of the powers and of the root
 
@@ -390,25 +393,26 @@ class CellMoments(ClippedSum, OnLattice):
     def evaluate(self, records: DenseRows, params: Any) -> Floats:
         """Return the sums, shape (powers, cells)."""
         out = np.zeros((len(self.powers), self.cells))
-        for cell, a in self._values(records):
+        for cell, a, part in self._values(records):
             for row, (k, weight) in zip(out, self.powers, strict=True):
-                row += np.bincount(cell, weights=weight * a**k, minlength=self.cells)
+                row += np.bincount(cell, weights=part * (weight * a**k), minlength=self.cells)
         return out
 
     def evaluate_on_lattice(self, records: DenseRows, params: Any, spacing: float) -> Ints:
         """Return the sums of contributions truncated towards zero to multiples of ``spacing``."""
         out = np.zeros((len(self.powers), self.cells), dtype=np.int64)
-        for cell, a in self._values(records):
+        for cell, a, _ in self._values(records):
             for row, (k, weight) in zip(out, self.powers, strict=True):
                 np.add.at(row, cell, np.trunc(weight * a**k / spacing).astype(np.int64))
         return out
 
-    def _values(self, records: DenseRows) -> Iterator[tuple[Ints, Floats]]:
+    def _values(self, records: DenseRows) -> Iterator[tuple[Ints, Floats, Floats]]:
         for rows, block in records.scaled_rows(np.ones(records.count)):
             block = block[present(records, rows)]
             cell, inside = numbered(block[:, 0], self.cells)
             with np.errstate(over="ignore"):
-                yield cell, np.clip((block[inside, 1] - self.center) / self.scale, -1.0, 1.0)
+                a = np.clip((block[inside, 1] - self.center) / self.scale, -1.0, 1.0)
+            yield cell, a, parts_of(block[inside])
 
 
 @dataclass(frozen=True)
@@ -446,7 +450,8 @@ class CellTrees(ClippedSum, OnLattice):
             block = block[present(records, rows)]
             cell, inside = numbered(block[:, 0], self.cells)
             leaf = np.searchsorted(edges, block[inside, 1], side="right")
-            leaves += np.bincount(cell * size + leaf, minlength=leaves.size)
+            place = cell * size + leaf
+            leaves += np.bincount(place, weights=parts_of(block[inside]), minlength=leaves.size)
         levels = [leaves.reshape(self.cells, size)]
         while levels[0].shape[1] > 2:
             levels.insert(0, levels[0][:, ::2] + levels[0][:, 1::2])
@@ -455,6 +460,11 @@ class CellTrees(ClippedSum, OnLattice):
     def evaluate_on_lattice(self, records: DenseRows, params: Any, spacing: float) -> Ints:
         """Return the counts as multiples of ``spacing``, a power of two."""
         return self.evaluate(records, params).astype(np.int64) * int(1.0 / spacing)
+
+
+def parts_of(block: Floats) -> Floats:
+    """Return the part of a unit that each row stands for, in [0, 1]: all of it, where rows do not say."""
+    return np.clip(np.nan_to_num(block[:, 2]), 0.0, 1.0) if block.shape[1] == 3 else np.ones(len(block))
 
 
 def numbered(column: Floats, cells: int) -> tuple[Ints, np.ndarray]:

@@ -193,7 +193,8 @@ class Price:
 
 def draw_receipt() -> str:
     """Return a fresh random text that tells one payment from another."""
-    return f"{int(fresh_noise().integers(2**63 - 1, 1)[0]):016x}"
+    noise = fresh_noise()
+    return f"{int(noise.integers(2**63 - 1, 1)[0]):016x}"
 
 
 def receipt_words(receipt: str, status: Status) -> str:

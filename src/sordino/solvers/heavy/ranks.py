@@ -113,9 +113,11 @@ class CellCounts:
     def run(self, curator: Curator, problem: Sample) -> Iterator[Cells]:
         noisy, std = curator.release("counts")[0], noise_of(curator, "counts", None)
         reach, most = special.ndtri((1.0 + self.confidence) / 2.0) * std, float(problem.population)
-        value = np.clip(np.rint(noisy), 0.0, most)
-        low = np.clip(np.ceil(noisy - reach), 0.0, most)
-        high = np.clip(np.floor(noisy + reach), 0.0, most)
+        if problem.unit == "record":
+            value, low, high = np.rint(noisy), np.ceil(noisy - reach), np.floor(noisy + reach)
+        else:  # a person may be in several cells, in parts
+            value, low, high = noisy, noisy - reach, noisy + reach
+        value, low, high = (np.clip(a, 0.0, most) for a in (value, low, high))
         yield Cells(value, np.minimum(low, value), np.maximum(high, value))
 
 

@@ -1,0 +1,136 @@
+"""What a board signs: purpose, names, scores beside the best constant, and scores of this very model."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from click.testing import CliRunner
+
+import sordino
+from sordino.cli.main import main
+from sordino.errors import InvalidInputError
+from sordino.kernel import public_generator
+from sordino.report import report_html
+from sordino.saving.files import model_digest
+from sordino.tables import Category, Number, Target, learn_schema
+
+SCHEMA = sordino.Schema(
+    [Number("age", 0, 100), Category("sex", ["f", "m"]), Target("ill", levels=["no", "yes"])]
+)
+
+
+def people(n=6000, seed=3):
+    public = public_generator(seed)
+    age = public.uniform(0, 100, n)
+    ill = np.where(age + 10 * public.normal(size=n) > 75, "yes", "no")
+    return pd.DataFrame({"age": age, "sex": np.array(["f", "m"])[public.integers(0, 2, n)], "ill": ill})
+
+
+@pytest.fixture(scope="module")
+def model():
+    return sordino.LogisticRegression(epsilon=2.0, delta=1e-6, schema=SCHEMA).fit(people())
+
+
+def test_those_who_answer_for_it_stand_on_the_page(model):
+    page = report_html(model, purpose="plan <beds>", controller="Ministry", approver="Dr. Who", author="Ada")
+    for words in ("plan &lt;beds&gt;", "Ministry", "Dr. Who", "Ada", "signature", "Data controller"):
+        assert words in page
+    assert page.index('class="summary"') < page.index("Dr. Who") < page.index("<h2>The run</h2>")
+    assert "not stated" in report_html(model)
+
+
+@pytest.mark.parametrize(
+    ("metric", "truth"),
+    [
+        ("accuracy", lambda y: max((y == "no").mean(), (y == "yes").mean())),
+        ("log_loss", lambda y: -sum(p * np.log(p) for p in ((y == "no").mean(), (y == "yes").mean()))),
+        ("auc", lambda y: 0.5),
+        ("balanced_accuracy", lambda y: 0.5),
+    ],
+)
+def test_the_best_constant_stands_beside_a_score(model, metric, truth):
+    test = people(20000, 4)
+    score = sordino.private_score(model, test, metric=metric, epsilon=2.0, delta=1e-6)
+    constant, noise = score.baseline
+    assert abs(constant - truth(test["ill"])) <= 6 * noise < 0.05
+    assert f"{constant:.3g}"[:4] in report_html(model, scores={metric: score})
+
+
+def test_the_best_constant_of_numbers_is_the_mean():
+    rows = people(20000, 5).assign(pay=lambda t: t["age"] / 2)
+    schema = sordino.Schema([*SCHEMA.columns[:2], Target("pay", "number", low=0, high=60)])
+    found = sordino.LinearRegression(epsilon=2.0, delta=1e-6, schema=schema).fit(rows.drop(columns="ill"))
+    score = sordino.private_score(found, rows.drop(columns="ill"), metric="mse", epsilon=2.0, delta=1e-6)
+    constant, noise = score.baseline
+    assert abs(constant - rows["pay"].var()) <= 6 * noise < 30
+    assert sordino.private_score(found, rows.drop(columns="ill"), epsilon=1.0).baseline == (0.0, 0.0)
+    assert sordino.private_score(found, rows.drop(columns="ill"), metric="mae", epsilon=1.0).baseline is None
+
+
+def test_subgroups_have_scores_for_one_price(model):
+    test = people(20000, 6)
+    table = sordino.private_scores_by(model, test, by="sex", epsilon=1.0, delta=1e-6)
+    assert [row[0] for row in table.rows] == ["f", "m"]
+    right = model.predict(test) == test["ill"]
+    for sex in ("f", "m"):
+        low, high = table.interval(sex)
+        assert low - 0.02 < right[test["sex"] == sex].mean() < high + 0.02
+        assert high - low < 0.1
+    assert 0.99 < table.privacy.epsilon <= 1.0
+    assert "accuracy, sex=f" in report_html(model, scores={"accuracy": table})
+    with pytest.raises(InvalidInputError, match="declares levels"):
+        sordino.private_scores_by(model, test, by="age")
+    with pytest.raises(sordino.errors.UnsupportedError, match="no mean over records"):
+        sordino.private_scores_by(model, test, by="sex", metric="auc")
+
+
+def test_a_score_of_another_model_is_refused(model, tmp_path):
+    other = sordino.LogisticRegression(epsilon=2.0, delta=1e-6, schema=SCHEMA).fit(people(seed=9))
+    score = sordino.private_score(other, people(500), epsilon=1.0)
+    assert score.model == model_digest(other) != model_digest(model)
+    with pytest.raises(InvalidInputError, match="another model"):
+        report_html(model, scores={"accuracy": score})
+    model.save(tmp_path / "a.sordino")
+    again = sordino.load(tmp_path / "a.sordino")
+    assert model_digest(again) == model_digest(model)
+    assert model_digest(model)[:16] in report_html(again)
+
+
+def test_a_fit_on_a_learned_file_is_private_where_the_ledger_has_the_receipt(tmp_path):
+    blank = sordino.Schema([Number("age"), *SCHEMA.columns[1:]])
+    ledger = sordino.Ledger.open(tmp_path / "l.db")
+    ledger.create("ward", sordino.BudgetPolicy(epsilon=9.0, delta=1e-4))
+    ledger.create("other", sordino.BudgetPolicy(epsilon=9.0, delta=1e-4))
+    booked = {"ledger": ledger, "dataset_id": "ward"}
+    learn_schema(blank, people(), 1.0, 1e-6, **booked).schema.write(tmp_path / "s.toml")
+
+    def status(path, **place):
+        return sordino.LogisticRegression(1.0, 1e-6, schema=path, **place).fit(people()).privacy_.status
+
+    assert status(tmp_path / "s.toml", **booked) == "private"
+    assert status(tmp_path / "s.toml") == "unverified copy"
+    assert status(tmp_path / "s.toml", ledger=ledger, dataset_id="other") == "unverified copy"
+    text = (tmp_path / "s.toml").read_text()
+    paid = next(line for line in text.splitlines() if line.startswith("epsilon"))
+    (tmp_path / "forged.toml").write_text(text.replace(paid, "epsilon = 0.25"))
+    assert status(tmp_path / "forged.toml", **booked) == "unverified copy"
+
+
+def test_the_commands_carry_names_and_scores_to_the_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    people(3000).to_csv("p.csv")
+    SCHEMA.write("p.toml")
+
+    def typed(*words):
+        found = CliRunner().invoke(main, [str(word) for word in words])
+        assert found.exit_code == 0, found.output
+        return found.output
+
+    typed("fit", "p.csv", "--schema", "p.toml", "--epsilon", 2, "--output", "m.sordino", "--purpose", "beds")
+    told = typed("evaluate", "m.sordino", "p.csv", "--epsilon", 1, "--output", "a.json")
+    assert "best constant" in told
+    typed("evaluate", "m.sordino", "p.csv", "--epsilon", 1, "--by", "sex", "--output", "b.json")
+    scores = ("--scores", "a.json", "--scores", "b.json")
+    typed("report", "m.sordino", *scores, "--approver", "Dr. Who", "--output", "m.html")
+    page = (tmp_path / "m.html").read_text()
+    for words in ("beds", "Dr. Who", "sex=f", "±", "best constant"):
+        assert words in page
