@@ -440,7 +440,9 @@ def _positions(known: SparseVector, survivors: int, free: int, noise: NoiseSourc
     if survivors == 0:
         return np.empty(0, dtype=np.int64)
     if free < 2 * (known.indices.size + survivors):  # few are left: rejection would be slow
-        left = np.setdiff1d(np.arange(free), known.indices)
+        untouched = np.ones(free, dtype=bool)
+        untouched[known.indices[known.indices < free]] = False
+        left = np.flatnonzero(untouched)
         return left[noise.distinct_order(left.size, survivors)]
     taken, start = TouchMap.empty(np.empty(survivors, dtype=np.int64)), 0
     while start < survivors:
