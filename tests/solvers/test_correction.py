@@ -11,7 +11,8 @@ from sordino.kernel import Relation
 from sordino.problems.affine import Affine, SizeCounts
 from sordino.problems.losses import LOSSES
 from sordino.problems.queries import CELLS, GradientCounts, narrowed
-from sordino.solvers.descent import NEIGHBOURS, Moments, believed, chosen_width, share_within, stiffened
+from sordino.solvers.descent import NEIGHBOURS, Moments, believed, chosen_width
+from sordino.solvers.newton import Bowl, newton_steps
 from sordino.testing import seeded_noise_not_private
 
 
@@ -228,11 +229,20 @@ def test_few_counts_are_predicted_by_their_mean_and_not_by_its_exponential():
 
 
 def test_two_gradients_tell_a_curvature_that_clipped_rows_hide():
-    bends, moved = np.array([1.0, 1.0, 1.0]), np.array([-2.0, 0.5, 1e-9])
-    found = stiffened(bends, np.array([-80.0, 0.5, 0.2]), moved, 0.1)
-    assert found == pytest.approx([40.0 - 0.15, 1.0, 1.0])
-    assert share_within(-4.0, 12.0, 0.5) == pytest.approx(0.25)
-    assert share_within(-4.0, 0.3, 0.5) == share_within(-4.0, -1.0, 0.5) == 1.0
+    bowl, moved = Bowl(np.eye(3), 0.0, 3), np.array([-2.0, 0.5, 1e-9])
+    found = bowl.stiffened(np.array([-80.0, 0.5, 0.2]), moved, 0.1)
+    assert np.diag(found.matrix) == pytest.approx([40.0 - 0.15, 1.0, 1.0])
+    assert bowl.stiffened(np.array([-2.2, 0.5, 0.2]), moved, 0.1) is bowl  # noise explains it
+
+
+@pytest.mark.parametrize("grows", [False, True])
+def test_newton_steps_find_a_minimum_whose_curvature_is_known_badly(grows):
+    true, bowl = np.diag([1.0, 0.2, 30.0]), Bowl(np.diag([1.0, 0.3, 1.0]), 0.01, 3, grows=grows)
+    least = np.array([0.2, -0.1, 0.05])
+    found = newton_steps(
+        lambda w: (true @ (w - least), 1e-9), lambda w, last: last or bowl, np.zeros(3), 12, 1.0
+    )
+    assert found.w == pytest.approx(least, abs=0.01)  # 29 times too far along the last axis, again and again
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 8.0])

@@ -227,6 +227,13 @@ def fair_weights(loss: Loss, margins: Floats, norms: Floats, clip: float) -> Flo
     return None if largest is None else np.minimum(1.0, clip / (norms * largest(margins)))
 
 
+def whole_margins(view: MappedRows, w: Point, affine: Affine) -> Floats:
+    """Return the margins of mapped rows before the clip of the map; nan where a row is not a number."""
+    last = w.at(np.array([w.size - 1]))[0] if isinstance(w, SparseVector) else w[..., -1]
+    constant = affine.intercept * last if affine.intercept else 0.0
+    return constant + weighted(view.margins(w) - constant, 1.0 / np.maximum(view.factors, 1.0 / _LONGEST))
+
+
 @dataclass(frozen=True)
 class AffineGradient(ClippedSum):
     r"""``sum_i clip_C(r_i z_i)`` for the mapped rows ``z_i``, on all coordinates or on a public mask.
@@ -285,22 +292,13 @@ class AffineGradient(ClippedSum):
 
     def _step_by_step(self, view: MappedRows, w: Point, affine: Affine, unit: float) -> Floats:
         with np.errstate(over="ignore", invalid="ignore"):  # the clip deals with what is not a number
-            margins = self._margins(view, w, affine) * (unit if self.loss.targets == "numbers" else 1.0)
+            margins = whole_margins(view, w, affine) if self.whole else view.margins(w)
+            margins = margins * (unit if self.loss.targets == "numbers" else 1.0)
             residual = weighted(self.loss.residual(margins, view.targets) / unit, view.weights)
             if self.fair:
                 residual = weighted(residual, fair_weights(self.loss, margins, view.norms, self.clip))
         found: Floats = view.weighted_sum(clip_scalars(residual, view.norms, self.clip))
         return found
-
-    def _margins(self, view: MappedRows, w: Point, affine: Affine) -> Floats:
-        """Return the margins of the mapped rows, clipped or whole; nan where a row is not a number."""
-        margins = view.margins(w)
-        if not self.whole:
-            return margins
-        longer = 1.0 / np.maximum(view.factors, 1.0 / _LONGEST)
-        last = w.at(np.array([w.size - 1]))[0] if isinstance(w, SparseVector) else w[..., -1]
-        constant = affine.intercept * last if affine.intercept else 0.0
-        return constant + weighted(margins - constant, longer)
 
 
 # ------ The second moments of mapped rows: which directions are long, and which columns resemble each other
@@ -339,9 +337,10 @@ class MappedGram(ClippedSum):
 
 @dataclass(frozen=True)
 class MappedCurvature(MappedGram):
-    r"""``sum_i min(mu_i / cap, 1) z_i z_i^T``: the curvature of a loss of counts, with the constant entry.
+    r"""``sum_i min(mu_i / f_i^2 cap, 1) z_i z_i^T``: the curvature of a loss of counts, constant and all.
 
-    ``params = (w, affine, cap)``; ``mu_i`` is the count that the released weights predict for a record.
+    ``params = (w, affine, cap)``; ``mu_i`` is the count that the released weights predict for a record, and
+    ``f_i`` the factor by which the map shortens its row: a long row counts as far as the cap allows.
 
     **Privacy.** The weight of a record is between 0 and 1 and looks at this record alone:
     ``||a z z^T - b y y^T||_F^2 = a^2 ||z||^4 + b^2 ||y||^4 - 2 a b (z . y)^2 <= 2``, as without weights.
@@ -358,7 +357,8 @@ class MappedCurvature(MappedGram):
         w, affine, cap = params
         view = records.through(affine)
         with np.errstate(over="ignore", invalid="ignore"):
-            share = weighted(self.loss.link.mean(view.margins(w)) / cap, view.weights)
+            share = self.loss.link.mean(whole_margins(view, w, affine)) / cap
+            share = weighted(share / np.square(np.maximum(view.factors, 1.0 / _LONGEST)), view.weights)
             share = np.where(share > 0.0, np.minimum(share, 1.0), 0.0)  # nan is not above 0
             factors = factors_of(view.norms * view.norms, 1.0) * share
             inner = view.gram(factors)

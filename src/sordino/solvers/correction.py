@@ -13,31 +13,28 @@ from sordino.kernel.arrays import Floats
 from sordino.problems.affine import Affine, AffineGradient, MappedCurvature
 from sordino.problems.problem import Problem
 from sordino.problems.queries import GradientCounts
-from sordino.solvers.counts import CONSTANT, Believed, Bowl, newton_on_counts
 from sordino.solvers.descent import (
     COLUMNS,
     NOTHING,
     SLOPE,
     Moments,
     TargetUnit,
-    along_axes,
     believed,
     chosen_width,
     noise_std,
     one_sided,
     penalty_bend,
-    share_within,
-    stiffened,
     target_center,
     target_unit,
 )
 from sordino.solvers.length import Descended, Lengthened, class_odds, constant_weights
+from sordino.solvers.newton import CONSTANT, Believed, Bowl, newton_steps
 
 # Shares of the counts of gradients, for each time they are asked, and of the whole gradient.
 COUNTS, SCORE = 0.015, 0.10
 COUNTS_ASKS, SCORE_ASKS, OFFSET_ASKS = 2, 3, 3
-# The share of the curvature of counts; Newton steps on counts, and without noise.
-BENT, BENT_ASKS, NEWTON_ASKS, PLAIN_ASKS = 0.06, 3, 6, 40
+# Counts: the shares of the whole gradient and of the curvature; Newton steps, and without noise.
+COUNTS_SCORE, BENT, BENT_ASKS, NEWTON_ASKS, PLAIN_ASKS = 0.30, 0.08, 4, 6, 40
 # The share of the mean residual: the least; more of it where records times epsilon are fewer than the first
 # number, down to nothing but the mean below the second; more of it, too, where they are many.
 _OFFSET, _FEW_OFFSET, _FEW = 0.03, 0.20, 100.0
@@ -107,7 +104,7 @@ def correction_queries(
     if problem.loss.targets == "counts" and coefficients <= COLUMNS and scored(problem, coefficients):
         plain = math.isinf(problem.epsilon)
         asked["tails"] = (GradientCounts(problem.loss), COUNTS_ASKS, COUNTS * COUNTS_ASKS)
-        asked["whole"] = (query, PLAIN_ASKS if plain else NEWTON_ASKS, SCORE)
+        asked["whole"] = (query, PLAIN_ASKS if plain else NEWTON_ASKS, COUNTS_SCORE)
         asked["bent"] = (MappedCurvature(problem.loss), PLAIN_ASKS if plain else BENT_ASKS, BENT)
     if problem.intercept:
         asked["offset"] = (query, OFFSET_ASKS, offset_share(problem))
@@ -165,36 +162,54 @@ class Whole:
             moved[-1] = w[-1] * self.own.intercept / affine.intercept
         return moved * (self.targets.size / unit) if self.problem.loss.targets == "numbers" else moved
 
-    def beyond(self, bulk: Floats) -> Floats:
-        """Return the second moments of whole rows beyond those of clipped ones, as far as they are no noise.
+    def beyond(self, bulk: Floats, whole: Floats, noise: float) -> Floats:
+        """Return the curvature of whole rows beyond that of clipped ones, as far as it is no noise.
 
         A column that few, long rows have is bent far more than clipped rows show, and a Newton step that does
         not know it goes far beyond the minimum.
         """
-        affine = self.affine(1.0 / self.longest, CONSTANT / self.longest)
-        own = self.longest**2 / self.problem.population
-        sizes, axes = np.linalg.eigh(np.asarray(self.curator.release("second", affine)) * own - bulk)
-        noise = noise_std(self.curator, "second") * own * math.sqrt(2.0 * len(bulk))
+        sizes, axes = np.linalg.eigh(whole - bulk)
         return np.asarray((axes * np.where(sizes > noise, sizes, 0.0)) @ axes.T)
 
-    def bowl(self, w: Floats) -> Bowl:
-        """Return the released curvature of a loss of counts at these weights."""
-        affine, d = self.affine(1.0 / self.longest, CONSTANT / self.longest), self.own.scale.size
-        own, spread = self.longest**2 / self.problem.population, noise_std(self.curator, "bent")
+    def bowl(self, moments: Moments) -> Bowl:
+        """Return the curvature of squared errors, by second moments of clipped and of whole rows."""
+        d, own = self.own.scale.size, self.longest**2 / self.problem.population
+        bulk = moments.stretch * moments.matrix[:d, :d]
+        answer = self.curator.release("second", self.affine(1.0 / self.longest, CONSTANT / self.longest))
+        noise = noise_std(self.curator, "second") * own * math.sqrt(2.0 * d)
+        matrix = bulk + self.beyond(bulk, np.asarray(answer) * own, noise)
+        bent = np.zeros((d + 1, d + 1)) + penalty_bend(self.problem, self.own)
+        return Bowl(matrix + bent[:d, :d], moments.stretch * moments.unsure, d)
+
+    def bowl_of_counts(self, w: Floats, last: Bowl | None) -> Bowl:
+        """Return the released curvature of a loss of counts at these weights; the last, where all are asked.
+
+        Clipped rows are asked for each curvature, whole ones once.
+        """
+        if last is not None and self.curator.used["bent"] >= self.curator.plan.releases["bent"].times:
+            return last
+        bulk, unsure = self._bent(w, math.hypot(1.0, CONSTANT))
+        far = self.beyond(bulk, *self._bent(w, self.longest)) if last is None else last.far
+        matrix = bulk + far + penalty_bend(self.problem, self.own) / self.targets.size
+        return Bowl(matrix, unsure, self.own.scale.size, far, grows=True)
+
+    def _bent(self, w: Floats, longest: float) -> tuple[Floats, float]:
+        """Return the curvature of a loss of counts, of rows clipped at this length, and its noise."""
+        affine, d = self.affine(1.0 / longest, CONSTANT / longest), self.own.scale.size
+        own, spread = longest**2 / self.problem.population, noise_std(self.curator, "bent")
         spectral = own * spread * math.sqrt(2.0 * (d + 1))
         (shares, sizes), cap, mean = self.targets.far, self.widest, 0.0
         if shares.any():  # counts are predicted that are about as large as those that are seen
             mean, law = float(shares @ sizes), one_sided(shares, sizes)
-            narrow = max(1.0, d / self.longest**2)  # an axis has a d-th of the squares, or those of long rows
+            narrow = max(1.0, d / longest**2)  # an axis has a d-th of the squares, or those of long rows
             cap = min(cap, chosen_width(np.sort(sizes), law, 0.0, spectral * narrow, (1.0, 0.0))[0])
-        point, unit = self.point(w, affine, 1.0 / self.longest, 1.0), cap / self.targets.size
+        point, unit = self.point(w, affine, 1.0 / longest, 1.0), cap / self.targets.size
         matrix = np.asarray(self.curator.release("bent", (point, affine, cap))) * own * unit
         if affine.intercept:  # what the cap took is put back as if it lay where the rest does
             least = max(float(matrix[-1, -1]), spectral * unit, NOTHING)
             more = min(max(mean * CONSTANT**2 / (self.targets.size * least), 1.0), 10.0)
             matrix, unit = matrix * more, unit * more
-        matrix += penalty_bend(self.problem, self.own) / self.targets.size
-        return Bowl(matrix, spectral * unit, d)
+        return matrix, spectral * unit
 
     def counts(self, w: Floats) -> Floats:
         """Return the shares of records with gradients of each size, below and above zero."""
@@ -261,12 +276,10 @@ def corrected(
     """
     whole = Whole(curator, problem, model.affine, model.targets)
     out = Corrected(found.w, found.slope_noise / max(found.slope, NOTHING))
-    if "bent" in curator.plan.releases:
-        width = whole.width(found.w, whole.spread("whole"), _COUNTS_BIAS, _FARTHER)
-        out = _noise_after(out, newton_on_counts(whole, found.w, width))
-    elif "whole" in curator.plan.releases and moments is not None:
-        width = whole.width(found.w, whole.spread("whole"), (_ONE, _BOTH), _FARTHER)
-        out = _stepped(whole, out, moments, width)
+    if "bent" in curator.plan.releases or ("whole" in curator.plan.releases and moments is not None):
+        biased = _COUNTS_BIAS if "bent" in curator.plan.releases else (_ONE, _BOTH)
+        width = whole.width(found.w, whole.spread("whole"), biased, _FARTHER)
+        out = _noise_after(out, _stepped(whole, found.w, moments, width))
     if "offset" in curator.plan.releases:
         moved = _moved if problem.loss.targets == "numbers" else _multiplied
         w, shifted = moved(whole, out.w)
@@ -334,8 +347,8 @@ def mean_target(curator: Curator, problem: Problem, name: str, asks: int) -> flo
     return min(max(mean, -problem.target_bound), problem.target_bound)
 
 
-def _moved(whole: Whole, w: Floats) -> tuple[Floats, float]:
-    """Return the weights with the offset moved by the mean residual, and how far, in spreads of the targets.
+def _mean_residual(whole: Whole, w: Floats) -> tuple[float, float]:
+    """Return the mean residual in units of the targets, and its expected squared error.
 
     It is asked at the width that is best by what was counted, and at the declared bounds, for tails that
     counts do not show. The two are weighed by their variances, the first with its bias.
@@ -351,8 +364,13 @@ def _moved(whole: Whole, w: Floats) -> tuple[Floats, float]:
     wide, most = whole.mean(w, whole.widest)
     bias = max((bias / whole.targets.size) ** 2, (narrow - wide) ** 2 - 9.0 * (noise**2 + most**2))
     sure, unsure = max(noise**2 + bias, NOTHING), max(most**2, NOTHING)
-    mean = (narrow / sure + wide / unsure) / (1.0 / sure + 1.0 / unsure)
     error = 1.0 / (1.0 / sure + 1.0 / unsure)
+    return error * (narrow / sure + wide / unsure), error
+
+
+def _moved(whole: Whole, w: Floats) -> tuple[Floats, float]:
+    """Return the weights with the offset moved by the mean residual, and how far in spreads of targets."""
+    mean, error = _mean_residual(whole, w)
     out = w.copy()
     # The mean of most targets is their centre; of others it lies anywhere within their deviation.
     spread = whole.targets.spread / whole.targets.size
@@ -364,52 +382,40 @@ def _moved(whole: Whole, w: Floats) -> tuple[Floats, float]:
 def _multiplied(whole: Whole, w: Floats) -> tuple[Floats, float]:
     """Return the weights of a model of counts with all predictions multiplied, so that their mean is right.
 
-    The mean of the targets and the mean residual, both at the declared bound, say by what. The second number
-    is how far that is from 1 at least: beyond what noise alone could cause, as a logarithm.
+    The mean of the targets and the mean residual say by what. The second number is how far that is from 1 at
+    least: beyond what noise alone could cause, as a logarithm.
     """
-    mean = mean_target(whole.curator, whole.problem, "offset", 1)
-    asks = [whole.mean(w, whole.widest) for _ in range(OFFSET_ASKS - 1)]
-    unit = whole.targets.size  # residuals come in it
-    off, noise = unit * float(np.mean([ask[0] for ask in asks])), unit * asks[0][1] / math.sqrt(len(asks))
+    mean = mean_target(whole.curator, whole.problem, "offset", 1) / whole.targets.size
+    off, error = _mean_residual(whole, w)
     out, sure = w.copy(), 0.0
     if mean > 0:
+        noise = math.sqrt(error)
         moved = math.log(mean / max(mean + off, noise, NOTHING))
-        out[-1] += believed(moved, (noise / mean) ** 2, SLOPE**2) / whole.own.intercept
+        out[-1] += believed(moved, error / mean**2, SLOPE**2) / whole.own.intercept
         sure = abs(moved) - 3.0 * noise / mean
     return out, sure
 
 
-def _stepped(whole: Whole, before: Corrected, moments: Moments, width: float) -> Corrected:
-    """Return the weights after a Newton step on the whole gradient, as far as it is no noise."""
-    start, d = before.w, whole.own.scale.size
-    bent = np.zeros((start.size, start.size)) + penalty_bend(whole.problem, whole.own)
-    bulk = moments.stretch * moments.matrix[:d, :d]
-    sizes, axes = np.linalg.eigh(bulk + whole.beyond(bulk) + bent[:d, :d])
-    # No step along axes that noise hides.
-    sure = sizes >= max(moments.stretch * moments.unsure, 1e-12 * sizes.max())
-    bends, axes = sizes[sure], axes[:, sure]
-    w, seen, noise, first = start, np.zeros(d), 0.0, np.zeros(d)
-    kept = added = np.zeros(bends.size)
-    for ask in range(SCORE_ASKS):
-        answer, spread = whole.score(w, width)
-        answer, moved = (answer + whole.penalty(w))[:d], (w - start)[:d]
-        if ask == 0:
-            first = answer
-        else:
-            ends = float(first @ moved), float(answer @ moved)
-            shorter = share_within(*ends, 2.0 * spread * math.sqrt(float(moved @ moved)))
-            if shorter < 1.0 and ask == SCORE_ASKS - 1:  # past the minimum along the way: go back to it
-                w = start + shorter * (w - start)
-                kept, added = shorter * kept, shorter * added
-                break
-            bends = stiffened(bends, axes.T @ (answer - first), axes.T @ moved, spread)
-        # What the gradient would have been where it was asked first.
-        seen = seen + (answer - axes @ (bends * (axes.T @ moved)) - seen) / (ask + 1)
-        noise = spread / math.sqrt(ask + 1)
-        step, kept, added, slope = along_axes(axes.T @ seen, axes.T @ start[:d], bends, noise)
-        w = start.copy()
-        w[:d] -= axes @ step
-    return _noise_after(before, Believed(w, axes, kept, added, slope))
+def _stepped(whole: Whole, start: Floats, moments: Moments | None, width: float) -> Believed:
+    """Return the weights after Newton steps on the whole gradient: slopes, and the offset of counts too."""
+    units = np.ones(whole.own.scale.size)
+    if "bent" in whole.curator.plan.releases and whole.own.intercept:
+        units = np.append(units, whole.own.intercept / CONSTANT)  # whole rows have another constant entry
+    fixed = whole.bowl(moments) if "bent" not in whole.curator.plan.releases and moments else None
+
+    def full(w: Floats) -> Floats:
+        return np.append(w / units, start[units.size :])
+
+    def score(w: Floats) -> tuple[Floats, float]:
+        answer, noise = whole.score(full(w), width)
+        return (answer + whole.penalty(full(w)))[: units.size], noise
+
+    def bowl_at(w: Floats, last: Bowl | None) -> Bowl:
+        return fixed or whole.bowl_of_counts(full(w), last)
+
+    asks = whole.curator.plan.releases["whole"].times
+    found = newton_steps(score, bowl_at, start[: units.size] * units, asks, whole.longest)
+    return replace(found, w=full(found.w))
 
 
 def _noise_after(before: Corrected, step: Believed) -> Corrected:

@@ -79,21 +79,6 @@ def _kept(seen: Floats, variance: float, signals: Floats) -> Floats:
     return np.asarray((weights / weights.sum()) @ (signals / law))
 
 
-def stiffened(bends: Floats, pulls: Floats, moved: Floats, noise: float) -> Floats:
-    """Return the curvatures along the axes, larger where two gradients show that.
-
-    Second moments are of clipped rows: along a column that few, long rows have they are far too small, and a
-    Newton step with them goes far beyond the minimum.
-    """
-    far = np.maximum(np.abs(moved), NOTHING)
-    return np.maximum(bends, np.minimum(np.sign(moved) * pulls / far - 3.0 * noise / far, 1e6 * bends))
-
-
-def share_within(first: float, last: float, noise: float) -> float:
-    """Return the share of a step at which its slope, known at both ends, is zero: 1 before that."""
-    return min(1.0, -first / (last - first)) if last > noise and first < 0.0 else 1.0
-
-
 def along_axes(
     seen: Floats, w: Floats, bends: Floats, noise: float
 ) -> tuple[Floats, Floats, Floats, tuple[float, float]]:

@@ -1,18 +1,15 @@
-"""The last correction of a model of counts: Newton steps on the whole gradient, with released curvatures."""
+"""Newton steps on the whole gradient, by released curvatures: the last correction of slopes."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from sordino.kernel.arrays import Floats
 from sordino.solvers.descent import NOTHING, along_axes
-
-if TYPE_CHECKING:
-    from sordino.solvers.correction import Whole
 
 # The constant entry of a row, in units of a typical row.
 CONSTANT = 0.5
@@ -36,11 +33,17 @@ class Believed:
 
 @dataclass(frozen=True, eq=False)
 class Bowl:
-    """The curvature of the loss at a point, the constant entry last, and how much of it may be noise."""
+    """The curvature of a loss at a point, that of its constant entry last, and how much of it may be noise.
+
+    ``far`` is the part of it that only whole rows show. ``grows`` says that it grows with what is predicted,
+    by e for each unit of a margin, as that of counts. Without a constant entry the offset stays.
+    """
 
     matrix: Floats
     unsure: float
     features: int
+    far: Floats | float = 0.0
+    grows: bool = False
 
     @property
     def last(self) -> float:
@@ -55,13 +58,17 @@ class Bowl:
         sure = max(0.0, 1.0 - 0.5 * self.unsure**2 / max(float(found @ found), NOTHING))
         return np.asarray(sure * found / self.last)
 
+    def _axes(self, matrix: Floats) -> tuple[Floats, Floats]:
+        """Return curvatures and axes; an axis that noise hides counts as bent as the noise is large."""
+        sizes, axes = np.linalg.eigh(matrix)
+        return np.maximum(sizes, max(self.unsure, 1e-12 * float(sizes.max()), NOTHING)), axes
+
     def believed(self, start: Floats, gradient: Floats, noise: float) -> Believed:
         """Return the minimum by a gradient at the start, as far as it is no noise; the offset stays."""
         d, cross = self.features, self.cross
-        inner = self.matrix[:d, :d] - (np.outer(cross, cross) * self.last if cross.any() else 0.0)
-        sizes, axes = np.linalg.eigh(inner)
-        # Axes that noise hides count as bent as the noise is large: steps along them are short.
-        bends = np.maximum(sizes, max(self.unsure, 1e-12 * float(sizes.max()), NOTHING))
+        bends, axes = self._axes(
+            self.matrix[:d, :d] - (np.outer(cross, cross) * self.last if cross.any() else 0.0)
+        )
         seen = axes.T @ (gradient[:d] - cross * gradient[d:].sum())
         louder = noise * math.sqrt(1.0 + float(cross @ cross))
         step, kept, added, slope = along_axes(seen, axes.T @ start[:d], bends, louder)
@@ -71,15 +78,28 @@ class Bowl:
 
     def height(self, gradient: Floats) -> float:
         """Return how far above the minimum a point with this gradient is, twice."""
-        sizes, axes = np.linalg.eigh(self.matrix)
-        return float(np.square(axes.T @ gradient) @ (1.0 / np.maximum(sizes, max(self.unsure, NOTHING))))
+        bends, axes = self._axes(self.matrix)
+        return float(np.square(axes.T @ gradient) @ (1.0 / bends))
+
+    def stiffened(self, pull: Floats, moved: Floats, noise: float) -> Bowl:
+        """Return the bowl, more bent along axes where two gradients, a move apart, differ by more.
+
+        A column that few, long rows have is bent far more than released moments may show, and a step that
+        does not know it goes far beyond the minimum.
+        """
+        bends, axes = self._axes(self.matrix)
+        far = np.abs(along := axes.T @ moved)
+        seen = (np.sign(along) * (axes.T @ pull) - 3.0 * noise) / np.maximum(far, NOTHING)
+        more = np.maximum(np.minimum(seen, 1e6 * bends) - bends, 0.0)
+        return replace(self, matrix=self.matrix + (axes * more) @ axes.T) if more.any() else self
 
     def shortened(self, moved: Floats, gradient: Floats, longest: float) -> Floats:
         """Return a move of the slopes with that of the offset, no longer than the curvature holds for.
 
-        The curvature of counts grows with what is predicted, by e for each unit of a margin. A column that
-        few rows have moves only their margins, by its whole entry: it is shortened by itself.
+        A column that few rows have moves only their margins, by its whole entry: it is shortened by itself.
         """
+        if not self.grows:
+            return moved
         d = self.features
         moved = moved * _damping(longest * np.abs(moved))
         moved[d:] = -gradient[d:] / self.last - self.cross @ moved[:d]
@@ -94,36 +114,38 @@ def _damping(far: Floats) -> Floats:
     return np.log1p(far) / np.maximum(far, NOTHING) + (far < NOTHING)
 
 
-def newton_on_counts(whole: Whole, start: Floats, width: float) -> Believed:
-    """Return the weights after Newton steps on the whole gradient, as far as these are no noise.
+def newton_steps(
+    score: Callable[[Floats], tuple[Floats, float]],
+    bowl_at: Callable[[Floats, Bowl | None], Bowl],
+    start: Floats,
+    asks: int,
+    longest: float,
+) -> Believed:
+    """Return the point after Newton steps on gradients with noise, as far as these are no noise.
 
-    Earlier gradients are moved to the last point by the curvature. By how much more than noise they miss the
-    gradient there says how little they count.
+    ``score`` releases the gradient at a point and states its noise; ``bowl_at`` releases a curvature there,
+    or returns the last one. Earlier gradients are moved to the last point by the curvature. By how much more
+    than noise they miss the gradient there says how little they count.
+
+    **Privacy.** Post-processing of what the two release.
     """
-    releases = whole.curator.plan.releases
-    units = np.ones_like(start)  # of the weights: the constant entry of whole rows is another
-    if whole.own.intercept:
-        units[-1] = whole.own.intercept / CONSTANT
-    start = start * units
     w = asked = start
-    seen, variance, asks = np.zeros_like(start), math.inf, []
-    for ask in range(releases["whole"].times):
-        if ask < releases["bent"].times:
-            bowl = whole.bowl(w / units)
-        answer, noise = whole.score(w / units, width)
-        answer = answer + whole.penalty(w / units) / units
-        asks.append((w, answer))
-        if ask == 0:
-            seen, variance = answer, noise**2
-        else:
+    bowl, (seen, noise) = bowl_at(w, None), score(w)
+    answer, variance = seen, noise**2
+    points: list[tuple[Floats, Floats]] = []
+    for ask in range(asks):
+        if ask:
+            bowl, (answer, noise) = bowl_at(w, bowl), score(w)
+            bowl = bowl.stiffened(answer - points[-1][1], w - asked, math.sqrt(2.0) * noise)
             expected = seen + bowl.matrix @ (w - asked)
             missed = float(np.square(answer - expected).mean()) - noise**2 - variance
             doubt = variance + max(missed, NOTHING)
             trust = doubt / (doubt + noise**2)
             seen, variance = expected + trust * (answer - expected), trust * noise**2
+        points.append((w, answer))
         found = bowl.believed(start, seen - bowl.matrix @ (w - start), math.sqrt(variance))
-        asked, w = w, w + bowl.shortened(found.w - w, seen, whole.longest)
-    best, least = min(((point, bowl.height(g)) for point, g in asks), key=lambda one: one[1])
+        asked, w = w, w + bowl.shortened(found.w - w, seen, longest)
+    best, least = min(((point, bowl.height(g)) for point, g in points), key=lambda one: one[1])
     if least < 0.5 * bowl.height(answer):  # the last steps went astray
         w = best
-    return Believed(w / units, found.axes, found.kept, found.added, found.slope)
+    return replace(found, w=w)
