@@ -24,7 +24,7 @@ from sordino.kernel import Full, Gaussian, Relation, Release
 from sordino.runs import BestOf, ChooseThenFit, Enclosure, Promise
 from sordino.runs import search as search_module
 from sordino.runs.promise import enclosing
-from sordino.runs.search import SHAPES, Trial
+from sordino.runs.search import CHOICE, SHAPES, Trial
 from sordino.testing import seeded_noise_not_private
 
 
@@ -202,13 +202,13 @@ def test_a_choice_and_the_fit_of_the_chosen_are_one_gaussian_release(relation):
     spent = [1 / leaf.noise_multiplier**2 for leaf in (search.privacy_.event.events[0].event,) * 3]
     spent.append(1 / search.privacy_.event.events[1].noise_multiplier ** 2)
     whole = 1 / math.sqrt(sum(spent)) / Relation.parse(relation).contributions
-    assert spent[-1] == pytest.approx(0.7 * sum(spent))
+    assert spent[-1] == pytest.approx((1.0 - CHOICE) * sum(spent))
     assert 1.98 < gaussian_epsilon(1 / whole, 1e-6) <= 2.0
     assert all(model.privacy_.epsilon < 1.0 for _, model in fits[:-1])
     *last, score = search.privacy_.releases  # what was really released, in units of its own noise
-    assert sum(r.times / r.noise_multiplier**2 for r in last) <= 0.7 / whole**2
-    assert sum(r.times / r.noise_multiplier**2 for r in last) > 0.69 / whole**2
-    assert 3.0 / score.noise_multiplier**2 == pytest.approx(0.3 / whole**2)
+    assert sum(r.times / r.noise_multiplier**2 for r in last) <= (1.0 - CHOICE) / whole**2
+    assert sum(r.times / r.noise_multiplier**2 for r in last) > 0.99 * (1.0 - CHOICE) / whole**2
+    assert 3.0 / score.noise_multiplier**2 == pytest.approx(CHOICE / whole**2)
     assert search.privacy_.epsilon <= 2.0
     assert any("chosen from 3 candidates" in note for note in search.privacy_.notes)
 

@@ -68,7 +68,7 @@ def test_one_fit_has_the_whole_budget_and_gives_every_candidate(relation, monkey
 
     monkeypatch.setattr(sordino.SparseLogisticRegression, "fit", spied)
     grid = {"n_nonzero_coefs": [1, 3, None], "alpha": [0.0, 0.1]}
-    search = sordino.PrivateSearchCV(LABELS, grid, 2.0, 1e-6, relation=relation).fit(X, y)
+    search = sordino.PrivateSearchCV(LABELS, grid, 2.0, 1e-6, relation=relation, validation=0.2).fit(X, y)
     ((rows, epsilon),) = fits
     assert rows == 3200
     assert 1.98 < epsilon <= search.privacy_.epsilon <= 2.0
@@ -154,3 +154,30 @@ def test_a_model_keeps_nothing_of_the_other_members_of_its_fit(tmp_path):
     model = search.best_estimator_
     assert set(vars(model)) == set(vars(plain)) == set(vars(sordino.load(model.save(tmp_path / "m.sordino"))))
     assert not {"_around", "_has_members"} & set(vars(model))
+
+
+def test_scores_that_noise_could_cause_leave_the_estimators_own_setting():
+    X, y = labelled(300)
+    own, other = (sordino.LogisticRegression(alpha=a, data_norm=2.0, classes=[0, 1]) for a in (None, 7.0))
+    found, free = [], []
+    for seed in range(6):
+        for model, chosen in ((own, found), (other, free)):
+            with seeded_noise_not_private(seed):
+                search = sordino.PrivateSearchCV(model, {"alpha": [0.5, 0.0, 0.1, 0.2]}, 0.2, 1e-5)
+                chosen.append(search.fit(X, y).best_params_["alpha"])
+    assert found.count(0.0) >= 5  # no penalty, which is a weight of 0
+    assert free.count(0.0) <= 4  # the setting of 7 is not in the grid: the best score decides
+    assert Candidates(own).home([[{"alpha": 0.5}], [{"alpha": 0.1}, {"alpha": 0.0}]]) == (1, 1)
+    assert Candidates(own).home([[{"data_norm": 3.0}, {"data_norm": 2}]]) == (0, 1)
+    assert Candidates(own).home([[{"penalty": "nonconvex", "alpha": 0.0}]]) is None
+
+
+def test_as_many_records_judge_as_tell_a_difference_that_is_worth_a_search():
+    def share(n, epsilon, **how):
+        search = sordino.PrivateSearchCV(LABELS, {"alpha": [0.0, 0.1]}, epsilon, 1e-6, **how)
+        return search._judges(n, search._search([[{}, {}]], n, "record")) / n
+
+    assert share(300, 1.0) == pytest.approx(0.2, abs=0.002)
+    assert share(100_000, 1.0) == 0.05
+    assert 0.05 < share(2_000, 1.0) < share(2_000, 0.8) < 0.2
+    assert share(2_000, 1.0, validation=0.31) == 0.31

@@ -159,7 +159,7 @@ def fit(data: str, output: Path, report: Path | None, force: bool, as_json: bool
 @CLASSES
 @PARAMETERS
 @click.option("--trials", type=float, default=10.0, show_default=True, help="The most candidates to try.")
-@click.option("--validation", type=float, default=0.2, show_default=True, help="Share of records that judge.")
+@click.option("--validation", type=float, help="Share of records that judge; by a rule where it is not set.")
 @click.option(
     "--metric", "--scoring", "scoring", type=METRIC, help="A mean over records; else accuracy or mse."
 )
@@ -177,7 +177,7 @@ def tune(
     as_json: bool,
     grid: tuple[str, ...],
     trials: float,
-    validation: float,
+    validation: float | None,
     scoring: str | None,
     **chosen: Any,
 ) -> None:

@@ -113,6 +113,26 @@ class Candidates:
             return finals
         return [Pipeline([*model.steps[:-1], (model.steps[-1][0], final)]) for final in finals]
 
+    def home(self, families: Sequence[Sequence[dict[str, Any]]]) -> tuple[int, int] | None:
+        """Return where the estimator's own setting stands: its family and its place there; None elsewhere."""
+        for number, family in enumerate(families):
+            for place, params in enumerate(family):
+                if self._is_own(params):
+                    return number, place
+        return None
+
+    def _is_own(self, params: dict[str, Any]) -> bool:
+        """Tell whether a setting changes nothing; no penalty and one of weight 0 are the same."""
+        own, penalties = self.estimator.get_params(), [_penalties(self.final)]
+        for name, value in params.items():
+            if name == f"{self._prefix}alpha":
+                penalties.append(_penalties(Candidates(self._set(params)).final))
+            elif not (
+                own.get(name) is value or (isinstance(value, (int, float, str)) and own.get(name) == value)
+            ):
+                return False
+        return penalties[0] == penalties[-1]
+
     @property
     def _prefix(self) -> str:
         return f"{self.estimator.steps[-1][0]}__" if isinstance(self.estimator, Pipeline) else ""
@@ -195,6 +215,11 @@ class Candidates:
     @staticmethod
     def _open(known: dict[str, Any]) -> bool:
         return known.get("classes") is None and known.get("schema") is None
+
+
+def _penalties(model: Any) -> dict[str, Any]:
+    known: dict[str, Any] = getattr(model, "_penalties", dict)()
+    return {name: value for name, value in known.items() if value}
 
 
 def _has_params(value: Any) -> bool:
@@ -291,6 +316,12 @@ def as_numbers(y: Any) -> Floats:
 
 
 WORTH = 0.05  # a difference of scores that is worth a search
+FEWEST, MOST = 0.05, 0.2  # shares of the records that judge, where nobody sets one
+
+
+def _told_apart(search: BestOf | ChooseThenFit) -> float:
+    """Return how far two scores of one record have to be apart, by noise: two deviations."""
+    return 2.0 * math.sqrt(2.0) * search.score_noise(1)
 
 
 def _has(name: str) -> Any:
@@ -301,8 +332,9 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
     r"""Choose parameters privately: try the candidates for little, then fit the best with all the rest.
 
     Each candidate is fitted on the training part and scored, with noise, on the validation part, all for a
-    third of the squared budget. The best is fitted anew on all records with what is left: more than 0.8 of
-    epsilon. :meth:`outlook` says before how much that is, and what the scores can tell. Candidates of
+    fifth of the squared budget. The best is fitted anew on all records with what is left: nearly 0.9 of
+    epsilon. :meth:`outlook` says before how much that is, and what the scores can tell. The estimator's own
+    setting, if it is in the grid, stays unless another is better by more than noise explains. Candidates of
     ``auto`` that differ in ``alpha`` or ``n_nonzero_coefs`` only are made of one fit, which is not repeated.
 
     Parameters
@@ -317,7 +349,8 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
     distribution : None, or ``"geometric"``, ``"poisson"`` or ``"truncated-negative-binomial"``: release the
         best of a random, secret number of random candidates and nothing else (Papernot and Steinke 2022). A
         trial then has about half of epsilon, whatever the size of the grid, and nothing is fitted anew.
-    validation : the share of records (of persons), drawn by a public permutation, that scores the candidates.
+    validation : the share of records (of persons), drawn by a public permutation, that scores the candidates;
+        None takes as many as tell scores apart that differ by .05, from a twentieth to a fifth of all.
     scoring : a metric that is a mean over records, by its name or scikit-learn's: "accuracy", "log_loss"
         (losses clipped at 4), "mse", "mae" or "deviance" (clipped at the target bound). A name of
         scikit-learn that begins with ``neg_`` gives the negative. None is the accuracy of classifiers, and of
@@ -357,7 +390,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         *,
         mean_trials: float = 10.0,
         distribution: str | None = None,
-        validation: float = 0.2,
+        validation: float | None = None,
         scoring: str | None = None,
         target_bound: float | None = None,
         assume_public: Sequence[str] = (),
@@ -384,8 +417,9 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         grid, score = self._grid(), self._scorer(candidates, classifier)
         n, unit = (len(y), "record") if owners is None else (int(owners.max()) + 1, "person")
         families = self._families(candidates, grid, owners is not None)
-        train, test = self._split(n, owners)
         search = self._search(families, n, unit, candidates.prices(grid))
+        judges = self._judges(n, search)
+        train, test = self._split(n, judges, owners)
         labels = y if classifier else None
         past, future = rows_of(X, train), rows_of(X, test)
         owned = candidates.fit_params(None if owners is None else owners[train])
@@ -403,19 +437,23 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
 
         def trial(budget: Trial, number: int) -> tuple[Floats, list[Any]]:
             models = fitted(budget, number, past, y[train], owned)
-            judges = None if owners is None else owners[test]
-            scores = [score.of(model, future, y[test], judges) for model in models]
+            judging = None if owners is None else owners[test]
+            scores = [score.of(model, future, y[test], judging) for model in models]
             return budget.score(np.stack(scores, axis=1)), models
 
         whole = candidates.fit_params(owners)
         found, number, place, models = search.run(
-            trial, lambda budget, number: fitted(budget, number, X, y, whole), "PrivateSearchCV"
+            trial,
+            lambda budget, number: fitted(budget, number, X, y, whole),
+            "PrivateSearchCV",
+            candidates.home(families) if self.distribution is None else None,
+            _told_apart(search) / judges,
         )
         self.best_params_, self.best_estimator_ = families[number][place], models[place]
-        ends = search.score_interval(found, self._validation_size(n))
+        ends = search.score_interval(found, judges)
         known = min(max(found, 0.0), 1.0)  # the mean of scores in [0, 1]: only noise leaves them
         self.best_score_, self.best_score_interval_ = score.natural(known), tuple(map(score.natural, ends))
-        self._report(candidates, search, n, classifier)
+        self._report(candidates, search, n, judges, classifier)
         if classifier:
             self.classes_ = self.best_estimator_.classes_
         if hasattr(self.best_estimator_, "n_features_in_"):  # texts and tables have no such number
@@ -425,9 +463,10 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
     def outlook(self, n: int, unit: str = "record") -> str:
         """Say what a search on n records (or persons: ``unit``) can tell apart, from public numbers."""
         families = self._families(Candidates(self.estimator), self._grid(), unit != "record")
-        search, judges = self._search(families, n, unit), self._validation_size(n)
-        seen = 2.0 * math.sqrt(2.0) * search.score_noise(judges)
-        needed = n * float(self.epsilon) * seen / WORTH
+        search = self._search(families, n, unit)
+        judges = self._judges(n, search)
+        seen = _told_apart(search) / judges
+        needed = float(self.epsilon) * _told_apart(search) / (WORTH * (self.validation or MOST))
         text = (
             f"Each of {search.tried:g} trials has epsilon {search.trial.epsilon:.3g} and {n - judges} "
             f"{unit}s; a fit without a search has {float(self.epsilon):g} and {n}. "
@@ -465,9 +504,9 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
         return BestOf.made(ask, relation, *law, len(families), members, unit)
 
     def _report(
-        self, candidates: Candidates, search: BestOf | ChooseThenFit, n: int, classifier: bool
+        self, candidates: Candidates, search: BestOf | ChooseThenFit, n: int, judges: int, classifier: bool
     ) -> None:
-        share = f"validation share {self.validation:g}, by a public permutation"
+        share = f"validation share {judges / n:.3g}, by a public permutation"
         # The trials were told the labels of all records; that is no declaration.
         seen = classifier and candidates.open_classes(self.best_params_)
         facts = (f"number of {search.unit}s: {n}", "the grid", share, *((SEEN_LABELS,) if seen else ()))
@@ -514,11 +553,11 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
             return targets
         return refusing(lambda: as_numbers(targets), None, targets)
 
-    def _split(self, n: int, owners: Ints | None) -> tuple[Ints, Ints]:
+    def _split(self, n: int, judges: int, owners: Ints | None) -> tuple[Ints, Ints]:
         """Return the rows to train on and those to score on, whatever the order of the records or persons."""
         judging = np.zeros(n, dtype=bool)
         public = public_generator(self.random_state)
-        judging[public.permutation(n)[n - self._validation_size(n) :]] = True
+        judging[public.permutation(n)[n - judges :]] = True
         rows = judging if owners is None else judging[owners]
         return np.flatnonzero(~rows), np.flatnonzero(rows)
 
@@ -559,12 +598,16 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
             )
         return found
 
-    def _validation_size(self, n: int) -> int:
-        if not 0 < self.validation < 1 or not 1 <= round(self.validation * n) < n:
+    def _judges(self, n: int, search: BestOf | ChooseThenFit) -> int:
+        """Return how many records judge."""
+        share = self.validation
+        if share is None:
+            share = min(max(_told_apart(search) / (WORTH * n), FEWEST), MOST)
+        if not 0 < share < 1 or not 1 <= round(share * n) < n:
             raise InvalidInputError(
-                f"Expected validation in (0, 1) with at least one record on each side, got {self.validation}."
+                f"Expected validation in (0, 1) with at least one record on each side, got {share:g} of {n}."
             )
-        return round(self.validation * n)
+        return round(share * n)
 
     @available_if(_has("predict"))
     def predict(self, X: Any) -> Any:

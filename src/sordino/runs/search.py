@@ -31,7 +31,7 @@ from sordino.runs.promise import Ask, Enclosure, Rehearsal, Rehearsed, search_no
 from sordino.runs.report import PrivacyReport
 from sordino.solvers.heavy.location import RowMeans
 
-CHOICE = 0.3
+CHOICE = 0.2
 """The part of the squared distance that the choice among candidates gets; the last fit has the rest."""
 SHAPES = {"geometric": 1.0, "poisson": math.inf, "truncated-negative-binomial": 0.5}
 
@@ -140,20 +140,28 @@ class Search:
         trial: Callable[[Trial, int], tuple[Floats, Any]],
         last: Callable[[Trial, int], Any],
         description: str,
+        home: tuple[int, int] | None = None,
+        margin: float = 0.0,
     ) -> tuple[float, int, int, Any]:
         """Book the search, try fits by their numbers, and repeat the best by ``last`` where that is planned.
 
-        A trial returns the scores of its members and what it fitted. Return the best score, the numbers of
-        its fit and of its member there, and what was fitted last for it.
+        A trial returns the scores of its members and what it fitted. ``home`` are the numbers of the fit and
+        the member that stay unless a score is better by more than the margin. Return the score of the chosen
+        one, the numbers of its fit and of its member there, and what was fitted last for it.
         """
         budget = self.trial
         with self.booked(description), warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")  # their number would tell the number of trials
-            tried = ((number, *trial(budget, number)) for number in self._drawn())
-            number, scores, fitted = max(tried, key=lambda one: float(one[1].max()))
+            best = stay = (-math.inf, -1, -1, None)
+            for number in self._drawn():
+                scores, fitted = trial(budget, number)
+                best = max(best, (float(scores.max()), number, int(scores.argmax()), fitted), key=_score)
+                if home is not None and number == home[0]:
+                    stay = float(scores[home[1]]), *home, fitted
+            chosen = stay if best[0] <= stay[0] + margin else best
             if self.last is not None:
-                fitted = last(self.last, number)
-        return float(scores.max()), number, int(scores.argmax()), fitted
+                chosen = (*chosen[:3], last(self.last, chosen[1]))
+        return chosen
 
     def _drawn(self) -> Sequence[int]:
         """Return the numbers of the fits that are tried."""
@@ -231,6 +239,10 @@ class Search:
     def _at(self, scale: float) -> Trial:
         whole = Trial(0.0, self.ask.delta, scale, self.relation, self.noise, self.unit)
         return replace(whole, epsilon=whole.part(1.0))
+
+
+def _score(tried: tuple[float, int, int, Any]) -> float:
+    return tried[0]
 
 
 def _calibrated(

@@ -278,7 +278,9 @@ def corrected(
     out = Corrected(found.w, found.slope_noise / max(found.slope, NOTHING))
     if "bent" in curator.plan.releases or ("whole" in curator.plan.releases and moments is not None):
         biased = _COUNTS_BIAS if "bent" in curator.plan.releases else (_ONE, _BOTH)
-        width = whole.width(found.w, whole.spread("whole"), biased, _FARTHER)
+        # No narrower than in the descent: where counts show nothing, a narrow clip is no better for it.
+        least = min(1.0, model.gradient.clip * model.targets.size / (whole.widest * whole.longest))
+        width = max(whole.width(found.w, whole.spread("whole"), biased, _FARTHER), least)
         out = _noise_after(out, _stepped(whole, found.w, moments, width))
     if "offset" in curator.plan.releases:
         moved = _moved if problem.loss.targets == "numbers" else _multiplied

@@ -15,6 +15,8 @@ from sordino.solvers.descent import NOTHING, along_axes
 CONSTANT = 0.5
 # Some margins move by so many times the usual move: a step is as short as if all did.
 _FARTHEST = 2.0
+# A point is worse than another if it is higher by so many times what noise adds.
+_SURE = 3.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,10 +78,10 @@ class Bowl:
         w[:d] -= axes @ step
         return Believed(w, axes, kept, added, slope)
 
-    def height(self, gradient: Floats) -> float:
-        """Return how far above the minimum a point with this gradient is, twice."""
+    def height(self, gradient: Floats, noise: float) -> tuple[float, float]:
+        """Return how far above the minimum a point with this gradient is, twice, and what noise adds."""
         bends, axes = self._axes(self.matrix)
-        return float(np.square(axes.T @ gradient) @ (1.0 / bends))
+        return float(np.square(axes.T @ gradient) @ (1.0 / bends)), noise**2 * float((1.0 / bends).sum())
 
     def stiffened(self, pull: Floats, moved: Floats, noise: float) -> Bowl:
         """Return the bowl, more bent along axes where two gradients, a move apart, differ by more.
@@ -138,14 +140,15 @@ def newton_steps(
             bowl, (answer, noise) = bowl_at(w, bowl), score(w)
             bowl = bowl.stiffened(answer - points[-1][1], w - asked, math.sqrt(2.0) * noise)
             expected = seen + bowl.matrix @ (w - asked)
-            missed = float(np.square(answer - expected).mean()) - noise**2 - variance
-            doubt = variance + max(missed, NOTHING)
+            chance = (noise**2 + variance) * (1.0 + _SURE * math.sqrt(2.0 / answer.size))
+            doubt = variance + max(float(np.square(answer - expected).mean()) - chance, NOTHING)
             trust = doubt / (doubt + noise**2)
             seen, variance = expected + trust * (answer - expected), trust * noise**2
         points.append((w, answer))
         found = bowl.believed(start, seen - bowl.matrix @ (w - start), math.sqrt(variance))
         asked, w = w, w + bowl.shortened(found.w - w, seen, longest)
-    best, least = min(((point, bowl.height(g)) for point, g in points), key=lambda one: one[1])
-    if least < 0.5 * bowl.height(answer):  # the last steps went astray
+    best, least = min(((point, bowl.height(g, noise)[0]) for point, g in points), key=lambda one: one[1])
+    last, unsure = bowl.height(answer, noise)
+    if least + _SURE * unsure < 0.5 * last:  # the last steps went astray
         w = best
     return replace(found, w=w)
