@@ -1,7 +1,8 @@
 """Learning between parties: what a release costs on the wire, and what it is worth on data.
 
-`python -m benchmarks.parties wire [large]` runs three processes over TLS, `... utility [runs [steps]]`
-compares MPC Grad P and MPC Out P with the central solver and the local baselines at a true epsilon of 0.5.
+`python -m benchmarks.parties wire [large]` runs three processes over TLS, `... many` 3 to 15 of them. Noise
+needs no record and is drawn before (offline); the release is timed apart (online). `... utility [runs
+[steps]]` compares MPC Grad P and MPC Out P with the central solver and local ones at a true epsilon of .5.
 """
 
 from __future__ import annotations
@@ -34,40 +35,49 @@ from sordino.solvers.sparse import Ight
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "three_hospitals" / "prepare.py"
 NAMES = ("north", "south", "west")
+FILES = ("certificate", "key", "authority")
 BARS = {
-    (104, Mode.INSIDE): "1.5 s, 10 MB",
-    (10_000, Mode.INSIDE): "20 s, or:",
+    (104, Mode.INSIDE): "online .3 s",
+    (10_000, Mode.INSIDE): "offline 30 s, online 2 s",
     (10_000, Mode.AGGREGATION): "2 s",
 }
 
 
 def member(folder, ports, index, mode, size, releases, results):
-    """Be one of three; put the wall and processor times and the bytes of each release in a queue."""
-    prints = [fingerprint_of(folder / name / "certificate.pem") for name in NAMES]
-    members = tuple(Member(n, "127.0.0.1", p, f) for n, p, f in zip(NAMES, ports, prints))
-    own = folder / NAMES[index]
-    files = [own / f"{name}.pem" for name in ("certificate", "key", "authority")]
-    engine = ShamirEngine(members, index, 1, Credentials(*files), Limits(60.0, 600.0))
+    """Be one of several; put wall and processor times and bytes of both phases of each release in a queue."""
+    count = len(ports)
+    names = [f"member-{i}" for i in range(count)] if folder is None else NAMES
+    prints = (
+        [""] * count if folder is None else [fingerprint_of(folder / n / "certificate.pem") for n in names]
+    )
+    members = tuple(Member(n, "127.0.0.1", p, f) for n, p, f in zip(names, ports, prints))
+    files = [] if folder is None else [folder / names[index] / f"{n}.pem" for n in FILES]
+    threshold = (count - 1) // 2
+    credentials = Credentials(*files) if files else None
+    engine = ShamirEngine(members, index, threshold, credentials, Limits(60.0, 600.0))
     engine.connect()
-    share, lattice, noise = NoiseShare(mode, 3, 1), Lattice(1.0, 2.0**28.5, 2**45), NoiseSource.from_os()
-    figures = []
+    share, lattice = NoiseShare(mode, count, threshold), Lattice(1.0, 2.0**30.5, 2**45)
+    noise, figures = NoiseSource.from_os(), []
+    reaches = share.reaches(lattice, (1000,) * count, size)
     for _ in range(releases):
-        engine.exchange(b"start", "Starting")
-        wall, processor, sent = time.perf_counter(), time.process_time(), engine.bytes_sent
-        values, draw = share.draw(np.full(size, 2**40), lattice, index, noise)
-        engine.sum(values, draw)
-        figures.append(
-            (time.perf_counter() - wall, time.process_time() - processor, engine.bytes_sent - sent)
-        )
+        values, draw = share.draw(np.full(size, 2**30), lattice, index, noise)
+        offline = timed(engine, engine.prepare, draw) if mode is Mode.INSIDE else (0.0, 0.0, 0)
+        figures.append((offline, timed(engine, engine.sum, values, replace(draw, reaches=reaches))))
     engine.exchange(b"done", "Ending")
     results.put(figures)
     engine.close()
 
 
+def timed(engine, work, *given) -> tuple[float, float, int]:
+    """Return wall and processor seconds and bytes of a piece of work that all begin together."""
+    engine.exchange(b"start", "Starting")
+    wall, processor, sent = time.perf_counter(), time.process_time(), engine.bytes_sent
+    work(*given)
+    return time.perf_counter() - wall, time.process_time() - processor, engine.bytes_sent - sent
+
+
 def wire(large: bool = False) -> None:
-    """Print the cost of a release: the slowest member's wall time, all members' bytes."""
-    fork = multiprocessing.get_context("fork")
-    print("mode                d      wall s (best, median)   CPU s a member   MB in all   bar")
+    """Print the cost of a release between three members over TLS, in both phases."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "hospitals"
         command = [sys.executable, str(EXAMPLE), str(folder), "--records", "10"]
@@ -75,20 +85,36 @@ def wire(large: bool = False) -> None:
         cases = [(Mode.INSIDE, 104, 5), (Mode.AGGREGATION, 104, 5), (Mode.AGGREGATION, 10_000, 5)]
         if large:
             cases += [(Mode.INSIDE, 1000, 2), (Mode.INSIDE, 10_000, 1)]
-        for mode, size, releases in cases:
-            results = fork.Queue()
-            ports = free_ports(3)
-            arguments = [(folder, ports, i, mode, size, releases, results) for i in range(3)]
-            processes = [fork.Process(target=member, args=a) for a in arguments]
-            for process in processes:
-                process.start()
-            figures = np.array([results.get(timeout=900) for _ in processes])
-            for process in processes:
-                process.join()
-            wall, cpu = figures[:, :, 0].max(axis=0), figures[:, :, 1].mean()
-            size_mb = figures[:, :, 2].sum(axis=0).mean() / 1e6
-            line = f"{mode.value:18} {size:6d}   {wall.min():7.3f} {np.median(wall):7.3f}         {cpu:8.3f}"
-            print(f"{line}      {size_mb:8.2f}   {BARS.get((size, mode), '')}", flush=True)
+        report([(folder, 3, *case) for case in cases])
+
+
+def many() -> None:
+    """Print the cost of a release between 3 to 15 members, a minority of whom may collude."""
+    report([(None, count, Mode.INSIDE, 104, 2) for count in (3, 5, 9, 15)])
+
+
+def report(cases) -> None:
+    """Print a line for each case: the slowest member's wall times, mean processor times, all bytes."""
+    fork = multiprocessing.get_context("fork")
+    print(
+        "members  mode               d      wall s off, online   CPU s a member off, online         MB   bar"
+    )
+    for folder, count, mode, size, releases in cases:
+        results, ports = fork.Queue(), free_ports(count)
+        arguments = [(folder, ports, i, mode, size, releases, results) for i in range(count)]
+        processes = [fork.Process(target=member, args=a) for a in arguments]
+        for process in processes:
+            process.start()
+        figures = np.array([results.get(timeout=900) for _ in processes])  # member, release, phase, figure
+        for process in processes:
+            process.join()
+        wall, cpu = figures[..., 0].max(axis=0).min(axis=0), figures[..., 1].mean(axis=0).min(axis=0)
+        size_mb = figures[..., 2].sum(axis=(0, 2)).mean() / 1e6
+        times = "".join(f"{x:10.3f}" for x in (*wall, *cpu))
+        print(
+            f"{count:7d}  {mode.value:18} {size:6d}{times}   {size_mb:10.2f}   {BARS.get((size, mode), '')}",
+            flush=True,
+        )
 
 
 def free_ports(count: int) -> list[int]:
@@ -177,6 +203,8 @@ def main() -> None:
     asked = sys.argv[1:] or ["wire"]
     if "wire" in asked:
         wire("large" in asked)
+    if "many" in asked:
+        many()
     if "utility" in asked:
         utility(*(int(word) for word in asked if word.isdigit()))
 

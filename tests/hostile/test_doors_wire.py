@@ -17,8 +17,8 @@ from tests.parties.helpers import NAMES, Consortium, free_ports, write_credentia
 import sordino
 from sordino.errors import InvalidInputError, PartyError
 from sordino.ledger import Ledger
+from sordino.parties.mpc import daemon as party_daemon
 from sordino.parties.mpc import links, shamir
-from sordino.parties.mpc import party as party_daemon
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.consortium import Answer, ask
 from sordino.parties.mpc.links import Link, Member, Mesh

@@ -3,10 +3,12 @@
 import os
 import signal
 
-from sordino.execute.parties import NoiseShare
+import numpy as np
+
+from sordino.execute.parties import NoiseShare, engine
 from sordino.parties.mpc import links, shamir, transcript
 
-STAGES = ("plan", "session", "reserved", "release", "finished")
+STAGES = ("plan", "session", "reserving", "reserved", "asking", "opening", "release", "finished")
 
 
 def at(stage, action, count=1):
@@ -94,6 +96,53 @@ def no_signs():
         return values, drawn
 
     NoiseShare.draw = lying
+
+
+def huge_value():
+    """Contribute 2^55 more than the records give, in one coordinate, and tell the truth about its bits."""
+    share = shamir.Shamir.share
+
+    async def lying(self, mine):
+        if np.ndim(mine) == 1 and np.size(mine) > 1 and np.asarray(mine).dtype == np.int64:
+            mine = mine.copy()
+            mine[1] += 2**55
+        return await share(self, mine)
+
+    shamir.Shamir.share = lying
+
+
+def half_the_field():
+    """Contribute (p + 1) / 2 twice: with coefficients 1 and -1 alone every combination would look small."""
+    share = shamir.Shamir.share
+
+    async def lying(self, mine):
+        if np.ndim(mine) == 1 and np.size(mine) > 1 and np.asarray(mine).dtype == np.int64:
+            mine = mine.astype(object)
+            mine[:2] += (self.field.modulus + 1) // 2
+        return await share(self, mine)
+
+    shamir.Shamir.share = lying
+
+
+def bits_that_are_none():
+    """Contribute 2^55 more in one coordinate, and share "bits" that are none but add up to it."""
+    share, coefficients, column = shamir.Shamir.share, engine._coefficients, []
+
+    def seen(coin, size):
+        rows = coefficients(coin, size)
+        column[:] = [int(x) for x in rows[:, 1]]
+        return rows
+
+    async def lying(self, mine):
+        if np.ndim(mine) == 1 and np.size(mine) > 1 and np.asarray(mine).dtype == np.int64:
+            mine = mine.copy()
+            mine[1] += 2**55
+        elif column and np.shape(mine)[1:] == (engine.PROJECTIONS,):
+            mine = np.asarray(mine, dtype=object)
+            mine[0] -= [2 * x * 2**55 for x in column]
+        return await share(self, mine)
+
+    shamir.Shamir.share, engine._coefficients = lying, seen
 
 
 def bent_products():

@@ -132,7 +132,7 @@ def test_what_is_opened_for_the_proof_is_masked_by_what_nobody_knows():
     assert zeros == [0, 0]
     assert one != other
     assert key != other_key
-    assert _opened(shift=1)[0][0] != one  # the sharing of the values is in it
+    assert _opened(shift=1)[0][0] == one  # the noise is drawn before there are values
     with_error, error = _opened(wrong=True), _opened(b"another", wrong=True)
     assert with_error[1][1] != error[1][1]  # an error is opened times a number that nobody knows
     assert len(with_error) == 2  # and then nothing more

@@ -5,6 +5,7 @@ import math
 import multiprocessing
 import sys
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,11 +17,12 @@ from sordino.errors import InvalidInputError, PartyError
 from sordino.execute.parties import Mode, NoiseShare
 from sordino.execute.parties.engine import Lattice
 from sordino.kernel import NoiseSource
-from sordino.parties.mpc import party as party_daemon
+from sordino.parties.mpc import daemon as party_daemon
+from sordino.parties.mpc.approval import Approvals
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.consortium import Answer, ask
 from sordino.parties.mpc.links import Credentials, Limits, Member
-from sordino.parties.mpc.plan import Approvals, JointPlan
+from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.shamir import ShamirEngine, check_threshold
 from sordino.parties.words import Code
 
@@ -35,7 +37,8 @@ def _member(members, index, share, values, releases, pipe, cheat=None):
     noise, opened = NoiseSource.seeded_not_private(100 + index), []
     for _ in range(releases):
         mine, draw = share.draw(values * (index + 1), LATTICE, index, noise)
-        opened.append(engine.sum(mine, draw))
+        reaches = share.reaches(LATTICE, (100,) * len(members), values.size)
+        opened.append(engine.sum(mine, replace(draw, reaches=reaches)))
     engine.exchange(b"done", "Ending")
     pipe.send((np.concatenate(opened), engine.bytes_sent))
     engine.close()
@@ -115,6 +118,9 @@ def refusals(*cheats):
         (sabotage.two_faced, "was shown another coin"),
         (sabotage.crooked_sharing, "do not fit together"),
         (sabotage.short_shares, "sent shares of a broken length"),
+        (sabotage.huge_value, "(p2) contributed more than its records can"),
+        (sabotage.half_the_field, "(p2) contributed more than its records can"),
+        (sabotage.bits_that_are_none, "Sign check"),
     ],
 )
 def test_a_cheating_member_is_refused_before_anything_is_opened(cheat, words):

@@ -13,9 +13,10 @@ from sordino.cli import main
 from sordino.errors import InvalidInputError, SordinoError
 from sordino.parties.mpc import plan as mpc_plan
 from sordino.parties.mpc import tasks as mpc_tasks
+from sordino.parties.mpc.approval import Approvals
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.party import PartyRun
-from sordino.parties.mpc.plan import Approvals, JointPlan, in_words
+from sordino.parties.mpc.plan import JointPlan, in_words
 from sordino.parties.words import PlanRefusedError
 
 
@@ -64,7 +65,8 @@ def test_a_plan_that_was_edited_after_its_approval_is_another_plan(tmp_path, mon
 
 def test_an_approval_is_of_the_whole_digest(tmp_path):
     plan, approvals = _plan(), Approvals(tmp_path)
-    (tmp_path / "approved").write_text(plan.digest[:63] + "\n" + plan.digest[:60] + "ffff now\n")
+    for digest in (plan.digest[:63], plan.digest[:60] + "ffff"):
+        approvals._note("approve", digest, "anna", expires="2999-01-01T00:00:00+00:00")
     with pytest.raises(PlanRefusedError, match="not approved here"):
         approvals.require(plan)
     approvals.add(plan)
@@ -85,7 +87,7 @@ def test_approving_shows_the_plan_in_words_and_asks(tmp_path):
     plan = JointPlan.load(three.plan_path)
     result = CliRunner().invoke(main, words, input="n\n")
     assert result.exit_code != 0
-    assert plan.digest not in Approvals(tmp_path / "north" / "state")
+    assert not Approvals(tmp_path / "north" / "state").lines()
     for line in in_words(plan):
         assert line in result.output
     for fact in (
@@ -96,7 +98,7 @@ def test_approving_shows_the_plan_in_words_and_asks(tmp_path):
     ):
         assert fact in result.output
     assert CliRunner().invoke(main, [*words, "--yes"]).exit_code == 0
-    assert plan.digest in Approvals(tmp_path / "north" / "state")
+    Approvals(tmp_path / "north" / "state").require(plan)
 
 
 def test_a_plan_that_the_settings_refuse_cannot_be_approved(tmp_path):
@@ -127,7 +129,7 @@ def test_what_a_member_keeps_is_its_own(tmp_path):
     codes, said = three.run()
     assert codes == [0, 0, 0], said
     kept = [tmp_path / "north" / "state", *(tmp_path / "north" / "state").rglob("*")]
-    assert {p.name for p in kept} >= {"state", "approved", "transcript.jsonl", "model.sordino"}
+    assert {p.name for p in kept} >= {"state", "decisions.jsonl", "transcript.jsonl", "model.sordino"}
     for path in kept:
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 

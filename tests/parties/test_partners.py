@@ -145,7 +145,7 @@ def test_settings_that_contradict_themselves_are_refused(settings, words):
 def test_fingerprints_are_read_as_openssl_prints_them():
     spelled = ":".join(["AB"] * 32)
     partners = Partners("m-a", _print("a"), {"m-b": spelled}, ("m-b",), proposers=("m-a", "m-b", _print("f")))
-    assert partners.members["m-b"] == "ab" * 32
+    assert partners.members["m-b"] == ("ab" * 32,)
     assert partners.proposers == (_print("a"), "ab" * 32, _print("f"))
     assert partners.may_propose(_print("f"))
     assert not partners.may_propose("")

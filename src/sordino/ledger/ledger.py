@@ -66,7 +66,7 @@ from sordino.values import check_number
 class _Book(Protocol):
     def finish(self, dataset_id: str, sequence: int, status: Status, reason: str = "") -> Entry: ...
 
-    def give_back(self, dataset_id: str, sequence: int) -> Entry: ...
+    def give_back(self, dataset_id: str, sequence: int, turn: int = 0) -> Entry: ...
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,9 @@ class Reservation:
         """Write that the run failed. The reason must not contain anything from the data."""
         self._end(Status.FAILED, reason)
 
-    def give_back(self) -> None:
+    def give_back(self, turn: int = 0) -> None:
         """Take it off the budget again: nothing was asked of a record under it, and nothing will be."""
-        self.ledger.give_back(self.dataset_id, self.sequence)
+        self.ledger.give_back(self.dataset_id, self.sequence, turn)
 
     def _end(self, status: Status, reason: str = "") -> None:
         if os.getpid() != self.process:
@@ -620,19 +620,21 @@ class Ledger(LedgerReader):
             update_status(store, entry)
         return entry
 
-    def give_back(self, dataset_id: str, sequence: int) -> Entry:
+    def give_back(self, dataset_id: str, sequence: int, turn: int = 0) -> Entry:
         """Take a reservation off the budget under which nothing was asked of a record.
 
-        That nothing was asked only the process that made it can know (:meth:`sordino.runs.Run.give_back`),
-        so everybody else is refused, and so is a run that has ended or may go on elsewhere. The line stays in
+        That nothing was asked only the process that made it can know (:meth:`sordino.runs.Run.give_back`), or
+        the one that took its last turn and has its journal; everybody else is refused, and so is a run
+        that has ended or may go on elsewhere. The line stays in
         the history. **Privacy.** What happened under it is a function of no record, so its cost is zero: the
         sums of the others are those of a history without it. The filter it chose stays.
         """
         with self._store.transaction(write=True) as store:
             dataset = read_dataset(store, dataset_id, lock=True)
             entry = read_entry(store, dataset_id, sequence, lock=True)
-            mine = owners_of(store, dataset_id).get(sequence) == this_process()
-            if entry.status is not Status.RESERVED or entry.reason or not mine:
+            mine = owners_of(store, dataset_id).get(sequence) == this_process() and not entry.reason
+            heir = turn > 0 and entry.reason == f"turn {turn}"
+            if entry.status is not Status.RESERVED or not (mine or heir):
                 raise LedgerError(
                     f"Reservation {sequence} of {dataset_id!r} cannot be given back: it is "
                     f"{entry.status.value}, has gone on, or belongs to another process. It stays spent."

@@ -29,6 +29,7 @@ class Code(str, Enum):
     APPROVAL = "approval", "the plan is not approved there"
     BUDGET = "budget", "the ledger there does not cover it"
     BUSY = "busy", "something else is running or waiting there"
+    CHARTER = "charter", "the charter in force there does not allow it"
     CALLER = "caller", "the settings there do not list this caller for it"
     MEMBERS = "members", "the settings there do not allow these members"
     OWN = "own", "for a reason of its own, which it keeps to itself; ask there"

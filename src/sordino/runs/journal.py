@@ -130,8 +130,10 @@ class SavedRun:
         return cls(recipe, promise.multipliers, promise.digest, run.place, seeded, run.turn)
 
 
-def resumed(ask: Ask, plan: Plan, saved: SavedRun, recipe: str) -> Run:
+def resumed(ask: Ask, plan: Plan, saved: SavedRun, recipe: str, *, slack: float = 0.0) -> Run:
     """Go on with a saved run: the same plan, noise level, ledger and data set, or a refusal.
+
+    ``slack`` is the part of delta that pays for something else than the plan's events.
 
     The noise that the file states is certified now: above what is asked it is refused, and so is noise for
     another epsilon, because then what was released before is not what the file says. On a ledger each turn is
@@ -145,7 +147,7 @@ def resumed(ask: Ask, plan: Plan, saved: SavedRun, recipe: str) -> Run:
         raise PlanError(
             "The saved run belongs to another plan: the number of records or the relation differ."
         )
-    promise = Promise.given(ask, plan)
+    promise = Promise.given(ask, plan, slack=slack)
     if math.isfinite(ask.epsilon) and not promise.certificate.epsilon > 0.99 * ask.epsilon:
         raise PlanError(
             f"The saved run certifies epsilon = {promise.certificate.epsilon:.4g}, asked for is "

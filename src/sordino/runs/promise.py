@@ -494,17 +494,19 @@ class Run:
         if not self._end() and self._reservation is not None and not self.resumable:
             self._reservation.fail(reason)
 
-    def give_back(self) -> None:
+    def give_back(self, *, only_shares: bool = False) -> None:
         """End a run whose curator was never opened, and take its booking off the ledger again.
 
         **Privacy.** The curator is the only way from a promise to a record, it opens once and in the process
         that booked, and after this it never opens: nothing that this run did or will do depends on a record.
+        With ``only_shares`` the parties' executor says that all that left this machine are shares of answers
+        that were never opened, of which nobody who holds at most ``threshold`` learns anything.
         """
-        if self._ended or self._curator is not None or self.resumable:
+        if self._ended or (self._curator is not None and not only_shares) or self.resumable:
             raise PlanSpentError("This run was opened or has ended: what was reserved stays spent.")
         self._end()
         if self._reservation is not None:
-            self._reservation.give_back()
+            self._reservation.give_back(self.turn)
 
     def _end(self) -> bool:
         """Close the curator; tell whether the run had ended before."""

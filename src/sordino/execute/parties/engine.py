@@ -217,7 +217,8 @@ class Draw:
     """What a party contributes to the noise of one release beside what is in its values.
 
     ``step`` is 0 in aggregation mode: there is no coarse part. ``secret`` makes this party's part of the key
-    of the proof and is never shown, ``coin`` its part of the public coin.
+    of the proof and is never shown, ``coin`` its part of the public coin. ``reaches`` bounds what each party
+    may contribute (:func:`valid_total`); nothing is checked where it is empty.
     """
 
     field_bits: int
@@ -226,8 +227,10 @@ class Draw:
     law: CoarseLaw
     secret: bytes = field(repr=False)
     coin: bytes = field(repr=False)
+    reaches: tuple[int, ...] = ()
+    party: int = 0
 
-    def part(self, number: int, columns: slice) -> Draw:
+    def part(self, number: int, columns: slice = slice(None)) -> Draw:
         """Return the draw of some columns, with a key and a coin of its own: a proof shows its key."""
         salt = number.to_bytes(8, "little")
         secret, coin = (hashlib.sha256(own + salt).digest() for own in (self.secret, self.coin))
@@ -274,6 +277,18 @@ class NoiseShare:
             return self.parties * max(lattice_ripple(128.0), 2.0**-1000)
         return self.law.distance + SOUNDNESS  # of the proof that nobody bent the noise, once per release
 
+    def reaches(self, lattice: Lattice, records: Sequence[int], size: int) -> tuple[int, ...]:
+        r"""Return a power of two for each party that no projection of an honest contribution exceeds.
+
+        With n_j of n records a party's integers have a norm of at most ``bound n_j / n``, its fine part one
+        of at most ``(sqrt D + 9) std`` but for a probability of ``2^-58``, and a random combination of
+        coefficients -1, 0 and 1 exceeds ten norms with a probability below ``2 e^-50 < 2^-70``.
+        """
+        rounding = math.sqrt(size) * (max(records) // BLOCK + 2)
+        fine = (math.sqrt(size) + 9) * self.fine_std(lattice) + rounding
+        norms = [lattice.bound * (n / sum(records)) + fine for n in records]
+        return tuple(1 << math.ceil(10 * norm).bit_length() for norm in norms)
+
     def draw(self, values: Ints, lattice: Lattice, party: int, noise: NoiseSource) -> tuple[Ints, Draw]:
         """Return this party's values with its fine noise, and its contribution to the coarse part."""
         if self.mode is Mode.INSIDE:
@@ -284,7 +299,8 @@ class NoiseShare:
         ready = self.with_fine_part(values, lattice, party, noise)
         secret, coin = noise.integers(256, (2, 32)).astype(np.uint8)
         bits = lattice.field_bits(self.parties)
-        return ready, Draw(bits, self.step(lattice), signs, self.law, secret.tobytes(), coin.tobytes())
+        step, own = self.step(lattice), (secret.tobytes(), coin.tobytes())
+        return ready, Draw(bits, step, signs, self.law, *own, party=party)
 
     def step(self, lattice: Lattice) -> int:
         """Return the spacing of the coarse part in grid points; 0 where there is none."""
@@ -316,24 +332,81 @@ class NoiseShare:
 Times = Callable[[Shares, Shares], Awaitable[Shares]]
 
 
-async def noised_sum(engine: Arithmetic, values: Any, draw: Draw) -> Shares:
-    """Open ``sum of everybody's values + step * G`` and nothing else.
+async def joint_noise(engine: Arithmetic, draw: Draw) -> Shares:
+    """Return shares of the coarse noise G, which needs no record: it may be drawn before there are any.
 
-    ``values`` are this party's integers with its fine noise. Nothing that depends on a record is opened
-    before everybody's signs and all products have passed :meth:`Wires.prove`.
+    It is handed out when everybody's signs and all products have passed :meth:`Wires.prove`.
     """
-    numbers = engine.field
-    total = share_sum(await engine.share(values), numbers)
     wires = await Wires.keyed(engine, draw.secret, draw.coin)
     signs = await wires.signs(await engine.share(draw.signs))
     coarse = await coarse_noise(wires, await joint_signs(wires.times, signs), draw.law)
+    await wires.prove(coarse[0])
+    return np.asarray(coarse[0])
+
+
+PROJECTIONS = 20  # who contributes too much passes with a probability of 2^-20 at most
+
+
+async def valid_total(engine: Arithmetic, values: Any, draw: Draw) -> Shares:
+    r"""Return shares of the sum of everybody's values, after a check that each contributes what it may.
+
+    ``values`` are this party's integers with its fine noise. When all are shared, a coin gives
+    :data:`PROJECTIONS` rows of coefficients -1, 0, 0, 1. Each party shares the bits of ``z + T`` for each
+    combination z of its values, as signs that :meth:`Wires.prove` holds to be signs, and the difference of
+    both is opened: zero, for an honest party, and therefore nothing.
+
+    **Soundness.** If some value v is further than 2 T from zero (in the field), then of ``a - v``, ``a``,
+    ``a + v`` at most one is within ``[-T, T)``, whatever the others add up to: a row lets it pass with a
+    probability of at most 1/2, all rows with ``2^-20``.
+    """
+    shared = await engine.share(values)
+    f, total = engine.field, share_sum(shared, engine.field)
+    if not draw.reaches:
+        return total
+    rows = _coefficients(await engine.coin(draw.coin), total.size)
+    up, down = (rows > 0).astype(np.uint8), (rows < 0).astype(np.uint8)
+    length = max(draw.reaches).bit_length()  # bits of a number below 2 T
+    signs = await engine.share(_bit_signs(rows, values, draw, length))
+    keyed = draw.part(2**62)
+    wires = await Wires.keyed(engine, keyed.secret, keyed.coin)
+    await wires.signs(signs)
+    apart = []
+    for reach, own, bits in zip(draw.reaches, shared, signs):
+        z = f.subtract(*(f.apply(lambda x, part=part: _product(part, x), own) for part in (up, down)))
+        weights = [1 << bit if 1 << bit <= reach else 0 for bit in range(length)]
+        half = f.multiply(f.subtract(f.array(1), bits), f.array((f.modulus + 1) // 2))
+        sums = f.sum(f.multiply(half, f.array(weights)[:, None]), axis=0)
+        apart.append(f.subtract(f.subtract(sums, z), f.array(reach)))
+    found = await engine.reveal(np.stack(apart))
+    for party, differences in enumerate(found):
+        if any(int(x) for x in differences):
+            raise engine.blame("contributed more than its records can", party)
     await wires.prove(total)
-    return await engine.reveal(numbers.add(total, numbers.multiply(coarse[0], numbers.array(draw.step))))
+    return total
 
 
-async def plain_sum(engine: Arithmetic, values: Any) -> Shares:
-    """Open the sum of everybody's values, each of which holds its share of the noise."""
-    return await engine.reveal(share_sum(await engine.share(values), engine.field))
+def _product(part: Any, values: Shares) -> Shares:
+    return np.asarray(part.astype(values.dtype) @ values)
+
+
+def _coefficients(coin: bytes, size: int) -> Ints:
+    stream = np.frombuffer(hashlib.shake_256(coin + b"rows").digest(PROJECTIONS * size), dtype=np.uint8)
+    return np.array([-1, 0, 0, 1])[stream.reshape(PROJECTIONS, size) & 3]
+
+
+def _bit_signs(rows: Ints, values: Any, draw: Draw, length: int) -> Ints:
+    """Return the bits of this party's projections, with 1 for 0 and -1 for 1."""
+    high, low = np.asarray(values) >> 31, np.asarray(values) & (2**31 - 1)
+    found = (rows @ high).astype(object) * 2**31 + (rows @ low).astype(object) + draw.reaches[draw.party]
+    bits = [[(int(z) >> bit) & 1 for z in found] for bit in range(length)]
+    return 1 - 2 * np.array(bits, dtype=np.int64)
+
+
+async def noised_sum(engine: Arithmetic, values: Any, draw: Draw) -> Shares:
+    """Open ``sum of everybody's values + step * G`` and nothing else."""
+    numbers, coarse = engine.field, await joint_noise(engine, draw)
+    total = await valid_total(engine, values, draw)
+    return await engine.reveal(numbers.add(total, numbers.multiply(coarse, numbers.array(draw.step))))
 
 
 async def joint_signs(times: Times, signs: Sequence[Shares]) -> Shares:

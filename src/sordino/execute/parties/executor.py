@@ -40,7 +40,7 @@ class PartiesExecutor:
     engine : its end of the secure computation.
     share : how the noise is made.
     party : its index.
-    population : the public number of records of all parties together.
+    records : the public numbers of records of all parties.
     agree : is told what is about to be asked (bytes that all parties must have in common).
     opened : is told what was opened, for the transcript.
 
@@ -52,9 +52,14 @@ class PartiesExecutor:
     engine: Engine
     share: NoiseShare
     party: int
-    population: int
+    records: tuple[int, ...]
     agree: Callable[[Lattice, Release, Any, int], None] | None = None
     opened: Callable[[Any], None] | None = None
+
+    @property
+    def population(self) -> int:
+        """The public number of records of all parties together."""
+        return sum(self.records)
 
     @property
     def offer(self) -> Offer:
@@ -68,7 +73,8 @@ class PartiesExecutor:
         if self.agree is not None:
             self.agree(found.lattice, question.release, question.params, question.position)
         values, draw = self.share.draw(found.values, found.lattice, self.party, noise)
-        total = self.engine.sum(values, draw)
+        reaches = self.share.reaches(found.lattice, self.records, values.size)
+        total = self.engine.sum(values, replace(draw, reaches=reaches))
         if self.opened is not None:
             self.opened(total)
         return found.shaped(np.asarray(total, dtype=float) * found.lattice.spacing)

@@ -190,6 +190,9 @@ class Arithmetic(Protocol):
     async def coin(self, mine: bytes) -> bytes:
         """Toss a public coin: nobody knows it before everybody is here, and nobody can choose it."""
 
+    def blame(self, what: str, party: int) -> PartyError:
+        """Return the error that names a party by its place."""
+
 
 @dataclass
 class Wires:

@@ -6,7 +6,7 @@ import re
 import tomllib
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from sordino.errors import BudgetExceededError, CalibrationError, InvalidInputEr
 from sordino.execute.parties import Mode
 from sordino.ledger import Ledger
 from sordino.ledger.account import charge_of
+from sordino.parties.mpc.approval import Approvals, Rules
+from sordino.parties.mpc.charter import Charter
 from sordino.parties.mpc.links import Credentials, Limits, fingerprint_of
 from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.shamir import check_threshold
@@ -35,7 +37,8 @@ class Partners:
     Parameters
     ----------
     name, fingerprint : this member's own.
-    members : the others by name, with the SHA-256 of their certificates. A plan with anybody else is refused.
+    members : the others by name, with the SHA-256 of their certificates: one, or two while a certificate is
+        exchanged for another. A plan with anybody else is refused.
     trusted : those of them who will not hand what they see to another member.
     min_trusted : how many of the trusted must take part.
     proposers : who may propose plans to the waiting process, by name or fingerprint.
@@ -46,18 +49,20 @@ class Partners:
 
     name: str
     fingerprint: str
-    members: Mapping[str, str]
+    members: Mapping[str, Any]
     trusted: tuple[str, ...]
     min_trusted: int = 1
     proposers: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        pinned = {name: fingerprint_in(text) for name, text in self.members.items()}
+        pinned = {name: pins_in(given) for name, given in self.members.items()}
+        pinned.setdefault(self.name, (self.fingerprint,))
         object.__setattr__(self, "members", pinned)
-        others = {n: f for n, f in pinned.items() if n != self.name}
-        if pinned.get(self.name, self.fingerprint) != self.fingerprint:
+        others = [name for name in pinned if name != self.name]
+        if self.fingerprint not in pinned[self.name]:
             raise InvalidInputError(f"[members] pins another certificate for {self.name!r} than its own.")
-        if len({*others.values(), self.fingerprint}) < len(others) + 1:
+        prints = [pin for pins in pinned.values() for pin in pins]
+        if len(set(prints)) < len(prints):
             raise InvalidInputError("Two members of [members] have the same fingerprint.")
         if not set(self.trusted) <= set(others):
             unknown = sorted(set(self.trusted) - set(others))
@@ -67,9 +72,8 @@ class Partners:
                 f"Expected min_trusted in [1, {len(set(self.trusted))}], the number of trusted members, got "
                 f"{self.min_trusted}."
             )
-        known = {**pinned, self.name: self.fingerprint}
-        proposers = tuple(known[p] if p in known else fingerprint_in(p) for p in self.proposers)
-        object.__setattr__(self, "proposers", proposers)
+        proposers = [pinned[p] if p in pinned else pins_in(p) for p in self.proposers]
+        object.__setattr__(self, "proposers", tuple(pin for pins in proposers for pin in pins))
 
     def may_propose(self, fingerprint: str) -> bool:
         """Tell whether plans are taken from the holder of this certificate."""
@@ -77,7 +81,7 @@ class Partners:
 
     def may_ask(self, fingerprint: str) -> bool:
         """Tell whether the holder of this certificate may hear how a plan is going."""
-        known = {*self.members.values(), self.fingerprint, *self.proposers}
+        known = {pin for pins in self.members.values() for pin in pins} | set(self.proposers)
         return bool(fingerprint) and fingerprint in known
 
 
@@ -90,11 +94,11 @@ def check_partners(plan: JointPlan, partners: Partners) -> None:
         raise _refusal(f"Expected {partners.name!r} once among the plan's parties, got {names}.")
     if len(set(names)) < len(names) or len(set(prints)) < len(prints):
         raise _refusal("Two parties of the plan have the same name or the same certificate.")
-    if prints[names.index(partners.name)] != partners.fingerprint:
+    if prints[names.index(partners.name)] not in partners.members[partners.name]:
         raise _refusal(f"The plan pins another certificate for {partners.name!r} than mine.")
     others = [(n, f) for n, f in zip(names, prints) if n != partners.name]
     for name, fingerprint in others:
-        if partners.members.get(name) != fingerprint:
+        if fingerprint not in partners.members.get(name, ()):
             raise _refusal(
                 f"{name!r} with the certificate {fingerprint[:16]}... is not in [members] of "
                 f"{partners.name!r}. Whom to run with is its own decision."
@@ -116,13 +120,14 @@ def _refusal(message: str) -> PlanRefusedError:
     return PlanRefusedError(message, Code.MEMBERS)
 
 
-def fingerprint_in(text: object) -> str:
-    """Read a SHA-256 fingerprint, with or without the colons of openssl."""
-    found = str(text).replace(":", "").lower()
-    if not re.fullmatch("[0-9a-f]{64}", found):
+def pins_in(given: object) -> tuple[str, ...]:
+    """Read one or two SHA-256 fingerprints, with or without the colons of openssl."""
+    texts = given if isinstance(given, (list, tuple)) else [given]
+    found = tuple(str(text).replace(":", "").lower() for text in texts)
+    if not 1 <= len(found) <= 2 or not all(re.fullmatch("[0-9a-f]{64}", pin) for pin in found):
         raise InvalidInputError(
             "Expected a name of [members], or the SHA-256 fingerprint of a certificate (64 hexadecimal "
-            f"digits), got {str(text)[:80]!r}."
+            f"digits; a list of two while it is exchanged), got {str(given)[:80]!r}."
         )
     return found
 
@@ -214,16 +219,34 @@ def check_budget(ledger: Ledger, dataset_id: str, promise: Promise) -> None:
         raise PlanRefusedError(str(error), Code.BUDGET) from None
 
 
-def check_fresh(state: Path, plan: JointPlan) -> Path:
-    """Return the place of the transcript, or refuse a plan that was reserved here before.
+@dataclass(frozen=True)
+class Costs:
+    """What the runs of a member have cost so far, failed ones included: sums over its transcripts."""
 
-    A replay would open the same questions with new noise. An attempt that ended before anything was
-    reserved, or whose reservation was given back, opened nothing and may be repeated; its transcript is kept
-    beside the new one.
+    epsilon: float = 0.0
+    delta: float = 0.0
+    slack: float = 0.0
+
+
+def spent_of(state: Path, besides: str = "") -> Costs:
+    """Return what the runs in a state folder cost together, but for the plan ``besides``."""
+    paths = [path for path in state.glob("*/transcript.jsonl") if path.parent.name != besides]
+    booked = [story.find("reserved") for story in map(read_transcript, paths) if story.is_spent]
+    names = [f.name for f in fields(Costs)]
+    return Costs(*(sum(float(line.get(name, 0.0)) for line in booked) for name in names))
+
+
+def transcript_path(state: Path, plan: JointPlan) -> Path:
+    """Return the place of the transcript, or refuse a plan that ended here after it was reserved.
+
+    A replay would open the same questions with new noise. A run that was stopped goes on from its
+    transcript. An attempt that ended before anything was reserved, or whose reservation was given back,
+    opened nothing and may be repeated; its transcript is kept beside the new one.
     """
     path = state / plan.digest / "transcript.jsonl"
-    if path.exists():
-        if read_transcript(path).is_spent:
+    story = read_transcript(path) if path.exists() else None
+    if story is not None and not (story.is_spent and story.status == "unfinished"):
+        if story.is_spent:
             said = f"The plan {plan.digest[:12]} was run here before. Make a new plan: its nonce differs."
             raise PlanRefusedError(said, Code.SPENT)
         path.rename(path.with_name(f"attempt-{len(list(path.parent.glob('attempt-*')))}.jsonl"))
@@ -241,15 +264,16 @@ def _at_most(what: str, value: float, bound: float, name: str) -> None:
 
 
 SECTIONS: dict[str, set[str] | None] = {
-    "party": {"name", "state", "listen", "control", "proposers"},
+    "party": {"name", "state", "listen", "control", "proposers", "charter", "health"},
     "tls": {"certificate", "key", "authorities"},
     "data": {"path", "dataset"},
     "ledger": {"path"},
     "policy": {*_LIMITS, "trusted", "min_trusted"},
-    "limits": {"connect", "message", "work"},
+    "limits": {"connect", "message", "work", "patience"},
     "members": None,  # any names
+    "approval": {"persons", "two_persons_above", "days", "rule"},
 }
-OPTIONAL = {"limits"}
+OPTIONAL = {"limits", "approval"}
 
 
 @dataclass(frozen=True)
@@ -267,11 +291,28 @@ class PartyConfig:
     limits: Limits
     listen: str | None = None
     control: str | None = None
+    health: str | None = None
+    charter: Charter | None = None
+    rules: Rules = field(default_factory=Rules)
 
     @property
-    def fingerprint(self) -> str:
-        """The fingerprint of this member's certificate."""
-        return fingerprint_of(self.credentials.certificate)
+    def approvals(self) -> Approvals:
+        """The decisions on plans."""
+        return Approvals(self.state, self.rules)
+
+    def check_charter(self, plan: JointPlan) -> None:
+        """Refuse a plan that is not within the charter, or that names one where there is none."""
+        if self.charter is not None:
+            spent = spent_of(self.state, plan.digest)
+            self.charter.check(plan, self.name, (spent.epsilon, spent.delta))
+        elif "charter" in plan.text:
+            raise PlanRefusedError("The plan names a charter, my settings have none.", Code.CHARTER)
+
+    def require_approval(self, plan: JointPlan) -> None:
+        """Refuse a plan beyond the charter, or that too few persons approved of."""
+        self.check_charter(plan)
+        common = {} if self.charter is None else {"two": self.charter.text["two_persons_above"]}
+        self.approvals.require(plan, **common)
 
     @classmethod
     def load(cls, path: Path) -> PartyConfig:
@@ -280,10 +321,16 @@ class PartyConfig:
             text = tomllib.loads(path.read_text("utf-8"))
         except (OSError, ValueError) as error:
             raise InvalidInputError(f"Expected a party's settings at {path}: {error}") from None
-        _check_words(path, text)
-        party, data, tls, base = text["party"], text["data"], text["tls"], path.parent
+        party, base = text.get("party", {}), path.parent
+        charter = Charter.load(base / party["charter"]).require_in_force() if "charter" in party else None
+        if charter is not None:
+            text.setdefault("members", dict(charter.pins))
+        _check_words(path, text, charter is not None)
+        data, tls = text["data"], text["tls"]
         ledger = str(text["ledger"]["path"])
-        credentials = Credentials(*(base / tls[k] for k in ("certificate", "key", "authorities")))
+        authorities = base / tls["authorities"] if charter is None else None
+        pinned = "" if charter is None else charter.authorities
+        credentials = Credentials(base / tls["certificate"], base / tls["key"], authorities, pinned)
         given = {k: v for k, v in text["policy"].items() if k not in ("trusted", "min_trusted")}
         modes = {"modes": tuple(given["modes"])} if "modes" in given else {}
         return cls(
@@ -293,27 +340,35 @@ class PartyConfig:
             dataset=str(data["dataset"]),
             ledger=ledger if "://" in ledger else str(base / ledger),
             policy=Policy(**{**given, **modes}),
-            partners=_partners(text, credentials),
+            partners=_partners(text, credentials, charter),
             credentials=credentials,
             limits=Limits(**text.get("limits", {})),
             listen=party.get("listen"),
             control=party.get("control"),
+            health=party.get("health"),
+            charter=charter,
+            rules=Rules.read(text.get("approval", {})),
         )
 
 
-def _partners(text: Mapping[str, Any], credentials: Credentials) -> Partners:
+def _partners(text: Mapping[str, Any], credentials: Credentials, charter: Charter | None) -> Partners:
     policy, party = text["policy"], text["party"]
+    proposers = list(party.get("proposers", ()))
+    if charter is not None:
+        if dict(text["members"]) != charter.pins:
+            raise InvalidInputError("Expected no [members] beside a charter: it names them.")
+        proposers += [name for name, row in charter.members.items() if "proposer" in row["roles"]]
     return Partners(
         name=str(party["name"]),
         fingerprint=fingerprint_of(credentials.certificate),
         members={str(name): value for name, value in text["members"].items()},
         trusted=tuple(policy["trusted"]),
         min_trusted=int(policy.get("min_trusted", 1)),
-        proposers=tuple(party.get("proposers", ())),
+        proposers=tuple(proposers),
     )
 
 
-def _check_words(path: Path, text: Mapping[str, Any]) -> None:
+def _check_words(path: Path, text: Mapping[str, Any], charter: bool) -> None:
     missing = sorted(set(SECTIONS) - set(text) - OPTIONAL)
     unknown = sorted(set(text) - set(SECTIONS))
     closed = {section: words for section, words in SECTIONS.items() if words is not None}
@@ -323,7 +378,8 @@ def _check_words(path: Path, text: Mapping[str, Any]) -> None:
             f"{path}: missing sections {missing}, unknown words {unknown}. [members] names whom this member "
             "runs with, with the fingerprints of their certificates."
         )
-    required = {"party": ("name", "state"), "tls": closed["tls"], "data": closed["data"]}
+    own_files = {"certificate", "key"} | (set() if charter else {"authorities"})
+    required: dict[str, Any] = {"party": ("name", "state"), "tls": own_files, "data": closed["data"]}
     required |= {"ledger": ("path",), "policy": ("max_epsilon", "max_delta", "trusted")}
     for section, words in required.items():
         absent = sorted(w for w in words if w not in text[section])

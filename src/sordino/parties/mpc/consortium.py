@@ -13,14 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from sordino.errors import InvalidInputError, PartyError
+from sordino.parties.mpc.charter import Charter
 from sordino.parties.mpc.config import PartyConfig
 from sordino.parties.mpc.links import Credentials, fingerprint_of
 from sordino.parties.mpc.plan import JointPlan, make_plan
 from sordino.parties.mpc.tasks import seconds_of
 from sordino.parties.words import Code, read_words, shown
 
+_OPTIONAL = ("threshold", "mode", "charter")
 END = ("settled", "failed", "refused", "died")
-STATUS = (*END, "proposed", "starting", "running", "unknown")
+STATUS = (*END, "proposed", "starting", "running", "unknown", "stopped", "out of reach")
 
 
 def plan_from(path: Path) -> JointPlan:
@@ -29,8 +31,8 @@ def plan_from(path: Path) -> JointPlan:
         text = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise InvalidInputError(f"Expected a consortium (TOML) at {path}: {type(error).__name__}.") from None
-    any_value = {name: lambda _: True for name in ("name", "members", "task", "budget", "threshold", "mode")}
-    optional = {name: any_value.pop(name) for name in ("threshold", "mode")}
+    any_value = {name: lambda _: True for name in ("name", "members", "task", "budget", *_OPTIONAL)}
+    optional = {name: any_value.pop(name) for name in _OPTIONAL}
     text = read_words(f"the consortium {path}", text, any_value, optional)
     if not isinstance(text["members"], list) or not all(isinstance(row, dict) for row in text["members"]):
         raise InvalidInputError(f"Expected [[members]] in {path}.")
@@ -39,7 +41,9 @@ def plan_from(path: Path) -> JointPlan:
     if isinstance(budget, dict):
         budget = {"relation": "add-remove", "unit": "record", **budget}
     parts = text["name"], members, text["task"], budget
-    return make_plan(*parts, threshold=text.get("threshold", 1), mode=text.get("mode", "noise-inside"))
+    charter = Charter.load(path.parent / text["charter"]).digest if "charter" in text else None
+    given = {name: text[name] for name in ("threshold", "mode") if name in text}
+    return make_plan(*parts, **given, charter=charter)
 
 
 def _member(base: Path, row: dict[str, Any]) -> dict[str, Any]:
@@ -58,26 +62,31 @@ def run_everywhere(plan_path: Path, config: Path, seconds: float | None) -> Iter
     plan, own = JointPlan.load(plan_path), PartyConfig.load(config)
     credentials = own.credentials
     if seconds is None:
-        seconds = max(own.limits.work, 3 * seconds_of(plan.coordinates, plan.share))
-    for member in plan.text["members"]:
+        seconds = own.limits.patience + max(own.limits.work, 3 * seconds_of(plan.coordinates, plan.share))
+    members = [_pinned(row, own) for row in plan.text["members"]]
+    for member in members:
         answer = ask(member, credentials, {"op": "run", "plan": plan.text})
         yield f"{shown(member['name'])[1:-1]}: {answer.words}"
         if answer.status == "refused":
             name = member["name"]
             raise PartyError(f"{shown(name)[1:-1]} refuses the plan. Nothing was reserved there.", name)
     known: dict[str, str] = {}
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
+    deadline = began + seconds
     while not (len(known) == len(plan.members) and all(s in END for s in known.values())):
         if time.monotonic() > deadline:
             raise PartyError(
                 f"The plan did not end within {seconds:g} s: {known}. The members go on; ask for the status."
             )
-        for member in plan.text["members"]:
-            answer = ask(member, credentials, {"op": "status", "plan": plan.digest})
+        for member in members:
+            try:
+                answer = ask(member, credentials, {"op": "status", "plan": plan.digest})
+            except PartyError:  # a daemon may be started again: its run goes on from its files
+                answer = Answer("out of reach")
             if answer.status != known.get(member["name"]):
                 known[member["name"]] = answer.status
                 yield _line(member, answer)
-        time.sleep(0.2)
+        time.sleep(min(10.0, 0.2 + (time.monotonic() - began) / 50))
     if any(s != "settled" for s in known.values()):
         raise PartyError(
             f"The plan was not completed: {known}. What was reserved stays spent where a member had begun to "
@@ -87,9 +96,15 @@ def run_everywhere(plan_path: Path, config: Path, seconds: float | None) -> Iter
 
 def status_everywhere(plan_path: Path, config: Path) -> Iterator[str]:
     """Yield the state of a plan at every member."""
-    plan, credentials = JointPlan.load(plan_path), PartyConfig.load(config).credentials
-    for member in plan.text["members"]:
-        yield _line(member, ask(member, credentials, {"op": "status", "plan": plan.digest}))
+    plan, own = JointPlan.load(plan_path), PartyConfig.load(config)
+    for row in plan.text["members"]:
+        member = _pinned(row, own)
+        yield _line(member, ask(member, own.credentials, {"op": "status", "plan": plan.digest}))
+
+
+def _pinned(row: dict[str, Any], own: PartyConfig) -> dict[str, Any]:
+    """Return a member with all certificates by which it may be known."""
+    return {**row, "pins": {row["fingerprint"], *own.partners.members.get(row["name"], ())}}
 
 
 def _line(member: dict[str, Any], answer: Answer) -> str:
@@ -135,7 +150,8 @@ def ask(member: dict[str, Any], credentials: Credentials, question: dict[str, An
             socket.create_connection((host.strip("[]"), int(port)), timeout=10) as raw,
             credentials.context(server=False).wrap_socket(raw) as link,
         ):
-            if hashlib.sha256(link.getpeercert(True) or b"").hexdigest() != member["fingerprint"]:
+            pins = member.get("pins", {member["fingerprint"]})
+            if hashlib.sha256(link.getpeercert(True) or b"").hexdigest() not in pins:
                 raise PartyError(
                     f"Refused {name} at {host}:{port}: its certificate is not the one that the plan pins.",
                     name,

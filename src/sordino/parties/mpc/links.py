@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sordino.errors import InvalidInputError, PartyError
+from sordino.parties.mpc.keys import fingerprint
 
 _HEADER = struct.Struct("<qI")
 MAX_PAYLOAD = 1 << 24  # bytes of one message
@@ -27,19 +28,31 @@ MAX_CALLERS = 32  # connections whose other end has not shown yet who it is; the
 INTRODUCTION = 10.0  # seconds for the TLS handshake and the first two bytes
 BEAT = 0.5  # seconds between two signs of life
 _BEATING = -(2**63)  # the label of a sign of life
+_FAREWELL = _BEATING + 1  # the label of the last word of a member that will not come back
+
+
+class PartyLostError(PartyError):
+    """A member cannot be reached; it may come back."""
 
 
 @dataclass(frozen=True)
 class Member:
     """A party as everybody knows it; its place in the list is its index.
 
-    ``fingerprint`` is the SHA-256 of its certificate (DER) in hexadecimal, or empty without TLS.
+    ``fingerprint`` is the SHA-256 of its certificate (DER) in hexadecimal, or empty without TLS; ``second``
+    is one that is in use meanwhile.
     """
 
     name: str
     host: str
     port: int
     fingerprint: str = ""
+    second: str = ""
+
+    @property
+    def pins(self) -> tuple[str, ...]:
+        """The fingerprints by which it is known."""
+        return (self.fingerprint, self.second) if self.second else (self.fingerprint,)
 
 
 @dataclass(frozen=True)
@@ -47,27 +60,35 @@ class Limits:
     """How many seconds to wait for the others.
 
     ``connect`` is for all of them to appear, ``message`` for a sign of life of one that owes a message, and
-    ``work`` for the message itself: a member that works on its own records beats meanwhile.
+    ``work`` for the message itself: a member that works on its own records beats meanwhile. ``patience`` is
+    for a member that was there, has booked, and is gone: whether it comes back.
     """
 
     connect: float = 30.0
     message: float = 30.0
     work: float = 3600.0
+    patience: float = 3600.0
 
     def __post_init__(self) -> None:
-        for name in ("connect", "message", "work"):
+        for name, least in {"connect": 1e-3, "message": 1e-3, "work": 1e-3, "patience": 0}.items():
             value = getattr(self, name)
-            if type(value) not in (int, float) or not 0 < value <= 10**6:
-                raise InvalidInputError(f"Expected {name} in (0, 1e6] seconds in [limits], got {value!r}.")
+            if type(value) not in (int, float) or not least <= value <= 10**6:
+                raise InvalidInputError(
+                    f"Expected {name} in [{least:g}, 1e6] seconds in [limits], got {value!r}."
+                )
 
 
 @dataclass(frozen=True)
 class Credentials:
-    """Paths of this party's certificate and key, and of the authorities it trusts (PEM)."""
+    """Paths of this party's certificate and key, and of the authorities it trusts (PEM).
+
+    With a charter the certificates of its members are the only ones that are trusted: ``pinned``.
+    """
 
     certificate: Path
     key: Path
-    authorities: Path
+    authorities: Path | None
+    pinned: str = ""
 
     def context(self, server: bool) -> ssl.SSLContext:
         """Return a TLS 1.3 context that demands a certificate of the other side."""
@@ -78,7 +99,9 @@ class Credentials:
         context.verify_mode = ssl.CERT_REQUIRED
         try:
             context.load_cert_chain(self.certificate, self.key)
-            context.load_verify_locations(self.authorities)
+            context.load_verify_locations(self.authorities, cadata=self.pinned or None)
+            if self.pinned:
+                context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # a pinned one needs no issuer
         except (OSError, ssl.SSLError) as error:
             raise InvalidInputError(
                 f"Expected PEM files at {self.certificate}, {self.key} and {self.authorities}: {error}."
@@ -89,7 +112,7 @@ class Credentials:
 def fingerprint_of(certificate: Path) -> str:
     """Return the SHA-256 of a PEM certificate, which a plan pins."""
     try:
-        return hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate.read_text("ascii"))).hexdigest()
+        return fingerprint(certificate.read_text("ascii"))
     except (OSError, ValueError) as error:
         raise InvalidInputError(
             f"Expected a PEM certificate at {certificate}: {type(error).__name__}."
@@ -121,11 +144,11 @@ class Mesh:
             return "an unknown party"
         return f"party {peer} ({self.members[peer].name})"
 
-    def fail(self, message: str, peer: int | None = None) -> None:
-        """Remember the first failure and wake up whoever waits."""
+    def fail(self, message: str, peer: int | None = None, lost: bool = False) -> None:
+        """Remember the first failure and wake up whoever waits; one who is ``lost`` may come back."""
         if self.failure is None and not self.closing:
             name = None if peer is None else self.members[peer].name
-            self.failure = PartyError(message, name)
+            self.failure = (PartyLostError if lost else PartyError)(message, name)
             if not self._failed.done():
                 self._failed.set_result(None)
 
@@ -163,7 +186,7 @@ class Mesh:
             late |= dict.fromkeys(silent, limits.message)
         for peer, seconds in late.items():
             seen = "".join(f" {note}" for note in dict.fromkeys(self.notes))
-            self.fail(f"{what}: no message from {self.who(peer)} for {seconds:g} s.{seen}", peer)
+            self.fail(f"{what}: no message from {self.who(peer)} for {seconds:g} s.{seen}", peer, lost=True)
 
     async def beat(self) -> None:
         """Tell everybody now and then that this member is alive."""
@@ -178,9 +201,11 @@ class Mesh:
         if len(self.notes) < MAX_CALLERS:
             self.notes.append(message)
 
-    def close(self) -> None:
+    def close(self, farewell: bool = False) -> None:
         self.closing = True
         for link in self.links.values():
+            if farewell and not link.lost:
+                link.send(_FAREWELL, b"")
             link.transport.close()
 
 
@@ -190,7 +215,7 @@ class Link(asyncio.Protocol):
     def __init__(self, mesh: Mesh, peer: int | None, encrypted: bool) -> None:
         self.mesh, self.peer_pid, self.encrypted = mesh, peer, encrypted
         self.transport: Any = None
-        self.known = self.lost = False
+        self.known = self.lost = self.gone = False
         self.introduced: asyncio.Future[None] = mesh.loop.create_future()
         self.nbytes_sent = self.nbytes_received = self._ahead = 0
         self.heard = self.moved = mesh.loop.time()  # the last sign of life, and the last message
@@ -213,7 +238,7 @@ class Link(asyncio.Protocol):
         members = self.mesh.members
         if not 0 <= peer < len(members) or peer == self.mesh.index or peer in self.mesh.links:
             return self._turn_away(f"Refused a caller that claims to be party {peer}: it cannot be.", None)
-        if self.encrypted and peer_fingerprint(self.transport) != members[peer].fingerprint:
+        if self.encrypted and peer_fingerprint(self.transport) not in members[peer].pins:
             return self._turn_away(
                 f"Refused {self.mesh.who(peer)}: its certificate is not the one that the plan pins.", peer
             )
@@ -273,6 +298,9 @@ class Link(asyncio.Protocol):
     def _deliver(self, label: int, payload: bytes) -> None:
         if label == _BEATING:
             return
+        if label == _FAREWELL:
+            self.gone = True
+            return
         self.moved = self.heard
         waiting = self._buffers.get(label)
         if isinstance(waiting, asyncio.Future):
@@ -291,7 +319,7 @@ class Link(asyncio.Protocol):
         payload = self._buffers.pop(label, None)
         if payload is None:
             if self.lost:
-                self._blame("closed its connection")
+                self._lose()
             payload = self._buffers[label] = self.mesh.loop.create_future()
         else:
             self._ahead -= len(payload)
@@ -302,7 +330,11 @@ class Link(asyncio.Protocol):
         self.lost = True
         self._end_introduction()
         if self.known and self.owes:
-            self._blame("closed its connection")
+            self._lose()
+
+    def _lose(self) -> None:
+        what = "ended the run" if self.gone else "closed its connection"
+        self.mesh.fail(f"{self.mesh.who(self.peer_pid)} {what}.", self.peer_pid, lost=not self.gone)
 
     def _blame(self, what: str) -> None:
         self._refuse(f"{self.mesh.who(self.peer_pid)} {what}.", self.peer_pid)

@@ -6,23 +6,19 @@ import contextlib
 import hashlib
 import json
 import re
-import socket
-import ssl
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from sordino.accounting import Certificate
-from sordino.errors import InvalidInputError, PartyError, SordinoError
+from sordino.errors import LedgerError, PartyError, PlanError, SordinoError
 from sordino.execute import LocalExecutor
-from sordino.execute.parties import Draw, PartiesExecutor
+from sordino.execute.parties import PartiesExecutor
 from sordino.execute.parties.engine import Lattice
 from sordino.kernel import SparseVector
 from sordino.kernel.noise import fresh_noise
@@ -30,156 +26,29 @@ from sordino.ledger import Ledger
 from sordino.parties.mpc.config import (
     PartyConfig,
     check_budget,
-    check_fresh,
     check_partners,
     check_plan,
     load_records,
+    spent_of,
+    transcript_path,
 )
-from sordino.parties.mpc.plan import Approvals, JointPlan
+from sordino.parties.mpc.lasting import Lasting, header_of, parse, require_near
+from sordino.parties.mpc.links import PartyLostError
+from sordino.parties.mpc.plan import JointPlan
 from sordino.parties.mpc.shamir import ShamirEngine
 from sordino.parties.mpc.transcript import (
+    Story,
     Transcript,
+    TranscriptError,
     commitment,
-    digest_of,
     open_private,
     private_folder,
     read_transcript,
 )
 from sordino.parties.words import Code, PlanRefusedError, code_of, shown
 from sordino.runs import Promise, Run
-
-_COMMAND = [sys.executable, "-c", "from sordino.cli import main; main()", "party", "run"]
-MAX_QUESTION = 1 << 20
-MAX_WAITING = 64  # proposals kept for their approval
-MAX_CALLERS = 32  # connections at once; the oldest gives way
-SECONDS = 10.0  # for a caller's handshake, question and answer together
-Callers = dict[ssl.SSLSocket, None]
-
-
-@dataclass
-class Daemon:
-    """Answers callers whose certificates are known: what they may do is in this member's own settings.
-
-    **Privacy.** A plan runs if a listed proposer sends it *and* this member approved of exactly this text.
-    All else is refused before a record or the ledger is touched.
-    """
-
-    config: PartyConfig
-    path: Path
-    say: Callable[[str], None] = print
-    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    _turn: threading.Lock = field(default_factory=threading.Lock)
-
-    def answer(self, question: Any, caller: str) -> dict[str, Any]:
-        """Return the answer to one question of the holder of a certificate, given by its fingerprint."""
-        try:
-            if not self.config.partners.may_ask(caller):
-                raise PlanRefusedError("The caller is neither a member nor a proposer here.", Code.CALLER)
-            if question.get("op") == "run":
-                return self._propose(JointPlan.read(question["plan"]), caller)
-            if question.get("op") == "status":
-                return self._status(str(question["plan"]))
-        except (SordinoError, AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-            # The words stay here: they may name a path or a figure. Others hear a code.
-            self.say(f"Refused a caller: {shown(str(error), 300)}")
-            return _refused(code_of(error, Code.QUESTION))
-        except OSError as error:
-            self.say(f"A caller had no answer: {type(error).__name__}.")
-            return _refused(Code.OWN)
-        return _refused(Code.QUESTION)
-
-    def _propose(self, plan: JointPlan, caller: str) -> dict[str, Any]:
-        if not self.config.partners.may_propose(caller):
-            raise PlanRefusedError("The caller is not among the proposers of this member.", Code.CALLER)
-        check_partners(plan, self.config.partners)
-        with self._turn:
-            saved = self._kept(plan)
-            Approvals(self.config.state).require(plan)
-            if any(p.poll() is None for p in self.running.values()):
-                return _refused(Code.BUSY)
-            with open_private(saved.with_suffix(".log"), "ab") as log:
-                command = [*_COMMAND, "--config", str(self.path), "--plan", str(saved)]
-                self.running[plan.digest] = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
-        return {"status": "proposed"}
-
-    def _kept(self, plan: JointPlan) -> Path:
-        """Keep a proposal, so that this member can read it and approve."""
-        folder = private_folder(private_folder(self.config.state) / "proposals")
-        saved = folder / f"{plan.digest}.json"
-        if not saved.exists() and len(list(folder.glob("*.json"))) >= MAX_WAITING:
-            said = f"{MAX_WAITING} proposals are kept here. Remove old ones first."
-            raise PlanRefusedError(said, Code.BUSY)
-        with open_private(saved, "wb") as file:
-            file.write(plan.canonical)
-        return saved
-
-    def _status(self, digest: str) -> dict[str, Any]:
-        if not re.fullmatch("[0-9a-f]{64}", digest):
-            raise PlanRefusedError("Expected the hash of a plan.", Code.QUESTION)
-        process = self.running.get(digest)
-        ended = process is None or process.poll() is not None
-        path = self.config.state / digest / "transcript.jsonl"
-        if not path.exists():
-            return {"status": ("died" if process is not None else "unknown") if ended else "starting"}
-        story = read_transcript(path)
-        status = story.status if story.status != "unfinished" else ("died" if ended else "running")
-        code = {} if status == "settled" or not story.lines else {"code": story.lines[-1].get("code", "")}
-        return {"status": status, "releases": story.releases, **code}
-
-
-def serve(config: PartyConfig, path: Path, ready: threading.Event | None = None) -> None:
-    """Answer proposals until interrupted; callers need a certificate that this member's settings know."""
-    host, _, port = (config.control or "").rpartition(":")
-    if not host or not config.partners.proposers:
-        raise InvalidInputError(
-            "Expected control = 'host:port' and proposers = [...] in [party] to wait for plans."
-        )
-    daemon, context = Daemon(config, path), config.credentials.context(server=True)
-    callers: Callers = {}
-    with socket.create_server((host, int(port))) as server:
-        print(f"{config.name} waits for plans at {host}:{port}.", flush=True)
-        if ready is not None:
-            ready.set()
-        while True:
-            try:
-                raw, _ = server.accept()
-            except OSError:  # too many files, or a caller that hung up
-                time.sleep(0.1)
-                continue
-            link = context.wrap_socket(raw, server_side=True, do_handshake_on_connect=False)
-            for oldest in list(callers)[: max(0, len(callers) + 1 - MAX_CALLERS)]:
-                _hang_up(oldest, callers)
-            callers[link] = None
-            threading.Thread(target=_handle, args=(daemon, link, callers), daemon=True).start()
-
-
-def _refused(code: Code) -> dict[str, Any]:
-    return {"status": "refused", "code": code.value}
-
-
-def _hang_up(link: ssl.SSLSocket, callers: Callers) -> None:
-    """End a connection, whatever its thread waits for."""
-    callers.pop(link, None)
-    with contextlib.suppress(OSError):
-        socket.socket.shutdown(link, socket.SHUT_RDWR)
-
-
-def _handle(daemon: Daemon, link: ssl.SSLSocket, callers: Callers) -> None:
-    """Answer one question; a caller who sends it drop by drop is cut off all the same."""
-    patience = threading.Timer(SECONDS, _hang_up, (link, callers))
-    patience.daemon = True
-    patience.start()
-    try:
-        with contextlib.suppress(OSError, ValueError, RecursionError), link:
-            link.settimeout(SECONDS)
-            link.do_handshake()
-            caller = hashlib.sha256(link.getpeercert(True) or b"").hexdigest()
-            with link.makefile("rb") as lines:
-                answer = daemon.answer(json.loads(lines.readline(MAX_QUESTION)), caller)
-            link.sendall(json.dumps(answer).encode() + b"\n")
-    finally:
-        patience.cancel()
-        callers.pop(link, None)
+from sordino.runs.journal import Journal, SavedRun, resumed
+from sordino.runs.promise import digest_of as digest_of_plan
 
 
 @dataclass(frozen=True)
@@ -199,68 +68,132 @@ class PartyRun:
     config: PartyConfig
     plan: JointPlan
     say: Callable[[str], None] = print
+    _story: Story = field(default=Story(()), repr=False)
+    _all_booked: bool = False
+    _is_taken: bool = False  # the booking is in the hands of this process
 
     def run(self) -> Outcome:
-        """Take part; raise ``PlanRefusedError`` or ``PartyError`` with who and what.
+        """Take part, or go on with a run that was stopped; raise ``PlanRefusedError`` or ``PartyError``.
 
         The order is the guarantee: who takes part and that this member approved of it is checked before
         anybody is called or a record is read, nothing is shared before every party's ledger holds the
         reservation of the whole plan, and a reservation is given back only if nothing was asked under it.
+        What was opened before a stop is not asked again (:mod:`sordino.parties.mpc.lasting`).
         """
         check_partners(self.plan, self.config.partners)
-        Approvals(self.config.state).require(self.plan)
+        self.config.require_approval(self.plan)
+        folder = private_folder(self.config.state / self.plan.digest)
         with contextlib.ExitStack() as stack:
-            return self._run(*self._judge(stack))
+            stack.enter_context(contextlib.closing(_lock(folder / "lock")))
+            self._find_booking(folder / "transcript.jsonl")
+            path = transcript_path(self.config.state, self.plan)
+            self._story = read_transcript(path) if path.exists() else Story(())
+            verdict, checked = self._judge(stack)
+            transcript = Transcript(path)
+            stack.callback(transcript.close)
+            if not self._story.lines:
+                with open_private(path.with_name("plan.json"), "wb") as file:
+                    file.write(self.plan.canonical)
+                transcript.write("plan", digest=self.plan.digest, durable=True)
+            return self._run(transcript, verdict, checked)
 
-    def _run(self, verdict: SordinoError | None, checked: _Checked | None) -> Outcome:
-        index = [m.name for m in self.plan.members].index(self.config.name)
-        transcript = Transcript(check_fresh(self.config.state, self.plan))
-        transcript.write("plan", digest=self.plan.digest, durable=True)
+    def _run(self, transcript: Transcript, verdict: SordinoError | None, checked: _Checked | None) -> Outcome:
+        def meet(engine: ShamirEngine, state: dict[str, Any]) -> list[dict[str, Any]]:
+            return self._meet(engine, transcript, state, verdict, checked)
+
+        patience, coordinates = self.config.limits.patience, self.plan.coordinates
+        lasting = Lasting(self._connected, meet, transcript, coordinates, patience, self.say)
+        try:
+            try:
+                lasting.start()
+            except PartyLostError as error:
+                if not self._story.is_spent:
+                    raise
+                lasting.wait(error)
+            assert checked is not None  # a refusal has raised by now
+            return self._together(lasting, transcript, checked)
+        except BaseException as error:
+            self._leave(transcript, error)
+            kind = "refused" if isinstance(error, PlanRefusedError) else "failed"
+            transcript.write(kind, durable=True, reason=_reason(error), code=code_of(error).value)
+            lasting.close(farewell=True)
+            raise
+        finally:
+            lasting.close()
+
+    def _salt(self) -> bytes:
+        """Return random bytes of this member and plan: all attempts commit to the same records alike."""
+        path = self.config.state / self.plan.digest / "salt"
+        if not path.exists():
+            noise = fresh_noise()
+            with open_private(path, "xb") as file:
+                file.write(noise.integers(256, 32).astype(np.uint8).tobytes())
+        return path.read_bytes()
+
+    def _leave(self, transcript: Transcript, error: BaseException) -> None:
+        """End what an earlier process has booked where the others do not come back."""
+        story = read_transcript(transcript.path)
+        if isinstance(error, SordinoError) and story.is_spent and not self._is_taken:
+            with contextlib.suppress(SordinoError):
+                self._end_booking(self._resumed(transcript, story), transcript, type(error).__name__)
+
+    def _find_booking(self, path: Path) -> None:
+        """Write what a process that died between the ledger and its transcript could not write any more."""
+        story = read_transcript(path) if path.exists() else Story(())
+        if story.status != "unfinished" or not story.find("reserving") or story.find("reserved"):
+            return
+        with Ledger.open(self.config.ledger, create=False) as ledger:
+            entries = ledger.history(self.config.dataset)
+        open_ones = [e for e in entries if e.plan_digest == self.plan.digest and not e.status.is_final]
+        if open_ones:
+            transcript = Transcript(path)
+            self._write_booking(transcript, open_ones[-1].sequence, open_ones[-1].epsilon)
+            transcript.close()
+
+    def _write_booking(self, transcript: Transcript, sequence: int, epsilon: float) -> None:
+        cost = {"epsilon": epsilon, "delta": self.plan.ask.delta, "slack": self.plan.slack}
+        transcript.write("reserved", durable=True, sequence=sequence, **cost)
+
+    @property
+    def _index(self) -> int:
+        return [m.name for m in self.plan.members].index(self.config.name)
+
+    def _connected(self) -> ShamirEngine:
+        pins = self.config.partners.members
+        members = tuple(
+            replace(m, second=next((p for p in pins[m.name] if p != m.fingerprint), ""))
+            for m in self.plan.members
+        )
+        config, threshold = self.config, self.plan.share.threshold
         engine = ShamirEngine(
-            self.plan.members,
-            index,
-            self.plan.share.threshold,
-            self.config.credentials,
-            self.config.limits,
-            self.config.listen,
+            members, self._index, threshold, config.credentials, config.limits, config.listen
         )
         try:
             engine.connect()
-            self.say(f"Connected with {len(self.plan.members) - 1} parties.")
-            return self._together(engine, index, transcript, verdict, checked)
-        except BaseException as error:
-            kind = "refused" if isinstance(error, PlanRefusedError) else "failed"
-            transcript.write(kind, durable=True, reason=_reason(error), code=code_of(error).value)
-            raise
-        finally:
+        except BaseException:
             engine.close()
-            transcript.close()
+            raise
+        self.say(f"Connected with {len(members) - 1} parties.")
+        return engine
 
     def _judge(self, stack: contextlib.ExitStack) -> tuple[SordinoError | None, _Checked | None]:
         """Return the reason to refuse, or nothing and what was checked; nothing is booked yet."""
-        config = self.config
+        config, story = self.config, self._story
         try:
             ledger = stack.enter_context(Ledger.open(config.ledger, create=False))
-            promise = check_plan(self.plan, config.policy, spent_slack(config.state), ledger, config.dataset)
-            check_budget(ledger, config.dataset, promise)
-            noise = fresh_noise()
-            salt = noise.integers(256, 32).astype(np.uint8).tobytes()
-            return None, _Checked(promise, load_local(config, self.plan), salt)
+            spent = spent_of(config.state, self.plan.digest).slack
+            promise = check_plan(self.plan, config.policy, spent, ledger, config.dataset)
+            if not story.is_spent:
+                check_budget(ledger, config.dataset, promise)
+            local, known = load_local(config, self.plan), story.find("commitment")
+            checked = _Checked(promise, local, self._salt())
+            if known and checked.committed != known["digest"]:
+                raise PlanRefusedError("The records are not those that this run began with.", Code.OWN)
+            return None, checked
         except SordinoError as error:
             return error, None
 
-    def _together(
-        self,
-        engine: ShamirEngine,
-        index: int,
-        transcript: Transcript,
-        verdict: SordinoError | None,
-        checked: _Checked | None,
-    ) -> Outcome:
-        committed = "" if checked is None else commitment(checked.arrays, checked.salt)
-        self._session(engine, transcript, verdict, committed)
-        assert checked is not None  # a refusal has raised by now
-        transcript.write("commitment", digest=committed, salt=checked.salt.hex())
+    def _together(self, lasting: Lasting, transcript: Transcript, checked: _Checked) -> Outcome:
         report = checked.promise.report(
             (
                 *(
@@ -272,17 +205,28 @@ class PartyRun:
             ),
             (self._noise_words(),),
         )
-        with self._reserved(engine, transcript, checked.promise) as run:
-            found, steps = self._learn(engine, index, transcript, checked, run)
-            transcript.write("finished")
+        with self._reserved(lasting, transcript, checked.promise) as run:
+            found, steps = self._learn(lasting, checked, run)
+            if not read_transcript(transcript.path).find("finished"):
+                transcript.write("finished")
             model = self.plan.model
             model.__dict__.update(found, privacy_=report, n_iter_=steps)
             # Before the last word: a member that keeps it back cannot keep the model from the others.
             self._write_result(transcript.path.parent, model)
-            digest = hashlib.sha256(transcript.shared_digest.encode()).digest()
-            _near(engine, digest, _numbers(found), "Comparing transcripts and results")
+            self._compare(lasting, transcript, numbers_of(found))
         transcript.write("settled", durable=True, slack=self.plan.slack)
-        return Outcome(model, checked.promise.certificate, transcript.path, engine.bytes_sent)
+        sent = lasting.bytes_sent + (lasting.engine.bytes_sent if lasting.engine else 0)
+        return Outcome(model, checked.promise.certificate, transcript.path, sent)
+
+    @staticmethod
+    def _compare(lasting: Lasting, transcript: Transcript, found: Any) -> None:
+        """Compare transcripts and results with everybody, also with those who had to come back for it."""
+        header = hashlib.sha256(transcript.shared_digest.encode()).digest()
+        while True:
+            try:
+                return require_near(lasting.connected, header, found, "Comparing transcripts and results")
+            except PartyLostError as error:
+                lasting.wait(error)
 
     @staticmethod
     def _write_result(folder: Path, model: Any) -> None:
@@ -298,13 +242,20 @@ class PartyRun:
             f"most {share.threshold} of them put together what they see"
         )
 
-    def _session(
-        self, engine: ShamirEngine, transcript: Transcript, verdict: SordinoError | None, committed: str
-    ) -> None:
+    def _meet(
+        self,
+        engine: ShamirEngine,
+        transcript: Transcript,
+        state: dict[str, Any],
+        verdict: SordinoError | None,
+        checked: _Checked | None,
+    ) -> list[dict[str, Any]]:
         """Hear everybody's verdict on the plan; one refusal ends it before anything is reserved."""
-        refusal = "" if verdict is None else code_of(verdict, Code.OWN).value
-        hello = {"plan": self.plan.digest, "refusal": refusal, "commitment": committed}
-        heard = [_parse(raw) for raw in engine.exchange(json.dumps(hello).encode(), "Agreeing on the plan")]
+        committed = "" if checked is None else checked.committed
+        story = read_transcript(transcript.path)
+        hello = {"plan": self.plan.digest, "commitment": committed, "booked": story.is_spent, **state}
+        hello["refusal"] = "" if verdict is None else code_of(verdict, Code.OWN).value
+        heard = [parse(raw) for raw in engine.exchange(json.dumps(hello).encode(), "Agreeing on the plan")]
         for member, said in zip(self.plan.members, heard):
             if said.get("plan") != self.plan.digest:
                 raise PartyError(f"{member.name} has another plan than {self.plan.digest[:12]}.", member.name)
@@ -313,79 +264,113 @@ class PartyRun:
                 why = code.words if verdict is None or member.name != self.config.name else str(verdict)
                 raise PlanRefusedError(f"{member.name} refuses the plan: {why}", code)
         commitments = [_digest(said.get("commitment")) for said in heard]
-        names = [m.name for m in self.plan.members]
-        transcript.write("session", parties=names, commitments=commitments)
+        names, session = [m.name for m in self.plan.members], story.find("session")
+        if not session:
+            transcript.write("session", parties=names, commitments=commitments)
+            assert checked is not None
+            transcript.write("commitment", digest=committed, salt=checked.salt.hex())
+        before = session.get("commitments", commitments)
+        changed = [name for name, old, new in zip(names, before, commitments) if old != new]
+        if changed:
+            raise PartyError(f"{changed[0]} came back with other records than it began with.", changed[0])
+        self._all_booked = all(said.get("booked") is True for said in heard)
+        return heard
 
     @contextlib.contextmanager
-    def _reserved(self, engine: ShamirEngine, transcript: Transcript, promise: Promise) -> Iterator[Run]:
+    def _reserved(self, lasting: Lasting, transcript: Transcript, promise: Promise) -> Iterator[Run]:
         """Book the whole plan here, and go on only when everybody has; else give it back.
 
         Between the booking and the curator nothing looks at a record, so that what fails there costs nothing:
         the proof is in ``docs/parties/threat-model.md``.
         """
-        words = f"joint plan {self.plan.digest[:12]} of {self.plan.text['consortium']}"[:200]
+        story = read_transcript(transcript.path)
+        if story.is_spent:
+            booked = self._resumed(transcript, story)
+        else:
+            transcript.write("reserving", durable=True)
+            booked = self._booked(lasting, promise)
+        _, sequence = booked.place or ("", 0)
+        self._is_taken = True
+        with booked:
+            try:
+                if not story.is_spent:
+                    self._write_booking(transcript, sequence, promise.certificate.epsilon)
+                if not self._all_booked:
+                    self._hear_bookings(lasting, None)
+                transcript.write("asking", durable=True)
+                yield booked
+            except BaseException as error:
+                self._end_booking(booked, transcript, type(error).__name__)
+                raise
+
+    @staticmethod
+    def _end_booking(booked: Run, transcript: Transcript, reason: str) -> None:
+        """Give a booking back if no answer was ever opened, by its transcript; else it stays spent."""
+        if read_transcript(transcript.path).find("opening"):
+            booked.fail(reason)
+            return
+        with contextlib.suppress(SordinoError):  # without its ledger it stays spent
+            booked.give_back(only_shares=True)
+            transcript.write("returned", durable=True)
+
+    def _booked(self, lasting: Lasting, promise: Promise) -> Run:
+        head = self.config.approvals.head[:16]
+        words = f"joint plan {self.plan.digest[:12]} of {self.plan.text['consortium']}"[:170]
         try:
-            booked = promise.reserved(words, self.plan.digest)
+            return promise.reserved(f"{words}, decisions {head}", self.plan.digest)
         except SordinoError as error:
             with contextlib.suppress(PlanRefusedError):
-                self._all_reserved(engine, Code.BUDGET)
+                self._hear_bookings(lasting, Code.BUDGET)
             raise PlanRefusedError(f"{self.config.name} could not reserve: {error}", Code.BUDGET) from None
-        _, sequence = booked.place or ("", 0)
-        try:
-            transcript.write("reserved", durable=True, sequence=sequence, slack=self.plan.slack)
-            self._all_reserved(engine, None)
-        except BaseException:
-            with contextlib.suppress(SordinoError):  # without its ledger it stays spent
-                booked.give_back()
-                transcript.write("returned", durable=True, sequence=sequence)
-            raise
-        with booked:
-            yield booked
 
-    def _all_reserved(self, engine: ShamirEngine, refusal: Code | None) -> None:
+    def _resumed(self, transcript: Transcript, story: Story) -> Run:
+        """Take over what an earlier process of this member has booked; a copy of its files comes too late."""
+        config, turns = self.config, sum(line["kind"] == "resumed" for line in story.lines)
+        ask = replace(self.plan.ask, ledger=config.ledger, dataset_id=config.dataset)
+        place = config.dataset, int(story.find("reserved")["sequence"])
+        plan, recipe = self.plan.kernel_plan, self.plan.digest
+        stated = {name: float(r.mechanism.multiplier or 0.0) for name, r in plan.releases.items()}
+        transcript.write("resumed", durable=True)
+        for turn in (turns, turns - 1):  # a crash between this line and the ledger leaves one more of these
+            saved = SavedRun(recipe, stated, digest_of_plan(plan), place, not fresh_noise().is_private, turn)
+            try:
+                run = resumed(ask, self.plan.bare_plan, saved, recipe, slack=self.plan.slack)
+            except LedgerError:
+                if turn < turns:
+                    raise
+                continue
+            run.resumable = False
+            return run
+        raise AssertionError("unreachable")
+
+    def _hear_bookings(self, lasting: Lasting, refusal: Code | None) -> None:
         message = json.dumps({"refusal": "" if refusal is None else refusal.value}).encode()
-        for member, raw in zip(self.plan.members, engine.exchange(message, "Waiting for reservations")):
-            said = _parse(raw)
+        heard = lasting.connected.exchange(message, "Waiting for reservations")
+        for member, raw in zip(self.plan.members, heard):
+            said = parse(raw)
             if said.get("refusal") != "":
                 code = Code.parse(said.get("refusal"))
                 raise PlanRefusedError(f"{member.name} could not reserve: {code.words}", code)
 
-    def _learn(
-        self, engine: ShamirEngine, index: int, transcript: Transcript, checked: _Checked, run: Run
-    ) -> tuple[dict[str, Any], int]:
+    def _learn(self, lasting: Lasting, checked: _Checked, run: Run) -> tuple[dict[str, Any], int]:
         """Ask everything; return the attributes of the fitted model and the number of steps."""
-        task, population = self.plan.task, sum(self.plan.records)
+        task, share = self.plan.task, self.plan.share
 
         def agree(lattice: Lattice, release: Any, params: Any, position: int) -> None:
-            header = f"{lattice}|{type(release.query).__name__}|{position}|".encode()
-            _near(
-                engine, hashlib.sha256(header).digest(), _numbers(params), f"Agreeing on release {position}"
-            )
+            lasting.expect(header_of(lattice, type(release.query).__name__, position), numbers_of(params))
 
-        def opened(values: Any) -> None:
-            transcript.write("release", opened=digest_of(values))
-
-        meter = _Meter(engine, self.plan.coordinates)
-        executor = PartiesExecutor(checked.local, meter, self.plan.share, index, population, agree, opened)
+        executor = PartiesExecutor(checked.local, lasting, share, self._index, self.plan.records, agree)
         last, steps = task.follow(run.curate(executor))
         return task.finish(last), steps
 
 
-@dataclass
-class _Meter:
-    """The engine, as far as delta was paid for: the distance of the noise from the ideal counts numbers."""
-
-    engine: ShamirEngine
-    left: int
-
-    def sum(self, values: Any, draw: Draw) -> Any:
-        """Open a sum, unless the plan has counted fewer numbers."""
-        self.left -= values.size
-        if self.left < 0:
-            raise PartyError(
-                "The run would open more numbers than its plan has counted. Nothing more is opened."
-            )
-        return self.engine.sum(values, draw)
+def _lock(path: Path) -> Journal:
+    """Let one process at a time be at work; whoever only looks holds the lock for a moment."""
+    for _ in range(4):
+        with contextlib.suppress(PlanError):
+            return Journal(path)
+        time.sleep(0.25)
+    return Journal(path)
 
 
 def load_local(config: PartyConfig, plan: JointPlan) -> LocalExecutor:
@@ -412,37 +397,34 @@ def load_local(config: PartyConfig, plan: JointPlan) -> LocalExecutor:
         ) from None
 
 
+def check_commitment(config: PartyConfig, path: Path) -> str:
+    """Return the commitment of a transcript if this member's records are those it was made for.
+
+    The plan is the one that the run kept beside its transcript.
+    """
+    story = read_transcript(path)
+    known = story.find("commitment")
+    if not known:
+        raise TranscriptError(f"{path} holds no commitment: the run ended before.")
+    local = load_local(config, JointPlan.load(path.with_name("plan.json")))
+    found = commitment((local.matrix, local.targets), bytes.fromhex(known["salt"]))
+    if found != known["digest"]:
+        raise TranscriptError("The records here are not those that the transcript commits to.")
+    return found
+
+
 @dataclass(frozen=True)
 class _Checked:
     promise: Promise
     local: LocalExecutor
     salt: bytes
 
-    @property
-    def arrays(self) -> tuple[Any, Any]:
-        return self.local.matrix, self.local.targets
+    @cached_property
+    def committed(self) -> str:
+        return commitment((self.local.matrix, self.local.targets), self.salt)
 
 
-def spent_slack(state: Path) -> float:
-    """Return what the runs of this member have added to delta so far, failed ones included."""
-    found = [read_transcript(path) for path in state.glob("*/transcript.jsonl")]
-    return sum(float(story.find("reserved").get("slack", 0.0)) for story in found if story.is_spent)
-
-
-def _near(engine: ShamirEngine, header: bytes, mine: Any, what: str) -> None:
-    """Go on if everybody has the same header, and the same public numbers but for rounding.
-
-    Members' processors may round what they compute from the answers differently. That is harmless: each
-    record is clipped at the point its own party uses, and the noise is in the header and enough for all.
-    """
-    for member, raw in zip(engine.members, engine.exchange(header + mine.tobytes(), what)):
-        theirs = np.frombuffer(raw[len(header) :]) if len(raw) == len(header) + mine.nbytes else None
-        close = theirs is not None and np.allclose(theirs, mine, rtol=1e-6, atol=1e-9)
-        if raw[: len(header)] != header or not close:
-            raise PartyError(f"{what}: {member.name} is at another point of the run.", member.name)
-
-
-def _numbers(values: Any) -> Any:
+def numbers_of(values: Any) -> Any:
     """Return the numbers in public parameters or results as one vector."""
     if isinstance(values, dict):
         values = tuple(values[k] for k in sorted(values))
@@ -453,22 +435,12 @@ def _numbers(values: Any) -> Any:
     if values is None:
         return np.zeros(0)
     if isinstance(values, (tuple, list)):
-        return np.concatenate([np.zeros(0), *map(_numbers, values)])
+        return np.concatenate([np.zeros(0), *map(numbers_of, values)])
     plain = np.ascontiguousarray(values)
     if plain.dtype.kind in "US":  # words are compared by their hash
         raw = hashlib.sha256(repr(plain.tolist()).encode()).digest()[:6]
         return np.array([float(int.from_bytes(raw, "little"))])
     return plain.astype(np.float64).reshape(-1)
-
-
-def _parse(raw: bytes) -> dict[str, Any]:
-    try:
-        said = json.loads(raw)
-    except ValueError:
-        said = None
-    if not isinstance(said, dict):
-        raise PartyError("A party sent a message that is not understood.")
-    return said
 
 
 def _digest(said: Any) -> str:

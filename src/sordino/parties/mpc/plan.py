@@ -7,7 +7,6 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,19 +21,17 @@ from sordino.ledger import Ledger
 from sordino.parties import words
 from sordino.parties.mpc.links import Member
 from sordino.parties.mpc.tasks import MAX_RELEASES, Rehearsal, joint_task, rehearse, seconds_of
-from sordino.parties.mpc.transcript import open_private, private_folder
-from sordino.parties.words import Code, PlanRefusedError
 from sordino.runs import Ask, Promise, Task
 from sordino.runs.promise import at_multipliers
 
 FORMAT = 3
 MAX_MEMBERS = 100
 MAX_EPSILON = 100.0
-_TEXT = words.matching(r"[^\x00-\x1f\x7f]{1,200}")
+TEXT = words.matching(r"[^\x00-\x1f\x7f]{1,200}")
 _HOST = r"[A-Za-z0-9._:\[\]-]{1,255}"
 _PLAN: dict[str, words.Check] = {
     "format": words.whole(2, FORMAT),  # 2 names a kind of task where 3 names an estimator
-    "consortium": _TEXT,
+    "consortium": TEXT,
     "nonce": words.matching("[0-9a-f]{32}"),
     "members": lambda rows: isinstance(rows, list) and 1 <= len(rows) <= MAX_MEMBERS,
     "threshold": words.whole(0, MAX_MEMBERS),
@@ -44,12 +41,13 @@ _PLAN: dict[str, words.Check] = {
     "noise": words.mapping,
 }
 _MEMBER = {
-    "name": _TEXT,
+    "name": TEXT,
     "host": words.matching(_HOST),
     "port": words.whole(1, 65535),
     "records": words.whole(1, words.LARGEST),
     "fingerprint": words.matching("[0-9a-f]{64}"),
 }
+_CHARTER = {"charter": words.matching("[0-9a-f]{64}")}  # the digest of what all members signed
 _CONTROL = {"control": words.matching(_HOST + r":[0-9]{1,5}")}
 _BUDGET = {
     "epsilon": words.number(1e-9, MAX_EPSILON),
@@ -179,7 +177,7 @@ class JointPlan:
     @classmethod
     def read(cls, text: Any) -> JointPlan:
         """Take a document that is plain data."""
-        words.read_words("a plan", text, _PLAN)
+        words.read_words("a plan", text, _PLAN, _CHARTER)
         for row in text["members"]:
             words.read_words("a member of the plan", row, _MEMBER, _CONTROL)
         words.read_words("the budget of the plan", text["budget"], _BUDGET)
@@ -212,6 +210,7 @@ def make_plan(
     *,
     threshold: int = 1,
     mode: str = "noise-inside",
+    charter: str | None = None,
 ) -> JointPlan:
     """Calibrate a task for a consortium.
 
@@ -230,6 +229,7 @@ def make_plan(
         "task": task,
         "budget": budget,
         "noise": {},
+        **({} if charter is None else {"charter": charter}),
     }
     bare = {**text, "noise": {"multipliers": {}, "event": {}, "slack": 0.0}}
     try:
@@ -252,37 +252,6 @@ def make_plan(
     made = JointPlan.read(json.loads(canonical(text)))
     made.check_feasible()
     return made
-
-
-@dataclass(frozen=True)
-class Approvals:
-    """The file of approved plans in a member's state folder: a digest and a time on each line.
-
-    **Privacy.** A digest is of the whole text of a plan: one that is edited afterwards is another plan.
-    """
-
-    state: Path
-
-    @property
-    def path(self) -> Path:
-        return self.state / "approved"
-
-    def __contains__(self, digest: str) -> bool:
-        if not self.path.exists():
-            return False
-        return digest in {line.partition(" ")[0] for line in self.path.read_text("utf-8").splitlines()}
-
-    def add(self, plan: JointPlan) -> None:
-        private_folder(self.state)
-        with open_private(self.path, "ab") as file:
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            file.write(f"{plan.digest} {now}\n".encode())
-
-    def require(self, plan: JointPlan) -> None:
-        """Refuse a plan that was not approved."""
-        if plan.digest not in self:
-            said = f"The plan {plan.digest[:12]} is not approved here. Read it, then: sordino party approve."
-            raise PlanRefusedError(said, Code.APPROVAL)
 
 
 def shown(value: Any) -> str:
@@ -310,6 +279,7 @@ def in_words(plan: JointPlan) -> list[str]:
     return [
         f"Plan {plan.digest} of {shown(text['consortium'])}, between",
         *members,
+        f"Under the charter {text['charter']}." if "charter" in text else "Under no charter.",
         f"If more than {threshold} of them pool what they see, they learn more than the opened answers.",
         "Task:",
         *(f"  {shown(k)[1:-1]} = {shown(v)}" for k, v in sorted(facts.items())),

@@ -7,13 +7,14 @@ import contextlib
 import hashlib
 import ssl
 import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sordino.errors import InvalidInputError, PartyError
-from sordino.execute.parties.engine import Draw, noised_sum, plain_sum
+from sordino.execute.parties.engine import Draw, joint_noise, valid_total
 from sordino.execute.parties.field import Field, Residues
 from sordino.kernel import NoiseSource
 from sordino.kernel.arrays import Ints
@@ -58,6 +59,7 @@ class ShamirEngine:
         self._mesh = Mesh(self.members, index, self._loop)
         self._loop.set_exception_handler(lambda _, context: _note(self._mesh, context))
         self._credentials, self._listen = credentials, listen
+        self._noise: dict[int, Residues] = {}  # shares of coarse noise that no release has used yet
         self.turn = 0  # the label of the last message: everybody counts alike
         # The loop has a thread of its own: it beats while this member computes on its records.
         self._thread = threading.Thread(target=self._turn, name="sordino links", daemon=True)
@@ -77,22 +79,44 @@ class ShamirEngine:
         return self._run(self._exchange_pieces(payload), what)
 
     def sum(self, values: Ints, draw: Draw) -> NDArray[Any]:
-        """Open the noised sum of everybody's values, some coordinates after the others."""
-        flat = values.reshape(-1)
-        arithmetic = Shamir(self, Field.of(draw.field_bits))
-        size = max(1, (INSIDE if draw.step else PLAIN) // len(self.members))
-        opened = []
-        for number, start in enumerate(range(0, max(1, flat.size), size)):
-            columns = slice(start, start + size)
-            part = draw.part(number, columns)
-            mine = flat[columns]
-            work = noised_sum(arithmetic, mine, part) if draw.step else plain_sum(arithmetic, mine)
-            opened.append(self._run(work, "Release"))
-        return arithmetic.field.signed(np.concatenate(opened)).reshape(values.shape)
+        """Open the noised sum of everybody's values."""
+        return self.open(self.secret_sum(values, draw), draw.field_bits).reshape(values.shape)
 
-    def close(self) -> None:
+    def prepare(self, draw: Draw) -> None:
+        """Draw coarse noise for so many coordinates as there are columns of signs; it needs no record."""
+        arithmetic, size = Shamir(self, Field.of(draw.field_bits)), max(1, INSIDE // len(self.members))
+        found = [self._noise.get(draw.field_bits, np.zeros(0, arithmetic.field.dtype))]
+        for number, start in enumerate(range(0, draw.signs.shape[1], size), start=1):
+            part = draw.part(number, slice(start, start + size))
+            found.append(self._run(joint_noise(arithmetic, part), "Noise"))
+        self._noise[draw.field_bits] = np.concatenate(found)
+
+    def secret_sum(self, values: Ints, draw: Draw) -> Residues:
+        """Return this member's shares of the noised sum; nothing that depends on a record is opened."""
+        numbers, flat = Field.of(draw.field_bits), values.reshape(-1)
+        arithmetic, size, totals = Shamir(self, numbers), max(1, PLAIN // len(self.members)), []
+        for number, start in enumerate(range(0, max(1, flat.size), size)):
+            part = replace(draw, signs=None).part(2**61 + number)
+            totals.append(self._run(valid_total(arithmetic, flat[start : start + size], part), "Release"))
+        total = np.concatenate(totals)
+        if not draw.step:
+            return total
+        if len(self._noise.get(draw.field_bits, ())) < flat.size:
+            self.prepare(draw)
+        ready = self._noise[draw.field_bits]
+        coarse, self._noise[draw.field_bits] = ready[: flat.size], ready[flat.size :]
+        return numbers.add(total, numbers.multiply(coarse, numbers.array(draw.step)))
+
+    def open(self, shares: Residues, bits: int) -> NDArray[Any]:
+        """Open shares of a noised sum, some after the others; the same shares open the same numbers again."""
+        arithmetic, size = Shamir(self, Field.of(bits)), PLAIN // len(self.members)
+        parts = [shares[start : start + size] for start in range(0, max(1, shares.size), size)]
+        opened = [self._run(arithmetic.reveal(part), "Opening") for part in parts]
+        return arithmetic.field.signed(np.concatenate(opened))
+
+    def close(self, farewell: bool = False) -> None:
         async def part() -> None:
-            self._mesh.close()
+            self._mesh.close(farewell)
             await asyncio.sleep(0.05)
 
         with contextlib.suppress(Exception):
@@ -210,6 +234,9 @@ class Shamir:
             if echo != joint:
                 raise PartyError(f"Coin check: {engine.members[peer].name} was shown another coin.")
         return joint
+
+    def blame(self, what: str, party: int) -> PartyError:
+        return self._engine.fail(what, party)
 
     async def reveal(self, secret: Residues) -> Residues:
         engine = self._engine

@@ -49,6 +49,8 @@ class TranscriptError(SordinoError, RuntimeError):
 class Transcript:
     """An append-only file of JSON lines; each line holds the hash of the one before.
 
+    A file that is there is continued; a last line that a crash cut off is taken away first.
+
     **Privacy.** It holds hashes of opened values and commitments, never records. The salt of this party's
     commitment is in it: keep the file as you keep the data. Only its owner can read it.
     """
@@ -56,9 +58,13 @@ class Transcript:
     def __init__(self, path: Path) -> None:
         self.path = path
         private_folder(path.parent)
-        self._file = open_private(path, "xb")
-        self._last = "0" * 64
+        story = read_transcript(path) if path.exists() else Story(())
+        self._file = open_private(path, "ab")
+        self._file.truncate(story.length)
+        self._last = story.head
         self._shared = hashlib.sha256(b"sordino transcript")
+        for line in story.shared():
+            self._shared.update(_encode(line))
 
     @property
     def shared_digest(self) -> str:
@@ -86,6 +92,8 @@ class Story:
     """A transcript that was read back and whose chain holds."""
 
     lines: tuple[dict[str, Any], ...]
+    head: str = "0" * 64
+    length: int = 0
 
     @property
     def status(self) -> str:
@@ -115,7 +123,7 @@ class Story:
 
 def read_transcript(path: Path) -> Story:
     """Read a transcript and check its chain of hashes; a torn last line of a crash is left out."""
-    previous, lines = "0" * 64, []
+    previous, lines, length = "0" * 64, [], 0
     try:
         raw = path.read_bytes().split(b"\n")
     except OSError as error:
@@ -130,7 +138,8 @@ def read_transcript(path: Path) -> Story:
             raise TranscriptError(f"Line {number} of {path} does not follow the line before: it was changed.")
         previous = hashlib.sha256(text).hexdigest()
         lines.append(line)
-    return Story(tuple(lines))
+        length += len(text) + 1
+    return Story(tuple(lines), previous, length)
 
 
 def compare(stories: Sequence[Story]) -> int:

@@ -1,0 +1,254 @@
+"""A computation that outlives its connections and processes: what was opened is kept and never asked again.
+
+Each release goes through four steps at every member, each on disk before the next begins:
+
+1. *kept*: the shares of the noised answer are in a file. Nothing that depends on a record was opened.
+2. everybody says that it has kept its shares; a member that hears it from all of them writes *opening*.
+3. shares are sent, and the answer is computed.
+4. *release*: the answer is in a file, its hash in the transcript.
+
+**Nothing is opened twice.** An honest member sends its share in step 3 only, hence after *all* honest members
+have kept theirs. When members meet again, each says how many answers it has and whether it wrote *opening*
+for the next one. If somebody did, everybody opens the kept shares again: they are points of the same
+polynomials, so the answer is the same numbers and tells nothing new, and a member without such shares ends
+the run. If nobody did, no honest member has sent a share: ``threshold`` members hold too few to know anything
+of the answer, and it is computed afresh, with new noise. A member can lie about its own state only: it can
+end the run, but honest members who wrote *opening* never compute that answer again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sordino.errors import PartyError
+from sordino.execute.parties import Draw
+from sordino.execute.parties.field import Field
+from sordino.kernel.arrays import Ints
+from sordino.parties.mpc.links import PartyLostError
+from sordino.parties.mpc.shamir import ShamirEngine
+from sordino.parties.mpc.transcript import (
+    Transcript,
+    digest_of,
+    open_private,
+    private_folder,
+    read_transcript,
+)
+
+PAUSE = 0.5  # seconds between two attempts to meet again
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Answers, and the shares of the last one, in a folder of this member's own."""
+
+    folder: Path
+
+    def answer(self, number: int) -> Ints | None:
+        """Return an answer that was opened before; None for one that was not."""
+        path = private_folder(self.folder) / f"answer-{number}"
+        return _numbers(path.read_bytes(), signed=True)[1] if path.exists() else None
+
+    @property
+    def count(self) -> int:
+        """The number of answers."""
+        return len(list(self.folder.glob("answer-*[0-9]")))
+
+    def shares(self, number: int) -> tuple[int, Any] | None:
+        """Return the bits of the field and the shares of an answer, if these are the last ones."""
+        path = self.folder / f"shares-{number}"
+        return _numbers(path.read_bytes()) if path.exists() else None
+
+    def keep(self, what: str, number: int, bits: int, values: Any) -> None:
+        """Write shares or an answer; it is on disk as a whole when this returns."""
+        numbers = Field.of(bits)
+        path = private_folder(self.folder) / f"{what}-{number}"
+        draft = path.with_suffix(".draft")
+        with open_private(draft, "wb") as file:
+            file.write(bytes([bits]) + numbers.dumps(numbers.array(values.reshape(-1))))
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+        handle = os.open(self.folder, os.O_RDONLY)
+        os.fsync(handle)  # the new name, too
+        os.close(handle)
+
+    def forget_shares(self, before: int) -> None:
+        """Remove the shares of earlier answers."""
+        for path in self.folder.glob("shares-*"):
+            if path.suffix or int(path.name.rpartition("-")[2]) < before:
+                path.unlink()
+
+
+def _numbers(raw: bytes, signed: bool = False) -> tuple[int, Any]:
+    numbers = Field.of(raw[0])
+    found = numbers.loads(raw[1:], (len(raw) - 1) // numbers.width)
+    return raw[0], numbers.signed(found) if signed else found
+
+
+@dataclass
+class Lasting:
+    """The engine of a run as its executor sees it; a lost connection is waited for.
+
+    Parameters
+    ----------
+    connect : returns an engine that is connected with everybody.
+    meet : agrees with everybody on the plan and on what was opened so far, and returns how far each one is.
+    transcript : of this run.
+    left : how many numbers the plan has counted; delta was paid for so many.
+    patience : seconds to wait for a member that is gone.
+    """
+
+    connect: Callable[[], ShamirEngine]
+    meet: Callable[[ShamirEngine, dict[str, Any]], list[dict[str, Any]]]
+    transcript: Transcript
+    left: int
+    patience: float
+    say: Callable[[str], None]
+    engine: ShamirEngine | None = None
+    number: int = 0
+    bytes_sent: int = 0
+    _ask: tuple[bytes, Any] = field(default=(b"", None), repr=False)
+
+    @property
+    def kept(self) -> Kept:
+        return Kept(self.transcript.path.parent / "answers")
+
+    @property
+    def _story(self) -> Any:
+        return read_transcript(self.transcript.path)
+
+    def expect(self, header: bytes, mine: Any) -> None:
+        """Hear what the next release is about; all members must say the same."""
+        self._ask = header, mine
+
+    def start(self) -> None:
+        """Meet everybody, for the first time or again, and bring the answers of all to the same number."""
+        for number in range(self._story.releases, self.kept.count):  # the crash came between file and line
+            answer = self.kept.answer(number)
+            assert answer is not None
+            self.transcript.write("release", opened=digest_of(answer))
+        engine = self.engine = self.connect()
+        done = self.kept.count
+        sent = any(x["kind"] == "opening" and x["number"] == done for x in self._story.lines)
+        heard = self.meet(engine, {"done": done, "sent": sent})
+        counts = [n for n in (said.get("done") for said in heard) if type(n) is int and n >= 0]
+        if len(counts) < len(heard) or max(counts) > min(counts) + 1:
+            raise PartyError("The members do not agree on how many answers were opened. The run is over.")
+        low = min(counts)
+        if max(counts) > low or any(said.get("sent") is True for said in heard):
+            self._open(low)
+
+    def sum(self, values: Ints, draw: Draw) -> Any:
+        """Return an answer that is kept, or open it, however often connections are lost meanwhile."""
+        number, self.number = self.number, self.number + 1
+        self.left -= values.size
+        if self.left < 0:
+            raise PartyError(
+                "The run would open more numbers than its plan has counted. Nothing more is opened."
+            )
+        attempt = 0
+        while (found := self.kept.answer(number)) is None:
+            try:
+                self._release(number, values, draw.part(2**63 + attempt))
+            except PartyLostError as error:
+                attempt += 1
+                self.wait(error)
+        if found.size != values.size:
+            raise PartyError("A kept answer has another length than its release. The run is over.")
+        return found.reshape(values.shape)
+
+    def wait(self, error: PartyLostError) -> None:
+        """Meet the others again, as long as patience allows."""
+        until = time.monotonic() + self.patience
+        while time.monotonic() < until:
+            self.say(f"{error} Waiting for it.")
+            self.close()
+            time.sleep(PAUSE)
+            try:
+                return self.start()
+            except PartyLostError as again:
+                error = again
+        raise PartyError(str(error), error.party)
+
+    def _release(self, number: int, values: Ints, draw: Draw) -> None:
+        engine = self.connected
+        require_near(engine, *self._ask, f"Agreeing on release {number}")
+        shares = engine.secret_sum(values, draw)
+        self.kept.keep("shares", number, draw.field_bits, shares)
+        self.kept.forget_shares(number)
+        said = b"kept %d" % number
+        for member, raw in zip(engine.members, engine.exchange(said, "Keeping shares")):
+            if raw != said:
+                raise PartyError(f"{member.name} is at another release.", member.name)
+        self._open(number)
+
+    def _open(self, number: int) -> None:
+        found = self.kept.shares(number)
+        if found is None:
+            raise PartyError(f"Answer {number} may be open, and its shares are not here. The run is over.")
+        self.transcript.write("opening", durable=True, number=number)
+        bits, shares = found
+        opened = self.connected.open(shares, bits)
+        before = self.kept.answer(number)
+        if before is None:
+            self.kept.keep("answer", number, bits, opened)
+            self.transcript.write("release", opened=digest_of(opened))
+        elif not np.array_equal(before, opened):
+            raise PartyError("An answer that was opened before is another one now. The run is over.")
+
+    @property
+    def connected(self) -> ShamirEngine:
+        if self.engine is None:
+            raise PartyLostError("The connections are closed.")
+        return self.engine
+
+    def exchange(self, payload: bytes, what: str) -> list[bytes]:
+        """Send bytes to everybody and return everybody's."""
+        return self.connected.exchange(payload, what)
+
+    def close(self, farewell: bool = False) -> None:
+        """Close all connections; ``farewell`` says that this member will not come back."""
+        if self.engine is not None:
+            self.bytes_sent += self.engine.bytes_sent
+            with contextlib.suppress(Exception):
+                self.engine.close(farewell)
+            self.engine = None
+
+
+def require_near(engine: Any, header: bytes, mine: Any, what: str) -> None:
+    """Go on if everybody has the same header, and the same public numbers but for rounding.
+
+    Members' processors may round what they compute from the answers differently. That is harmless: each
+    record is clipped at the point its own party uses, and the noise is in the header and enough for all.
+    """
+    for member, raw in zip(engine.members, engine.exchange(header + mine.tobytes(), what)):
+        theirs = np.frombuffer(raw[len(header) :]) if len(raw) == len(header) + mine.nbytes else None
+        close = theirs is not None and np.allclose(theirs, mine, rtol=1e-6, atol=1e-9)
+        if raw[: len(header)] != header or not close:
+            raise PartyError(f"{what}: {member.name} is at another point of the run.", member.name)
+
+
+def parse(raw: bytes) -> dict[str, Any]:
+    """Read a table that a member sent."""
+    try:
+        said = json.loads(raw)
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict):
+        raise PartyError("A party sent a message that is not understood.")
+    return said
+
+
+def header_of(*facts: Any) -> bytes:
+    """Return a hash of facts that all members must have in common."""
+    return hashlib.sha256("|".join(map(str, facts)).encode()).digest()

@@ -1,0 +1,156 @@
+"""A run outlives lost connections and killed processes, and nothing is opened twice."""
+
+import time
+
+import numpy as np
+import pytest
+from tests.parties import sabotage
+from tests.parties.helpers import NAMES, Consortium
+
+import sordino
+from sordino.errors import LedgerError
+from sordino.parties.mpc.config import PartyConfig
+from sordino.parties.mpc.lasting import Kept
+from sordino.parties.mpc.party import PartyRun
+from sordino.parties.mpc.plan import JointPlan
+from sordino.parties.mpc.transcript import Transcript, read_transcript
+
+STOPS = [("reserved", 1), ("asking", 1), ("opening", 1), ("release", 1), ("opening", 3), ("finished", 1)]
+
+
+@pytest.fixture
+def three(tmp_path):
+    return Consortium(tmp_path, message=5.0, connect=5.0, patience=60.0)
+
+
+def _end(three, processes):
+    for process in processes:
+        process.join(90)
+    late = [p.is_alive() for p in processes]
+    for process in processes:
+        process.kill()
+        process.join()
+    assert not any(late)
+    said = [(three.folder / name / "log.txt").read_text() for name in NAMES]
+    assert [p.exitcode for p in processes] == [0, 0, 0], said
+
+
+def _require_once(three):
+    """Assert that all have one model, one settled reservation each, and no answer that is there twice."""
+    assert three.check_books() == 3
+    for i in range(3):
+        (entry,) = [e for e in three.history(i) if e.status.value != "returned"]
+        assert entry.status.value == "settled"
+        numbers = [line["number"] for line in three.story(i).lines if line["kind"] == "opening"]
+        assert sorted(set(numbers)) == [0, 1, 2]
+    found = [sordino.load(three.state(i) / "model.sordino").coef_ for i in range(3)]
+    assert np.array_equal(found[0], found[1])
+    assert np.array_equal(found[0], found[2])
+
+
+@pytest.mark.parametrize(("stage", "count"), STOPS[2:4])
+def test_a_killed_member_comes_back_and_the_run_goes_on_where_it_was(three, stage, count):
+    _kill_and_restart(three, stage, count)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("stage", "count"), STOPS)
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_member_killed_at_any_stage_comes_back(three, stage, count, victim):
+    _kill_and_restart(three, stage, count, victim)
+
+
+def _kill_and_restart(three, stage, count, victim=1):
+    plans = [None] * 3
+    plans[victim] = sabotage.at(stage, sabotage.kill, count)
+    processes = [three.fork(i, sabotage=plans[i]) for i in range(3)]
+    processes[victim].join(60)
+    assert processes[victim].exitcode == -9
+    time.sleep(1)
+    if stage == "reserved":  # it had not said that it booked: the others gave back, and start again
+        for process in processes:
+            process.join(60)
+        assert all(not three.story(i).is_spent for i in range(3) if i != victim)
+        processes = [three.fork(i) for i in range(3)]
+    else:
+        processes[victim] = three.fork(victim)
+    _end(three, processes)
+    _require_once(three)
+
+
+def test_a_cut_connection_is_mended_without_a_new_process(three):
+    cut = sabotage.at("release", sabotage.reset, 2)
+    _end(three, [three.fork(i, sabotage=cut if i == 0 else None) for i in range(3)])
+    _require_once(three)
+
+
+def test_a_member_that_comes_back_with_other_records_is_refused(three):
+    processes = [
+        three.fork(i, sabotage=sabotage.at("release", sabotage.kill, 2) if i == 1 else None) for i in range(3)
+    ]
+    processes[1].join(60)
+    path = three.folder / "south" / "data.npz"
+    with np.load(path) as data:
+        x, y = data["X"].copy(), data["y"]
+    x[0, 0] += 1.0
+    np.savez(path, X=x, y=y)
+    processes[1] = three.fork(1)
+    for process in processes:
+        process.join(60)
+    assert [p.exitcode for p in processes] == [1, 1, 1]
+    assert "not those that this run began with" in (three.folder / "south" / "log.txt").read_text()
+
+
+def test_a_copy_of_the_files_of_a_run_comes_too_late(three):
+    """The ledger counts turns, so that two copies of a member cannot both go on."""
+    processes = [
+        three.fork(i, sabotage=sabotage.at("asking", sabotage.kill) if i == 1 else None) for i in range(3)
+    ]
+    processes[1].join(60)
+    for process in processes:
+        process.kill()
+        process.join()
+    path, plan = three.state(1) / "transcript.jsonl", JointPlan.load(three.plan_path)
+    before = path.read_bytes()
+
+    def take_over():
+        config = PartyConfig.load(three.folder / "south" / "party.toml")
+        transcript = Transcript(path)
+        try:
+            return PartyRun(config, plan)._resumed(transcript, read_transcript(path))
+        finally:
+            transcript.close()
+
+    assert [take_over().turn, take_over().turn] == [1, 2]
+    path.write_bytes(before)
+    with pytest.raises(LedgerError, match="A copy would release twice"):
+        take_over()
+
+
+def test_kept_numbers_are_read_as_they_were_written(tmp_path):
+    kept = Kept(tmp_path / "answers")
+    for bits, values in ((61, [-3, 0, 2**59]), (127, [-(2**100), 5, 2**120])):
+        kept.keep("answer", bits, bits, np.array(values, dtype=object))
+        assert kept.answer(bits).tolist() == values
+    kept.keep("shares", 0, 61, np.array([1, 2], dtype=object))
+    kept.keep("shares", 1, 61, np.array([3, 4], dtype=object))
+    kept.forget_shares(1)
+    assert kept.shares(0) is None
+    assert kept.shares(1)[1].tolist() == [3, 4]
+    assert (kept.count, kept.answer(7)) == (2, None)
+
+
+def test_a_transcript_goes_on_after_a_line_that_was_cut_off(tmp_path):
+    path = tmp_path / "t" / "transcript.jsonl"
+    first = Transcript(path)
+    first.write("plan", digest="d")
+    first.write("release", opened="o")
+    digest = first.shared_digest
+    first.close()
+    with path.open("ab") as file:
+        file.write(b'{"kind":"rel')
+    again = Transcript(path)
+    assert again.shared_digest == digest
+    again.write("finished")
+    again.close()
+    assert [line["kind"] for line in read_transcript(path).lines] == ["plan", "release", "finished"]
