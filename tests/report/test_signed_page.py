@@ -38,6 +38,17 @@ def test_those_who_answer_for_it_stand_on_the_page(model):
     assert "not stated" in report_html(model)
 
 
+def test_each_column_has_its_curve(model, tmp_path):
+    page = report_html(model)
+    assert "One column at a time" in page
+    assert 'aria-label="age: from' in page
+    assert "What matters" in page
+    model.save(tmp_path / "m.sordino")
+    told = CliRunner().invoke(main, ["inspect", str(tmp_path / "m.sordino")])
+    assert "effect on the prediction" in told.output
+    assert "age" in told.output
+
+
 @pytest.mark.parametrize(
     ("metric", "truth"),
     [

@@ -45,7 +45,8 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
     if as_json:
         run = facts.get("about", {}).get("run")
         out = {"model": facts["model"], "version": facts["version"], "run": run, "privacy": facts["report"]}
-        document({**out, "coefficients": rows})
+        shapes = [vars(shape) for shape in getattr(fitted, "shapes_", ())]
+        document({**out, "coefficients": rows, "shapes": shapes})
         return
     click.echo(f"{type(fitted).__name__}, saved by Sordino {facts['version']}")
     if report is not None:
@@ -56,6 +57,12 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
         said = [("Note", report.notes), ("Paid nothing", report.unpaid), ("Not proven", report.unproven)]
         for title, line in ((title, line) for title, lines in said for line in lines):
             click.echo(f"{title}: {line}")
+    shapes = getattr(fitted, "shapes_", ())
+    if shapes:
+        lines = [
+            (s.name, f"{s.importance:.3g}", "{:+.3g} to {:+.3g}".format(*_ends(s))) for s in shapes[:top]
+        ]
+        show_table(("column", "importance", "effect on the prediction"), lines)
     if rows:
         known = any(entry["two sigma"] is not None for entry in rows)
         titles = ("", "value", "noise, two sigma", "") if known else ("", "value")
@@ -218,6 +225,10 @@ def _numbers(value: Any) -> Any:
     import numpy as np
 
     return np.asarray(value, dtype=float) if isinstance(value, list) else float(value)
+
+
+def _ends(shape: Any) -> tuple[float, float]:
+    return float(shape.effect.min()), float(shape.effect.max())
 
 
 def _releases(report: Any) -> list[tuple[str, ...]]:

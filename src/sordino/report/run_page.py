@@ -195,6 +195,21 @@ class Chart:
 
 
 @dataclass(frozen=True)
+class Curve:
+    """The effect of one column in a box of 200 x 80: a line or dots, and a band of twice its noise."""
+
+    name: str
+    first: str
+    last: str
+    top: str
+    bottom: str
+    zero: float
+    line: str
+    band: str
+    dots: tuple[tuple[float, float, float, float, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class Score:
     """A private score with its interval and its price."""
 
@@ -216,6 +231,7 @@ class Contents:
     kind: str
     facts: list[tuple[str, str]] = field(default_factory=list)
     charts: list[Chart] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)
 
 
 def report_of(model: Any, assume_public: Sequence[str] = ()) -> PrivacyReport:
@@ -247,7 +263,10 @@ def contents_of(model: Any, report: PrivacyReport) -> Contents:
     inner, names = _innermost(model, out)
     if isinstance(getattr(inner, "privacy_", None), PrivacyReport):
         _shape(inner, out)
-        _coefficients(inner, names, out)
+        if getattr(inner, "shapes_", None):
+            _effects(inner, out)
+        else:
+            _coefficients(inner, names, out)
         _scree(inner, out)
     return out
 
@@ -280,6 +299,60 @@ def _shape(model: Any, out: Contents) -> None:
     if hasattr(model, "module_"):
         sizes = [p.numel() for p in model.module_.parameters()]
         out.facts.append(("parameters of the network", f"{sum(sizes):,} in {len(sizes)} tensors"))
+
+
+def _effects(model: Any, out: Contents) -> None:
+    """Show one curve for each column of a table, and how much each column and pair matters."""
+    shapes = model.shapes_[:TOP]
+    most = max((shape.importance for shape in shapes), default=0.0) or 1.0
+    bars = tuple(
+        Bar(s.name[:60], s.importance, f"{s.importance:.3g}", 0.0, 100.0 * s.importance / most)
+        for s in shapes
+    )
+    words = (
+        "How far each column, or pair of columns, moves the prediction of a record (one standard deviation), "
+        "in units of the target for numbers and in log odds for labels."
+    )
+    out.charts.append(Chart("What matters", words, bars))
+    out.curves += [_curve(shape) for shape in shapes if len(shape.columns) == 1]
+
+
+def _curve(shape: Any) -> Curve:
+    effect = shape.effect if shape.effect.ndim == 1 else shape.effect[-1]
+    noise = np.zeros(effect.shape) if shape.noise is None else 2.0 * np.asarray(shape.noise)
+    noise = np.nan_to_num(noise if noise.ndim == 1 else noise[-1])
+    at = shape.at[0]
+    low = min(float((effect - noise).min()), 0.0)
+    high = max(float((effect + noise).max()), 0.0)
+    reach = (high - low) or 1.0
+
+    def height(values: Any) -> Any:
+        return 80.0 * (high - values) / reach
+
+    known = np.array([value for value in at if isinstance(value, float)])  # "other" and gaps come last
+    ends = str(at[0]), str(at[-1])
+    line = band = ""
+    dots: list[tuple[float, float, float, float, str]] = []
+    if len(known) > 1:
+        ends = f"{known[0]:g}", f"{known[-1]:g}"
+        x = 200.0 * (known - known[0]) / (known[-1] - known[0])
+        up, down = height(effect + noise), height(effect - noise)
+        line = _path(x, height(effect))
+        there = range(len(known))
+        band = _path([*x, *x[::-1]], [*(up[i] for i in there), *(down[i] for i in reversed(there))])
+    else:
+        for i, value in enumerate(at):
+            place = 200.0 * (i + 0.5) / len(at)
+            spread = float(height(effect[i] + noise[i])), float(height(effect[i] - noise[i]))
+            dots.append((place, float(height(effect[i])), *spread, str(value)[:12]))
+        ends = ", ".join(str(value)[:12] for value in at[:6]), ""
+    return Curve(
+        shape.name, *ends, f"{high:+.3g}", f"{low:+.3g}", float(height(0.0)), line, band, tuple(dots)
+    )
+
+
+def _path(x: Any, y: Any) -> str:
+    return "M" + "L".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y))
 
 
 def _coefficients(model: Any, names: Any, out: Contents) -> None:
