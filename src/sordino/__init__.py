@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sordino.accounting.risk import Risk as Risk
     from sordino.auditing import audit as audit
     from sordino.estimators.evaluation import private_score as private_score
     from sordino.estimators.evaluation import private_scores_by as private_scores_by
@@ -101,6 +102,7 @@ _EXPORTS = {
     "PrivacyReport": "sordino.runs",
     "audit": "sordino.auditing",
     "Relation": "sordino.kernel",
+    "Risk": "sordino.accounting.risk",
     "Ledger": "sordino.ledger",
     "BudgetPolicy": "sordino.ledger",
 }

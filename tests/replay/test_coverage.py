@@ -19,7 +19,7 @@ from sordino.solvers import SOLVERS
 ROWS = [*all_rows(), *network_rows()]
 # Public names that ask no curator, and why.
 SILENT = {
-    "PrivacyReport Relation Ledger BudgetPolicy Schema __version__": "facts and budgets",
+    "PrivacyReport Relation Risk Ledger BudgetPolicy Schema __version__": "facts and budgets",
     "audit": "listens itself",
     "save load to_onnx progress": "work with what was released",
     "on_cluster on_disk to_disk": "say where rows lie; the places of the rows",

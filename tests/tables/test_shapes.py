@@ -94,7 +94,7 @@ def test_effects_have_noise_of_their_own_and_values_of_their_columns(model):
     assert shapes["cost"].at[0][0] == 0.0
     assert shapes["cost"].at[0][-1] == 1000.0
     assert shapes["grade"].at == (("low", "middle", "high"),)
-    assert shapes["town"].at == (("Bonn", "Rome", "Oslo", "other", "missing"),)
+    assert shapes["town"].at == (("Bonn", "Rome", "Oslo", "(other)", "(missing)"),)
     assert shapes["day"].at[0][0] == "2021-01-01"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from sordino.cli.shared import JSON, all_of, bound, document, show_table, tell_schema_price
+from sordino.cli.shared import EPSILON, JSON, all_of, bound, document, show_table, tell_schema_price
 
 TRAINING = all_of(
     click.option("--rows", type=click.IntRange(1), required=True, help="How many records there are."),
@@ -42,7 +42,7 @@ def epsilon(noise: float, as_json: bool, **facts: Any) -> None:
 
 
 @account.command()
-@click.option("--epsilon", type=float, required=True, help="The privacy loss that may be spent.")
+@EPSILON
 @TRAINING
 @JSON
 def noise(epsilon: float, as_json: bool, **facts: Any) -> None:

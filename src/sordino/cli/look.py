@@ -57,10 +57,10 @@ def inspect(model: Path, top: int, as_json: bool) -> None:
         said = [("Note", report.notes), ("Paid nothing", report.unpaid), ("Not proven", report.unproven)]
         for title, line in ((title, line) for title, lines in said for line in lines):
             click.echo(f"{title}: {line}")
-    shapes = getattr(fitted, "shapes_", ())
-    if shapes:
+    effects = getattr(fitted, "shapes_", ())
+    if effects:
         lines = [
-            (s.name, f"{s.importance:.3g}", "{:+.3g} to {:+.3g}".format(*_ends(s))) for s in shapes[:top]
+            (s.name, f"{s.importance:.3g}", "{:+.3g} to {:+.3g}".format(*_ends(s))) for s in effects[:top]
         ]
         show_table(("column", "importance", "effect on the prediction"), lines)
     if rows:

@@ -199,7 +199,31 @@ class _MetricName(click.ParamType):  # type: ignore[type-arg]
         return f"[{'|'.join(METRICS)}]"
 
 
+class _Budget(click.ParamType):  # type: ignore[type-arg]
+    """An epsilon, or a risk: 1, max_advantage=.1, max_posterior=.3,prior=.1."""
+
+    name = "epsilon"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        try:
+            return float(value)
+        except ValueError:
+            pass
+        from sordino import Risk
+
+        known = {
+            pair.partition("=")[0].strip(): value_of(pair.partition("=")[2]) for pair in value.split(",")
+        }
+        try:
+            return Risk(**{key: float(number) for key, number in known.items()})
+        except (TypeError, ValueError):
+            self.fail(f"{value!r} is neither a number nor a risk, such as max_advantage=.1.", param, ctx)
+
+
 METRIC = _MetricName()
+AMOUNT = _Budget()
 MODEL = click.argument("model", type=click.Path(path_type=Path))
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 UNBOOKED = "Note: booked on no ledger, so nobody adds it to what else is released."
@@ -261,7 +285,12 @@ SCHEMA = click.option(
     "--schema", type=click.Path(path_type=Path), help="What the columns mean (TOML), from `sordino schema`."
 )
 TARGET = click.option("--target", help="The column to predict, where there is no schema.")
-EPSILON = click.option("--epsilon", type=float, required=True, help="The privacy loss that may be spent.")
+EPSILON = click.option(
+    "--epsilon",
+    type=AMOUNT,
+    required=True,
+    help="The privacy loss that may be spent, or a risk: max_advantage=.1, max_posterior=.6.",
+)
 TERMS = all_of(
     click.option("--delta", type=float, help="The probability of a larger loss; else min(1e-5, 1/(10 n))."),
     click.option(

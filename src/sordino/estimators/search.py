@@ -497,6 +497,7 @@ class PrivateSearchCV(MetaEstimatorMixin, PrivateEstimator):
     ) -> BestOf | ChooseThenFit:
         """Return the certified search over these families."""
         ask = Ask.checked(self.epsilon, self.delta, n, self.ledger, self.dataset_id, learned=learned)
+        ask.require_number("PrivateSearchCV")
         relation, members = Relation.parse(self.relation), max(len(family) for family in families)
         if self.distribution is None:
             return ChooseThenFit.of(ask, relation, len(families), members, unit)

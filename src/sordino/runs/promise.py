@@ -19,6 +19,8 @@ from dp_accounting import dp_event as dp
 
 from sordino.accounting import Certificate, calibrate, canonical, certify
 from sordino.accounting.leaves import flatten, gaussian_mu
+from sordino.accounting.risk import Risk, calibrate_to_risk
+from sordino.accounting.trade_off import trade_off
 from sordino.errors import (
     CalibrationError,
     InvalidInputError,
@@ -49,6 +51,8 @@ class Ask:
     ledger : a :class:`sordino.Ledger`, its address, or None.
     dataset_id : the name of the records on that ledger.
     learned : what was paid before for a schema that the run reads; it comes on top.
+    risk : what noise is calibrated to in place of epsilon, which is then a rough number for rules until the
+        plan is known, and what that certifies from there on.
     """
 
     epsilon: float
@@ -56,6 +60,7 @@ class Ask:
     ledger: Any = field(default=None, repr=False)
     dataset_id: str | None = None
     learned: tuple[Price, ...] = ()
+    risk: Risk | None = None
 
     @classmethod
     def checked(
@@ -69,17 +74,18 @@ class Ask:
         learned: tuple[Price, ...] = (),
     ) -> Ask:
         """Validate what the user asked for; ``delta=None`` means ``min(1e-5, 1 / (10 n))``."""
-        epsilon = check_number("epsilon", epsilon)
-        if not epsilon > 0:
-            raise InvalidInputError(
-                f"Expected epsilon > 0, got {epsilon}. Use a positive number, or float('inf') for no privacy."
-            )
         if delta is None:
             delta = min(1e-5, 0.1 / population)
         delta = check_number("delta", delta)
         if not 0 < delta < 1:
             raise InvalidInputError(
                 f"Expected delta in (0, 1), got {delta}. Use delta=None for min(1e-5, 1/(10 n))."
+            )
+        risk = epsilon if isinstance(epsilon, Risk) else None
+        epsilon = check_number("epsilon", epsilon) if risk is None else risk.epsilon(delta)
+        if not epsilon > 0:
+            raise InvalidInputError(
+                f"Expected epsilon > 0, got {epsilon}. Use a positive number, or float('inf') for no privacy."
             )
         if delta >= 1 / population and math.isfinite(epsilon):
             warnings.warn(
@@ -90,7 +96,7 @@ class Ask:
             )
         if (ledger is None) != (dataset_id is None):
             raise InvalidInputError("Expected ledger and dataset_id together, got only one of them.")
-        ask = cls(epsilon, delta, ledger, dataset_id, learned)
+        ask = cls(epsilon, delta, ledger, dataset_id, learned, risk)
         return replace(ask, learned=ask.find_paid(learned)) if learned else ask
 
     def calibrated(self, plan: Plan) -> Plan:
@@ -98,7 +104,26 @@ class Ask:
 
         **Privacy.** A function of public numbers; nothing is promised and nothing is released.
         """
-        return calibrate(plan, self.epsilon, self.delta)
+        if self.risk is None:
+            return calibrate(plan, self.epsilon, self.delta)
+        return calibrate_to_risk(plan, self.risk, self.delta, self._before())
+
+    def _before(self) -> tuple[float, float]:
+        """Return epsilon and delta of what was paid before, in all."""
+        return sum(price.epsilon for price in self.learned), sum(price.delta for price in self.learned)
+
+    def require_number(self, what: str) -> Ask:
+        """Refuse a risk where only an epsilon is known what to do with."""
+        if self.risk is not None:
+            raise UnsupportedError(f"{what} takes epsilon as a number, not a Risk. Pass {self.epsilon:.3g}.")
+        return self
+
+    def keeps(self, plan: Plan) -> bool:
+        """Tell whether a calibrated plan keeps the risk, if one was asked for."""
+        if self.risk is None:
+            return True
+        curve, before = trade_off(plan.event(), self.delta, plan.relation), self._before()
+        return self.risk.of(curve.after(*before) if any(before) else curve) <= self.risk.bound
 
     def find_paid(self, prices: tuple[Price, ...]) -> tuple[Price, ...]:
         """Return prices; one that was read from a text is certified where the ledger has its receipt.
@@ -354,6 +379,8 @@ class Promise:
         """Refuse a plan that exceeds the ask or its certificate, however the promise was put together."""
         proven = certify(self.plan.event(), self.ask.delta, self.plan.relation).epsilon
         most = self.ask.epsilon if self.paper is None else self.certificate.epsilon
+        if not self.ask.keeps(self.plan):
+            raise CalibrationError(f"The plan does not keep {self.ask.risk}. Nothing was released.")
         if not proven <= min(most, self.certificate.epsilon):
             raise CalibrationError(
                 f"The plan certifies epsilon = {proven:.4g} at delta = {self.ask.delta:g}, more than the "
@@ -366,6 +393,12 @@ class Promise:
 
         ``slack`` is the part of delta that pays for something else than the plan's events.
         """
+        if ask.risk is not None:
+            if paper is not None or slack:
+                ask.require_number("This run")
+            ready = ask.calibrated(plan)
+            proven = certify(ready.event(), ask.delta, ready.relation).epsilon
+            return cls.given(replace(ask, epsilon=proven), ready)
         if paper is None:
             return cls.given(ask, calibrate(plan, ask.epsilon, ask.delta - slack), slack=slack)
         # An epoch of length zero asks no correction: a formula may name more releases than the plan has.
@@ -429,6 +462,7 @@ class Promise:
 
     def report(self, public: Iterable[str] = (), notes: Iterable[str] = ()) -> PrivacyReport:
         """Return the guarantee and everything it rests on."""
+        notes = (*notes, *([] if self.ask.risk is None else [f"noise calibrated to {self.ask.risk}"]))
         return PrivacyReport.from_plan(
             self.plan,
             self.certificate,

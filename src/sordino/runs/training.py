@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sordino.accounting import Certificate, calibrate, certify, default_delta
+from sordino.accounting.risk import Risk, calibrate_to_risk
 from sordino.errors import InvalidInputError
 from sordino.kernel import Plan, Relation, Release
 from sordino.problems.losses import LOSSES
@@ -59,9 +60,13 @@ class Training:
         # Ours is in units of the sensitivity, which is twice the clipping norm under replace-one.
         return self._certify(plan.at(noise_multiplier / plan.relation.contributions))
 
-    def least_noise(self, epsilon: float) -> tuple[float, Certificate]:
-        """Return the least noise multiplier that keeps ``epsilon``, and what it proves."""
-        plan = calibrate(self._plan(self.chosen(epsilon)), epsilon, self._delta())
+    def least_noise(self, epsilon: float | Risk) -> tuple[float, Certificate]:
+        """Return the least noise multiplier that keeps ``epsilon`` (or a risk), and what it proves."""
+        if isinstance(epsilon, Risk):
+            plan = self._plan(self.chosen(epsilon.epsilon(self._delta())))
+            plan = calibrate_to_risk(plan, epsilon, self._delta())
+        else:
+            plan = calibrate(self._plan(self.chosen(epsilon)), epsilon, self._delta())
         return _multiplier(plan) * plan.relation.contributions, self._certify(plan)
 
     def chosen(self, epsilon: float) -> Choice:

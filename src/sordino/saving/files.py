@@ -47,7 +47,7 @@ ESTIMATORS |= dict.fromkeys(("NeuralClassifier", "NeuralRegressor"), "sordino.nn
 ESTIMATORS["TableEncoder"] = "sordino.tables.encoder"
 # Frozen dataclasses of numbers.
 SETS = dict.fromkeys(("L1Ball", "L2Ball", "Box", "Simplex"), "sordino.solvers.heavy.learners")
-SETS |= {"Basis": "sordino.tables.basis", "Shape": "sordino.tables.shapes"}
+SETS |= {"Risk": "sordino.accounting.risk", "Basis": "sordino.tables.basis", "Shape": "sordino.tables.shapes"}
 
 _PLAIN = (bool, int, float, str)
 _NEVER = {"ledger": None, "callback": None}  # what a file must not hold, and what stands for it

@@ -173,8 +173,8 @@ class Block:
             return tuple(np.interp(positions, every, self.points).tolist()), positions
         if not self.levels:
             return self.points, np.arange(float(count))
-        more = {"other": OTHER} if self.other and rest else {}
-        more |= {"missing": MISSING} if self.missing == "column" and rest else {}
+        more = {"(other)": OTHER} if self.other and rest else {}
+        more |= {"(missing)": MISSING} if self.missing == "column" and rest else {}
         return (*self.points, *more), np.array([*range(count), *more.values()])
 
     @property

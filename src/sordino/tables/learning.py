@@ -172,7 +172,7 @@ def learn_schema(
     if n == 0:
         raise SchemaError("The table has no records: nothing to learn, and nothing was spent.")
     paid = schema.learned
-    ask = Ask.checked(epsilon, delta, n, ledger, dataset_id)
+    ask = Ask.checked(epsilon, delta, n, ledger, dataset_id).require_number("learn_schema")
     kind = Relation.parse(relation)
     wanted, sample = Wanted.of(schema), Sample(n, len(schema.unknown), kind, unit)
     learner = wanted.learner(RARE * ask.delta / kind.contributions)
