@@ -28,7 +28,7 @@ from sordino.nn import Trainer
 from sordino.runs.training import Training
 
 NOISES = ("independent", "banded", "blt", "regenerated")
-RATES = (0.25, 0.5, 1.0, 2.0)
+RATES = (0.125, 0.25, 0.5, 1.0, 2.0)
 WORDS = 2_000
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from tests.replay.neighbours import Data
 from tests.replay.subjects import BUDGET, LEVELS, LONG, PLAIN, Subject
@@ -38,6 +40,7 @@ def network_rows() -> Iterator[Subject]:
     # and not their law. So one record takes the place of another here.
     views = {"augment": Moved(), "multiplicity": 2}
     yield _trainer("Trainer/views", views, ("memory",), (Relation.REPLACE_ONE.value,))
+    yield Subject("PrivateTrainer", "numbers", _hugging_face, HOMES, rounding=SINGLE, level=PLAIN)
     yield Subject("make_private", "numbers", _loop, HOMES, rounding=SINGLE, level=PLAIN)
 
 
@@ -92,3 +95,21 @@ def _loop(data: Data, relation: str) -> Any:
     for _ in steps:
         optimizer.step()
     return model, steps.privacy
+
+
+def _hugging_face(data: Data, relation: str) -> Any:
+    transformers = pytest.importorskip("transformers", reason="needs the extra 'transformers'")
+    x, y = tensors_of(data)
+    rows = [{"input": a, "labels": b} for a, b in zip(x, y, strict=True)]
+    known = {"clip_norm": 0.7, "relation": relation, "groups": data.groups}
+    with tempfile.TemporaryDirectory() as folder:
+        args = transformers.TrainingArguments(
+            folder, max_steps=3, per_device_train_batch_size=12, report_to=[], save_strategy="no",
+            disable_tqdm=True, use_cpu=True, learning_rate=0.1, optim="sgd", remove_unused_columns=False,
+        )  # fmt: skip
+        trainer = nn.PrivateTrainer(
+            _model(), args, train_dataset=rows, loss=torch.nn.functional.mse_loss, private=known, **BUDGET
+        )
+        trainer.remove_callback(transformers.PrinterCallback)  # it prints how long it took
+        trainer.train()
+    return trainer.model, trainer.privacy

@@ -28,6 +28,7 @@ SILENT = {
     "Step Checkpoint Trained": "what the trainer's rows leave behind",
     "GhostEngine VmapEngine Network TorchGradient TorchDifference": "parts of the trainer's rows",
     "Shifts ImageNetwork Scattering replace_batch_norm": "public functions of one record, or of a model",
+    "PrivateTraining": "the base of PrivateTrainer, which has a row",
     "TorchModel": "a client of a federation, which runs the trainer",
 }
 # Executors and the row and place that reach them.

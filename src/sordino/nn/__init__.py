@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from sordino.nn.estimators import NeuralClassifier as NeuralClassifier
     from sordino.nn.estimators import NeuralRegressor as NeuralRegressor
     from sordino.nn.federated import TorchModel as TorchModel
+    from sordino.nn.hugging_face import PrivateTrainer as PrivateTrainer
+    from sordino.nn.hugging_face import PrivateTraining as PrivateTraining
     from sordino.nn.images import ImageNetwork as ImageNetwork
     from sordino.nn.images import Scattering as Scattering
     from sordino.nn.loop import make_private as make_private
@@ -44,6 +46,7 @@ _MODULES = {
     "engines": "GhostEngine VmapEngine",
     "estimators": "NeuralClassifier NeuralRegressor",
     "federated": "TorchModel",
+    "hugging_face": "PrivateTrainer PrivateTraining",
     "images": "ImageNetwork Scattering",
     "loop": "make_private",
     "network": "Network",

@@ -83,6 +83,7 @@ _FULL = 0.8  # of a GPU's memory: a run needs some for noise, parameters and wha
 # how many records, how large their numbers are, and at which point: where training starts, or away from there
 _BATCHES = ((2, 1.0, 1), (3, 30.0, 0), (7, 0.1, 1))
 _TRIED = (4, 12)  # made-up records whose memory is measured: the difference is that of eight
+_MANY = (64, 192)  # so many that what they take outweighs what all parameters take
 _ON_CPU = 1 << 30  # bytes for a block of records
 _SLOPES = 3  # a backward pass holds, besides what the forward pass keeps, slopes and copies: about that many
 _PLAIN = 1.8  # times the memory of a plain step on the whole batch: blocks of a GPU take no more
@@ -158,11 +159,20 @@ def _bearable_chunk(engine: Engine, x: Tensor, y: Tensor, most: int) -> int:
     if device.type == "cuda":
         used = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         room = _FULL * (torch.cuda.mem_get_info(device)[0] + used) - 4 * _VECTORS * engine.network.size
-        plain = [
-            _plain_bytes(engine.network, *made_up(engine.network, x, y, count, 1.0)) for count in (few, more)
-        ]
-        room = min(room, taken[0] + _PLAIN * max(1.0, (plain[1] - plain[0]) / (more - few)) * most)
-    return max(1, min(most, int((room - taken[0]) / each) + few))
+    chunk = max(1, min(most, int((room - taken[0]) / each) + few))
+    if device.type == "cuda" and chunk > _MANY[1]:
+        return min(chunk, _modest_chunk(engine, x, y, most))
+    return chunk
+
+
+def _modest_chunk(engine: Engine, x: Tensor, y: Tensor, most: int) -> int:
+    """Return how many records take at most ``_PLAIN`` times the memory of a plain step on ``most``."""
+    network = engine.network
+    grown = []
+    for measure in (partial(_bytes, engine), partial(_plain_bytes, network)):
+        few, many = (measure(*made_up(network, x, y, count, 1.0)) for count in _MANY)
+        grown.append(max(1.0, many - few))
+    return max(_MANY[1], int(_PLAIN * most * grown[1] / grown[0]))
 
 
 def _plain_bytes(network: Network, x: Tensor, y: Tensor) -> float:

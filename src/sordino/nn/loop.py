@@ -36,11 +36,13 @@ _OF_TRAINERS = {
 class PrivateSteps:
     """The steps of a loop of one's own: each sets ``.grad`` of the model to a released gradient."""
 
+    quiet = False  # whether the loop is known to use what a step sets: its first learning rate may be zero
+
     def __init__(
         self, session: Session | FollowingSession, network: Network, model: nn.Module, steps: int
     ) -> None:
         self._session, self._network, self._model, self._steps = session, network, model, steps
-        self._begun = False
+        self._begun = self._ended = False
         self.privacy = session.report
 
     def __len__(self) -> int:
@@ -51,6 +53,12 @@ class PrivateSteps:
         if self._begun:
             raise self._spent()
         return self._released()
+
+    def end(self, steps: Iterator[int]) -> None:
+        """End a loop that was begun, as a trainer does: what is left of it stays spent."""
+        self._ended = True
+        if self._begun:
+            next(steps, None)
 
     def _spent(self) -> PlanSpentError:
         return PlanSpentError(
@@ -68,13 +76,15 @@ class PrivateSteps:
             for step in range(self._steps):
                 parts = [own[n].detach().reshape(-1).float() for n in self._network.names]
                 point = torch.cat(parts).to(self._network.device)
-                if step == 1:
+                if step == 1 and not self.quiet:
                     _say_if_thrown_away(point, first, [own[n].grad for n in self._network.names])
                 first = point
                 released = session.curator.release("gradient", point)
                 for name, gradient in self._network.unflatten(released).items():
                     own[name].grad = gradient.to(own[name])
                 yield step
+                if self._ended:
+                    break
 
 
 def _say_if_thrown_away(now: Tensor, before: Tensor, gradients: list[Tensor | None]) -> None:
