@@ -2,13 +2,15 @@
 
 import json
 import math
+import re
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
 from sordino.errors import InvalidInputError, PlanSpentError, UnsupportedError
-from sordino.nn import PrivateTrainer, PrivateTraining, Trainer
+from sordino.nn import PrivateTrainer, PrivateTraining, Trainer, make_private
 from sordino.testing import seeded_noise_not_private
 
 transformers = pytest.importorskip("transformers", reason="needs the extra 'transformers'")
@@ -208,3 +210,34 @@ def test_what_is_saved_loads_as_a_model_of_transformers(tmp_path):
     back = transformers.DistilBertForSequenceClassification.from_pretrained(folder)
     for a, b in zip(back.parameters(), made.model.parameters(), strict=True):
         assert torch.equal(a, b)
+
+
+def test_the_tutorial_runs_with_a_hub_that_is_a_folder(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("peft", reason="needs the extra 'transformers'")
+    text = (Path(__file__).resolve().parents[2] / "docs" / "language-models.md").read_text("utf-8")
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    sizes = {"n_embd": 8, "n_layer": 1, "n_head": 2, "n_positions": 16, "vocab_size": 50}
+    config = transformers.GPT2Config(**sizes, bos_token_id=1, eos_token_id=2)
+    transformers.GPT2LMHeadModel(config).save_pretrained("hub/small-gpt2")
+    words = torch.randint(3, 50, (80, 1))
+    torch.save((words + torch.arange(16)) % 47 + 3, "notes.pt")  # each word is followed by the next one
+    names = {}
+    for number, block in enumerate(re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)):
+        exec(compile(block, f"language-models.md, block {number}", "exec"), names)
+    assert names["trainer"].state.global_step == 10  # two batches of 64 an epoch
+    assert "epsilon = 7.99" in capsys.readouterr().out
+    assert Path("adapter/adapter_config.json").exists()
+
+
+def test_a_model_prepared_by_accelerate_takes_the_steps(tmp_path):
+    accelerate = pytest.importorskip("accelerate", reason="comes with the extra 'transformers'")
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = torch.linspace(-1, 1, 90).reshape(30, 3), torch.arange(30) % 2
+    steps = make_private(model, nn.CrossEntropyLoss(), (x, y), epsilon=3.0, delta=1e-4, steps=3, batch_size=9)
+    model, optimizer = accelerate.Accelerator(cpu=True).prepare(model, optimizer)
+    before = model.weight.detach().clone()
+    for _ in steps:
+        optimizer.step()
+    assert not torch.equal(before, model.weight)
