@@ -89,7 +89,7 @@ def regression(runs: int) -> None:
         f"support found {found:.0%}"
     )
     grid = [
-        {"solver": "ight", "max_iter": steps, "step_size": step, "clip_norm": clip}
+        {"solver": "ight", "max_iter": steps, "solver_options": {"step_size": step, "clip_norm": clip}}
         for steps in (10, 20, 40)
         for step in (0.3, 0.5, 1.0)
         for clip in (10.0, 20.0, 40.0, 60.0)

@@ -188,7 +188,10 @@ def papers() -> Iterator[Bar]:
     risks, steps = [], (0.001, 0.005, 0.02)
     with seeded_noise_not_private(0):
         for kind in ("convex", "strongly-convex"):
-            tried = [excess_risks({"solver": kind, "step_size": s, **options}, (n,), 9)[0] for s in steps]
+            tried = [
+                excess_risks({"solver": kind, "solver_options": {"step_size": s}, **options}, (n,), 9)[0]
+                for s in steps
+            ]
             risks.append(min(tried))
         default = excess_risks({}, (n,), 9)[0]
     zero = 5.5 * (1 + 1 + 0.25 + 4)

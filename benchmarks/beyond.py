@@ -55,7 +55,7 @@ def fits(rows: Any, given: argparse.Namespace) -> Iterator[tuple[str, dict[str, 
     target = rows.target.astype(np.int64)
     steps = given.epochs * max(1, rows.shape[0] // given.batch)
     for name, options in (
-        ("sgd-ht", {"solver": "sgd-ht", "batch_size": given.batch, "max_iter": steps}),
+        ("sgd-ht", {"solver": "sgd-ht", "solver_options": {"batch_size": given.batch}, "max_iter": steps}),
         ("auto", {"solver": "auto", "max_iter": given.auto_steps}),
     ):
         score: dict[str, float] = {}

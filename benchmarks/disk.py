@@ -142,7 +142,7 @@ def passes(rows: Any, whole: Any, target: np.ndarray, folder: Path) -> None:
 def batches(rows: Any, target: np.ndarray) -> None:
     """Print what an epoch of mini-batches costs, for batches of two sizes."""
     for size, steps in ((256, 200), (8192, 20)):
-        step = partial(fit, rows, target, solver="sgd-ht", batch_size=size)
+        step = partial(fit, rows, target, solver="sgd-ht", solver_options={"batch_size": size})
         long, short = (timed(partial(step, max_iter=count)) for count in (steps + 2, 2))
         epoch = [(a - b) * len(target) / (size * steps) for a, b in zip(long, short, strict=True)]
         print(f"an epoch of sgd-ht, batches of {size}: {epoch[0]:.2f} s, processor {epoch[1]:.2f} s")

@@ -120,7 +120,12 @@ def main() -> None:
         print(f"{v:4}{-v / (1 + v):9.3f}{auto:12.3f}{known:15.3f}{worse[0]:20.1f}{worse[1]:8.1f}")
     sizes = (3000, 10_000, 30_000, 100_000, 300_000)
     print("\nregression, Student-t(2.2) features and noise, excess risk: theory slope -1 (v = 1)")
-    for options in ({}, {"gradient": "truncated"}, {"loss": "huber"}, {"split": True}):
+    for options in (
+        {},
+        {"solver_options": {"gradient": "truncated"}},
+        {"loss": "huber"},
+        {"solver_options": {"split": True}},
+    ):
         risks = excess_risks(options, sizes, 20)
         print(f"{options!s:30}{slope(sizes, risks):8.2f}   " + " ".join(f"{r:.2g}" for r in risks))
     designs()

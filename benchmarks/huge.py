@@ -38,11 +38,10 @@ def main() -> None:
             delta=1e-8,
             solver="sgd-ht",
             n_nonzero_coefs=1000,
-            batch_size=BATCH,
+            solver_options={"batch_size": BATCH, "step_size": 10.0},
             max_iter=steps,
             data_norm=1.0,
             classes=[-1, 1],
-            step_size=10.0,
         ).fit(X, y)
         wall, cpu = time.perf_counter() - start, time.process_time() - cpu
         print(

@@ -118,7 +118,7 @@ def fitted(ledger: Any, rows: Any, labels: Any, steps: int) -> np.ndarray:
         data_norm=1.0,
         n_nonzero_coefs=8,
         solver="sgd-ht",
-        batch_size=400,
+        solver_options={"batch_size": 400},
         max_iter=steps,
         classes=["no", "yes"],
         ledger=ledger,

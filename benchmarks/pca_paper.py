@@ -77,7 +77,7 @@ def printed(repeats: int) -> Iterator[dict[str, Any]]:
     rows = np.zeros((32_561, 123))
     for solver, claims in (("spca", (0.1, 1.0)), ("vrpca", (0.1,)), ("power", (0.1,)), ("mod-sulq", (0.1,))):
         for claim in claims:
-            steps = {"max_iter": 5, "n_oversamples": 0} if solver == "power" else {}
+            steps = {"max_iter": 5, "solver_options": {"n_oversamples": 0}} if solver == "power" else {}
             model = PCA(10, solver=solver, noise="paper", center=False, epsilon=claim, delta=1e-3, **steps)
             yield {"solver": solver, "claims": claim, "certifies": float(f"{certified(model, rows):.4g}")}
 

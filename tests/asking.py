@@ -7,3 +7,8 @@ from sordino.kernel.curator import answer
 def asked(executor, release, params, sensitivity, position, noise):
     """Return the noisy answer of release number ``position``."""
     return answer(executor, Question(release, params, sensitivity, position, executor.population), noise)
+
+
+def folded(kind, settings):
+    """Return settings of an estimator with the options of its solver in ``solver_options``."""
+    return kind._moved.fold(settings, warn=False)

@@ -137,9 +137,9 @@ def test_a_new_solver_is_reached_from_an_estimator_and_its_options_are_checked(s
     assert [(r.name, r.times) for r in model.privacy_.releases] == [("gradient", 12)]
     assert np.abs(model.coef_ - [1.0, -0.5, 0.0]).max() < 0.5
     with pytest.raises(InvalidInputError, match="which does not read it"):
-        model.set_params(batch_size=7).fit(X, Y)
+        model.set_params(solver_options={"batch_size": 7}).fit(X, Y)
     with pytest.raises(InvalidInputError, match="shrink"):
-        model.set_params(batch_size=None, solver_options={"shrnk": 0.5}).fit(X, Y)
+        model.set_params(solver_options={"shrnk": 0.5}).fit(X, Y)
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,9 @@ from sordino.testing import seeded_noise_not_private  # noqa: E402
 ROWS = (3000, 10_000, 30_000, 100_000, 300_000)
 LEARNERS = {
     "norms clipped (default)": {},
-    "coordinates truncated": {"gradient": "truncated"},
+    "coordinates truncated": {"solver_options": {"gradient": "truncated"}},
     "Huber loss": {"loss": "huber"},
-    "disjoint chunks (paper)": {"split": True},
+    "disjoint chunks (paper)": {"solver_options": {"split": True}},
 }
 
 

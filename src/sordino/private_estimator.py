@@ -5,12 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from sordino.deprecation import Moved
 from sordino.errors import DivergenceWarning, FitWarning, levels_to_the_caller
 from sordino.execute import untensored
 from sordino.ledger.address import hidden
@@ -28,11 +29,31 @@ class PrivateEstimator(BaseEstimator):
     dataset_id: str | None
     privacy_: PrivacyReport
     n_features_in_: int
+    _moved: ClassVar[Moved | None] = None
     feature_names_in_: NDArray[np.object_]
 
     def __setattr__(self, name: str, value: Any) -> None:
         # Here and not in __init__: set_params and clone assign as well.
         super().__setattr__(name, hidden(value) if name == "ledger" else value)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; ``solver_options__name`` sets one of the solver's options and leaves the others.
+
+        Examples
+        --------
+        >>> from sordino import LogisticRegression
+        >>> LogisticRegression(solver="gd").set_params(solver_options__step_size=0.1).solver_options
+        {'step_size': 0.1}
+        """
+        known = getattr(self, "solver_options", None)
+        params = params if self._moved is None else self._moved.fold(params, known)
+        own = {name: value for name, value in params.items() if name.startswith("solver_options__")}
+        if own:
+            params = {name: value for name, value in params.items() if name not in own}
+            named = {name.removeprefix("solver_options__"): value for name, value in own.items()}
+            params["solver_options"] = {**(params.get("solver_options", known) or {}), **named}
+        super().set_params(**params)
+        return self
 
     def save(self, path: Any, *, about: Mapping[str, Any] | None = None) -> Path:
         """Write the fitted model to a file; :func:`sordino.load` reads it without running anything.

@@ -26,7 +26,12 @@ from sordino.tables import Category, Number, Schema, Target, learn_schema
 X = np.random.default_rng(0).normal(size=(60, 3))
 Y = X[:, 0]
 QUICK: dict[str, Any] = {"seconds": 0.6, "draws": 3000}
-SETTINGS: dict[str, Any] = {"data_norm": 2.0, "target_bound": 3.0, "clip_norm": 0.7, "max_iter": 3}
+SETTINGS: dict[str, Any] = {
+    "data_norm": 2.0,
+    "target_bound": 3.0,
+    "solver_options": {"clip_norm": 0.7},
+    "max_iter": 3,
+}
 
 
 def regression(**options: Any) -> Any:
@@ -159,8 +164,9 @@ def test_a_realised_batch_size(monkeypatch):
 
 
 def scsg() -> Any:
-    settings = {**SETTINGS, "epsilon": 20.0, "batch_size": 12, "n_nonzero_coefs": 2}
-    return sordino.SparseLinearRegression(solver="svrg-ht", solver_options={"epochs": 2}, **settings)
+    own = {"clip_norm": 0.7, "epochs": 2, "batch_size": 12}
+    settings = {**SETTINGS, "epsilon": 20.0, "solver_options": own, "n_nonzero_coefs": 2}
+    return sordino.SparseLinearRegression(solver="svrg-ht", **settings)
 
 
 def test_stale_parameters(monkeypatch):
@@ -235,7 +241,7 @@ def search(relation: str) -> Any:
     inner = sordino.LogisticRegression(
         data_norm=2.0, solver="gd", classes=[-1.0, 1.0], max_iter=2, relation=relation
     )
-    grid = {"clip_norm": [0.2, 0.25]}
+    grid = {"solver_options__clip_norm": [0.2, 0.25]}
     return PrivateSearchCV(inner, grid, epsilon=4.0, delta=1e-5, relation=relation, random_state=0)
 
 

@@ -23,13 +23,17 @@ from sordino.testing import seeded_noise_not_private
 
 LEARNERS = [
     pytest.param(HeavyTailedRegressor(), id="regressor"),
-    pytest.param(HeavyTailedRegressor(loss="huber", gradient="truncated", split=True), id="huber"),
+    pytest.param(
+        HeavyTailedRegressor(loss="huber", solver_options={"gradient": "truncated", "split": True}),
+        id="huber",
+    ),
     pytest.param(HeavyTailedRegressor(n_nonzero_coefs=1, max_iter=6), id="sparse"),
     pytest.param(HeavyTailedClassifier(), id="classifier"),
     pytest.param(TruncatedMean(), id="truncated-mean"),
     pytest.param(MedianOfMeans(), id="median-of-means"),
     pytest.param(
-        HeavyTailedClassifier(gradient="median-of-means", solver="convex", max_iter=6), id="medians"
+        HeavyTailedClassifier(solver_options={"gradient": "median-of-means"}, solver="convex", max_iter=6),
+        id="medians",
     ),
 ]
 
@@ -303,13 +307,13 @@ def test_a_mean_is_booked_in_the_ledger_and_refused_beyond_the_budget(tmp_path):
     "options",
     [
         {},
-        {"gradient": "truncated"},
+        {"solver_options": {"gradient": "truncated"}},
         {"loss": "huber"},
         {"solver": "convex", "max_iter": 60},
-        {"scale_columns": False},
+        {"solver_options": {"scale_columns": False}},
         {"relation": "replace-one"},
-        {"truncation": "zero", "gradient": "truncated"},
-        {"constraint": L2Ball(3.0)},
+        {"solver_options": {"truncation": "zero", "gradient": "truncated"}},
+        {"solver_options": {"constraint": L2Ball(3.0)}},
     ],
     ids=str,
 )
@@ -360,7 +364,7 @@ def test_a_heavy_tailed_classifier_beats_the_largest_class(classes):
 def test_sparse_and_dense_data_give_the_same_model():
     X, y, _ = heavy(2000)
     X[np.random.default_rng(0).random(X.shape) < 0.5] = 0.0
-    for options in ({}, {"gradient": "truncated"}, {"n_nonzero_coefs": 2}):
+    for options in ({}, {"solver_options": {"gradient": "truncated"}}, {"n_nonzero_coefs": 2}):
         with seeded_noise_not_private(4, same_for_every_fit=True):
             model = HeavyTailedRegressor(2.0, fit_intercept=False, **options)  # sparse rows are not centred
             dense, csr = clone(model).fit(X, y), clone(model).fit(sparse.csr_matrix(X), y)
@@ -371,13 +375,13 @@ def test_sparse_and_dense_data_give_the_same_model():
     ("wrong", "words"),
     [
         ({"solver": "concave"}, "solver"),
-        ({"gradient": "mean"}, "gradient"),
-        ({"selection": "best"}, "selection"),
+        ({"solver_options": {"gradient": "mean"}}, "gradient"),
+        ({"solver_options": {"selection": "best"}}, "selection"),
         ({"loss": "absolute"}, "loss"),
         ({"loss": "huber", "huber_threshold": 0}, "huber_threshold"),
         ({"n_nonzero_coefs": 9}, "n_nonzero_coefs"),
         ({"max_iter": 0}, "max_iter"),
-        ({"step_size": -1}, "step_size"),
+        ({"solver_options": {"step_size": -1}}, "step_size"),
         ({"alpha": -1}, "alpha"),
     ],
 )
@@ -390,5 +394,5 @@ def test_a_wrong_parameter_of_a_learner_is_named(wrong, words):
 def test_the_coefficients_obey_the_constraint():
     X, y, _ = heavy()
     with seeded_noise_not_private(4):
-        model = HeavyTailedRegressor(2.0, constraint=L1Ball(1.0)).fit(X, y)
+        model = HeavyTailedRegressor(2.0, solver_options={"constraint": L1Ball(1.0)}).fit(X, y)
     assert np.abs(model.coef_).sum() <= 1.0 + 1e-12

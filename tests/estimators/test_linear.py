@@ -91,7 +91,7 @@ def test_without_noise_the_penalised_objective_is_minimised(solver, name, penalt
     X, y = classes_apart()
     y = np.where(np.arange(600) % 5 == 0, 1 - y, y)  # a separable task has no minimiser
     value = objective(X, y, 1.4, penalty)
-    whole = {"batch_size": 600} if "batch_size" in capabilities_of(solver).reads else {}
+    whole = {"solver_options": {"batch_size": 600}} if "batch_size" in capabilities_of(solver).reads else {}
     model = LogisticRegression(
         INF, solver=solver, data_norm=1.4, penalty=name, alpha=penalty.alpha, max_iter=1000, **whole
     ).fit(X, y)
@@ -135,14 +135,18 @@ def test_a_sparse_matrix_gives_the_same_model():
 
 
 def test_parameters_survive_a_clone():
-    model = LogisticRegression(0.3, penalty="nonconvex", alpha=0.2, smoothing=2.0, solver="ls-sgd")
+    model = LogisticRegression(
+        0.3, penalty="nonconvex", alpha=0.2, solver_options={"smoothing": 2.0}, solver="ls-sgd"
+    )
     assert clone(model).get_params() == model.get_params()
 
 
 def test_smoothing_is_handed_to_the_solver():
     X, y = classes_apart()
     made = [
-        LogisticRegression(INF, solver="gd", smoothing=s, max_iter=1, fit_intercept=False).fit(X, y).coef_
+        LogisticRegression(INF, solver="gd", solver_options={"smoothing": s}, max_iter=1, fit_intercept=False)
+        .fit(X, y)
+        .coef_
         for s in (None, 0.0, 50.0)
     ]
     np.testing.assert_array_equal(made[0], made[1])
@@ -173,7 +177,9 @@ def test_a_line_search_is_refused_for_persons():
 @pytest.mark.parametrize("solver", ["srm", "sgd", "ls-sgd"])
 def test_published_noise_is_reported_with_the_epsilon_it_gives(solver):
     X, y = classes_apart()
-    model = LogisticRegression(0.2, 1e-5, solver=solver, noise="paper", batch_size=20, max_iter=20)
+    model = LogisticRegression(
+        0.2, 1e-5, solver=solver, noise="paper", solver_options={"batch_size": 20}, max_iter=20
+    )
     with pytest.warns(NotPrivateWarning, match="claims epsilon = 0.2"):
         report = model.fit(X, y).privacy_
     assert 0 < report.epsilon < 0.2  # the published noise is larger than needed
@@ -185,8 +191,8 @@ def test_published_noise_is_reported_with_the_epsilon_it_gives(solver):
         ({"penalty": "lasso"}, "Expected penalty in"),
         ({"penalty": "ridge", "alpha": -1.0}, r"Expected alpha in \[0, inf\), got -1.0"),
         ({"solver": "ight"}, "The thresholding solvers belong"),
-        ({"smoothing": 1.0}, "smoothing=None with solver='auto'"),
-        ({"smoothing": -1.0, "solver": "sgd"}, r"Expected smoothing in \[0, inf\)"),
+        ({"solver_options": {"smoothing": 1.0}}, "smoothing.*with solver 'auto'. It is read by"),
+        ({"solver_options": {"smoothing": -1.0}, "solver": "sgd"}, r"Expected smoothing in \[0, inf\)"),
         ({"solver": "srm", "solver_options": {"gamma": 2.0}}, r"Expected gamma in \(0, 1\]"),
         ({"solver": "srm", "solver_options": {"speed": 2.0}}, r"solver_options among: .*gamma"),
     ],
@@ -225,7 +231,7 @@ BOUNDED = {"data_norm": 5.0, "target_bound": 1.0}
 )
 def test_coefficients_that_blew_up_are_said_to_be_useless_and_paid_for(model):
     X, y = classes_apart(n=300)
-    model.set_params(max_iter=30, step_size=1e90, alpha=1e50)
+    model.set_params(max_iter=30, solver_options__step_size=1e90, alpha=1e50)
     with pytest.warns(DivergenceWarning, match=r"not finite.*lower step_size.*The budget is spent") as caught:
         model.fit(X, y.astype(float))
     assert not np.isfinite(model.coef_).all()

@@ -17,7 +17,7 @@ from sordino.testing import seeded_noise_not_private
 
 BETA = np.array([1.0, -0.5, 0.3, 0.0, 0.2])
 COUNTS = {"loss": "poisson", "target_bound": 40.0, "data_norm": 2.0}
-PLAIN = {"epsilon": math.inf, "solver": "gd", "clip_norm": 1e6, "max_iter": 2000}
+PLAIN = {"epsilon": math.inf, "solver": "gd", "solver_options": {"clip_norm": 1e6}, "max_iter": 2000}
 
 
 def rows(n=3000):
@@ -46,9 +46,8 @@ def two_classes(n=3000):
 
 def test_poisson_regression_agrees_with_scikit_learn_to_seven_digits():
     X, y = counts()
-    ours = LinearRegression(
-        penalty="ridge", alpha=0.01, fit_intercept=False, step_size=0.05, **PLAIN, **COUNTS
-    )
+    ours = LinearRegression(penalty="ridge", alpha=0.01, fit_intercept=False, **PLAIN, **COUNTS)
+    ours.set_params(solver_options__step_size=0.05)
     theirs = PoissonRegressor(alpha=0.01, fit_intercept=False, tol=1e-10, max_iter=10_000).fit(X, y)
     np.testing.assert_allclose(ours.fit(X, y).coef_, theirs.coef_, atol=1e-7)
     np.testing.assert_allclose(ours.predict(X), theirs.predict(X), rtol=1e-6)
@@ -78,7 +77,7 @@ def test_the_squared_hinge_agrees_with_scikit_learn_to_seven_digits():
 @pytest.mark.parametrize("unit", [0.01, 1.0, 1000.0])
 def test_the_default_solver_minimises_the_huber_loss_whatever_the_unit_of_the_targets(unit):
     X, y = outliers()
-    facts = {"target_bound": 10 * unit, "data_norm": 2.0, "clip_norm": 1e6}
+    facts = {"target_bound": 10 * unit, "data_norm": 2.0, "solver_options": {"clip_norm": 1e6}}
     ours = LinearRegression(math.inf, loss="huber", huber_threshold=unit, **facts).fit(X, unit * y)
     plain = LinearRegression(loss="huber", target_bound=10.0, data_norm=2.0, **PLAIN).fit(X, y)
     np.testing.assert_allclose(ours.coef_ / unit, plain.coef_, atol=2e-3)

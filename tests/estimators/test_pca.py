@@ -89,7 +89,7 @@ def test_many_sparse_columns_are_never_made_dense(solver):
         (np.full(n * stored, 0.2), columns, np.arange(0, n * stored + 1, stored)), (n, d)
     )
     tracemalloc.start()
-    few = {"n_oversamples": 1, "max_iter": 1} if solver == "power" else {}
+    few = {"solver_options": {"n_oversamples": 1}, "max_iter": 1} if solver == "power" else {}
     model = PCA(2, solver=solver, random_state=0, **few).fit(rows)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
@@ -281,11 +281,11 @@ def test_a_copy_of_an_open_stream_does_not_copy_its_noise(digits):
         {"solver": "magic"},
         {"noise": "loud"},
         {"relation": "cousins"},
-        {"momentum": 2.0},
-        {"step_size": 0.0},
+        {"solver_options": {"momentum": 2.0}, "solver": "power"},
+        {"solver_options": {"step_size": 0.0}},
         {"max_iter": 0},
-        {"batch_size": 0},
-        {"n_oversamples": -1},
+        {"solver_options": {"batch_size": 0}},
+        {"solver_options": {"n_oversamples": -1}, "solver": "power"},
     ],
     ids=str,
 )

@@ -108,7 +108,9 @@ def test_replace_one_needs_twice_the_noise_of_add_remove():
     X, y = classes_apart()
     stds = []
     for relation in ("add-remove", "replace-one"):
-        model = SparseLogisticRegression(solver="ight", relation=relation, clip_norm=0.7).fit(X, y)
+        model = SparseLogisticRegression(
+            solver="ight", relation=relation, solver_options={"clip_norm": 0.7}
+        ).fit(X, y)
         release = model.privacy_.releases[0]
         stds.append(release.noise_multiplier * (0.7 if relation == "add-remove" else 1.4))
     assert stds[1] == pytest.approx(2 * stds[0], rel=0.02)
@@ -142,7 +144,11 @@ def test_infinite_epsilon_is_the_plain_algorithm(solver):
     plain = LogisticRegression(C=1 / (0.01 * len(labels)), tol=1e-10, max_iter=1000).fit(both, labels)
     batch = len(labels) if solver == "sgd-ht" else None
     model = SparseLogisticRegression(
-        epsilon=np.inf, solver=solver, alpha=0.01, max_iter=800, step_size=2.0, batch_size=batch
+        epsilon=np.inf,
+        solver=solver,
+        alpha=0.01,
+        max_iter=800,
+        solver_options={"step_size": 2.0, "batch_size": batch},
     ).fit(both, labels)
     np.testing.assert_allclose(model.coef_, plain.coef_, atol=1e-3)
     assert not model.privacy_.is_private
@@ -159,8 +165,7 @@ def test_infinite_epsilon_regression_agrees_with_ridge():
         alpha=0.1,
         fit_intercept=False,
         max_iter=500,
-        step_size=1.0,
-        clip_norm=10.0,
+        solver_options={"step_size": 1.0, "clip_norm": 10.0},
     ).fit(X, y)
     plain = Ridge(alpha=0.1 * len(y), fit_intercept=False).fit(X, y)
     np.testing.assert_allclose(model.coef_, plain.coef_, atol=1e-6)
@@ -202,7 +207,7 @@ def test_several_classes_are_clipped_together():
     X, y = classes_apart()
     y = y + 2 * (X[:, 2] > 0)
     model = SparseLogisticRegression(
-        epsilon=20.0, solver="ight", n_nonzero_coefs=12, max_iter=60, step_size=4.0
+        epsilon=20.0, solver="ight", n_nonzero_coefs=12, max_iter=60, solver_options={"step_size": 4.0}
     ).fit(X, y)
     assert model.coef_.shape == (4, 8)
     assert np.count_nonzero(model.coef_) == 12
@@ -248,7 +253,7 @@ def test_the_default_delta_depends_on_n_only():
 @pytest.mark.parametrize("solver", ["ight", "sgd-ht"])
 def test_secure_noise_lies_on_a_lattice_and_fits_as_well(solver):
     X, y = classes_apart(4000)
-    options = {"epsilon": 8.0, "solver": solver, "max_iter": 30, "step_size": 4.0}
+    options = {"epsilon": 8.0, "solver": solver, "max_iter": 30, "solver_options": {"step_size": 4.0}}
     plain = SparseLogisticRegression(**options).fit(X, y).score(X, y)
     secure = SparseLogisticRegression(**options, secure_noise=True).fit(X, y)
     assert abs(plain - secure.score(X, y)) < 0.08

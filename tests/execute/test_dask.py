@@ -81,7 +81,7 @@ def test_futures_of_sparse_blocks_are_used_where_they_lie(cluster):  # noqa: F81
 MODELS = {
     "auto": lambda: sordino.SparseLogisticRegression(data_norm=1.0, n_nonzero_coefs=3, max_iter=3),
     "sgd-ht": lambda: sordino.SparseLogisticRegression(
-        data_norm=1.0, n_nonzero_coefs=3, solver="sgd-ht", max_iter=5, batch_size=60
+        data_norm=1.0, n_nonzero_coefs=3, solver="sgd-ht", max_iter=5, solver_options={"batch_size": 60}
     ),
     "frank-wolfe": lambda: sordino.SparseLogisticRegression(
         data_norm=1.0, solver="frank-wolfe", max_iter=3, n_nonzero_coefs=3

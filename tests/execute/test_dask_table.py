@@ -103,7 +103,7 @@ RUNS = {
         sordino.LogisticRegression(**PUBLIC, solver="agd", max_iter=3).fit(put(X), put(LABELS)).coef_,
     ],
     "differences of gradients": lambda put: (
-        classifier(solver="svrg-ht", max_iter=2, batch_size=240, sampling="fixed")
+        classifier(solver="svrg-ht", max_iter=2, solver_options={"batch_size": 240, "sampling": "fixed"})
         .fit(put(X), put(LABELS))
         .coef_
     ),

@@ -124,7 +124,9 @@ PERSONS, WEIGHTS = (("groups", "groups"),), (("sample_weight", "weights"),)
 SUBJECTS = {
     "SparseLogisticRegression": fit("SparseLogisticRegression", "labels", classes=[0, 1], n_nonzero_coefs=2),
     "SparseLinearRegression": fit("SparseLinearRegression", "numbers"),
-    "mini-batches": fit("SparseLinearRegression", "numbers", solver="sgd-ht", max_iter=3, batch_size=10),
+    "mini-batches": fit(
+        "SparseLinearRegression", "numbers", solver="sgd-ht", max_iter=3, solver_options={"batch_size": 10}
+    ),
     "heavy-tailed solver": fit("SparseLinearRegression", "numbers", solver="heavy-tailed", n_nonzero_coefs=2),
     "frank-wolfe": fit("SparseLogisticRegression", "labels", classes=[0, 1], solver="frank-wolfe"),
     "LogisticRegression": fit("LogisticRegression", "labels", classes=[0, 1]),
@@ -138,7 +140,7 @@ SUBJECTS = {
     "weights": fit("LogisticRegression", "labels", WEIGHTS, classes=[0, 1]),
     "HeavyTailedRegressor": fit("HeavyTailedRegressor", "numbers"),
     "Huber": fit("HeavyTailedRegressor", "numbers", loss="huber", n_nonzero_coefs=2),
-    "medians": fit("HeavyTailedRegressor", "numbers", gradient="median-of-means"),
+    "medians": fit("HeavyTailedRegressor", "numbers", solver_options={"gradient": "median-of-means"}),
     "HeavyTailedClassifier": fit("HeavyTailedClassifier", "labels", classes=[0, 1]),
     "PCA": fit("PCA", n_components=2),
     "PCA power": fit("PCA", n_components=2, solver="power", random_state=0),

@@ -30,7 +30,12 @@ def told(make):
 
 
 def regressor(**options):
-    settings = {"fit_intercept": False, "noise": "paper", "step_size": 0.1, "moment_bound": 10.0}
+    settings = {
+        "fit_intercept": False,
+        "noise": "paper",
+        "solver_options": {"step_size": 0.1},
+        "moment_bound": 10.0,
+    }
     return sordino.HeavyTailedRegressor(1.0, 1e-5, relation="replace-one", **{**settings, **options})
 
 
@@ -92,7 +97,8 @@ def test_the_linear_solver_runs_algorithm_5_too():
     model = told(
         lambda: sordino.SparseLinearRegression(
             1.0, 1e-5, solver="heavy-tailed", n_nonzero_coefs=2, noise="paper", fit_intercept=False,
-            data_norm=5.0, target_bound=5.0, clip_norm=3.0, max_iter=5, relation="replace-one",
+            data_norm=5.0, target_bound=5.0, solver_options={"clip_norm": 3.0}, max_iter=5,
+            relation="replace-one",
         ).fit(X, Y)
     )  # fmt: skip
     assert model.privacy_.epsilon < 1.0
@@ -102,7 +108,7 @@ def test_the_linear_solver_runs_algorithm_5_too():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"step_size": None}, "step_size"),
+        ({"solver_options": None}, "step_size"),
         ({"moment_bound": "auto"}, "moment_bound or threshold"),
         ({"noise": "paper: other"}, "as listed"),
         ({"noise": "printed"}, "sound"),

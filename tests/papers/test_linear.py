@@ -217,8 +217,7 @@ def test_growing_batches_run_through_the_estimator_and_are_certified():
         n_nonzero_coefs=4,
         solver="sgd-ht",
         noise="paper: growing batches",
-        step_size=0.5,
-        batch_size=20,
+        solver_options={"step_size": 0.5, "batch_size": 20},
     )
     with pytest.warns(NotPrivateWarning, match="what it certifies"):
         model.fit(*data())

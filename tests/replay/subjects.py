@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from sklearn.pipeline import make_pipeline
+from tests.asking import folded
 from tests.replay.neighbours import PLACES, Data
 
 import sordino
@@ -114,6 +115,7 @@ def _linear(
     settings |= {"n_nonzero_coefs": 2} if able.sparse and name.startswith("Sparse") else {}
     settings |= {} if loss is None else {"loss": loss}
     settings |= {"classes": LEVELS[kind]} if kind in LEVELS else {"target_bound": 3.0}
+    settings = folded(getattr(sordino, name), settings)
 
     def fit(data: Data, relation: str) -> Any:
         weighted = {"sample_weight": data.weights} if "weight_bound" in settings else {}
@@ -149,7 +151,8 @@ def pca_rows() -> Iterator[Subject]:
 
 
 def _pca(solver: str, settings: Mapping[str, Any]) -> Callable[[Data, str], Any]:
-    return lambda data, relation: sordino.PCA(2, solver=solver, relation=relation, **settings).fit(data.X)
+    own = folded(sordino.PCA, settings)
+    return lambda data, relation: sordino.PCA(2, solver=solver, relation=relation, **own).fit(data.X)
 
 
 HEAVY: Mapping[str, Mapping[str, Any]] = {
@@ -169,6 +172,7 @@ def heavy_rows() -> Iterator[Subject]:
     """Yield rows of the models for heavy tails, in each of their forms."""
     for form, options in HEAVY.items():
         settings = {**BUDGET, "max_iter": 3, "random_state": 0, **options}
+        settings = folded(sordino.HeavyTailedRegressor, settings)
         for name, kind, own in (
             ("HeavyTailedRegressor", "numbers", {}),
             ("HeavyTailedRegressor", "numbers", {"loss": "huber"}),

@@ -187,7 +187,8 @@ def behind(door: type) -> Subject:
     """Return the row of a twin."""
 
     def fit(data: Any, relation: str) -> Any:
-        settings = {"data_norm": 2.0, "target_bound": 3.0, "clip_norm": 0.7, "max_iter": 3, **BUDGET}
+        settings = {"data_norm": 2.0, "target_bound": 3.0, "max_iter": 3, **BUDGET}
+        settings["solver_options"] = {"clip_norm": 0.7}
         return door(solver="gd", relation=relation, **settings).fit(data.X, data.y, groups=data.groups)
 
     return Subject(door.__name__, "numbers", fit, ("memory", "persons"))

@@ -35,7 +35,9 @@ MODELS = {
     "SparseLinearRegression": lambda: sordino.SparseLinearRegression(
         2.0, data_norm=3.0, target_bound=3.0
     ).fit(X, Z),
-    "HeavyTailedRegressor": lambda: sordino.HeavyTailedRegressor(2.0, constraint=L2Ball(2.0)).fit(X, Z),
+    "HeavyTailedRegressor": lambda: sordino.HeavyTailedRegressor(
+        2.0, solver_options={"constraint": L2Ball(2.0)}
+    ).fit(X, Z),
     "HeavyTailedClassifier": lambda: sordino.HeavyTailedClassifier(2.0).fit(X, Y),
     "TruncatedMean": lambda: sordino.TruncatedMean(2.0).fit(X),
     "MedianOfMeans": lambda: sordino.MedianOfMeans(8.0).fit(X),

@@ -18,7 +18,9 @@ def design(n, d, seed=0, df=3, k=10):
     return X[:n], y[:n], X[n:], y[n:], w
 
 
-@pytest.mark.parametrize("options", [{}, {"n_nonzero_coefs": 5}, {"gradient": "truncated"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"n_nonzero_coefs": 5}, {"solver_options": {"gradient": "truncated"}}], ids=str
+)
 @pytest.mark.parametrize(
     ("n", "d"), [(50, 5), (200, 200), (1000, 200), pytest.param(4000, 200, marks=pytest.mark.long)]
 )

@@ -11,6 +11,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.checks import check_data, check_noise, literature, size_facts
+from sordino.deprecation import moved_parameters
 from sordino.elsewhere import where_rows_lie
 from sordino.estimators.linear_base import Budget, Coefficients, MarginClassifier, loss_of
 from sordino.estimators.statistics import moment_bound_of, moment_order_of
@@ -23,7 +24,7 @@ from sordino.runs import Ask, Task
 from sordino.solvers import Options, make_solver
 from sordino.solvers.base import LinearFit
 from sordino.solvers.heavy.learners import LEARNER, HeavyTailedSparse, ProjectedGradient
-from sordino.values import check_count, check_flag, check_not_negative, check_positive
+from sordino.values import check_count, check_flag, check_mapping, check_not_negative
 
 # ----------------------------------------------------------------------- What the heavy-tailed models share
 
@@ -33,17 +34,9 @@ class HeavyTailedParameters(Budget):
     """The parameters of both models, in the order of their signatures."""
 
     solver: str = "strongly-convex"
-    split: bool = False
-    gradient: str = "norm"
-    truncation: str = "clip"
-    joint_clip: float | None = None
     moment_order: float = 1.0
     moment_bound: float | str = "auto"
-    threshold: float | None = None
     n_nonzero_coefs: int | None = None
-    selection: str = "gumbel"
-    constraint: Any = None
-    scale_columns: bool | str = "auto"
     fit_intercept: bool = True
     alpha: float = 0.0
     relation: str = "add-remove"
@@ -51,7 +44,7 @@ class HeavyTailedParameters(Budget):
     dataset_id: str | None = None
     schema: Any = None
     max_iter: int | None = None
-    step_size: float | None = None
+    solver_options: dict[str, Any] | None = None
     noise: str = "sound"
     random_state: Any = None
     verbose: int = 0
@@ -93,14 +86,9 @@ class HeavyTailedModel(HeavyTailedParameters, Coefficients):
         return Task(solver, problem, type(self).__name__, facts, learned=prices, finish=finish, paper=paper)
 
     def _solver(self, problem: Problem) -> ProjectedGradient | HeavyTailedSparse:
-        free, step = problem.features * problem.outputs, self.step_size
-        remedy = "Pass a public number; from the data it would leak."
-        options = Options(
-            check_count("n_nonzero_coefs", self.n_nonzero_coefs, 1, free, "None keeps all."),
-            check_count("max_iter", self.max_iter, 1, None, "Each one is a paid release."),
-            step_size=None if step is None else check_positive("step_size", step, remedy),
-            extra={name: getattr(self, name) for name in LEARNER.options},
-        )
+        free, given = problem.features * problem.outputs, check_mapping("solver_options", self.solver_options)
+        count = check_count("n_nonzero_coefs", self.n_nonzero_coefs, 1, free, "None keeps all.")
+        options = Options.of(given, n_nonzero_coefs=count, max_iter=self.max_iter)
         solver: ProjectedGradient | HeavyTailedSparse = make_solver(self.solver, problem, options, "heavy")
         return solver
 
@@ -110,6 +98,7 @@ class HeavyTailedModel(HeavyTailedParameters, Coefficients):
         return np.nan_to_num(np.asarray(X @ np.atleast_2d(self.coef_).T) + self.intercept_)
 
 
+@moved_parameters("0.3", "solver_options", "step_size", *LEARNER.options)
 @dataclass(eq=False, repr=False, kw_only=True)
 class _Numbers(HeavyTailedParameters):
     """The parameters of the regressor."""
@@ -131,26 +120,20 @@ class HeavyTailedRegressor(_Numbers, Scored, RegressorMixin, HeavyTailedModel):
     huber_threshold : the error beyond which the Huber loss is linear; a public number.
     solver : "strongly-convex" returns the average of the second half of the iterates (the last one for
         ``split=True``, as in the paper), "convex" the average of all.
-    split : use a fresh chunk of the data each step (paper); False uses all data each step, with less noise.
-    gradient : "norm" clips the norms of gradients (default; for a linear model the same as a convex loss with
-        linear tails), "truncated" each coordinate, "median-of-means" takes the median over blocks (paper).
-    truncation : "clip", or "zero" as in the paper.
-    joint_clip : for coordinate-wise truncation (sparse models truncate so), clip gradients to this norm in
-        units of the threshold.
     moment_order : v; gradients have a moment of order 1 + v.
     moment_bound : u, or "auto": noisy histograms of gradient scales, for a tenth of the budget.
-    threshold : a public threshold instead of a chosen one.
     n_nonzero_coefs : how many coefficients survive; None keeps all and needs no selection.
-    selection : "gumbel" or "peeling" (paper), for sparse models.
-    constraint : a set of :mod:`sordino.solvers.heavy.learners` for the coefficients.
-    scale_columns : divide columns by scales learned from noisy histograms, and centre dense ones at rough
-        medians if there is an intercept; "auto" does so where there are enough records for the number of
-        columns, and neither a constraint nor a step size is given.
     fit_intercept, alpha, relation, ledger, dataset_id, max_iter, random_state, verbose : as elsewhere.
     schema : a :class:`sordino.Schema`: then ``fit`` and ``predict`` take tables, encoded by
         :class:`sordino.TableEncoder`; targets come from it and are clipped to their declared bounds.
-    step_size : None learns it from a noisy histogram of row norms, shortens it when gradients grow, and
-        keeps it so short that the noise of all steps moves the model by less than a residual.
+    solver_options : ``step_size`` (None learns it, so short that the noise of all steps moves the model by
+        less than a residual); ``gradient``: "norm" clips the norms of gradients, "truncated" each coordinate,
+        "median-of-means" takes the median over blocks (paper); ``truncation``: "clip", or "zero" as in the
+        paper; ``joint_clip``: for coordinates, clip gradients to this norm in units of the threshold;
+        ``threshold``: a public one instead of a chosen one; ``split``: a fresh chunk of the data each step
+        (paper), with more noise; ``selection``: "gumbel" or "peeling" (paper), for sparse models;
+        ``constraint``: a set of :mod:`sordino.solvers.heavy.learners`; ``scale_columns``: divide columns by
+        scales from noisy histograms, and centre dense ones ("auto": with enough records for the columns).
     noise : "sound"; "paper" runs the published algorithm with its own thresholds and noise (algorithms 2 and
         5), warns, and reports what it certifies; "paper: as listed" is line 8 of algorithm 2. It needs
         ``step_size`` and ``moment_bound`` or ``threshold``.
@@ -194,6 +177,7 @@ class HeavyTailedRegressor(_Numbers, Scored, RegressorMixin, HeavyTailedModel):
         return self._decision(X)[:, 0]
 
 
+@moved_parameters("0.3", "solver_options", "step_size", *LEARNER.options)
 @dataclass(eq=False, repr=False, kw_only=True)
 class _Labels(HeavyTailedParameters):
     """The parameters of the classifier."""

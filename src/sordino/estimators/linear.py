@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from sordino.deprecation import moved_parameters
 from sordino.errors import InvalidInputError
-from sordino.estimators.linear_base import ClassifierBase, LinearModel, LinearParameters, RegressorBase
+from sordino.estimators.linear_base import MOVED, ClassifierBase, LinearModel, LinearParameters, RegressorBase
 from sordino.problems.losses import Nonconvex
 from sordino.problems.problem import Problem
 from sordino.solvers import solvers_with
 from sordino.solvers.descent import has_metric
-from sordino.values import among, check_count, check_not_negative
+from sordino.values import among, check_count
 
 PENALTIES = (None, "ridge", "nonconvex")
 _ALPHA = 1e-3
@@ -27,7 +28,6 @@ class _Dense(LinearModel):
     _curved_tables = True
 
     penalty: str | None
-    smoothing: float | None
 
     def _penalties(self) -> dict[str, Any]:
         among("penalty", self.penalty, PENALTIES)
@@ -45,26 +45,14 @@ class _Dense(LinearModel):
                 "to SparseLogisticRegression and SparseLinearRegression."
             )
 
-    def _own_options(self) -> dict[str, Any]:
-        options = super()._own_options()
-        if self.smoothing is None:
-            return options
-        if self.solver == "auto":
-            raise InvalidInputError(
-                f"Expected smoothing=None with solver='auto', got {self.smoothing!r}. "
-                "Use solver='ls-sgd' or 'ls-adam', or any solver but 'auto'."
-            )
-        strength = check_not_negative("smoothing", self.smoothing, "It is a public constant.")
-        return {**options, "smoothing": strength}
 
-
+@moved_parameters("0.3", "solver_options", *MOVED)
 @dataclass(eq=False, repr=False, kw_only=True)
 class _DenseLabels(LinearParameters):
     """The parameters of a dense classifier."""
 
     penalty: str | None = None
     alpha: float | None = None
-    smoothing: float | None = None
     classes: Any = None
     class_weight: Any = None
 
@@ -91,18 +79,17 @@ class LogisticRegression(_DenseLabels, _Dense, ClassifierBase):
     penalty : None, ``"ridge"`` for ``alpha ||w||^2 / 2``, or ``"nonconvex"`` for
         ``alpha sum_j w_j^2 / (1 + w_j^2)``, which does not shrink large coefficients. The intercept is free.
     alpha : the weight of the penalty, of ``"ridge"`` where none is named; None is 1e-3 where one is.
-    smoothing : the strength of Laplacian smoothing over neighbouring columns; None leaves it to the solver.
     classes : the class labels; None takes those seen, which the report lists as assumed public.
     class_weight : declared weights of the classes, a dict; they scale the losses before the clip.
     weight_bound : ``sample_weight`` is clipped to this public bound and divided by it; None is 1.
     fit_intercept : add a constant column.
     relation : ``"add-remove"`` (n is public) or ``"replace-one"``.
-    sampling : ``"poisson"`` or ``"fixed"`` (replace-one only) mini-batches.
     noise : ``"sound"``, or ``"paper"`` for the published formula with the epsilon it really gives.
     secure_noise : noise without floating-point artefacts, on a lattice of integers.
     ledger, dataset_id : a :class:`sordino.ledger.Ledger` or its path, and the data set to charge.
-    max_iter, batch_size, step_size, clip_norm : None lets a rule on public facts choose.
-    solver_options : options that only the chosen solver has, for example ``{"gamma": 0.1}``.
+    max_iter : the number of steps; None lets a rule on public facts choose.
+    solver_options : options of the chosen solver: ``batch_size``, ``sampling`` (``"poisson"`` or, under
+        replace-one, ``"fixed"``), ``step_size``, ``clip_norm``, and its own, as in ``{"gamma": 0.1}``.
     random_state : seeds public choices only, never the noise.
     verbose : progress on a terminal; never a loss.
 
@@ -128,6 +115,7 @@ class LogisticRegression(_DenseLabels, _Dense, ClassifierBase):
     """
 
 
+@moved_parameters("0.3", "solver_options", *MOVED)
 @dataclass(eq=False, repr=False, kw_only=True)
 class _DenseLosses(_DenseLabels):
     """The parameters of a dense classifier with a choice of loss."""
@@ -159,6 +147,7 @@ class LinearClassifier(_DenseLosses, _Dense, ClassifierBase):
     """
 
 
+@moved_parameters("0.3", "solver_options", *MOVED)
 @dataclass(eq=False, repr=False, kw_only=True)
 class _DenseNumbers(LinearParameters):
     """The parameters of a dense regressor."""
@@ -169,7 +158,6 @@ class _DenseNumbers(LinearParameters):
     target_bound: float | None = None
     penalty: str | None = None
     alpha: float | None = None
-    smoothing: float | None = None
 
 
 class LinearRegression(_DenseNumbers, _Dense, RegressorBase):
@@ -229,6 +217,7 @@ class _Sparse(LinearModel):
         return None if self._has_members and has_metric(problem) else count
 
 
+@moved_parameters("0.3", "solver_options", *MOVED)
 @dataclass(eq=False, repr=False, kw_only=True)
 class _SparseLabels(LinearParameters):
     """The parameters of a sparse classifier."""
@@ -266,13 +255,13 @@ class SparseLogisticRegression(_SparseLabels, _Sparse, ClassifierBase):
     alpha : the weight of the penalty, the squared norm, outside the clip and so free. The intercept is left
         out of it, but by ``frank-wolfe`` and ``two-stage``.
     relation : ``"add-remove"`` (n is public) or ``"replace-one"``.
-    sampling : ``"poisson"`` or ``"fixed"`` (replace-one only) mini-batches.
     noise : ``"sound"``, or ``"paper"`` for the published formula with the epsilon it really gives; variants
         have names, as in ``"paper: corollary 5.8"`` for ``ight``.
     secure_noise : noise without floating-point artefacts, on a lattice of integers.
     ledger, dataset_id : a :class:`sordino.ledger.Ledger` or its path, and the data set to charge.
-    max_iter, batch_size, step_size, clip_norm : None lets a rule on public facts choose.
-    solver_options : options that only the chosen solver has, for example ``{"momentum": "nesterov"}``.
+    max_iter : the number of steps; None lets a rule on public facts choose.
+    solver_options : options of the chosen solver: ``batch_size``, ``sampling`` (``"poisson"`` or, under
+        replace-one, ``"fixed"``), ``step_size``, ``clip_norm``, and its own: ``{"momentum": "nesterov"}``.
     random_state : seeds public choices only, never the noise.
     verbose : progress on a terminal; never a loss.
 
@@ -297,6 +286,7 @@ class SparseLogisticRegression(_SparseLabels, _Sparse, ClassifierBase):
     """
 
 
+@moved_parameters("0.3", "solver_options", *MOVED)
 @dataclass(eq=False, repr=False, kw_only=True)
 class _SparseNumbers(LinearParameters):
     """The parameters of a sparse regressor."""

@@ -50,7 +50,7 @@ from sordino.solvers.around import Around
 from sordino.solvers.base import LinearFit
 from sordino.tables.shapes import shapes_of
 from sordino.tables.tabular import Tabular, centred, declared_target, encoded_labels, target_bound
-from sordino.values import among, check_count, check_flag, check_mapping, check_not_negative, check_positive
+from sordino.values import among, check_flag, check_mapping, check_not_negative, check_positive
 
 # -------------------------------- What classifiers with one margin per class (or one for two classes) share
 
@@ -150,7 +150,7 @@ class MarginClassifier(Scored, ClassifierMixin):
         return self.classes_[best]
 
 
-_SAMPLINGS = ("poisson", "fixed")
+MOVED = ("sampling", "batch_size", "step_size", "clip_norm", "smoothing")  # now in solver_options
 # The intercept column, in units of the row bound.
 _INTERCEPT = 0.25
 
@@ -175,15 +175,11 @@ class LinearParameters(Budget):
     weight_bound: float | None = None
     fit_intercept: bool = True
     relation: str = "add-remove"
-    sampling: str = "poisson"
     noise: str = "sound"
     secure_noise: bool = False
     ledger: Any = None
     dataset_id: str | None = None
     max_iter: int | None = None
-    batch_size: int | None = None
-    step_size: float | None = None
-    clip_norm: float | None = None
     solver_options: dict[str, Any] | None = None
     random_state: Any = None
     verbose: int = 0
@@ -277,10 +273,6 @@ class LinearModel(LinearParameters, Coefficients):
             out.coef_, out.intercept_, out.coef_noise_ = found[0], found[1][()], None
         return out
 
-    def _own_options(self) -> dict[str, Any]:
-        """Return the options that only the chosen solver has."""
-        return check_mapping("solver_options", self.solver_options)
-
     def _outputs(self) -> tuple[Loss, int]:
         return at_bound(self._loss(), self._target_bound())[0], 1
 
@@ -364,7 +356,6 @@ class LinearModel(LinearParameters, Coefficients):
 
     def _problem(self, shape: tuple[int, int], ask: Ask, unit: str) -> Problem:
         relation, bound = Relation.parse(self.relation), declared_bound(self, "data_norm")
-        among("sampling", self.sampling, _SAMPLINGS)
         check_noise(self.noise)
         loss, outputs = self._outputs()
         return Problem(
@@ -399,20 +390,9 @@ class LinearModel(LinearParameters, Coefficients):
             raise UnsupportedError("secure_noise=True is not proven for groups. Set secure_noise=False.")
 
     def _options(self, problem: Problem) -> Options:
-        step = self.step_size if self.step_size is None else check_positive("step_size", self.step_size, "")
-        clip = self.clip_norm
-        if clip is not None:
-            clip = check_positive("clip_norm", clip, "Pass a public bound on a record's gradient norm.")
-        return Options(
-            self._sparsity(problem),
-            check_count("max_iter", self.max_iter, 1, None, "Each iteration is a paid release."),
-            check_count("batch_size", self.batch_size, 1, None, "It is the expected number of records."),
-            step,
-            clip,
-            self.sampling,
-            self._own_options(),
-            self.random_state,
-        )
+        given = check_mapping("solver_options", self.solver_options)
+        own = {"n_nonzero_coefs": self._sparsity(problem), "max_iter": self.max_iter}
+        return Options.of(given, **own, random_state=self.random_state)
 
     def _weights(self, declared: Any, X: Any, by_class: Floats | None = None) -> Floats | None:
         """Return the weight of each record, at most one, or None where all are one."""

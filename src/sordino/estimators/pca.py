@@ -13,6 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from sordino.checks import bound_fact, check_data, declared_bound, literature, remember, size_facts
+from sordino.deprecation import moved_parameters
 from sordino.elsewhere import where_rows_lie
 from sordino.errors import InvalidInputError
 from sordino.execute import LocalExecutor, executor_of, is_sparse
@@ -25,7 +26,7 @@ from sordino.solvers import SOLVERS, Options, make_solver
 from sordino.solvers.pca.direct import Pooled, StreamGauss
 from sordino.solvers.pca.spectrum import Principal, automatic, choose_count
 from sordino.tables.tabular import Tabular
-from sordino.values import among, check_count, check_flag, check_positive
+from sordino.values import among, check_count, check_flag, check_mapping
 
 # ------------------------------------------------------------------ What PCA checks before it sees any data
 
@@ -47,21 +48,6 @@ def axes_to_follow(wanted: Any, n: int, d: int) -> int:
             f"got {wanted!r}."
         )
     return min(n, d) if automatic(d) == "gauss" else min(n, d, _FOLLOWED)
-
-
-def read_options(estimator: Any) -> Options:
-    """Return what the user fixed of the iterations."""
-    step, paid = estimator.step_size, "Each iteration is a paid release."
-    if step is not None:
-        remedy = "It is relative to one over the largest singular value of a released product."
-        step = check_positive("step_size", step, remedy)
-    size, own = "It is an expected number of records.", ("n_oversamples", "momentum")
-    return Options(
-        max_iter=check_count("max_iter", estimator.max_iter, 1, None, paid),
-        batch_size=check_count("batch_size", estimator.batch_size, 1, None, size),
-        step_size=step,
-        extra={name: getattr(estimator, name) for name in own if getattr(estimator, name) is not None},
-    )
 
 
 def in_public_order(rows: Any, random_state: Any) -> Any:
@@ -103,6 +89,7 @@ class PcaStream:
 _NOISES = ("sound", "paper")
 
 
+@moved_parameters("0.3", "solver_options", "batch_size", "step_size", "n_oversamples", "momentum")
 class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEstimator):
     r"""Principal components under differential privacy.
 
@@ -130,8 +117,9 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
     ledger, dataset_id : a :class:`sordino.ledger.Ledger` or its path, and the data set to charge.
     schema : a :class:`sordino.Schema`: then ``fit`` and ``transform`` take tables, encoded by
         :class:`sordino.TableEncoder`, and ``data_norm`` follows from it.
-    max_iter, batch_size, step_size, n_oversamples, momentum : of the iterative solvers; None lets a
-        rule on public facts choose.
+    max_iter : the number of steps of the iterative solvers; None lets a rule on public facts choose.
+    solver_options : what else the solver reads: ``batch_size``, ``step_size`` (relative to one over the
+        largest singular value of a released product), ``n_oversamples``, ``momentum``.
     n_chunks : how many calls of :meth:`partial_fit` one budget pays for.
     random_state : seeds public starting points and orders only, never the noise.
     verbose : progress on a terminal.
@@ -191,10 +179,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         dataset_id: str | None = None,
         schema: Any = None,
         max_iter: int | None = None,
-        batch_size: int | None = None,
-        step_size: float | None = None,
-        n_oversamples: int | None = None,
-        momentum: float | None = None,
+        solver_options: dict[str, Any] | None = None,
         n_chunks: int = 10,
         random_state: Any = None,
         verbose: int = 0,
@@ -235,7 +220,8 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
 
     def _task(self, shape: tuple[int, int], ask: Ask, sparse: bool = False) -> Task:
         """Return the task for this number of records and columns."""
-        problem, options = self._problem(*shape, ask, sparse), read_options(self)
+        problem = self._problem(*shape, ask, sparse)
+        options = Options.of(check_mapping("solver_options", self.solver_options), max_iter=self.max_iter)
         if self.noise == "paper":
             solver, paper = literature("pca", "published")(self.solver, problem, options, ask)
         else:

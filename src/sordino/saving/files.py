@@ -159,6 +159,8 @@ def _unpack_estimator(node: dict[str, Any], make: Make) -> Any:
         raise ModelFileError(f"The model file names the estimator {name!r}, which is not known here.")
     kind = getattr(import_module(ESTIMATORS[name]), name)
     params = {key: unpacked(entry, make) for key, entry in node["params"].items()}
+    moved = getattr(kind, "_moved", None)  # parameters of files of older versions
+    params = params if moved is None else moved.fold(params, warn=False)
     known = set(kind._get_param_names())
     if not set(params) <= known:
         others = ", ".join(sorted(set(params) - known))

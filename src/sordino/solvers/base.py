@@ -13,7 +13,7 @@ from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.kernel import Curator, FixedSize, Full, Plan, Poisson, Sampling, SparseVector
 from sordino.kernel.arrays import Floats
 from sordino.problems.problem import Problem
-from sordino.values import among, check_positive, check_range, check_whole
+from sordino.values import among, check_count, check_positive, check_range, check_whole
 
 PEAK = 0.25  # the largest entry of a gradient, in units of the bound on its norm
 
@@ -84,6 +84,28 @@ class Options:
     sampling: str = "poisson"
     extra: Mapping[str, Any] = field(default_factory=dict)
     random_state: Any = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any], **others: Any) -> Options:
+        """Return what a user typed, checked: ``given`` is ``solver_options``, others are set elsewhere."""
+        own = dict(given)
+        size = check_count("batch_size", own.pop("batch_size", None), 1, None, "It is the expected size.")
+        sampling = among("sampling", own.pop("sampling", "poisson"), ("poisson", "fixed"))
+        step, clip = own.pop("step_size", None), own.pop("clip_norm", None)
+        if step is not None:
+            step = check_positive("step_size", step, "It is a public number; from the data it would leak.")
+        if clip is not None:
+            clip = check_positive("clip_norm", clip, "Pass a public bound on a record's gradient norm.")
+        most = check_count("max_iter", others.pop("max_iter"), 1, None, "Each iteration is a paid release.")
+        return cls(
+            max_iter=most,
+            batch_size=size,
+            step_size=step,
+            clip_norm=clip,
+            sampling=sampling,
+            extra=own,
+            **others,
+        )
 
     def read(self, able: Capabilities, **usual: Any) -> dict[str, Any]:
         """Return the options that a solver declares, checked; public facts set other defaults, ``usual``."""

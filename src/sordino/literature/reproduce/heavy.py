@@ -34,7 +34,9 @@ def rates(quick: bool) -> Table:
         printed = Runs(f"mean/{order}/paper", partial(_printed_slope, order, sizes, repeats))
         rows.append(_row(f"mean, v = {order:g}", -order / (1 + order), known, ours, printed))
     sizes = (3000, 10_000, 30_000) if quick else (3000, 10_000, 30_000, 100_000)
-    split = Runs("risk/split", partial(_risk_slope, {"split": True}, sizes, 6 if quick else 20))
+    split = Runs(
+        "risk/split", partial(_risk_slope, {"solver_options": {"split": True}}, sizes, 6 if quick else 20)
+    )
     ours = Runs("risk/default", partial(_risk_slope, {}, sizes, 6 if quick else 20))
     noise = _certifies(solver="strongly-convex", split=True)
     rows.append(_row("strongly convex risk, v = 1", -1.0, split, ours, noise))
@@ -87,8 +89,13 @@ def _sparse_rows(quick: bool) -> list[Row]:
 def _certifies(**options: Any) -> str:
     """Say what the printed noise certifies; its step sizes are not printed, so that it is not run."""
     few = np.zeros((100, 20))
-    facts: dict[str, Any] = {"noise": "paper", "step_size": 0.1, "moment_bound": 1.0, "fit_intercept": False}
-    models = [HeavyTailedRegressor(1.0, DELTA, relation=r, **facts, **options) for r in RELATIONS]
+    facts: dict[str, Any] = {"noise": "paper", "moment_bound": 1.0, "fit_intercept": False}
+    own = {
+        "step_size": 0.1,
+        **{name: options.pop(name) for name in ("selection", "split") if name in options},
+    }
+    facts |= {**options, "solver_options": own}
+    models = [HeavyTailedRegressor(1.0, DELTA, relation=r, **facts) for r in RELATIONS]
     found = [short(certified(model, few, few[:, 0])) for model in models]
     return f"no experiment printed; the noise certifies {' / '.join(found)}"
 
@@ -120,7 +127,7 @@ def sparse_risk(at: Sparse, selection: str, repeats: int, seed: int = 0) -> floa
     for _ in range(repeats):
         x = law.draw(public, (at.n, at.d))
         y = x @ w + law.draw(public, (at.n,))
-        options: dict[str, Any] = {"n_nonzero_coefs": at.s, "selection": selection}
+        options: dict[str, Any] = {"n_nonzero_coefs": at.s, "solver_options": {"selection": selection}}
         model = HeavyTailedRegressor(1.0, DELTA, fit_intercept=False, **options).fit(x, y)
         risks.append(5.5 * float(np.sum((model.coef_ - w) ** 2)))
     return float(np.median(risks))

@@ -181,9 +181,9 @@ def _tune(
     steps: Sequence[float],
 ) -> tuple[float, Any]:
     """Return the best value over the step sizes under replace-one, with the model that reached it."""
-    sizes: list[dict[str, Any]] = [{"step_size": s / _curvature(task)} for s in steps] or [{}]
+    sizes = [{"solver_options": {"step_size": s / _curvature(task)}} for s in steps] or [{}]
     asked = {**options, "solver": solver, "relation": "replace-one"}
-    tried = [_fit_one(task, epsilon, delta, seed, **asked, **size) for size in sizes]
+    tried = [_fit_one(task, epsilon, delta, seed, **joined(asked, size)) for size in sizes]
     return min(tried, key=lambda pair: pair[0])
 
 
@@ -325,12 +325,12 @@ def lssgd(quick: bool) -> Table:
 
 
 def _smoothing(strength: float, quick: bool) -> Method:
-    options = {"epochs": 2 if quick else 50}
+    options = {"epochs": 2 if quick else 50, "batch_size": 128}
     steps = (0.25,) if quick else (0.05,)  # for 2 epochs, for 50 (.0125 is worse)
-    settings = {"batch_size": 128, "solver_options": options}
     if not strength:
-        return Method("DP-SGD", "sgd", settings, steps)
-    return Method(f"DP-LSSGD, {strength:g}", "ls-sgd", {**settings, "smoothing": strength}, steps)
+        return Method("DP-SGD", "sgd", {"solver_options": options}, steps)
+    smooth = {"solver_options": {**options, "smoothing": strength}}
+    return Method(f"DP-LSSGD, {strength:g}", "ls-sgd", smooth, steps)
 
 
 @cache

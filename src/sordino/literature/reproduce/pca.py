@@ -193,7 +193,7 @@ def _fit_printed(points: Points, solver: str, seed: int, epsilon: float, rate: S
     """Run the printed noise, which is the same for both relations, and certify it for each accounted one."""
     extra: dict[str, Any] = {"solver": solver, "noise": "paper", "center": False, "epsilon": epsilon}
     if solver == "power":
-        extra |= {"max_iter": 5, "n_oversamples": 0}
+        extra |= {"max_iter": 5, "solver_options": {"n_oversamples": 0}}
     found, learned = {}, points.rows[: len(points.labels) // 2] if rate is _accuracy else points.rows
     for relation in RELATIONS:
         with suppress(UnsupportedError):

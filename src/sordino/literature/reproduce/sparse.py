@@ -264,8 +264,8 @@ def _design_methods(norm: float, columns: int, keep: int) -> tuple[Method, ...]:
     the curvature allows are the right ones.
     """
     wolfe, two_stage, ight = _RIVALS
-    ball = {"clip_norm": norm / 4, "solver_options": {"radius": keep / 2}}
-    settings = {"max_iter": 15, "clip_norm": norm / 4}
+    ball = {"solver_options": {"clip_norm": norm / 4, "radius": keep / 2}}
+    settings = {"max_iter": 15, "solver_options": {"clip_norm": norm / 4}}
     steps = (columns / 20, columns / 4, float(columns))
     return (
         replace(wolfe, settings=joined(wolfe.settings, ball)),

@@ -169,8 +169,9 @@ def joint_task(text: Any, population: int, budget: Mapping[str, Any]) -> tuple[A
     text = words.read_words("the task", text, _TASK, _TASK_OPTIONAL)
     params = words.read_words("the parameters", text.get("params", {}), {}, _PARAMS)
     own = {name: budget[name] for name in ("epsilon", "delta", "relation")}
+    kind = ESTIMATORS[text["estimator"]]
     try:
-        model = ESTIMATORS[text["estimator"]](**params, **own)
+        model = kind(**kind._moved.fold(params, warn=False), **own)
         open_facts = [name for name in _DECLARED if getattr(model, name, "") is None]
         if open_facts:
             raise InvalidInputError(f"Expected {open_facts} among the parameters: members declare them.")
