@@ -90,8 +90,8 @@ def _certifies(**options: Any) -> str:
     """Say what the printed noise certifies; its step sizes are not printed, so that it is not run."""
     few = np.zeros((100, 20))
     facts: dict[str, Any] = {"noise": "paper", "moment_bound": 1.0, "fit_intercept": False}
-    own = {name: options.pop(name) for name in ("selection", "split") if name in options}
-    facts |= {**options, "solver_options": {"step_size": 0.1, **own}}
+    own: dict[str, Any] = {name: options.pop(name) for name in ("selection", "split") if name in options}
+    facts.update(options, solver_options={"step_size": 0.1, **own})
     models = [HeavyTailedRegressor(1.0, DELTA, relation=r, **facts) for r in RELATIONS]
     found = [short(certified(model, few, few[:, 0])) for model in models]
     return f"no experiment printed; the noise certifies {' / '.join(found)}"
