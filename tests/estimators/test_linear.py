@@ -144,10 +144,10 @@ def test_parameters_survive_a_clone():
 def test_smoothing_is_handed_to_the_solver():
     X, y = classes_apart()
     made = [
-        LogisticRegression(INF, solver="gd", solver_options={"smoothing": s}, max_iter=1, fit_intercept=False)
+        LogisticRegression(INF, solver="gd", solver_options=own, max_iter=1, fit_intercept=False)
         .fit(X, y)
         .coef_
-        for s in (None, 0.0, 50.0)
+        for own in ({}, {"smoothing": 0.0}, {"smoothing": 50.0})
     ]
     np.testing.assert_array_equal(made[0], made[1])
     assert np.ptp(made[2]) < 0.2 * np.ptp(made[0])

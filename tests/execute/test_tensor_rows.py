@@ -11,8 +11,7 @@ from tests.asking import asked
 import sordino
 from sordino.errors import InvalidInputError, InvalidTypeError, UnsupportedError
 from sordino.execute import LocalExecutor
-from sordino.execute.device import Arriving, DeviceVector
-from sordino.execute.tensors import TensorExecutor, TensorRows, store_of
+from sordino.execute.tensors import Arriving, DeviceVector, TensorExecutor, TensorRows, store_of
 from sordino.kernel import Gaussian, NoiseSource, Release, clip
 from sordino.kernel.clip import doubles as clip_doubles
 from sordino.problems.affine import (
@@ -221,7 +220,7 @@ def test_a_gradient_that_is_recorded_is_the_one_that_is_run(monkeypatch):
     points = [(rng.normal(size=8), affine, None, 1.0) for _ in range(5)]
     here = LocalExecutor(rows_of("csr"), SIGNS, 0.7, 0.3).records(None)
     for graphs in (True, False):
-        monkeypatch.setattr("sordino.execute.device.GRAPHS", graphs)
+        monkeypatch.setattr("sordino.execute.tensors.GRAPHS", graphs)
         there = TensorExecutor(store_of(tensor_of(X, "csr", "cuda")), SIGNS, 0.7, 0.3)._all
         for point in points:
             found = np.asarray(query.evaluate(there, point))

@@ -12,7 +12,7 @@ import pytest
 from dp_accounting.dp_event import SelfComposedDpEvent
 from tests.ledger.helpers import AR, gaussian, reserve
 
-from sordino.accounting.accountants import certify
+from sordino.accounting.calibration import certify
 from sordino.accounting.conversions import gaussian_multiplier
 from sordino.errors import (
     BudgetExceededError,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.ledger.helpers import AR
 
-from sordino.accounting.accountants import rdp_curve
+from sordino.accounting.calibration import rdp_curve
 from sordino.errors import BudgetExceededError, InvalidInputError, LedgerCorruptError
 from sordino.kernel.events import gaussian_event, laplace_event, pure_event, tilt_event, zcdp_event
 from sordino.ledger import Account, BudgetPolicy, Ledger

@@ -1,7 +1,14 @@
 """What plans cost: events in, proven epsilons out."""
 
-from sordino.accounting.accountants import Certificate, certify, certify_by, rdp_curve
-from sordino.accounting.calibration import calibrate, solve_scale, split_relatives
+from sordino.accounting.calibration import (
+    Certificate,
+    calibrate,
+    certify,
+    certify_by,
+    rdp_curve,
+    solve_scale,
+    split_relatives,
+)
 from sordino.accounting.codec import canonical, decode, encode
 from sordino.accounting.conversions import (
     check_delta,

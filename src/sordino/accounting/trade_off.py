@@ -11,7 +11,7 @@ import numpy as np
 from dp_accounting import dp_event as dp
 from scipy import optimize, special
 
-from sordino.accounting.accountants import EXACT, PLD, certify
+from sordino.accounting.calibration import EXACT, PLD, certify
 from sordino.accounting.conversions import SMALLEST_MU
 from sordino.accounting.leaves import Leaf, flatten, gaussian_mu, is_non_private, without_rare
 from sordino.accounting.pld import grid_losses

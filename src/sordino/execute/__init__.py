@@ -1,8 +1,9 @@
 """Executors, which hold the data: in memory, by person, in chunks, as tensors, on clusters, by party."""
 
-from sordino.execute.held import (
+from sordino.execute.local import (
     Held,
     HeldColumn,
+    LocalExecutor,
     applied,
     executor_of,
     held,
@@ -13,7 +14,6 @@ from sordino.execute.held import (
     look_up,
     untensored,
 )
-from sordino.execute.local import LocalExecutor
 from sordino.execute.persons import GroupedExecutor
 
 __all__ = [

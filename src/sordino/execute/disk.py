@@ -19,8 +19,7 @@ from scipy import sparse
 
 from sordino.errors import InvalidInputError
 from sordino.execute.disk_files import Blocks, Layout, Opened, write_blocks
-from sordino.execute.held import Held
-from sordino.execute.local import CSR, DENSE, LocalExecutor
+from sordino.execute.local import CSR, DENSE, Held, LocalExecutor
 from sordino.execute.parts import Nodes, folded, in_parts, total
 from sordino.execute.records import LocalRecords
 from sordino.execute.views import LocalView, same_map

@@ -10,7 +10,7 @@ from enum import Enum
 
 from dp_accounting import dp_event as dp
 
-from sordino.accounting.accountants import certify, rdp_curve
+from sordino.accounting.calibration import certify, rdp_curve
 from sordino.accounting.leaves import flatten
 from sordino.errors import BudgetExceededError, InvalidInputError, LedgerCorruptError, UnsupportedError
 from sordino.kernel.events import PureDpEvent, Relation

@@ -16,7 +16,7 @@ from typing import Protocol, Self
 
 from dp_accounting import dp_event as dp
 
-from sordino.accounting.accountants import Certificate, certify
+from sordino.accounting.calibration import Certificate, certify
 from sordino.accounting.conversions import gaussian_epsilon
 from sordino.errors import (
     BudgetExceededError,

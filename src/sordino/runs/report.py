@@ -11,7 +11,7 @@ from typing import Any
 
 from dp_accounting import dp_event as dp
 
-from sordino.accounting.accountants import Certificate, certify
+from sordino.accounting.calibration import Certificate, certify
 from sordino.accounting.codec import decode, encode
 from sordino.accounting.trade_off import NO_BOUND, TradeOff, trade_off, worst_trade_off
 from sordino.errors import InvalidInputError, PlanError
