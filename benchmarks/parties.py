@@ -146,7 +146,7 @@ def utility(runs: int = 8, steps: int = 1500) -> None:
     for name, records in (("adult", 30_000), ("kddcup99", 50_000)):
         world = World(name, records, Relation.ADD_REMOVE)
         size = f"{records} x {world.x.shape[1]}"
-        print(f"\n{name}: {size}, objective {world.least:.4f}, accuracy {world.accuracy:.4f}")
+        print(f"\n{name}: {size}, objective {world.least:.4f}, accuracy {world.score:.4f}")
         sources = [NoiseSource.from_os() for _ in range(runs)]
         share = NoiseShare(Mode.INSIDE, 3, 1)
         central = np.array([descend(world, LocalExecutor(world.x, world.y), s, steps) for s in sources])

@@ -99,4 +99,6 @@ def test_a_colluder_is_left_with_the_full_noise(mode, colluder):
 def test_noise_inside_costs_a_sixteenth_and_aggregation_a_half_of_the_variance():
     assert NoiseShare(Mode.INSIDE, 3, 1).copies == NoiseShare(Mode.INSIDE, 9, 4).copies == 1 + 1 / 16
     assert NoiseShare(Mode.AGGREGATION, 3, 1).copies == 1.5
-    assert 0 < NoiseShare(Mode.AGGREGATION, 1000, 1).distance < 2.0**-900
+    assert (
+        0 < NoiseShare(Mode.AGGREGATION, 1000, 1).distance < 2.0**-63
+    )  # the chance that the check of contributions ends an honest run

@@ -274,8 +274,9 @@ class NoiseShare:
         """The distance of one coordinate from an exactly rounded Gaussian, an upper bound."""
         if self.mode is Mode.AGGREGATION:
             # Each share has a std of at least 16 lattice points: see the proof.
-            return self.parties * max(lattice_ripple(128.0), 2.0**-1000)
-        return self.law.distance + SOUNDNESS  # of the proof that nobody bent the noise, once per release
+            return self.parties * max(lattice_ripple(128.0), 2.0**-1000) + VALIDITY
+        # The proof that nobody bent the noise, and a chance end of the check of contributions, per release.
+        return self.law.distance + SOUNDNESS + VALIDITY
 
     def reaches(self, lattice: Lattice, records: Sequence[int], size: int) -> tuple[int, ...]:
         r"""Return a power of two for each party that no projection of an honest contribution exceeds.
@@ -344,6 +345,7 @@ async def joint_noise(engine: Arithmetic, draw: Draw) -> Shares:
     return np.asarray(coarse[0])
 
 
+VALIDITY = 2.0**-64  # an honest member is taken for one that contributes too much (:func:`valid_total`)
 PROJECTIONS = 20  # who contributes too much passes with a probability of 2^-20 at most
 
 

@@ -55,6 +55,7 @@ TABLES: dict[str, Callable[[bool], Table]] = {
     "lssgd-networks": partial(_of_networks, "lssgd_networks"),
     "parties": parties.gaps,
     "parties-accuracy": parties.losses,
+    "parties-noise": parties.scales,
     "shang-3": table_3,
     "shang-3-text": table_3_text,
     "shang-figure-1": figure_1,

@@ -1,0 +1,175 @@
+"""Rivals of a joint run in numbers that a loop over parties would not reach, each as one question.
+
+Parties of one record each have minimisers that lie along their rows, so 50,000 of them are a vector of
+multiples. The noise of m parties who each add their own is one Gaussian of sqrt(m) times the deviation: the
+same law as m draws. So a question here has a *factor*: how much more noise than a joint run the method adds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sordino.kernel import ClippedSum, Curator, Full, NormGamma, OnLattice, Plan, Relation, Release
+from sordino.kernel.arrays import Floats, Ints
+from sordino.kernel.clip import clip_scalars
+from sordino.kernel.mechanism import TiltedObjective
+from sordino.kernel.query import IntegerSums, Parts, RecordSums
+from sordino.parties.mpc.tasks import WeightedMinimiser
+from sordino.problems.losses import Loss
+from sordino.problems.minimiser import CertifiedMinimiser, TiltedMinimiser
+from sordino.problems.problem import Problem
+from sordino.problems.queries import GlmGradient
+
+_HALVINGS = 80  # of an interval: what is left is below the rounding of doubles
+
+
+@dataclass(frozen=True)
+class SingleMinimisers(ClippedSum, OnLattice):
+    r"""The mean of the minimisers of parties with one record each.
+
+    The minimiser of ``l(x . w, y) + lam/2 |w|^2`` is ``a x`` with ``lam a = -l'(a |x|^2, y)``; bisection
+    finds all of them at once.
+
+    **Privacy.** With slopes clipped at ``clip / |x|`` it has a norm of at most ``clip / lam``; a party
+    without its record has the minimiser zero. So the mean is a sum of contributions of at most
+    ``clip / (n lam)``, times ``factor`` if the method adds more noise than that needs.
+    """
+
+    loss: Loss
+    clip: float
+    strength: float
+    population: int
+    factor: float = 1.0
+
+    needs: ClassVar[tuple[type, ...]] = (RecordSums,)
+
+    def contribution(self, params: Any = None) -> float:
+        return self.clip / (self.population * self.strength) * (1 + 1e-12)
+
+    def sensitivity(self, relation: Relation, params: Any = None) -> float:
+        return self.factor * relation.contributions * self.contribution()
+
+    def multiples(self, records: Any) -> Floats:
+        """Return a of each record."""
+        most = self.clip / self.strength / np.maximum(records.norms, 1e-300)
+        low, high = -most, most.copy()
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            slope = self.loss.residual(middle * records.norms**2, records.targets)
+            above = self.strength * middle + clip_scalars(slope, records.norms, self.clip) > 0
+            low, high = np.where(above, low, middle), np.where(above, middle, high)
+        return np.asarray(0.5 * (low + high)) / self.population
+
+    def evaluate(self, records: RecordSums, params: Any = None) -> Floats:
+        return np.asarray(records.weighted_sum(self._clipped(records)), dtype=float)
+
+    def evaluate_on_lattice(self, records: IntegerSums, params: Any, spacing: float) -> Ints:
+        return records.weighted_integer_sum(self._clipped(records), spacing)
+
+    def _clipped(self, records: Any) -> Floats:
+        return clip_scalars(self.multiples(records), records.norms, self.contribution())
+
+
+@dataclass(frozen=True)
+class SplitMinimisers(WeightedMinimiser):
+    """The weighted minimisers of ``parties`` blocks of records that one process holds."""
+
+    parties: int = 1
+    factor: float = 1.0
+
+    needs: ClassVar[tuple[type, ...]] = (Parts, RecordSums)
+    adds_up: ClassVar[bool] = False
+
+    def sensitivity(self, relation: Relation, params: Any = None) -> float:
+        return self.factor * super().sensitivity(relation, params)
+
+    def evaluate(self, records: Any, params: Any = None) -> Floats:
+        blocks = (records.part(index, self.parties) for index in range(self.parties))
+        return np.sum([WeightedMinimiser.evaluate(self, block) for block in blocks], axis=0)
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """One release of the parties' minimisers: MPC Out P (factor 1), Pathak et al. (m), Local Out P (sqrt m).
+
+    With ``pure`` the noise has the density ``exp(-eps |x| / sensitivity)`` in L2: epsilon-DP, delta 0.
+    """
+
+    clip: float
+    strength: float
+    parties: int
+    factor: float = 1.0
+    pure: bool = False
+
+    def plan(self, problem: Problem) -> Plan:
+        n = problem.population
+        query: Any = SingleMinimisers(problem.loss, self.clip, self.strength, n, self.factor)
+        if self.parties < n:
+            shape = (problem.loss, self.clip, self.strength, n, problem.shape, problem.row_bound)
+            query = SplitMinimisers(*shape, parties=self.parties, factor=self.factor)
+        mechanism = NormGamma() if self.pure else problem.gaussian()
+        return problem.planned(minimiser=Release(query, mechanism, Full(), mean=False))
+
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
+        yield curator.release("minimiser")
+
+
+@dataclass(frozen=True)
+class NoisierGradient(GlmGradient):
+    """The sum of clipped gradients with the noise of parties who each add their own."""
+
+    factor: float = 1.0
+
+    def sensitivity(self, relation: Relation, params: Any = None) -> float:
+        return self.factor * super().sensitivity(relation, params)
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """Descent along noisy gradients: Local Grad P (factor sqrt m), Rajkumar and Agarwal 2012 (pure).
+
+    Rajkumar and Agarwal state the epsilon of one iteration. Here ``steps`` of them are calibrated and
+    certified together, so that the noise of an iteration is larger.
+    """
+
+    clip: float
+    steps: int
+    step: float
+    factor: float = 1.0
+    pure: bool = False
+
+    def plan(self, problem: Problem) -> Plan:
+        mechanism = NormGamma() if self.pure else problem.gaussian()
+        query = NoisierGradient(problem.loss, self.clip, factor=self.factor)
+        return problem.planned(gradient=Release(query, mechanism, Full(), self.steps))
+
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
+        w = np.zeros(problem.shape)
+        for _ in range(self.steps):
+            w = w - self.step * (curator.release("gradient", w) + problem.penalty_gradient(w))
+            yield w
+
+
+@dataclass(frozen=True)
+class Tilted:
+    """Objective perturbation of one party with a proof that covers the error of its minimiser.
+
+    The curvature is raised so that a quarter of epsilon pays for the determinants (:class:`TiltedObjective`).
+    """
+
+    clip: float
+
+    def plan(self, problem: Problem) -> Plan:
+        needed = problem.loss.curvature * problem.row_bound**2 / problem.population
+        strength = max(problem.ridge, needed / math.expm1(problem.epsilon / 4))
+        query = TiltedMinimiser(CertifiedMinimiser.of(problem, self.clip, strength))
+        mechanism = TiltedObjective(jacobian=query.jacobian)
+        return problem.planned(minimiser=Release(query, mechanism, Full(), mean=False))
+
+    def run(self, curator: Curator, problem: Problem) -> Iterator[Floats]:
+        yield curator.release("minimiser", np.arange(math.prod(problem.shape))).reshape(problem.shape)
