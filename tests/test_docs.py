@@ -134,8 +134,8 @@ def test_an_example_of_the_gallery_runs(path, monkeypatch, tmp_path):
     pyplot.close("all")
 
 
-def test_the_gallery_has_its_six_examples():
-    assert len(GALLERY) == 6
+def test_the_gallery_has_its_seven_examples():
+    assert len(GALLERY) == 7
 
 
 # ------------------------------------------------------------------------------- nothing is left out

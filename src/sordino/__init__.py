@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from sordino.estimators.group_statistics import histogram as histogram
     from sordino.estimators.heavy import HeavyTailedClassifier as HeavyTailedClassifier
     from sordino.estimators.heavy import HeavyTailedRegressor as HeavyTailedRegressor
+    from sordino.estimators.intervals import intervals as intervals
+    from sordino.estimators.intervals import prediction_intervals as prediction_intervals
     from sordino.estimators.linear import LinearClassifier as LinearClassifier
     from sordino.estimators.linear import LinearRegression as LinearRegression
     from sordino.estimators.linear import LogisticRegression as LogisticRegression
@@ -87,6 +89,8 @@ _EXPORTS = {
     "PrivateSearchCV": "sordino.estimators.search",
     "private_score": "sordino.estimators.evaluation",
     "private_scores_by": "sordino.estimators.evaluation",
+    "intervals": "sordino.estimators.intervals",
+    "prediction_intervals": "sordino.estimators.intervals",
     "pipeline_privacy": "sordino.estimators.pipeline",
     # files
     "save": "sordino.saving",

@@ -40,7 +40,16 @@ from sordino.problems.queries import (
     TargetCounts,
     VertexScores,
 )
-from sordino.problems.robust import BoundedMoments, GradientPoint, RobustGradient, RobustSum, Truncation
+from sordino.problems.robust import (
+    BoundedMoments,
+    GradientPoint,
+    Part,
+    PartSizes,
+    PartSum,
+    RobustGradient,
+    RobustSum,
+    Truncation,
+)
 from sordino.problems.scales import (
     CellMoments,
     CellTrees,
@@ -77,6 +86,7 @@ CELL_POWERS = ((0, 0.7), (1, 1.0), (2, 0.35))
 POWERS = ((2, 1.0), (1, 0.35), (4, 0.35))
 BASIS = np.linalg.qr(np.arange(16.0).reshape(4, 4) ** 2 + np.eye(4))[0][:, :3]
 CENTRE = np.array([0.3, -0.2, 0.0, 0.5])
+SKEWED = np.array([[2.0, -1.0, 0.3], [0.0, 1e3, -0.5]])
 AFFINE = Affine(np.array([0.5, 0.0, -1.0, 0.1]), np.array([3.0, 1.0, 0.2, 1e3]), 0.25)
 PLAIN = Affine(np.zeros(D), np.array([3.0, 1.0, 0.2, 1e-3]), 0.0)
 BARE = Affine(CENTRE, np.ones(D), 0.0)
@@ -198,6 +208,9 @@ ROBUST = [
         Case(f"centred gradient, {n}", RobustGradient(SQUARED, t), SHIFTED, kinds=DENSE)
         for n, t in TRUNCATIONS.items()
     ],
+    Case("parts", PartSum(), Part(slice(1, None), 0.4), kinds=DENSE),
+    Case("parts and squares", PartSum(0.4), Part(slice(0, 3), 0.7, SKEWED), kinds=DENSE, exact=False),
+    Case("sizes of parts", PartSizes("parts", 3), Part(slice(0, 3), 0.7, SKEWED), kinds=DENSE, exact=False),
     Case("gradient, unscaled", RobustGradient(SQUARED), POINT),
     Case(
         "step", GradientStep(SQUARED, 7.0), Step(GradientPoint(np.zeros(D), 0.6, SCALES), 0.3, np.arange(3))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -344,6 +344,24 @@ def score_rows() -> Iterator[Subject]:
     yield Subject("private_scores_by", "signs", by, ("memory", "persons"))
 
 
+def interval_rows() -> Iterator[Subject]:
+    """Yield intervals of models that are public here."""
+    models = {classes: scored_model(classes) for classes in (True, False)}  # before a tape runs
+
+    def steps(data: Data, relation: str, classes: bool = False) -> Any:
+        settings = {"relation": relation, "groups": data.groups, **BUDGET}
+        found = sordino.intervals(models[classes], data.X, data.y, **settings)
+        return found.coef_, found.errors, found.privacy
+
+    def ranks(data: Data, relation: str) -> Any:
+        settings = {"relation": relation, "groups": data.groups, **BUDGET}
+        return sordino.prediction_intervals(models[False], data.X, data.y, **settings).radius
+
+    yield Subject("intervals/numbers", "numbers", steps, ("memory", "persons"))
+    yield Subject("intervals/signs", "signs", partial(steps, classes=True), ("memory", "persons"))
+    yield Subject("prediction_intervals", "numbers", ranks, ("memory", "persons"))
+
+
 def search_rows() -> Iterator[Subject]:
     """Yield searches: around one model of each task, and around a chain of paid steps."""
 
@@ -433,7 +451,7 @@ def joint_rows() -> Iterator[Subject]:
 def all_rows() -> list[Subject]:
     """Return every row but those of networks."""
     makers = (linear_rows, pca_rows, heavy_rows, statistics_rows)
-    makers += (table_rows, score_rows, search_rows, chain_rows, joint_rows)
+    makers += (table_rows, score_rows, interval_rows, search_rows, chain_rows, joint_rows)
     rows = [row for make in makers for row in make()]
     assert len({row.name for row in rows}) == len(rows)
     assert all(place in PLACES for row in rows for place in (*row.must, *row.may))

@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.replay.cases import Case, told
-from tests.replay.subjects import BUDGET, LINEAR, Subject, joint_rows, linear_rows
+from tests.replay.subjects import BUDGET, LINEAR, Subject, interval_rows, joint_rows, linear_rows
 
 import sordino
+from sordino.estimators import intervals
 from sordino.execute.parties import executor as parties
 from sordino.execute.persons import Owners
 from sordino.problems.queries import GlmGradient
+from sordino.problems.robust import PartSum
 from sordino.solvers import SOLVERS, Entry
 from sordino.solvers.dense import Gd
 
@@ -217,6 +219,25 @@ def test_merged_persons_are_found(monkeypatch, tmp_path):
     honest = Owners.of
     monkeypatch.setattr(Owners, "of", lambda groups, records: honest(np.zeros(records, dtype=int), records))
     assert kinds(behind(Door), "add-remove", "persons", tmp_path) == {"sensitivity"}
+
+
+# ------------------------------------------------------------------------------------- intervals
+
+
+@dataclass(frozen=True)
+class ForgetsSquares(PartSum):
+    """Declares what the parts add, and not their squares."""
+
+    def contribution(self, params: Any) -> float:
+        return 0.5
+
+
+@pytest.mark.parametrize("place", ["memory", "persons"])
+def test_intervals_whose_squares_are_free_are_found(monkeypatch, tmp_path, place):
+    row = next(row for row in interval_rows() if row.name == "intervals/numbers")
+    assert kinds(row, "add-remove", place, tmp_path) == set()
+    monkeypatch.setattr(intervals, "PartSum", ForgetsSquares)
+    assert kinds(row, "add-remove", place, tmp_path) == {"sensitivity"}
 
 
 # ------------------------------------------------------------------------------------- joint runs

@@ -97,7 +97,7 @@ def private_score(
     level = check_share("confidence", confidence)
     unit, rows = _score_rows(model, chosen, row.asks, X, y, groups)
     n = len(rows)
-    ask, prices = Ask.checked(epsilon, delta, n, ledger, dataset_id), _prices(model)
+    ask, prices = Ask.checked(epsilon, delta, n, ledger, dataset_id), model_prices(model)
     secure = check_flag("secure_noise", secure_noise)
     task = Task(
         RowMeans(chosen.centre, chosen.radius),
@@ -152,14 +152,14 @@ def private_scores_by(
         raise UnsupportedError(f"{row.name!r} is no mean over records: subgroups have none. Choose another.")
     limits = limits_of(row, model, loss_bound, bounds, 10)
     keys, levels = _subgroups(model, X, by)
-    features, targets, owners = _from_table(model, X, y, groups)
+    features, targets, owners = from_table(model, X, y, groups)
     bound = row.bound_of(limits)
     losses = np.minimum(row.losses(judge(model, features, targets, row.asks, _rowwise), limits), bound)
     losses = np.nan_to_num(losses, nan=bound)
     values = sign * (1.0 - losses if row.gain else losses)
     ends = (0.0, 1.0) if row.gain else tuple(sorted((0.0, sign * bound)))
     grouped = group_by(keys, levels=levels, groups=owners)
-    found = grouped.mean(values, epsilon, delta, bounds=ends, learned=_prices(model), **options)
+    found = grouped.mean(values, epsilon, delta, bounds=ends, learned=model_prices(model), **options)
     return replace(found, statistic=name, model=model_digest(model))
 
 
@@ -190,7 +190,7 @@ def _score_rows(model: Any, chosen: Any, asks: str, X: Any, y: Any, groups: Any)
         )
     if in_dask(X):
         return "record", _score_in_dask(model, chosen, asks, X, y, groups)
-    X, y, groups = _from_table(model, X, y, groups)
+    X, y, groups = from_table(model, X, y, groups)
     rows = chosen.rows(judge(model, X, y, asks, _rowwise))
     return ("record", rows) if groups is None else ("person", mean_of_owners(rows, groups))
 
@@ -221,12 +221,12 @@ class Part:
         X, y = block if len(block) == 2 else (block[0], None)
         if not row_count(X):
             return np.zeros((0, len(chosen.centre)))
-        X, y, _ = _from_table(model, X, y, None)
+        X, y, _ = from_table(model, X, y, None)
         rows: Floats = chosen.rows(judge(model, X, y, asks, _rowwise))
         return rows
 
 
-def _from_table(model: Any, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
+def from_table(model: Any, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
     """Return rows, targets and persons. Targets and persons that were not passed come from the table."""
     schema = _schema(model)
     if schema is None:
@@ -248,7 +248,7 @@ def _schema(model: Any) -> Schema | None:
     return found if isinstance(found, Schema) else None
 
 
-def _prices(model: Any) -> tuple[Price, ...]:
+def model_prices(model: Any) -> tuple[Price, ...]:
     """Return what was paid for the schemas of a model, on which its predictions and the bounds rest."""
     params = model.get_params().values() if hasattr(model, "get_params") else ()
     return each_once((*getattr(getattr(model, "privacy_", None), "learned", ()), *prices_for(params)))

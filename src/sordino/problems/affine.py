@@ -146,13 +146,17 @@ class SizeCounts(OneCount):
     of: str
     cells: int = 1
 
-    def evaluate(self, records: AffineViews, params: Any) -> Floats:
+    def evaluate(self, records: Any, params: Any) -> Floats:
         """Return the counts."""
         if self.of == "targets":
             center, unit = params
             sizes = np.abs(records.targets - center) / unit
         else:
             sizes = records.through(params).sizes
+        return self.counted(sizes)
+
+    def counted(self, sizes: Floats) -> Floats:
+        """Return how many sizes lie in each cell; one that is not a number lies in none."""
         with np.errstate(divide="ignore", invalid="ignore"):
             cell = np.ceil(self.cells * (np.clip(np.log2(sizes), _LOWEST, _HIGHEST) - _LOWEST))
         return np.bincount(

@@ -17,8 +17,9 @@ from scipy import sparse
 from sordino.errors import InvalidInputError
 from sordino.kernel import ClippedSum, Norm, OnLattice, Relation
 from sordino.kernel.arrays import Bools, Floats, Ints
-from sordino.kernel.clip import clip_scalars, clipped_blocks, root_above
+from sordino.kernel.clip import clip_scalars, clipped_blocks, root_above, row_norms
 from sordino.kernel.query import DenseRows, Records, RecordSums, RowBlocks
+from sordino.problems.affine import SizeCounts
 from sordino.problems.losses import Loss
 from sordino.problems.problem import Setting
 
@@ -222,6 +223,87 @@ class RobustGradient(ClippedSum):
             sums = [block_sums(p, rows, records.count, self.blocks) for p in parts]
             out += np.concatenate(sums, axis=1)
         return np.median(out, axis=0).reshape(np.shape(params.w))
+
+
+# ------------ Influences: the score of each record or person, its curvature, and squares of both, all clipped
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some columns of the rows, times a public matrix (None: as they are), in units of ``size``."""
+
+    columns: slice
+    size: float = 1.0
+    matrix: Floats | None = None
+
+    def of(self, block: Floats) -> Floats:
+        """Return the part of each row; what is not finite is left to the clip."""
+        own = block[:, self.columns]
+        return (own if self.matrix is None else own @ self.matrix.T) / self.size
+
+
+@dataclass(frozen=True)
+class PartSizes(SizeCounts):
+    """How many rows have a :class:`Part` (the params) whose norm lies in each cell of a logarithmic grid."""
+
+    needs: ClassVar[tuple[type, ...]] = (DenseRows,)
+
+    def evaluate(self, records: DenseRows, params: Part) -> Floats:
+        """Return the counts."""
+        sizes = np.zeros(records.count)
+        for rows, block in records.scaled_rows(np.ones(records.count)):
+            with np.errstate(over="ignore", invalid="ignore"):
+                sizes[rows] = row_norms(np.asarray(params.of(block), dtype=float))
+        return self.counted(np.where(present(records), sizes, np.nan))
+
+
+@dataclass(frozen=True)
+class PartSum(ClippedSum):
+    r"""``sum_i (a_i, squares * svec(a_i a_i^T))`` for parts ``a_i = clip_1(A x_i)`` of the rows.
+
+    ``params`` is a :class:`Part`. svec lists the upper triangle, entries off the diagonal times root 2, so
+    that the norm of a matrix is that of its list. Without ``squares`` the sum is of the parts alone.
+
+    **Privacy.** ``||a|| <= 1`` by the clip and ``||a a^T||_F = ||a||^2 <= 1``, so a record adds a vector of
+    norm at most ``sqrt(1 + squares^2)``, and twice that when it is replaced.
+    """
+
+    needs: ClassVar[tuple[type, ...]] = (DenseRows,)
+
+    squares: float = 0.0
+
+    def contribution(self, params: Any) -> float:
+        """Return the bound of a part with its squares."""
+        return math.sqrt(1.0 + self.squares**2) * (_ABOVE if self.squares else 1.0)
+
+    def evaluate(self, records: DenseRows, params: Part) -> Floats:
+        """Return the sum of the clipped parts, and behind it that of their squares."""
+        total: Floats | None = None
+        for rows, block in records.scaled_rows(np.ones(records.count)):
+            with np.errstate(over="ignore", invalid="ignore"):
+                part = Truncation(by="norm").apply([params.of(block)], 1.0)[0]
+            part = np.where(present(records, rows)[:, None], part, 0.0)
+            found = part.sum(axis=0)
+            if self.squares:
+                found = np.append(found, self.squares * symmetric_list(part.T @ part))
+            total = found if total is None else total + found
+        assert total is not None
+        return total
+
+
+def symmetric_list(matrix: Floats) -> Floats:
+    """Return the upper triangle of a symmetric matrix, of the same norm: entries off the diagonal grow."""
+    rows, columns = np.triu_indices(len(matrix))
+    return np.asarray(matrix[rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0)))
+
+
+def symmetric_matrix(values: Floats) -> Floats:
+    """Return the matrix of a :func:`symmetric_list`."""
+    size = int((math.isqrt(8 * len(values) + 1) - 1) // 2)
+    rows, columns = np.triu_indices(size)
+    out = np.zeros((size, size))
+    out[rows, columns] = values / np.where(rows == columns, 1.0, math.sqrt(2.0))
+    return out + np.triu(out, 1).T
 
 
 def present(records: Records, rows: slice = _ALL) -> Bools:

@@ -1,0 +1,483 @@
+"""Intervals of a linear model, paid for: of effects and expected values, and of single new targets."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+from sklearn.utils.validation import check_is_fitted
+
+from sordino.checks import check_data, encode_labels
+from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.estimators.evaluation import from_table, model_prices
+from sordino.estimators.linear_base import LinearModel
+from sordino.estimators.statistics import check_share
+from sordino.execute import executor_of, in_dask
+from sordino.execute.persons import mean_of_owners, number_owners
+from sordino.kernel import Curator, Full, Plan, Relation, Release, public_generator
+from sordino.kernel.arrays import Floats, public_norm
+from sordino.kernel.clip import clipped_matrix
+from sordino.problems.losses import label_targets
+from sordino.problems.robust import Part, PartSizes, PartSum, Sample, symmetric_matrix
+from sordino.runs import Ask, PrivacyReport, Task, run
+from sordino.solvers.heavy.location import noise_of
+from sordino.solvers.heavy.ranks import RankQuantiles
+from sordino.tables import Schema, Shape
+from sordino.tables.shapes import questions_of
+
+# Shares of the budget: of each count of sizes, and of the curvature, the least, more for each column and the
+# most; the rest is for the score.
+_SIZES, _CURVATURE = 0.02, (0.12, 0.01, 0.35)
+# The weight of the squares that ride along with the score.
+_SQUARES = 0.4
+# A clip of scores and of curvatures is so many times the size that this share of the records has at most, as
+# far as counts show it.
+_BEYOND, _SHARE, _CELLS = (1.9, 1.0), 0.999, 4
+# Directions with less curvature than so many times the spectral norm of its noise are not known: no step is
+# made along them, and along each the model may miss this share of what it leaves unexplained.
+_KNOWN, _MISSED = 1.0, 0.02
+_MOST_COLUMNS = 64
+_DEPTH = 14  # of the tree of counts that ranks errors
+_BY_ROW = "the model, which treats each row by itself"
+_CURVATURES: dict[str, Callable[[Floats], Any]] = {
+    "squared": np.ones_like,
+    "logistic": lambda margins: 1.0 / (2.0 + 2.0 * np.cosh(np.clip(margins, -700, 700))),
+    "poisson": lambda margins: np.exp(np.minimum(margins, 100.0)),
+    "gamma": np.ones_like,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A move of the weights and the covariance of its error."""
+
+    moved: Floats
+    covariance: Floats
+
+
+@dataclass(frozen=True)
+class OneStep:
+    r"""One Newton step ``-H^-1 mean(g)`` from a public model, and the covariance of its error.
+
+    H is the released mean curvature, and the scores ``g_i`` are asked in the lengths ``u = H^-1/2 g``, in
+    which their errors are alike, with their squares: ``H^-1 (Cov(g) / n + noise) H^-1``, a sandwich, follows.
+
+    **Privacy.** Gaussian releases of counts and of clipped parts of the rows. A row holds the score of a
+    record, or the mean of a person's, and its curvature: functions of that record and of a public model.
+    """
+
+    columns: int
+    longest: tuple[float, float]
+
+    def plan(self, problem: Sample) -> Plan:
+        """Declare two counts of sizes, the curvature and the score."""
+        least, more, most = _CURVATURE
+        curvature = min(least + more * self.columns, most)
+        shares = {
+            "sizes": (PartSizes("parts", _CELLS), 2, 2 * _SIZES),
+            "curvature": (PartSum(), 1, curvature),
+            "score": (PartSum(_SQUARES), 1, 1.0 - 2 * _SIZES - curvature),
+        }
+        return problem.planned(
+            **{
+                name: Release(query, problem.gaussian(math.sqrt(times / share)), Full(), times, mean=False)
+                for name, (query, times, share) in shares.items()
+            }
+        )
+
+    def run(self, curator: Curator, problem: Sample) -> Iterator[Step]:
+        """Yield the step."""
+        d, n = self.columns, problem.population
+        curved = self._part(curator, Part(slice(d, None)), self.longest[1], _BEYOND[1])
+        curvature = symmetric_matrix(np.asarray(curator.release("curvature", curved)) * (curved.size / n))
+        unsure = noise_of(curator, "curvature", curved) * (curved.size / n)
+        sizes, axes = np.linalg.eigh(curvature)
+        floor = max(_KNOWN * unsure * math.sqrt(2.0 * d), 1e-9 * float(np.abs(sizes).max()), 1e-300)
+        known = sizes > floor
+        known[-1] = True
+        sizes = np.maximum(sizes, floor)
+        root = axes[:, known].T / np.sqrt(sizes[known])[:, None]
+        longest = self.longest[0] / math.sqrt(float(sizes[known].min()))
+        score = self._part(curator, Part(slice(0, d), matrix=root), longest, _BEYOND[0])
+        found, k = np.asarray(curator.release("score", score)) / n, len(root)
+        noise = noise_of(curator, "score", score) / n
+        mean, squares = score.size * found[:k], score.size**2 * symmetric_matrix(found[k:]) / _SQUARES
+        moved = -root.T @ mean
+        own = _shrunk(squares - np.outer(mean, mean), score.size**2 * noise / _SQUARES)
+        spread = own / n + (score.size * noise) ** 2 * np.eye(k)
+        hidden = axes[:, ~known] * math.sqrt(_MISSED * float(np.trace(own)) / k / floor)
+        tilted = 0.5 * unsure**2 * root @ (float(moved @ moved) * np.eye(d) + np.outer(moved, moved)) @ root.T
+        yield Step(moved, root.T @ (spread + tilted) @ root + hidden @ hidden.T)
+
+    def _part(self, curator: Curator, part: Part, longest: float, beyond: float) -> Part:
+        """Return the part in units of a size that hardly any row exceeds, by released counts."""
+        asked = replace(part, size=longest)
+        query: Any = curator.plan.releases["sizes"].query
+        noise = noise_of(curator, "sizes", asked)
+        size = query.quantile(np.asarray(curator.release("sizes", asked)), _SHARE, noise, 1.0)
+        return replace(part, size=longest * min(1.0, beyond * (1.0 if size is None else size)))
+
+
+def _shrunk(matrix: Floats, noise: float) -> Floats:
+    """Return a noisy covariance, nearer to a multiple of the identity as far as it differs by noise alone."""
+    size = len(matrix)
+    mean = max(float(np.trace(matrix)) / size, noise / size)
+    apart = matrix - mean * np.eye(size)
+    seen = float(np.square(apart).sum())
+    kept = max(0.0, 1.0 - 0.5 * size * (size + 1) * noise**2 / max(seen, 1e-300))
+    sizes, axes = np.linalg.eigh(mean * np.eye(size) + kept * apart)
+    return np.asarray((axes * np.maximum(sizes, 0.1 * mean)) @ axes.T)
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """What :func:`intervals` returns: a better estimate of the same model with its whole uncertainty.
+
+    Attributes
+    ----------
+    coef_, intercept_ : the coefficients after one private Newton step, without a penalty.
+    low, high : the ends of the interval of each coefficient, infinite where the records do not tell it apart
+        from others, as for the lines and hats of one column of a table: see ``shapes_`` for these.
+    ratios : ``exp`` of coefficient, low and high, as rows: odds ratios, or ratios of rates.
+    shapes_ : with a schema, the effects of columns and pairs; ``noise`` has sampling error and noise.
+    confidence, privacy : as asked, and the :class:`sordino.PrivacyReport` of these intervals.
+    """
+
+    model: Any
+    privacy: PrivacyReport
+    confidence: float
+    coef_: Floats
+    intercept_: float
+    _span: Floats = field(repr=False)
+    _step: Step = field(repr=False)
+
+    def _deviations(self, rows: Floats) -> Floats:
+        """Return the standard error of linear functions of coefficients and intercept; inf if not known."""
+        rows = np.atleast_2d(rows)
+        own = rows @ self._span
+        lost = np.array([public_norm(row) for row in rows - own @ np.linalg.pinv(self._span)])
+        sizes = np.array([public_norm(row) for row in rows])
+        variances = np.einsum("ij,jk,ik->i", own, self._step.covariance, own)
+        return np.where(lost > 1e-6 * sizes, np.inf, np.sqrt(np.maximum(variances, 0.0)))
+
+    @property
+    def _width(self) -> float:
+        return float(ndtri(0.5 + 0.5 * self.confidence))
+
+    @cached_property
+    def errors(self) -> Floats:
+        """The standard error of each coefficient, sampling and noise."""
+        return self._deviations(np.eye(self.coef_.size, self.coef_.size + 1))
+
+    @property
+    def low(self) -> Floats:
+        """The lower ends for the coefficients."""
+        return self.coef_ - self._width * self.errors
+
+    @property
+    def high(self) -> Floats:
+        """The upper ends for the coefficients."""
+        return self.coef_ + self._width * self.errors
+
+    @property
+    def ratios(self) -> Floats:
+        """The ratios of odds or rates that one unit of each column stands for, and their ends."""
+        with np.errstate(over="ignore"):
+            return np.exp(np.stack([self.coef_, self.low, self.high], axis=1))
+
+    @cached_property
+    def shapes_(self) -> list[Shape]:
+        """The effects of the columns of a table, measured from their mean over the values shown."""
+        important = {shape.columns: shape.importance for shape in self.model.shapes_}
+        out = []
+        for asks in questions_of(self.model.encoder_):
+            rows = asks.centred(None)
+            errors = self._deviations(np.column_stack([rows, np.zeros(len(rows))]))
+            effect, noise = asks.shape(rows @ self.coef_), asks.shape(errors)
+            out.append(Shape(asks.columns, asks.at, effect, noise, important.get(asks.columns, 0.0)))
+        return sorted(out, key=lambda shape: -shape.importance)
+
+    def predict(self, X: Any) -> tuple[Floats, Floats, Floats]:
+        """Return the expected target (of two classes, the probability of the second) and its interval's ends.
+
+        **Privacy.** Post-processing; X is not protected by it.
+        """
+        rows = _clipped_rows(self.model, X)
+        margins, errors = rows @ np.append(self.coef_, self.intercept_), self._width * self._deviations(rows)
+        link = self.model._loss().link
+        ends = (margins, margins - errors, margins + errors)
+        if link.odds:
+            with np.errstate(over="ignore"):
+                low_middle_high = [1.0 / (1.0 + np.exp(-end)) for end in ends]
+        else:
+            limits = self.model.target_range_
+            low_middle_high = [np.clip(link.mean(end), *limits) for end in ends]
+        return low_middle_high[0], low_middle_high[1], low_middle_high[2]
+
+
+def intervals(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    epsilon: float = 1.0,
+    delta: float | None = None,
+    confidence: float = 0.95,
+    groups: Any = None,
+    relation: str = "add-remove",
+    ledger: Any = None,
+    dataset_id: str | None = None,
+) -> Intervals:
+    r"""Return intervals for coefficients, effects and expected values that count sampling error and noise.
+
+    One private Newton step from the model's coefficients, with released curvature and released squares of the
+    scores (a sandwich): it holds for unequal variances too, and undoes the model's penalty. The step leads to
+    the coefficients that minimise the loss over the population, of targets clipped to their bounds.
+
+    Parameters
+    ----------
+    model : a fitted :class:`sordino.LinearRegression` (``squared``, ``poisson`` or ``gamma``) or a logistic
+        model of two classes, with at most 64 columns that can be told apart: a model of a table with
+        ``pairs=False``, or few columns. The nearer it is to the truth, the better one step does.
+    X, y : the records, the same as in fit or others; a model with a schema takes y from a table.
+    epsilon, delta : the budget, on top of the model's.
+    confidence : of each interval by itself.
+    groups : the owner of each row; then a person is protected, and counts once, with the mean over its rows.
+        A schema with a person column takes them from the table.
+    relation, ledger, dataset_id : as in the estimators.
+
+    **Privacy.** (epsilon, delta)-DP for one record, or person, of X and y: see :class:`OneStep`. The records
+    that the model was fitted on are covered by its own report.
+
+    Examples
+    --------
+    >>> import numpy as np, sordino
+    >>> x = np.linspace(-1, 1, 4000)[:, None]
+    >>> y = 0.5 * x[:, 0] + 0.3 * np.sin(np.arange(4000.0))
+    >>> model = sordino.LinearRegression(0.5, data_norm=1.0, target_bound=1.0).fit(x, y)
+    >>> found = sordino.intervals(model, x, y, epsilon=0.5)
+    >>> bool(found.low[0] < 0.5 < found.high[0]), found.privacy.status
+    (True, 'private')
+    """
+    loss = _check_model(model)
+    level = check_share("confidence", confidence)
+    span = _span_of(model)
+    rows, unit, longest = _influences(model, loss, span, X, y, groups)
+    d, n = span.shape[1], len(rows)
+    ask = Ask.checked(epsilon, delta, n, ledger, dataset_id)
+    task = Task(
+        OneStep(d, longest),
+        Sample(n, rows.shape[1], Relation.parse(relation), unit),
+        "intervals",
+        public=(f"number of {unit}s: {n}", _BY_ROW),
+        learned=model_prices(model),
+    )
+    fitted = run(task, executor_of(rows, None, data_norm=None), ask)
+    step: Step = fitted.result
+    moved = span @ step.moved
+    coef, intercept = np.ravel(model.coef_) + moved[:-1], float(np.ravel(model.intercept_)[0] + moved[-1])
+    return Intervals(model, fitted.report, level, coef, intercept, span, step)
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionIntervals:
+    """What :func:`prediction_intervals` returns: ``radius``, a private quantile of errors, ``privacy``."""
+
+    model: Any
+    coverage: float
+    radius: float
+    privacy: PrivacyReport
+
+    def predict(self, X: Any) -> tuple[Floats, Floats, Floats]:
+        """Return predictions and the ends of their intervals, within the declared bounds of the targets."""
+        found = np.asarray(self.model.predict(X), dtype=float)
+        reach = self.radius * _scale(self.model, found)
+        limits = getattr(self.model, "target_range_", (-math.inf, math.inf))
+        return found, np.clip(found - reach, *limits), np.clip(found + reach, *limits)
+
+
+def prediction_intervals(
+    model: Any,
+    X: Any,
+    y: Any = None,
+    *,
+    epsilon: float = 1.0,
+    delta: float | None = None,
+    coverage: float = 0.95,
+    groups: Any = None,
+    relation: str = "add-remove",
+    ledger: Any = None,
+    dataset_id: str | None = None,
+) -> PredictionIntervals:
+    """Return intervals that cover a share of new targets: a private quantile of the errors on other records.
+
+    Whatever the law of the records and however wrong the model, a new record of the same law is covered with
+    about this probability (split conformal prediction): noise moves the rank of the quantile, not its mean.
+    Errors of counts are measured in roots of the prediction, those of Gamma amounts in the prediction.
+
+    Parameters
+    ----------
+    model : a fitted regressor, of a table or not.
+    X, y : records that the model was not fitted on; a model with a schema takes y from a table.
+    epsilon, delta : the budget, on top of the model's.
+    coverage : the share of new targets to cover.
+    groups : the owner of each row; the first row of each person is asked, and persons are protected.
+    relation, ledger, dataset_id : as in the estimators.
+
+    **Privacy.** (epsilon, delta)-DP for one record, or person, of X and y: one error each, ranked as by
+    :func:`sordino.quantiles`.
+
+    Examples
+    --------
+    >>> import numpy as np, sordino
+    >>> x = np.linspace(-1, 1, 4000)[:, None]
+    >>> y = 0.5 * x[:, 0] + 0.3 * np.sin(np.arange(4000.0))
+    >>> model = sordino.LinearRegression(0.5, data_norm=1.0, target_bound=1.0).fit(x[::2], y[::2])
+    >>> found = sordino.prediction_intervals(model, x[1::2], y[1::2], coverage=0.9)
+    >>> mean, low, high = found.predict(x)
+    >>> bool(0.85 < np.mean((low <= y) & (y <= high)) < 0.95)
+    True
+    """
+    share = check_share("coverage", coverage)
+    unit = getattr(getattr(model, "privacy_", None), "unit", "record")
+    X, y, groups = from_table(model, X, y, groups)
+    if y is None or hasattr(model, "classes_"):
+        raise InvalidInputError(
+            "Expected a regressor and y, or a table with the target that its schema declares."
+        )
+    if unit != "record" and groups is None:
+        raise InvalidInputError(f"Expected groups, the owner of each row: the model protects one {unit}.")
+    predicted = np.asarray(model.predict(X), dtype=float)
+    errors = np.abs(np.asarray(y, dtype=float) - predicted) / _scale(model, predicted)
+    if groups is not None:
+        errors = errors[np.unique(number_owners(groups), return_index=True)[1]]
+    n, who = len(errors), "record" if groups is None else "person"
+    task = Task(
+        RankQuantiles((min(share * (1.0 + 1.0 / n), 1.0),), None, _DEPTH, share),
+        Sample(n, 1, Relation.parse(relation), who),
+        "prediction_intervals",
+        public=(f"number of {who}s: {n}", _BY_ROW),
+        learned=model_prices(model),
+    )
+    ask = Ask.checked(epsilon, delta, n, ledger, dataset_id)
+    fitted = run(task, executor_of(errors[:, None], None, data_norm=None), ask)
+    return PredictionIntervals(model, share, max(float(fitted.result.value[0, 0]), 0.0), fitted.report)
+
+
+def _scale(model: Any, predicted: Floats) -> Floats:
+    """Return what the spread of targets grows with, by the loss: a function of each prediction."""
+    name = model._loss().name if isinstance(model, LinearModel) else ""
+    power = {"poisson": 0.5, "gamma": 1.0}.get(name, 0.0)
+    return np.maximum(predicted, 1e-6) ** power
+
+
+def _check_model(model: Any) -> Any:
+    check_is_fitted(model)
+    loss = model._loss() if isinstance(model, LinearModel) else None
+    if loss is None or loss.name not in _CURVATURES or np.atleast_2d(model.coef_).shape[0] != 1:
+        raise UnsupportedError(
+            "Expected a fitted linear or logistic model of two classes with a loss among "
+            f"{', '.join(_CURVATURES)}: others have no curvature that one step can use."
+        )
+    return loss
+
+
+def _span_of(model: Any) -> Floats:
+    """Return the map from rows with a constant to numbers that can be told apart, alike in made-up tables.
+
+    Lines and hats of one column repeat each other; rare and gently weighted columns become as loud as others.
+    """
+    d = np.size(model.coef_)
+    schema = getattr(model, "schema", None)
+    if schema is None:
+        span = np.eye(d + 1)
+    else:
+        made = clipped_matrix(model.encoder_.transform(_made_up(schema, 4 * d + 50)), model.data_norm_)
+        rows = np.column_stack(
+            [made if isinstance(made, np.ndarray) else made.toarray(), np.ones(4 * d + 50)]
+        )
+        sizes, axes = np.linalg.eigh(rows.T @ rows / len(rows))
+        kept = sizes > 1e-9 * sizes[-1]
+        span = axes[:, kept] / np.sqrt(sizes[kept])
+    if span.shape[1] > _MOST_COLUMNS:
+        raise UnsupportedError(
+            f"Expected at most {_MOST_COLUMNS} columns that can be told apart, got {span.shape[1]}: their "
+            "squares would cost more than they tell. Fit with pairs=False, fewer knots= or fewer levels."
+        )
+    return span
+
+
+def _made_up(schema: Schema, count: int) -> dict[str, Any]:
+    """Return made-up values of every declared column, gaps and undeclared levels among them."""
+    public = public_generator(0)
+    out = {}
+    column: Any
+    for column in schema.features:
+        if column.word == "text":
+            raise UnsupportedError(f"Column {column.name!r}: effects of hashed words have no intervals.")
+        levels = {"flag": ("true", "false")}.get(column.word) or getattr(column, "levels", None)
+        if column.word == "number":
+            values = public.uniform(column.low, column.high, count).astype(object)
+        elif levels is None:
+            days = public.integers(column.low.toordinal(), column.high.toordinal() + 1, count)
+            values = np.array([type(column.low).fromordinal(int(day)) for day in days], dtype=object)
+        else:
+            more = () if column.word == "flag" else ("\0 not declared",)
+            values = np.array([*levels, *more], dtype=object)[
+                public.integers(0, len(levels) + len(more), count)
+            ]
+        values[public.uniform(size=count) < 0.05] = None
+        out[column.name] = values
+    return out
+
+
+def _clipped_rows(model: Any, X: Any) -> Floats:
+    """Return the rows as the model sees them, clipped, with a constant behind them."""
+    found = check_data(model, model._rows(X), reset=False)
+    rows = clipped_matrix(np.asarray(_dense(found), dtype=float), model.data_norm_)
+    return np.column_stack([rows, np.ones(len(rows))])
+
+
+def _dense(rows: Any) -> Any:
+    return rows.toarray() if hasattr(rows, "toarray") else rows
+
+
+def _influences(
+    model: Any, loss: Any, span: Floats, X: Any, y: Any, groups: Any
+) -> tuple[Floats, str, tuple[float, float]]:
+    """Return score and curvature of each record or person, who is protected, and how long both can be."""
+    if in_dask(X):
+        raise UnsupportedError("Intervals need all rows in one place. Bring the table here: X.compute().")
+    unit = getattr(model.privacy_, "unit", "record")
+    X, y, groups = from_table(model, X, y, groups)
+    if y is None:
+        raise InvalidInputError("Expected y, or a table with the target that the model's schema declares.")
+    if unit != "record" and groups is None:
+        raise InvalidInputError(f"Expected groups, the owner of each row: the model protects one {unit}.")
+    rows = _clipped_rows(model, X)
+    margins = rows @ np.append(np.ravel(model.coef_), np.ravel(model.intercept_))
+    if hasattr(model, "classes_"):
+        targets, largest = label_targets(encode_labels(y, model.classes_)[0], 2), 1.0
+    else:
+        low, high = model.target_range_
+        targets, largest = np.clip(np.asarray(y, dtype=float), low, high), high - low
+    if len(targets) != len(rows):
+        raise InvalidInputError(f"Expected one target per row, {len(rows)} of them, got {len(targets)}.")
+    bent = np.asarray(_CURVATURES[loss.name](margins))
+    own = rows @ span
+    first, second = np.triu_indices(own.shape[1])
+    squares = (
+        own[:, first] * own[:, second] * np.where(first == second, 1.0, math.sqrt(2.0))
+    )  # symmetric_list
+    influences = np.hstack([loss.residual(margins, targets)[:, None] * own, bent[:, None] * squares])
+    longest = math.hypot(model.data_norm_, 1.0) * float(np.linalg.svd(span, compute_uv=False)[0])
+    most = {"logistic": 0.25, "poisson": largest}.get(loss.name, 1.0)
+    sizes = ((100.0 if loss.name == "gamma" else 2.0 * largest) * longest, most * longest**2)
+    if groups is None:
+        return influences, "record", sizes
+    return mean_of_owners(influences, groups), "person", sizes

@@ -1,0 +1,148 @@
+"""Paid intervals: they cover, they are about as narrow as can be, and what they cannot do they say."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import sordino
+from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.tables import Category, Number, Person, Target, Text
+
+BETA = np.array([0.5, -0.3, 0.0])
+
+
+def draw(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+    X = rng.uniform(-1, 1, (n, 3))
+    return X, X @ BETA + 0.2 + (0.2 + 0.5 * np.abs(X[:, 0])) * rng.normal(size=n)
+
+
+def fitted(X: np.ndarray, y: np.ndarray, **more: object) -> sordino.LinearRegression:
+    return sordino.LinearRegression(0.5, 1e-6, data_norm=math.sqrt(3), **{"target_bound": 4.0, **more}).fit(
+        X, y
+    )
+
+
+def test_intervals_cover_coefficients_and_are_little_wider_than_sampling_alone():
+    rng, covered, widths = np.random.default_rng(0), [], []
+    for _ in range(25):
+        X, y = draw(rng, 4000)
+        found = sordino.intervals(fitted(X, y), X, y, epsilon=2.0, delta=1e-6)
+        covered.append((found.low <= BETA) & (found.high >= BETA))
+        scores = (y - X @ BETA - 0.2)[:, None] * X * 3.0
+        widths.append(found.errors / (scores.std(axis=0) / math.sqrt(len(y))))
+    assert 0.85 <= np.mean(covered) <= 1.0
+    assert 1.0 < np.mean(widths) < 1.3
+
+
+def test_without_noise_it_is_the_sandwich_of_least_squares():
+    X, y = draw(np.random.default_rng(1), 3000)
+    found = sordino.intervals(fitted(X, y), X, y, epsilon=math.inf)
+    rows = np.column_stack([X, np.ones(len(X))])
+    inverse = np.linalg.inv(rows.T @ rows)
+    exact = inverse @ rows.T @ y
+    scores = rows * (y - rows @ exact)[:, None]
+    errors = np.sqrt(np.diag(inverse @ scores.T @ scores @ inverse))
+    assert found.coef_ == pytest.approx(exact[:3], abs=1e-4)
+    assert found.intercept_ == pytest.approx(exact[3], abs=1e-4)
+    assert found.errors == pytest.approx(errors[:3], rel=0.02)
+
+
+def test_odds_and_rates_have_ratios_and_expected_values_have_intervals():
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-1, 1, (8000, 2))
+    chance = 1 / (1 + np.exp(-X @ [1.5, 0.0]))
+    y = (rng.uniform(size=8000) < chance).astype(int)
+    model = sordino.LogisticRegression(1.0, 1e-6, data_norm=math.sqrt(2), classes=[0, 1]).fit(X, y)
+    found = sordino.intervals(model, X, y, epsilon=1.0, delta=1e-6, confidence=0.99)
+    assert found.ratios.shape == (2, 3)
+    assert found.ratios[0, 1] < math.exp(1.5) < found.ratios[0, 2]
+    assert found.ratios[1, 1] < 1.0 < found.ratios[1, 2]
+    mean, low, high = found.predict(X)
+    assert np.all((low <= mean) & (mean <= high) & (low > 0) & (high < 1))
+    assert np.mean((low <= chance) & (chance <= high)) > 0.9
+    counts = rng.poisson(np.exp(X @ [0.5, -0.2] + 0.5)).astype(float)
+    rates = sordino.LinearRegression(
+        1.0, 1e-6, loss="poisson", data_norm=math.sqrt(2), target_bound=30.0
+    ).fit(X, counts)
+    found = sordino.intervals(rates, X, counts, epsilon=1.0, delta=1e-6, confidence=0.99)
+    assert found.ratios[0, 1] < math.exp(0.5) < found.ratios[0, 2]
+
+
+COLUMNS = [Number("age", 0, 100), Category("town", ["a", "b"]), Target("y", "number", low=-3, high=5)]
+
+
+def people(n: int, rng: np.random.Generator) -> pd.DataFrame:
+    table = pd.DataFrame({"age": rng.uniform(0, 100, n), "town": np.array(["a", "b"])[rng.integers(0, 2, n)]})
+    bent = np.abs(table["age"] - 50) / 25 + (table["town"] == "b")
+    return table.assign(y=bent + 0.5 * rng.normal(size=n))
+
+
+def test_effects_of_a_table_have_bands_that_cover_them():
+    rng = np.random.default_rng(3)
+    table = people(12_000, rng)
+    model = sordino.LinearRegression(1.0, 1e-6, schema=sordino.Schema(COLUMNS), pairs=False, knots=5).fit(
+        table
+    )
+    shapes = {s.name: s for s in sordino.intervals(model, table, epsilon=2.0, delta=1e-6).shapes_}
+    age = shapes["age"]
+    truth = np.abs(np.array(age.at[0]) - 50) / 25
+    truth -= truth.mean()
+    assert np.all(np.abs(age.effect - truth) < 3.5 * age.noise)
+    assert np.all(age.noise < 0.25)
+    town = shapes["town"]
+    assert abs(town.effect[1] - town.effect[0] - 1.0) < 0.2
+
+
+def test_persons_are_protected_as_a_whole_and_widen_intervals():
+    rng = np.random.default_rng(4)
+    table = people(6000, rng).assign(who=np.arange(6000) // 3)
+    table["y"] += np.repeat(rng.normal(size=2000), 3)
+    schema = sordino.Schema([*COLUMNS, Person("who")])
+    model = sordino.LinearRegression(2.0, 1e-6, schema=schema, pairs=False, knots=1).fit(table)
+    found = sordino.intervals(model, table, epsilon=2.0, delta=1e-6)
+    assert found.privacy.unit == "person"
+    assert "number of persons: 2000" in found.privacy.public
+    with pytest.raises(InvalidInputError, match="owner of each row"):
+        sordino.intervals(model, table.drop(columns="who"), epsilon=2.0)
+
+
+def test_new_targets_are_covered_as_often_as_was_asked():
+    rng = np.random.default_rng(5)
+    (X, y), (X2, y2), (X3, y3) = draw(rng, 4000), draw(rng, 4000), draw(rng, 20_000)
+    model = fitted(X, y)
+    for share in (0.8, 0.95):
+        found = sordino.prediction_intervals(model, X2, y2, epsilon=1.0, coverage=share)
+        mean, low, high = found.predict(X3)
+        assert np.mean((low <= y3) & (y3 <= high)) == pytest.approx(share, abs=0.02)
+        assert np.all((low <= mean) & (mean <= high))
+        assert found.privacy.is_private
+
+
+def test_prediction_intervals_of_persons_ask_one_row_of_each():
+    X, y = draw(np.random.default_rng(6), 900)
+    found = sordino.prediction_intervals(fitted(X, y), X, y, groups=np.arange(900) // 3)
+    assert found.privacy.unit == "person"
+
+
+def test_what_has_no_intervals_is_refused():
+    X, y = draw(np.random.default_rng(7), 500)
+    with pytest.raises(UnsupportedError, match="curvature that one step can use"):
+        sordino.intervals(fitted(X, y, loss="quantile"), X, y)
+    with pytest.raises(InvalidInputError, match="one target per row"):
+        sordino.intervals(fitted(X, y), X, y[:-1])
+    with pytest.raises(InvalidInputError, match="Expected y"):
+        sordino.intervals(fitted(X, y), X)
+    wide = sordino.LinearRegression(1.0, data_norm=1.0, target_bound=1.0).fit(np.eye(300, 80), np.zeros(300))
+    with pytest.raises(UnsupportedError, match="at most 64 columns"):
+        sordino.intervals(wide, np.eye(300, 80), np.zeros(300))
+    schema = sordino.Schema([Number("age", 0, 100), Text("note", 4), Target("y", "number", low=0, high=1)])
+    table = pd.DataFrame({"age": np.arange(200.0) / 2, "note": "word", "y": 0.5})
+    with pytest.raises(UnsupportedError, match="hashed words"):
+        sordino.intervals(sordino.LinearRegression(1.0, schema=schema).fit(table), table)
+    classes = sordino.LogisticRegression(1.0, data_norm=2.0, classes=[0, 1]).fit(X, y > 0)
+    with pytest.raises(InvalidInputError, match="Expected a regressor"):
+        sordino.prediction_intervals(classes, X, y > 0)
