@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from sordino.problems.losses import LabelModel
 from sordino.problems.margins import MarginFit, OwnPart
 from sordino.problems.problem import Problem
 from sordino.problems.queries import ALIKE, log_shares
-from sordino.solvers.descent import ROOM, Leg, TargetUnit, noise_std, travelled
+from sordino.solvers.descent import ROOM, Leg, TargetUnit, chosen_width, noise_std, one_sided, travelled
 
 # ----------------------------------------------------------------------------------------------------------
 # What more records and budget change for label models: how much is clipped, what is asked of the classes.
@@ -145,6 +145,9 @@ _SHARE, _LABELS_SHARE, _LARGEST_SHARES, _ENOUGH_FOR_LENGTH = 0.02, 0.04, (0.10, 
 _LABELS_BEND, _NUMBERS_BEND, _CHOSEN = 0.04, 0.5, 1.5
 # How uncertain that part is, in units of the gradient.
 _OWN_ERROR = 0.001
+# A tail that the clip of numbers would take counts as a bias by so much of it; with fewer records times
+# epsilon than the second number the clip opens less, down to not at all.
+_TAIL, _ENOUGH_TO_WIDEN = 0.2, 2000.0
 # The least slope, in standard deviations of what is known of it.
 _LEAST = 0.1
 
@@ -273,6 +276,8 @@ def _found(
 ) -> tuple[Floats, Floats, Floats]:
     query: Any = curator.plan.releases["length"].query
     n, own, plain = problem.population, own_part(problem, model), np.array(model.w)
+    if problem.loss.targets == "numbers" and "whole" not in curator.plan.releases:
+        own = replace(own, narrow=_wider(curator, problem, model))
     if model.affine.intercept:
         plain[..., -1] = 0.0
     plain = model.affine.coefficients(plain, problem.intercept)
@@ -291,6 +296,21 @@ def _found(
     start, spread = (part[: len(noise)] for part in law)
     errors = np.sqrt(noise**2 + (_OWN_ERROR * own.travel) ** 2)
     return *recalibrated(ask, start, errors, spread), noise
+
+
+def _wider(curator: Curator, problem: Problem, model: Descended) -> float:
+    """Return how many times wider numbers are clipped in the last question: nothing corrects slopes later.
+
+    Released counts of targets say what a clip would take; as if all of it were on one side.
+    """
+    shares, sizes = model.targets.far
+    release = curator.plan.releases["length"]
+    if not shares.any():
+        return 1.0
+    spread = noise_std(curator, "length") / (CLIP * problem.population * math.sqrt(release.times))
+    width, _ = chosen_width(np.sort(sizes), one_sided(shares, sizes), 0.0, spread, (_TAIL, 0.0))
+    room = min(1.0, problem.population * problem.epsilon / _ENOUGH_TO_WIDEN)
+    return max(1.0, width / (CLIP * model.targets.size)) ** room
 
 
 def mean_bend(problem: Problem) -> float:
