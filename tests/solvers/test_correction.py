@@ -297,12 +297,12 @@ def test_an_axis_that_noise_puts_below_zero_is_not_hurried():
         assert metric.pace.max() < 30 * metric.pace.min()  # 1e7 times, or below zero
 
 
-@pytest.mark.parametrize(("name", "before"), [("lognormal", 0.45), ("zero-inflated", 0.75)])
-def test_slopes_of_columns_too_many_for_second_moments_are_not_those_of_clipped_targets(name, before):
+@pytest.mark.parametrize("name", ["lognormal", "exponential"])
+def test_slopes_of_columns_too_many_for_second_moments_are_not_those_of_clipped_targets(name):
     X, y = design(17, 30_000, 260, SKEWED[name])
     plain = np.linalg.lstsq(X - X.mean(axis=0), y - y.mean(), rcond=None)[0]
     bounds = {"data_norm": 1.05 * np.linalg.norm(X, axis=1).max(), "target_bound": 1.2 * np.abs(y).max()}
     with seeded_noise_not_private(5):
         model = LinearRegression(8.0, 1e-6, **bounds).fit(X, y)
     assert "whole" not in {release.name for release in model.privacy_.releases}
-    assert before + 0.1 < model.coef_ @ plain / (plain @ plain) < 1.1
+    assert 0.8 < model.coef_ @ plain / (plain @ plain) < 1.1  # .47 and .6 with a clip of .4 of the unit
