@@ -285,6 +285,9 @@ def corrected(
     if "offset" in curator.plan.releases:
         moved = _moved if problem.loss.targets == "numbers" else _multiplied
         w, shifted = moved(whole, out.w)
+        if problem.loss.targets == "numbers":  # a wide question about slope and offset has moved it before
+            far = abs(model.affine.intercept * w[-1] - model.offset) * model.targets.size
+            shifted = max(shifted, far / model.targets.spread)
         told = "whole" not in curator.plan.releases and problem.population * problem.epsilon >= _TOLD
         out = replace(out, w=w, bitten=told and shifted > _BITTEN)
     return out
