@@ -99,7 +99,7 @@ class PrivateEstimator(BaseEstimator):
             warnings.warn(
                 f"{type(self).__name__}: released residuals say that the targets are skewed. The mean was "
                 "corrected, but records times epsilon are too few for so many columns to correct each slope: "
-                "their direction is that of clipped targets. Use fewer columns, n_nonzero_coefs, more budget.",
+                "their direction is that of clipped targets. Use fewer columns or more budget.",
                 FitWarning,
                 stacklevel=levels_to_the_caller(),
             )
