@@ -1,9 +1,10 @@
-"""Recurrent layers (LSTM, GRU, RNN) by operations that have rules: products before and after one recursion.
+"""Recurrent layers (LSTM, GRU, RNN) and bags of words by operations that have rules.
 
 The gradient of the weights of a recurrent layer is ``sum_t d_t x_t^T`` and ``sum_t d_t h_{t-1}^T``, where
 ``d_t`` is the slope of the gates at place t. So torch's own layer finds the states ``h_t``, the gates of all
 places are two products, of the inputs and of the states as *fixed numbers*, and one function leads the slopes
-of the states back through time to those of the gates. The two products have rules like any others.
+of the states back through time to those of the gates. The two products have rules like any others. A bag is
+a table and a sum, a mean or a maximum over its places.
 """
 
 from __future__ import annotations
@@ -18,17 +19,20 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from sordino.errors import UnsupportedError
+
 _LAYERS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 
 
 def by_rule(model: nn.Module) -> Callable[[], AbstractContextManager[Any]]:
-    """Return what makes a block in which recurrent layers of this model are taken apart."""
-    found = any(isinstance(layer, (nn.RNNBase, nn.RNNCellBase)) for layer in model.modules())
+    """Return what makes a block in which recurrent layers and bags of this model are taken apart."""
+    kinds = (nn.RNNBase, nn.RNNCellBase, nn.EmbeddingBag)
+    found = any(isinstance(layer, kinds) for layer in model.modules())
     return _TakenApart if found else nullcontext
 
 
 class _TakenApart(TorchFunctionMode):
-    """Calls of torch's recurrent layers and cells, as operations that have rules."""
+    """Calls of torch's recurrent layers, cells and bags, as operations that have rules."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
@@ -37,9 +41,31 @@ class _TakenApart(TorchFunctionMode):
         if name in _LAYERS and not kwargs and _is_plain(args):
             with torch.autocast(args[0].device.type, enabled=False):  # slopes add up over many places
                 return _layers(name, func, args[0].float(), *args[1:])
+        if name in _LAYERS and len(args) > 3 and isinstance(args[3], (tuple, list)):
+            raise UnsupportedError(
+                "A packed sequence puts the places of all records on one axis, so their gradients are not "
+                "told apart. Pass padded sequences, and gather each record's state at its last place."
+            )
         if name in _CELLS and not kwargs:
             return _CELLS[name](*args)
+        if func is F.embedding_bag and args[0].dim() == 2:
+            return _bag(*args, **(kwargs or {}))
         return func(*args, **(kwargs or {}))
+
+
+def _bag(
+    words: Tensor, table: Tensor, *rest: Any, mode: str = "mean", per_sample_weights: Any = None,
+    padding_idx: int | None = None, **known: Any,
+) -> Tensor:  # fmt: skip
+    """Return what ``embedding_bag`` returns for bags of equal lengths, one a row."""
+    rows = F.embedding(words, table)
+    keep = torch.ones_like(words, dtype=torch.bool) if padding_idx is None else words != padding_idx
+    if mode == "max":
+        most = rows.masked_fill(~keep[:, :, None], -torch.inf).max(1).values
+        return most.masked_fill(~keep.any(1)[:, None], 0.0)
+    weights = keep.to(rows.dtype) if per_sample_weights is None else keep * per_sample_weights
+    total = (rows * weights[:, :, None]).sum(1)
+    return total / keep.sum(1).clamp(min=1)[:, None] if mode == "mean" else total
 
 
 def _is_plain(args: Any) -> bool:

@@ -1,0 +1,76 @@
+"""The table of layers in the docs is the one that is found by trying each layer."""
+
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from sordino.errors import UnsupportedError
+from sordino.nn.engine_choice import make_engine
+from sordino.nn.network import Network
+from sordino.nn.recurrent import by_rule
+
+ROOT = Path(__file__).resolve().parents[2]
+MADE = runpy.run_path(str(ROOT / "docs" / "figures" / "layers.py"))
+PAGE = (ROOT / "docs" / "layers.md").read_text("utf-8")
+# layers for which Opacus 1.6 has samplers of its own
+OPACUS = (
+    "Linear", "Conv1d", "Conv2d", "Conv3d", "Embedding", "EmbeddingBag", "LayerNorm", "GroupNorm",
+    "InstanceNorm", "RMSNorm", "MultiheadAttention", "LSTM", "GRU", "RNN",
+)  # fmt: skip
+torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize("name", MADE["LAYERS"])
+def test_a_row_of_the_page_is_what_is_found(name):
+    found = [MADE["way"](name, kind) for kind in MADE["TYPES"]]
+    assert f"| {name} | {' | '.join(found)} |\n" in PAGE
+
+
+def test_no_layer_with_a_rule_elsewhere_goes_by_vmap():
+    rows = [line for line in PAGE.splitlines() if line.startswith(tuple(f"| {name}" for name in OPACUS))]
+    assert len(rows) >= 25
+    assert not [row for row in rows if "by vmap" in row]
+
+
+@pytest.mark.parametrize("mode", ["mean", "sum", "max"])
+@pytest.mark.parametrize("padding", [None, 2])
+def test_a_bag_that_is_taken_apart_is_the_bag(mode, padding):
+    torch.manual_seed(0)
+    bag = nn.EmbeddingBag(9, 4, mode=mode, padding_idx=padding)
+    words = torch.randint(0, 9, (5, 6))
+    words[0] = 2
+    want = bag(words)
+    with by_rule(bag)():
+        got = bag(words)
+    torch.testing.assert_close(got, want)
+    slope = torch.randn_like(want)
+    grads = [torch.autograd.grad(out, bag.weight, slope)[0] for out in (got, want)]
+    torch.testing.assert_close(*grads)
+
+
+def test_weights_of_words_are_kept():
+    bag, words = nn.EmbeddingBag(9, 4, mode="sum"), torch.randint(0, 9, (5, 6))
+    weights = torch.rand(5, 6)
+    with by_rule(bag)():
+        got = bag(words, per_sample_weights=weights)
+    torch.testing.assert_close(got, bag(words, per_sample_weights=weights))
+
+
+@pytest.mark.filterwarnings("ignore")  # torch, of vmap
+def test_a_packed_sequence_is_refused_with_what_to_do():
+    class Packed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.head = nn.GRU(3, 4, batch_first=True), nn.Linear(4, 2)
+
+        def forward(self, x):
+            lengths = torch.full((len(x),), 5)
+            rows = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True)
+            return self.head(self.layer(rows)[1][0])
+
+    network = Network(Packed(), nn.CrossEntropyLoss())
+    with pytest.raises(UnsupportedError, match="Pass padded sequences, and gather each record's state"):
+        make_engine(network, torch.randn(1, 5, 3), torch.zeros(1, dtype=torch.int64))
