@@ -40,12 +40,20 @@ from sordino.errors import InvalidInputError
 @MODEL
 @DATA
 @click.option("--proba", is_flag=True, help="Add the probability of each class.")
+@click.option("--id", "ids", multiple=True, metavar="COLUMN", help="Passed on; else the person column.")
 @click.option("--output", type=OUTPUT, help="A CSV file; else print.")
 @FORCE
 @JSON
 @config_option
 def predict(
-    model: Path, data: str, proba: bool, output: Path | None, force: bool, as_json: bool, **how: Any
+    model: Path,
+    data: str,
+    proba: bool,
+    ids: tuple[str, ...],
+    output: Path | None,
+    force: bool,
+    as_json: bool,
+    **how: Any,
 ) -> None:
     """Write what MODEL predicts for each row of DATA, in order.
 
@@ -53,7 +61,7 @@ def predict(
     row. Keep predictions for sensitive rows as you keep the rows: only you may read the file.
     """
     import sordino
-    from sordino.cli.rows import to_predict
+    from sordino.cli.rows import ids_of, to_predict
     from sordino.saving.files import replace_file, report_of
 
     if output is not None:
@@ -64,7 +72,8 @@ def predict(
     report = report_of(fitted)
     if report is not None and report.status != "unverified copy":  # what it predicts tells about its records
         click.echo(f"Note: the model is {report.status}.", err=True)
-    columns = _columns(fitted, to_predict(data_file(data, how), fitted), proba)
+    file = data_file(data, how)
+    columns = ids_of(file, fitted, ids) | _columns(fitted, to_predict(file, fitted), proba)
     if as_json and output is None:
         document({"predictions": columns})
         return

@@ -15,6 +15,7 @@ from sordino.cli.party import party
 from sordino.cli.published import datasets, reproduce
 from sordino.cli.schema import schema
 from sordino.cli.shared import JSON, result
+from sordino.cli.split import split
 from sordino.cli.start import completion, doctor, init
 from sordino.cli.stats import stats
 
@@ -48,7 +49,22 @@ def demo(report: str, as_json: bool) -> None:
 
 
 for command in (
-    *(init, doctor, completion, schema, fit, predict, inspect, evaluate, report, stats, pca, tune, account),
+    *(
+        init,
+        doctor,
+        completion,
+        schema,
+        split,
+        fit,
+        predict,
+        inspect,
+        evaluate,
+        report,
+        stats,
+        pca,
+        tune,
+        account,
+    ),
     *(audit, ledger, migrate, party, consortium, datasets, reproduce),
 ):
     main.add_command(command)

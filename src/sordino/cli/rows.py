@@ -220,6 +220,19 @@ def to_predict(file: DataFile, model: Any) -> Any:
     return _without_names(file).X if names is None else read_frame(file, dict.fromkeys(names, NUMBER))
 
 
+def ids_of(file: DataFile, model: Any, names: tuple[str, ...]) -> dict[str, list[Any]]:
+    """Return the columns that tell rows apart, for predictions: those asked for, or the person column."""
+    schema = getattr(model, "schema", None)
+    person = None if schema is None else schema.person
+    if file.kind in ("npz", "libsvm") or (not names and person is None):
+        return {}
+    layout = None if schema is None or file.header else [column.name for column in schema.columns]
+    known = read_names(file) if layout is None else layout
+    wanted = names or tuple(name for name in (getattr(person, "name", ""),) if name in known)
+    found = read_frame(file, dict.fromkeys(wanted, AS_IS), names=layout) if wanted else {}
+    return {name: found[name].tolist() for name in wanted}
+
+
 def to_judge(file: DataFile, model: Any, target: str | None, by: str | None = None) -> Rows:
     """Return test records with their targets, for a fitted model, and the subgroups of a column."""
     schema = getattr(model, "schema", None)

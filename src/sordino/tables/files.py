@@ -409,6 +409,35 @@ def read_frame(
     return in_words(file, lambda: _as_frame(file, read(), kinds))
 
 
+def read_whole(file: DataFile, names: Sequence[str] | None = None) -> Any:
+    """Return all columns as an Arrow table, texts of a CSV file as they stand there.
+
+    ``names`` are those of a file without a header.
+    """
+    known = read_names(file) if file.header or names is None else list(names)
+    readers: dict[str, Callable[[], Any]] = {
+        "csv": lambda: csv_table(file, dict.fromkeys(known, TEXT), known, ()),
+        "tsv": lambda: csv_table(file, dict.fromkeys(known, TEXT), known, ()),
+        "parquet": lambda: _parquet().read_table(_seekable(file)),
+        "arrow": lambda: _arrow_table(file),
+    }
+    return in_words(file, _reader(file, readers))
+
+
+def write_whole(table: Any, path: Path) -> None:
+    """Write an Arrow table as the ending of the name says, Parquet or CSV; only the owner may read it."""
+    from sordino.saving.files import replace_file
+
+    content = io.BytesIO()
+    if _ENDINGS.get(path.suffix.lower()) == "parquet":
+        _parquet().write_table(table, content)
+    else:
+        import pyarrow.csv as arrow_csv
+
+        arrow_csv.write_csv(table, content)
+    replace_file(path, content.getvalue(), own=True)
+
+
 def _reader(file: DataFile, readers: dict[str, Callable[[], Any]]) -> Callable[[], Any]:
     if file.kind not in readers:
         raise file.refuse(f"a file of format {file.kind} has no named columns. Use CSV, Parquet or Arrow.")
