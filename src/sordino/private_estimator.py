@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from inspect import signature
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -73,6 +74,15 @@ class PrivateEstimator(BaseEstimator):
         fitted = run(task, rows, ask, verbose=getattr(self, "verbose", 0))
         self.__dict__.update(fitted.result, privacy_=fitted.report)
         return fitted.steps
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Return scikit-learn's text, in which epsilon always stands, also where it is the default."""
+        text = str(super().__repr__(N_CHAR_MAX))
+        head, mark, rest = text.partition("(")
+        known = signature(type(self)).parameters.get("epsilon")
+        if known is None or self.epsilon != known.default:  # then it stands there
+            return text
+        return f"{head}{mark}epsilon={self.epsilon}{'' if rest.startswith(')') else ', '}{rest}"
 
     def _html_repr(self) -> str:
         """Return scikit-learn's diagram and, of a fitted model, its guarantee; notebooks show it."""

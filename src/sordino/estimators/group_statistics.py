@@ -288,7 +288,7 @@ def _part(levels: tuple[Levels, ...], columns: tuple[Any, ...]) -> Floats:
 # ------------------------------------------ Released tables: numbers by cell, with intervals and the report
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PrivateTable:
     """Numbers by cell that were released together.
 
@@ -314,6 +314,12 @@ class PrivateTable:
     confidence: float
     privacy: PrivacyReport = field(repr=False)
     model: str = field(default="", repr=False)
+
+    def __repr__(self) -> str:
+        lines = [f"{', '.join(map(str, row))}: {v:.6g}" for row, v in zip(self.rows[:8], self.value.ravel())]
+        more = ", ..." if len(self.rows) > 8 else ""
+        what = f"{self.statistic} by {', '.join(self.keys)}, epsilon={at_most(self.privacy.epsilon)}"
+        return f"PrivateTable({what}; {', '.join(lines)}{more})"
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -23,7 +23,7 @@ from sordino.private_estimator import PrivateEstimator
 from sordino.problems.robust import Sample, Truncation
 from sordino.refusals import refusing
 from sordino.runs import Ask, Fitted, Price, PrivacyReport, Task, run
-from sordino.runs.price import each_once
+from sordino.runs.price import at_most, each_once
 from sordino.solvers.heavy import (
     BoundedCovariance,
     BoundedMean,
@@ -68,6 +68,12 @@ class PrivateFloat(float):
         out.privacy, out.interval, out.threshold = privacy, interval, threshold
         out.baseline, out.model = baseline, model
         return out
+
+    def __repr__(self) -> str:
+        return f"{float(self)!r} (epsilon = {at_most(self.privacy.epsilon)})"
+
+    def __str__(self) -> str:
+        return repr(float(self))
 
     def __getnewargs__(self) -> tuple[Any, ...]:
         return float(self), self.privacy, self.interval, self.threshold, self.baseline, self.model

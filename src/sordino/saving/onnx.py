@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ def to_onnx(model: Any) -> Any:
     The graph takes ``rows``, a float32 matrix, clips them to ``data_norm`` as ``predict`` does, and returns
     what the same model of scikit-learn returns: labels and probabilities, numbers (in the range that targets
     have), or components. Sums are in float32, so margins agree to about six digits. Write it with
-    ``onnx.save``.
+    ``onnx.save``. A model with a schema takes encoded rows, ``model.encoder_.transform(table)``; their names
+    stand in the property ``columns``.
 
     **Privacy.** It holds the released coefficients and declared bounds; it costs nothing. The report travels
     with it as a copy, in the property ``privacy`` of the graph.
@@ -31,24 +33,25 @@ def to_onnx(model: Any) -> Any:
         raise UnsupportedError(
             f"Expected one of {_MODELS}, fitted, got {name}. Others have no ONNX form here."
         )
-    if getattr(model, "schema", None) is not None:
-        raise UnsupportedError("A model with a schema reads tables, which have no ONNX form here.")
     try:
         import onnx
         from skl2onnx import convert_sklearn
         from skl2onnx.common.data_types import FloatTensorType
     except ImportError:
         raise require_extra("skl2onnx", "onnx") from None
-    twin = _twin(model)
-    inputs = [("clipped", FloatTensorType([None, model.n_features_in_]))]
+    twin, encoder = _twin(model), getattr(model, "encoder_", None)
+    names = [] if encoder is None else [str(name) for name in encoder.get_feature_names_out()]
+    width = len(names) or model.n_features_in_
+    inputs = [("clipped", FloatTensorType([None, width]))]
     options = {id(twin): {"zipmap": False}} if type(twin).__name__ == "LogisticRegression" else None
     graph = convert_sklearn(twin, initial_types=inputs, options=options, target_opset=18)
     if hasattr(model, "target_range_"):
         _bound_numbers(onnx, graph.graph, model._loss().link.node, *model.target_range_)
-    clip = _clipping(onnx, model.n_features_in_, float(model.data_norm_), graph)
+    clip = _clipping(onnx, width, float(model.data_norm_), graph)
     merged = onnx.compose.merge_models(clip, graph, io_map=[("clipped_rows", "clipped")])
     copy = PrivacyReport.from_dict(model.privacy_.to_dict())
-    onnx.helper.set_model_props(merged, {"privacy": copy.to_json()})
+    facts = {"privacy": copy.to_json()} | ({"columns": json.dumps(names)} if names else {})
+    onnx.helper.set_model_props(merged, facts)
     onnx.checker.check_model(merged)
     return merged
 
@@ -66,8 +69,9 @@ def _twin(model: Any) -> Any:
         odds = model._loss().link.odds
         twin = linear_model.LogisticRegression() if odds else svm.LinearSVC()
         names = ("coef_", "intercept_", "classes_")
-    for name in (*names, "n_features_in_"):
+    for name in names:
         setattr(twin, name, getattr(model, name))
+    twin.n_features_in_ = np.shape(model.coef_ if hasattr(model, "coef_") else model.components_)[-1]
     return twin
 
 

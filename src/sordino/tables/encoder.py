@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from sklearn import get_config
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -492,7 +493,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> Any:
         """Return the encoded rows: a CSR matrix or an array."""
         check_is_fitted(self)
-        return self.encoded(self.schema_.checked(X))
+        found = self.encoded(self.schema_.checked(X))
+        config = {
+            "transform": get_config()["transform_output"],
+            **getattr(self, "_sklearn_output_config", {}),
+        }
+        wanted = config["transform"] not in (None, "default") and self.sparse_output == "auto"
+        return found.toarray() if wanted and sparse.issparse(found) else found  # frames hold dense columns
 
     def encoded(self, frame: Frame) -> Any:
         """Return the encoded rows of a table whose names were checked."""
