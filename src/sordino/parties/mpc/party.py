@@ -376,8 +376,10 @@ def _lock(path: Path) -> Journal:
 def load_local(config: PartyConfig, plan: JointPlan) -> LocalExecutor:
     """Return this member's records as the task of a plan wants them, or refuse it in words without data."""
     classes = list(getattr(plan.model, "classes", None) or ())
-    matrix, targets = load_records(config.data, classes)
     place = [m.name for m in plan.members].index(config.name)
+    if not plan.records[place]:
+        return _no_rows(plan, classes)
+    matrix, targets = load_records(config.data, classes)
     expected = (plan.records[place], plan.task.setting.features)
     if getattr(matrix, "shape", None) != expected:
         raise PlanRefusedError(
@@ -395,6 +397,14 @@ def load_local(config: PartyConfig, plan: JointPlan) -> LocalExecutor:
             "in the plan (classes = [0, 1]), or drop records by a public rule.",
             Code.OWN,
         ) from None
+
+
+def _no_rows(plan: JointPlan, classes: list[Any]) -> LocalExecutor:
+    """Return the records of a helper: none, in the form that the task wants them."""
+    row = np.zeros((1, plan.task.setting.features))
+    made = plan.model.joint_rows(row, np.array([classes[0] if classes else 0.0]))
+    targets = None if made.targets is None else made.targets[:0]
+    return replace(made, matrix=made.matrix[:0], targets=targets)
 
 
 def check_commitment(config: PartyConfig, path: Path) -> str:

@@ -44,7 +44,7 @@ _MEMBER = {
     "name": TEXT,
     "host": words.matching(_HOST),
     "port": words.whole(1, 65535),
-    "records": words.whole(1, words.LARGEST),
+    "records": words.whole(0, words.LARGEST),  # none: a helper, who computes along and holds no data
     "fingerprint": words.matching("[0-9a-f]{64}"),
 }
 _CHARTER = {"charter": words.matching("[0-9a-f]{64}")}  # the digest of what all members signed
@@ -183,8 +183,8 @@ class JointPlan:
         words.read_words("the budget of the plan", text["budget"], _BUDGET)
         words.read_words("the noise of the plan", text["noise"], _NOISE)
         found = cls(json.loads(canonical(text)))  # a copy: what was checked cannot change any more
-        if sum(found.records) > words.LARGEST:
-            raise InvalidInputError(f"Expected at most 2^53 records in a plan, got {sum(found.records)}.")
+        if not 1 <= sum(found.records) <= words.LARGEST:
+            raise InvalidInputError(f"Expected 1 to 2^53 records in a plan, got {sum(found.records)}.")
         return found
 
 
@@ -267,7 +267,8 @@ def in_words(plan: JointPlan) -> list[str]:
     """
     text, found, threshold = plan.text, plan.certificate, plan.share.threshold
     members = [
-        f"  {shown(row['name'])}: {row['records']} records, at {shown(row['host'])} port {row['port']}"
+        f"  {shown(row['name'])}: {row['records'] or 'a helper without'} records, "
+        f"at {shown(row['host'])} port {row['port']}"
         f"{', control ' + shown(row['control']) if 'control' in row else ''}, "
         f"certificate {row['fingerprint']}"
         for row in text["members"]
