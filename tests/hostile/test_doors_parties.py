@@ -272,8 +272,8 @@ def test_door_14_a_plan_says_how_much_it_opens_and_a_run_opens_no_more(tmp_path)
     times = {name: release.times for name, release in plan.kernel_plan.releases.items()}
     assert plan.coordinates >= sum(opened[name] * times[name] for name in times)
     transcript = SimpleNamespace(path=three.state(0) / "transcript.jsonl")
-    size = Lasting(None, None, transcript, 0, 0.0, print).kept.answer(0).size
-    meter = Lasting(None, None, transcript, size, 0.0, print)
+    size = Lasting(None, None, None, transcript, 0, 0.0, print).kept.answer(0).size
+    meter = Lasting(None, None, None, transcript, size, 0.0, print)
     assert meter.sum(np.zeros(size), None).size == size
     with pytest.raises(PartyError, match="more numbers than its plan has counted"):
         meter.sum(np.zeros(1), None)

@@ -292,16 +292,17 @@ class NoiseShare:
 
     def draw(self, values: Ints, lattice: Lattice, party: int, noise: NoiseSource) -> tuple[Ints, Draw]:
         """Return this party's values with its fine noise, and its contribution to the coarse part."""
+        bits, step = lattice.field_bits(self.parties), self.step(lattice)
+        drawn = replace(self.ahead(values.size, noise), field_bits=bits, step=step, party=party)
+        return self.with_fine_part(values, lattice, party, noise), drawn
+
+    def ahead(self, count: int, noise: NoiseSource) -> Draw:
+        """Return what a party contributes to the coarse noise of so many coordinates, before any is asked."""
+        signs = None
         if self.mode is Mode.INSIDE:
-            shape = (self.law.bits + 1, values.size)
-            signs = noise.signs(shape).astype(np.int64)
-        else:
-            signs = None
-        ready = self.with_fine_part(values, lattice, party, noise)
+            signs = noise.signs((self.law.bits + 1, count)).astype(np.int64)
         secret, coin = noise.integers(256, (2, 32)).astype(np.uint8)
-        bits = lattice.field_bits(self.parties)
-        step, own = self.step(lattice), (secret.tobytes(), coin.tobytes())
-        return ready, Draw(bits, step, signs, self.law, *own, party=party)
+        return Draw(FIELDS[0], 1, signs, self.law, secret.tobytes(), coin.tobytes())
 
     def step(self, lattice: Lattice) -> int:
         """Return the spacing of the coarse part in grid points; 0 where there is none."""

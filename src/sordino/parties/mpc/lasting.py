@@ -103,6 +103,7 @@ class Lasting:
     ----------
     connect : returns an engine that is connected with everybody.
     meet : agrees with everybody on the plan and on what was opened so far, and returns how far each one is.
+    ahead : draws noise for the first coordinates, before anything is booked or a record is asked.
     transcript : of this run.
     left : how many numbers the plan has counted; delta was paid for so many.
     patience : seconds to wait for a member that is gone.
@@ -110,6 +111,7 @@ class Lasting:
 
     connect: Callable[[], ShamirEngine]
     meet: Callable[[ShamirEngine, dict[str, Any]], list[dict[str, Any]]]
+    ahead: Callable[[ShamirEngine], None]
     transcript: Transcript
     left: int
     patience: float
@@ -147,6 +149,7 @@ class Lasting:
         low = min(counts)
         if max(counts) > low or any(said.get("sent") is True for said in heard):
             self._open(low)
+        self.ahead(engine)
 
     def sum(self, values: Ints, draw: Draw) -> Any:
         """Return an answer that is kept, or open it, however often connections are lost meanwhile."""

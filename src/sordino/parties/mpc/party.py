@@ -18,7 +18,7 @@ import numpy as np
 from sordino.accounting import Certificate
 from sordino.errors import LedgerError, PartyError, PlanError, SordinoError
 from sordino.execute import LocalExecutor
-from sordino.execute.parties import PartiesExecutor
+from sordino.execute.parties import Mode, PartiesExecutor
 from sordino.execute.parties.engine import Lattice
 from sordino.kernel import SparseVector
 from sordino.kernel.noise import fresh_noise
@@ -49,6 +49,8 @@ from sordino.parties.words import Code, PlanRefusedError, code_of, shown
 from sordino.runs import Promise, Run
 from sordino.runs.journal import Journal, SavedRun, resumed
 from sordino.runs.promise import digest_of as digest_of_plan
+
+AHEAD = 4096  # coordinates whose noise is drawn before the first release
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,9 @@ class PartyRun:
             return self._meet(engine, transcript, state, verdict, checked)
 
         patience, coordinates = self.config.limits.patience, self.plan.coordinates
-        lasting = Lasting(self._connected, meet, transcript, coordinates, patience, self.say)
+        lasting = Lasting(
+            self._connected, meet, self._draw_ahead, transcript, coordinates, patience, self.say
+        )
         try:
             try:
                 lasting.start()
@@ -153,6 +157,12 @@ class PartyRun:
     def _write_booking(self, transcript: Transcript, sequence: int, epsilon: float) -> None:
         cost = {"epsilon": epsilon, "delta": self.plan.ask.delta, "slack": self.plan.slack}
         transcript.write("reserved", durable=True, sequence=sequence, **cost)
+
+    def _draw_ahead(self, engine: ShamirEngine) -> None:
+        """Draw noise before anything is booked: it needs no record, and most of the time goes there."""
+        noise, share = fresh_noise(), self.plan.share
+        if share.mode is Mode.INSIDE:
+            engine.prepare(share.ahead(min(self.plan.coordinates, AHEAD), noise))
 
     @property
     def _index(self) -> int:
