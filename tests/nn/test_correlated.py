@@ -1,5 +1,7 @@
 """Trainers with correlated noise: what is planned, said, resumed and refused."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from click.testing import CliRunner
@@ -137,3 +139,10 @@ def test_the_command_prices_it():
         [*words[:1], "epsilon", "--noise", "1", "--rows", "600", "--steps", "30", "--correlation", "banded"],
     )
     assert done.exit_code != 0
+
+
+def test_the_example_of_the_page_runs(capsys):
+    page = Path(__file__).resolve().parents[2] / "docs" / "correlated-noise.md"
+    block = page.read_text("utf-8").split("```python\n")[1].split("```")[0]
+    exec(compile(block, "correlated-noise.md", "exec"), {})
+    assert capsys.readouterr().out == "Correlated (Buffered, all releases together)\n"

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from sordino.errors import UnsupportedError
-from sordino.nn.engine_choice import make_engine
+from sordino.nn.engine_choice import check_model, make_engine
 from sordino.nn.network import Network
 from sordino.nn.recurrent import by_rule
 
@@ -74,3 +74,10 @@ def test_a_packed_sequence_is_refused_with_what_to_do():
     network = Network(Packed(), nn.CrossEntropyLoss())
     with pytest.raises(UnsupportedError, match="Pass padded sequences, and gather each record's state"):
         make_engine(network, torch.randn(1, 5, 3), torch.zeros(1, dtype=torch.int64))
+
+
+def test_a_model_whose_parameters_are_sharded_is_refused_by_name():
+    model = nn.Linear(3, 2)
+    model.weight.placements = ("Shard(0)",)  # what a DTensor has
+    with pytest.raises(UnsupportedError, match=r"'weight' is sharded over processes \(fully_shard\)"):
+        check_model(model)
