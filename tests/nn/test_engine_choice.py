@@ -363,3 +363,18 @@ def test_a_block_without_memory_is_halved(monkeypatch):
     monkeypatch.setattr(engine_choice, "_check_many", short)
     assert sized_engine(Network(Encoder(), LOSS), X, Y, "auto", 300)[1] == 75
     assert tried == [7, 300, 150, 75]
+
+
+def test_a_block_takes_little_more_memory_than_a_plain_step(monkeypatch):
+    """Three bytes a record beside one: of 600 records, 1.8 times 600 / 3 at once."""
+    network = Network(nn.Linear(3, 2), nn.CrossEntropyLoss())
+    x, y = torch.randn(1, 3), torch.zeros(1, dtype=torch.int64)
+    monkeypatch.setattr(engine_choice, "_bytes", lambda engine, x, y: 3.0 * len(x) + 1000)
+    monkeypatch.setattr(engine_choice, "_plain_bytes", lambda network, x, y: 1.0 * len(x) + 7)
+    assert engine_choice._modest_chunk(engine_choice.GhostEngine(network), x, y, 600) == 360
+
+    def full(network, x, y):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(engine_choice, "_plain_bytes", full)
+    assert engine_choice._modest_chunk(engine_choice.GhostEngine(network), x, y, 600) == 64

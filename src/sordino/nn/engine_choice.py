@@ -38,7 +38,7 @@ def check_model(model: nn.Module) -> None:
     sharded = [name for name, value in model.named_parameters() if hasattr(value, "placements")]
     if sharded:
         raise UnsupportedError(
-            f"The parameter {sharded[0]!r} is sharded over processes (fully_shard): a process holds a part of "
+            f"The parameter {sharded[0]!r} is sharded over processes (fully_shard): a process has a part of "
             "each gradient, and norms of parts are not added up here. Train whole copies (distributed=True)."
         )
 
@@ -175,9 +175,12 @@ def _modest_chunk(engine: Engine, x: Tensor, y: Tensor, most: int) -> int:
     """Return how many records take at most ``_PLAIN`` times the memory of a plain step on ``most``."""
     network = engine.network
     grown = []
-    for measure in (partial(_bytes, engine), partial(_plain_bytes, network)):
-        few, many = (measure(*made_up(network, x, y, count, 1.0)) for count in _MANY)
-        grown.append(max(1.0, many - few))
+    try:
+        for measure in (partial(_bytes, engine), partial(_plain_bytes, network)):
+            few, many = (measure(*made_up(network, x, y, count, 1.0)) for count in _MANY)
+            grown.append(max(1.0, many - few))
+    except torch.OutOfMemoryError:
+        return _MANY[0]
     return max(_MANY[1], int(_PLAIN * most * grown[1] / grown[0]))
 
 
