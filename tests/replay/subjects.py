@@ -20,7 +20,7 @@ from sordino.kernel import Relation
 from sordino.kernel.noise import seeded_noise_not_private
 from sordino.parties.mpc.plan import JointPlan, make_plan
 from sordino.solvers import SOLVERS, solvers_with
-from sordino.tables import Category, Number, Person, Schema, Target, learn_schema, value_shares
+from sordino.tables import Category, Number, Person, Schema, Target, Weight, learn_schema, value_shares
 
 BUDGET: Mapping[str, Any] = {"epsilon": 20.0, "delta": 1e-3}
 IN_MEMORY = ("memory", "csr")
@@ -276,6 +276,7 @@ def table_of(data: Data, person: bool = False) -> pd.DataFrame:
 NUMBERS = [Number("a", -2, 2), Number("b", -1, 1, knots=1), Number("c", -3, 3)]
 DECLARED = Schema([*NUMBERS, Category("town", ["+", "-"]), Target("ill", levels=["no", "yes"])])
 OWNED = Schema([*DECLARED.columns, Person("who")])
+WEIGHED = Schema([*NUMBERS[:2], Weight("c", 1.5), *DECLARED.columns[3:]])
 BLANK = Schema([Number("a"), Number("b"), Number("c", -3, 3), Category("town"), Target("ill", "category")])
 
 
@@ -303,6 +304,7 @@ def table_rows() -> Iterator[Subject]:
 
     yield Subject("value_shares", "signs", shares, ("memory", "persons"))
     yield Subject("LogisticRegression/table", "signs", fitted(DECLARED))
+    yield Subject("LogisticRegression/table with weights", "signs", fitted(WEIGHED))
     yield Subject("LogisticRegression/table of persons", "signs", fitted(OWNED), ("persons",))
     yield Subject("learn_schema", "signs", learned(BLANK))
     yield Subject(

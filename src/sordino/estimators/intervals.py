@@ -379,6 +379,8 @@ def _scale(model: Any, predicted: Floats) -> Floats:
 def _check_model(model: Any) -> Any:
     check_is_fitted(model)
     loss = model._loss() if isinstance(model, LinearModel) else None
+    if getattr(getattr(model, "schema", None), "weighing", ()):
+        raise UnsupportedError("Records with weights or exposures have no intervals: all would count alike.")
     if loss is None or loss.name not in _CURVATURES or np.atleast_2d(model.coef_).shape[0] != 1:
         raise UnsupportedError(
             "Expected a fitted linear or logistic model of two classes with a loss among "

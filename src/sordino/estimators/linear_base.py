@@ -220,6 +220,7 @@ class LinearModel(LinearParameters, Coefficients):
     """
 
     person_default: ClassVar[str] = "ight"
+    _weighs_tables: ClassVar[bool] = True
 
     alpha: Any
     coef_noise_: Floats | None
@@ -442,11 +443,14 @@ class ClassifierBase(MarginClassifier, LinearModel):
         each row, the unit of privacy is a person: the summed contribution of a person is clipped, persons
         are sampled, and the number of persons is public.
         """
+        tabled = self._table_weights(X, y, sample_weight)
         X, y, groups = self._tabled(X, y, groups)
         X, y = check_data(self, X, y)
         codes, targets, public = self._encode_labels(y)
         weights = class_weights(self.class_weight, self.classes_)
-        rows = self._weights(sample_weight, X, None if weights is None else look_up(weights, codes))
+        by_class = None if weights is None else look_up(weights, codes)
+        by_class = by_class if tabled is None else tabled if by_class is None else by_class * tabled
+        rows = self._weights(sample_weight, X, by_class)
         return self._fit(X, targets, (public, *self._weight_facts(sample_weight)), rows, groups)
 
     def _target_fact(self) -> str:
@@ -473,9 +477,10 @@ class RegressorBase(Scored, RegressorMixin, LinearModel):
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, *, groups: Any = None) -> Self:
         """Fit the model; the budget is spent here. Other parameters as for the classifier."""
+        tabled = self._table_weights(X, y, sample_weight)
         X, y, groups = self._tabled(X, y, groups)
         X, y = check_data(self, X, y, y_numeric=True)
-        rows, public = self._weights(sample_weight, X), self._weight_facts(sample_weight)
+        rows, public = self._weights(sample_weight, X, tabled), self._weight_facts(sample_weight)
         return self._fit(X, self._targets_of(y), (self._target_fact(), *public), rows, groups)
 
     def _targets_of(self, y: Any) -> Any:

@@ -178,7 +178,8 @@ class Whole:
         answer = self.curator.release("second", self.affine(1.0 / self.longest, CONSTANT / self.longest))
         noise = noise_std(self.curator, "second") * own * math.sqrt(2.0 * d)
         matrix = bulk + self.beyond(bulk, np.asarray(answer) * own, noise)
-        bent = np.zeros((d + 1, d + 1)) + penalty_bend(self.problem, self.own)
+        entries = d + bool(self.own.intercept)
+        bent = np.zeros((entries, entries)) + penalty_bend(self.problem, self.own)
         return Bowl(matrix + bent[:d, :d], moments.stretch * moments.unsure, d)
 
     def bowl_of_counts(self, w: Floats, last: Bowl | None) -> Bowl:

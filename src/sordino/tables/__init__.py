@@ -6,6 +6,7 @@ from sordino.tables.columns import (
     Category,
     Column,
     Date,
+    Exposure,
     Flag,
     Ignored,
     Number,
@@ -13,6 +14,7 @@ from sordino.tables.columns import (
     Person,
     Target,
     Text,
+    Weight,
 )
 from sordino.tables.encoder import Origin, TableEncoder
 from sordino.tables.learning import Learned, Shares, learn_schema, value_shares
@@ -25,6 +27,7 @@ __all__ = [
     "Category",
     "Column",
     "Date",
+    "Exposure",
     "Flag",
     "Ignored",
     "Learned",
@@ -38,6 +41,7 @@ __all__ = [
     "TableEncoder",
     "Target",
     "Text",
+    "Weight",
     "draft_schema",
     "learn_schema",
     "value_shares",

@@ -411,6 +411,33 @@ class Person(Column):
 
 
 @dataclass(frozen=True)
+class Weight(Column):
+    """How much a record counts: a survey weight, clipped to [0, ``high``]; a gap counts as zero."""
+
+    word: ClassVar[str] = "weight"
+
+    high: float = 1.0
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.high, (int, float)) or not 0.0 < float(self.high) < 1e100:
+            raise refuse(self.name, "high is no number above 0", "Write the largest public value: high = 4.")
+        self._set(high=float(self.high))
+
+
+@dataclass(frozen=True)
+class Exposure(Weight):
+    r"""How long, or how much, the target was counted over: a model learns the rate, target over exposure.
+
+    A record counts by its exposure, clipped to [0, ``high``]. For ``loss="poisson"`` this *is* an offset:
+    ``e exp(m) - y m = e (exp(m) - (y / e) m)``. Bounds of the target are those of the rate.
+    """
+
+    word: ClassVar[str] = "exposure"
+
+
+@dataclass(frozen=True)
 class Ignored(Column):
     """A column that is not used."""
 
@@ -434,5 +461,6 @@ class Blank(Column):
 
 
 KINDS: dict[str, type[Column]] = {
-    kind.word: kind for kind in (Number, Category, Ordinal, Flag, Date, Text, Target, Person, Ignored)
+    kind.word: kind
+    for kind in (Number, Category, Ordinal, Flag, Date, Text, Target, Person, Weight, Exposure, Ignored)
 }

@@ -457,6 +457,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @staticmethod
     def _refuse_persons(schema: Schema) -> None:
+        if schema.weighing:
+            raise refuse(
+                schema.weighing[0].name,
+                "it says how much a record counts, and encoded rows have no weights",
+                "Give the schema to a linear model itself (schema=), or declare the column as ignored.",
+            )
         if schema.person is not None:
             raise refuse(
                 schema.person.name,

@@ -26,6 +26,7 @@ from sordino.tables.columns import (
     Category,
     Column,
     Date,
+    Exposure,
     Flag,
     Ignored,
     Number,
@@ -33,6 +34,7 @@ from sordino.tables.columns import (
     Person,
     Target,
     Text,
+    Weight,
     refuse,
 )
 from sordino.tables.files import INDEXES, DataFile, arrow, in_words, read_names
@@ -70,6 +72,8 @@ def describe_column(column: Column) -> str:
     if isinstance(column, Target):
         rule = "; records without it are left out" if column.missing == "leave out" else ""
         return f"target, {_range(column) if column.kind == 'number' else _levels(column.levels or ())}{rule}"
+    if isinstance(column, Weight):
+        return f"{column.word} in [0, {column.high:g}]"
     return "yes or no" if isinstance(column, Flag) else column.word
 
 
@@ -94,7 +98,8 @@ class Schema:
     Parameters
     ----------
     columns : :class:`Number`, :class:`Category`, :class:`Ordinal`, :class:`Flag`, :class:`Date`,
-        :class:`Text`, at most one :class:`Target` and one :class:`Person`, and what is :class:`Ignored`.
+        :class:`Text`, at most one :class:`Target`, :class:`Person`, :class:`Weight` and
+        :class:`Exposure`, and what is :class:`Ignored`.
     markers : texts that stand for a missing value, unless a column declares one of them as a level.
     learned : what was paid for bounds and levels that come from the data, where nobody knows for which
         columns: then it sits on each of them. Columns of :func:`learn_schema` carry their own prices.
@@ -156,14 +161,14 @@ class Schema:
             if column.name in seen:
                 raise refuse(column.name, "it is declared twice", "Declare each column once.")
             seen.add(column.name)
-        for kind in (Target, Person):
-            if sum(isinstance(column, kind) for column in self.columns) > 1:
+        for kind in (Target, Person, Weight, Exposure):
+            if sum(type(column) is kind for column in self.columns) > 1:
                 raise SchemaError(f"Expected at most one {kind.word} column, got several. Ignore the others.")
 
     @property
     def features(self) -> tuple[Column, ...]:
         """The columns that a model sees."""
-        return tuple(c for c in self.columns if not isinstance(c, (Target, Person, Ignored)))
+        return tuple(c for c in self.columns if not isinstance(c, (Target, Person, Weight, Ignored)))
 
     @property
     def target(self) -> Target | None:
@@ -174,6 +179,16 @@ class Schema:
     def person(self) -> Person | None:
         """The column that says whose record it is."""
         return next((c for c in self.columns if isinstance(c, Person)), None)
+
+    @property
+    def exposure(self) -> Exposure | None:
+        """The column that the target is divided by."""
+        return next((c for c in self.columns if isinstance(c, Exposure)), None)
+
+    @property
+    def weighing(self) -> tuple[Weight, ...]:
+        """The columns that say how much a record counts."""
+        return tuple(c for c in self.columns if isinstance(c, Weight))
 
     @property
     def learned(self) -> tuple[Price, ...]:
@@ -224,6 +239,7 @@ class Schema:
         """
         needed = [column.name for column in self.features]
         needed += [self.target.name] if target and self.target is not None else []
+        needed += [column.name for column in self.weighing if target]
         needed += [self.person.name] if person and self.person is not None else []
         frame = framed(table)
         check_names(frame.names, tuple(needed), frozenset(column.name for column in self.columns))
@@ -273,6 +289,9 @@ class Schema:
             good, out = codes >= 0, levels[np.maximum(codes, 0)]
         else:
             values = numbers_of(target.name, series, self.markers)
+            if self.exposure is not None:
+                exposure = self._weights(self.exposure, frame)
+                values = np.where(exposure > 0.0, values / np.where(exposure > 0.0, exposure, 1.0), 0.0)
             good, out = ~np.isnan(values), np.clip(values, target.low, target.high) if bounded else values
         if not good.all():
             raise refuse(
@@ -281,6 +300,15 @@ class Schema:
                 "Declare it, or leave out such records by a public rule.",
             )
         return out
+
+    def weights(self, frame: Frame) -> np.ndarray | None:
+        """Return how much each row counts, as a share of the most; None without such columns."""
+        found = [self._weights(column, frame) / column.high for column in self.weighing]
+        return np.prod(found, axis=0) if found else None
+
+    def _weights(self, column: Weight, frame: Frame) -> np.ndarray:
+        values = numbers_of(column.name, frame.column(column.name), self.markers)
+        return np.clip(np.nan_to_num(values, nan=0.0), 0.0, column.high)
 
     def persons(self, frame: Frame) -> np.ndarray | None:
         """Return a number for the person of each row; None without a person column."""

@@ -31,6 +31,8 @@ class Tabular:
     # Whether the model takes dense rows only, and whether its default has curves and pairs by rule.
     _dense_tables: ClassVar[bool] = False
     _curved_tables: ClassVar[bool] = False
+    # Whether it knows weights and exposures of records.
+    _weighs_tables: ClassVar[bool] = False
 
     schema: Any
     epsilon: float
@@ -74,6 +76,18 @@ class Tabular:
         )
         return self._keep_encoder(encoder).encoded(frame), y, groups
 
+    def _table_weights(self, X: Any, y: Any, declared: Any) -> Floats | None:
+        """Return how much each row of a table counts, where the schema says so; None elsewhere."""
+        if not isinstance(self.schema, Schema) or not self.schema.weighing:
+            return None
+        if declared is not None or y is not None or in_dask(X):
+            raise InvalidInputError(
+                "Expected a table in one place with its own target and weights: the schema says by column "
+                f"{self.schema.weighing[0].name!r} how much a record counts. Leave out y and sample_weight."
+            )
+        found: Floats | None = self.schema.weights(self.schema.checked(X, target=True, person=True))
+        return found
+
     def _with_basis(self, encoder: TableEncoder, units: Callable[[], int]) -> TableEncoder:
         """Return the encoder with the curves and pairs that the user or the rule chose.
 
@@ -114,7 +128,13 @@ class Tabular:
                         f"Expected {name}=None without a schema: it is about the columns of a table."
                     )
             return None
-        return TableEncoder(self.schema, sparse_output=False if self._dense_tables else "auto").fit()
+        encoder = TableEncoder(self.schema, sparse_output=False if self._dense_tables else "auto").fit()
+        if self.schema.weighing and not self._weighs_tables:
+            raise SchemaError(
+                f"Column {self.schema.weighing[0].name!r}: {type(self).__name__} knows no weights of "
+                'records. Choose a linear or logistic model, or declare the column as kind = "ignored".'
+            )
+        return encoder
 
     def _keep_encoder(self, encoder: TableEncoder) -> TableEncoder:
         self.encoder_, self.coef_names_ = encoder, encoder.get_feature_names_out()
