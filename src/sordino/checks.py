@@ -193,7 +193,7 @@ def class_weights(declared: Any, classes: np.ndarray) -> np.ndarray | None:
 def record_weights(declared: Any, X: Any, bound: float) -> np.ndarray:
     """Return each record's weight as a share of the declared bound, at which it is clipped."""
     if isinstance(X, Held) and isinstance(declared := X.column(declared), HeldColumn):
-        return _held_weights(declared, X, bound)
+        return _weights_elsewhere(declared, X, bound)
     refuse_unreadable(declared)
     weights = np.empty(0)
     with contextlib.suppress(*CAUGHT):
@@ -209,7 +209,7 @@ def record_weights(declared: Any, X: Any, bound: float) -> np.ndarray:
     return np.minimum(weights / bound, 1.0)
 
 
-def _held_weights(declared: Any, X: Held, bound: float) -> Any:
+def _weights_elsewhere(declared: Any, X: Held, bound: float) -> Any:
     column: Any = _numeric(declared)
     if (column.least() or 0.0) < 0:
         raise InvalidInputError(

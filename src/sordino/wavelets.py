@@ -25,13 +25,13 @@ def scattered(images: Any, scales: int, angles: int, xp: Any) -> Any:
     first = []
     for j in range(scales):
         for angle in range(angles):
-            u = abs(fourier.ifft2(_folded(spectrum * bank.wavelet(j, angle, 0), j)))
+            u = abs(fourier.ifft2(_fold(spectrum * bank.wavelet(j, angle, 0), j)))
             first.append((j, fourier.fft2(u)))
             kept.append(bank.low(first[-1][1], j))
     for j, u in first:
         for k in range(j + 1, scales):
             for angle in range(angles):
-                v = abs(fourier.ifft2(_folded(u * bank.wavelet(k, angle, j), k - j)))
+                v = abs(fourier.ifft2(_fold(u * bank.wavelet(k, angle, j), k - j)))
                 kept.append(bank.low(fourier.fft2(v), k))
     cut = [edge >> scales for edge in pad]
     rows, columns = height >> scales, width >> scales
@@ -69,7 +69,7 @@ def _mirror(side: int, unit: int) -> list[int]:
     return [min(place, period - place) if side > 1 else 0 for place in places]
 
 
-def _folded(spectrum: Any, octaves: int) -> Any:
+def _fold(spectrum: Any, octaves: int) -> Any:
     """Return the spectrum of the image that keeps every ``2^octaves``-th pixel."""
     if not octaves:
         return spectrum
@@ -92,7 +92,7 @@ class _Bank:
     def low(self, spectrum: Any, octave: int) -> Any:
         """Return local averages on the coarsest grid."""
         smooth = spectrum * self._as(_average(self._sides, self._scales, octave))
-        return _fourier(self._xp).ifft2(_folded(smooth, self._scales - octave)).real
+        return _fourier(self._xp).ifft2(_fold(smooth, self._scales - octave)).real
 
     def _as(self, values: np.ndarray) -> Any:
         if self._xp is np:
@@ -121,7 +121,7 @@ def _average(sides: tuple[int, int], scales: int, octave: int) -> np.ndarray:
 
 def _filter_at(spectrum: np.ndarray, octave: int) -> np.ndarray:
     """Return a filter for images that were halved: its frequencies add up, those of images are averaged."""
-    return np.asarray(_folded(spectrum, octave)[0].real) * 4**octave
+    return np.asarray(_fold(spectrum, octave)[0].real) * 4**octave
 
 
 def _gabor(sides: tuple[int, int], width: float, turn: float, frequency: float, slant: float) -> np.ndarray:

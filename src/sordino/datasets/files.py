@@ -392,7 +392,7 @@ def _cifar(files: Files, part: str) -> Part:
     return Part(np.ascontiguousarray(images), records[:, 0].astype(np.int64))
 
 
-def _bundled(files: Files, part: str) -> Part:
+def _bundle(files: Files, part: str) -> Part:
     """Take a set that comes with scikit-learn and divide it by its declared bounds."""
     source = getattr(bundled, f"load_{files.row.name}")()
     data = np.clip(source.data / np.array(files.row.details["scale"], dtype=float), 0.0, 1.0)
@@ -407,7 +407,7 @@ READERS: dict[str, Callable[[Files, str], Part]] = {
     "images": _cifar,
     "medmnist": _medmnist,
     "microarray": lambda files, part: _npz(files, part, "X", "y", "train"),
-    "bundled": _bundled,
+    "bundled": _bundle,
 }
 
 

@@ -198,7 +198,7 @@ class _Recipe:
 
     def prepare(self, part: Part) -> Part:
         """Choose the target, encode or scale the features, transform the rows."""
-        part = dataclasses.replace(part, target=self._chosen_target(part))
+        part = dataclasses.replace(part, target=self._target_of(part))
         if self.row.schema is not None:
             part = self._encode(part)
         elif self.row.is_image:
@@ -215,7 +215,7 @@ class _Recipe:
         known = self.row.targets
         return known[self.target] if self.target else next(iter(known.values()), Target())
 
-    def _chosen_target(self, part: Part) -> NDArray[Any]:
+    def _target_of(self, part: Part) -> NDArray[Any]:
         chosen = self.chosen
         if self.target and chosen.number is not None:
             return np.asarray(part.extra[self.target], dtype=np.float64)

@@ -273,7 +273,7 @@ def _positive(name: str, value: float, above: float = 0.0) -> None:
         raise InvalidInputError(f"Expected {name} > {above:g}, got {value!r}.")
 
 
-def _shifted(centred: float, order: float, location: float) -> float:
+def _shift(centred: float, order: float, location: float) -> float:
     """Bound ``E|X|^p`` from ``E|X - location|^p``, by Minkowski's inequality from p = 1 on."""
     if location == 0 or order < 1:
         return centred + math.pow(abs(location), order)
@@ -316,7 +316,7 @@ class StudentT(HeavyTail):
         p, n = order, self.index
         logs = special.gammaln([(p + 1) / 2, (n - p) / 2, n / 2])
         centred = n ** (p / 2) * math.exp(logs[0] + logs[1] - logs[2]) / math.sqrt(math.pi)
-        return _shifted(centred, order, self.location)
+        return _shift(centred, order, self.location)
 
     def draw(self, public: Public, shape: tuple[int, ...]) -> Floats:
         return np.asarray(self.location + public.standard_t(self.index, shape))
@@ -367,7 +367,7 @@ class Stable(HeavyTail):
         p, a = order, self.index
         gammas = special.gamma([(1 + p) / 2, 1 - p / a, 1 - p / 2])
         centred = self.scale**p * 2**p * gammas[0] * gammas[1] / (gammas[2] * math.sqrt(math.pi))
-        return _shifted(float(centred), order, self.location)
+        return _shift(float(centred), order, self.location)
 
     def draw(self, public: Public, shape: tuple[int, ...]) -> Floats:
         a = self.index

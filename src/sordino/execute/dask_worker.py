@@ -372,5 +372,5 @@ def _part_bytes(part: LocalExecutor) -> int:
 
 
 @sizeof.register(Stored)
-def _stored_bytes(stored: Stored) -> int:
+def _count_bytes(stored: Stored) -> int:
     return 64 if stored.values is None else _array_bytes(stored.values)

@@ -118,7 +118,7 @@ class CsrStore:
         self._ends = torch.cat([ends.new_zeros(1), ends]).to(kind)
         self._turned_rows = self._rows[self._order].to(kind)
         self._matrix = _csr(self._pointers, self._columns, self._values, self.shape)
-        self._turned = self._transposed(self._values)
+        self._turned = self._transpose(self._values)
 
     def products(self, w: Tensor) -> Tensor:
         return self._matrix.mv(w)
@@ -129,9 +129,9 @@ class CsrStore:
     def added_sizes(self, coefficients: Tensor, square: bool) -> Tensor:
         sizes = self._values.abs() * coefficients[self._rows]  # before: the square of a factor underflows
         ones = coefficients.new_ones(self.shape[0])
-        return self._transposed(sizes.square() if square else sizes).mv(ones)
+        return self._transpose(sizes.square() if square else sizes).mv(ones)
 
-    def _transposed(self, values: Tensor) -> Tensor:
+    def _transpose(self, values: Tensor) -> Tensor:
         turned = (self.shape[1], self.shape[0])
         return _csr(self._ends, self._turned_rows, values[self._order], turned)
 

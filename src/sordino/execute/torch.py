@@ -121,7 +121,7 @@ class TorchExecutor:
             return tuple(self._picked(part, rows) for part in self.data)
         chosen = range(self._count) if rows is None else rows.tolist()
         with drawn_apart(self.held):
-            x, y = self._collated([self.data[i] for i in chosen])
+            x, y = self._collate([self.data[i] for i in chosen])
         kinds = (x.dtype, y.dtype) if self.kinds is None else self.kinds
         if any(part.is_floating_point() and not kind.is_floating_point for part, kind in zip((x, y), kinds)):
             raise InvalidInputError(  # one such record would round the whole numbers of the others
@@ -138,7 +138,7 @@ class TorchExecutor:
             return part.to(self.device)
         return part[torch.from_numpy(rows).to(part.device)].to(self.device)
 
-    def _collated(self, items: Sequence[Any]) -> tuple[Tensor, Tensor]:
+    def _collate(self, items: Sequence[Any]) -> tuple[Tensor, Tensor]:
         if self.collate is None:
             x, y = torch.utils.data.default_collate(items)
             return x, y

@@ -245,7 +245,7 @@ def _score(tried: tuple[float, int, int, Any]) -> float:
     return tried[0]
 
 
-def _calibrated(
+def _calibrate(
     ask: Ask, relation: Relation, event_at: Callable[[float], dp.DpEvent]
 ) -> tuple[float, Certificate, dp.DpEvent]:
     """Return the smallest scale that the ask covers, and certify it now."""
@@ -283,7 +283,7 @@ class ChooseThenFit(Search):
             last = gaussian_event(scale / math.sqrt(1.0 - CHOICE), relation)
             return composed([repeated(one, fits), last])
 
-        scale, certificate, event = _calibrated(ask, relation, event_at)
+        scale, certificate, event = _calibrate(ask, relation, event_at)
         return cls(ask, relation, scale, certificate, event, fits, members, unit)
 
     @property
@@ -359,7 +359,7 @@ class BestOf(Search):
             trial = gaussian_event(scale, relation)
             return dp.RepeatAndSelectDpEvent(trial, mean_trials, SHAPES[distribution])
 
-        scale, certificate, event = _calibrated(ask, relation, event_at)
+        scale, certificate, event = _calibrate(ask, relation, event_at)
         how: dict[str, Any] = {"distribution": distribution, "mean_trials": mean_trials}
         return cls(ask, relation, scale, certificate, event, fits, members, unit, **how)
 

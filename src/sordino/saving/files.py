@@ -138,14 +138,14 @@ def _pack_estimator(value: BaseEstimator) -> Any:
     return {
         "kind": "estimator",
         "class": name,
-        "params": {key: _packed_param(key, entry) for key, entry in params.items()},
+        "params": {key: _pack_param(key, entry) for key, entry in params.items()},
         "state": {key: packed(entry) for key, entry in state.items()},
         "weights": None if module is None else _weights(module),
         "made_by": None if make is None else getattr(make, "__qualname__", type(make).__name__),
     }
 
 
-def _packed_param(name: str, value: Any) -> Any:
+def _pack_param(name: str, value: Any) -> Any:
     if name in _NEVER:
         return _NEVER[name]
     if name == "random_state" and not isinstance(value, int):

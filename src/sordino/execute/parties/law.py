@@ -240,9 +240,9 @@ class Wires:
         """Check everything so far, and the sharing of ``total``; raise ``PartyError`` if somebody lied."""
         f, (key, mask, *factors) = self.numbers, map(int, self.random)
         seed = hashlib.sha256(await self.engine.coin(self.coin)).digest()
-        plain, tagged = self._combined(seed + b"wires", self.log)
+        plain, tagged = self._combination(seed + b"wires", self.log)
         ones = [f.subtract(s[:1], f.array(1)) for s in self.squares]
-        (squares,) = self._combined(seed + b"signs", ones)
+        (squares,) = self._combination(seed + b"signs", ones)
         across = f.multiply(field_elements(seed + b"total", total.size, f), total.reshape(-1))
         twist = map(int, field_elements(seed + b"twist", 4, f))
         sharing = mask + plain + int(f.sum(across, 0))
@@ -258,7 +258,7 @@ class Wires:
         if signs:
             raise PartyError("Sign check: a party shared numbers that are not signs.")
 
-    def _combined(self, seed: bytes, wires: list[Shares]) -> list[int]:
+    def _combination(self, seed: bytes, wires: list[Shares]) -> list[int]:
         """Return one random combination of all wires: a coefficient for the row times one for the column."""
         f, width = self.numbers, wires[0].shape[-1]
         rows = np.concatenate([w.reshape(len(w), -1, width) for w in wires], axis=1)
