@@ -92,7 +92,9 @@ _TRIED = (4, 12)  # made-up records whose memory is measured: the difference is 
 _MANY = (64, 192)  # so many that what they take outweighs what all parameters take
 _ON_CPU = 1 << 30  # bytes for a block of records
 _SLOPES = 3  # a backward pass holds, besides what the forward pass keeps, slopes and copies: about that many
-_PLAIN = 1.8  # times the memory of a plain step on the whole batch: blocks of a GPU take no more
+_PLAIN = (
+    3.5  # times the memory of a plain step on the batch, at most, without a compiler; with one about half
+)
 _VECTORS = 8  # of all parameters, that a step holds besides: noise, momentum, averages, sums
 _PART = 7  # records of a part: that many were compared one by one
 _SAME = 1e-5  # the same operations on the same numbers, twice
@@ -166,7 +168,8 @@ def _bearable_chunk(engine: Engine, x: Tensor, y: Tensor, most: int) -> int:
         used = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         room = _FULL * (torch.cuda.mem_get_info(device)[0] + used) - 4 * _VECTORS * engine.network.size
     chunk = max(1, min(most, int((room - taken[0]) / each) + few))
-    if device.type == "cuda" and chunk > _MANY[1]:
+    loops = any(isinstance(layer, nn.RNNBase) for layer in engine.network.model.modules())
+    if device.type == "cuda" and chunk > _MANY[1] and not loops:  # a loop takes as long for half the records
         return min(chunk, _modest_chunk(engine, x, y, most))
     return chunk
 
