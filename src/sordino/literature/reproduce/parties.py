@@ -105,21 +105,39 @@ def _world(name: str, records: int) -> World:
     return World(name, records)
 
 
-def gaps(quick: bool) -> Table:
-    return _table("parties", "optimality gaps", "objective above its minimum", 0, quick)
+_GAP = "optimality gaps", "objective above its minimum", 0
+_LOSS = (
+    "relative loss of accuracy",
+    "accuracy lost relative to the model without privacy (donations: growth of the squared error)",
+    1,
+)
+FIVE = ("MPC Grad P", "MPC Out P", "Pathak et al.", "Local Out P", "Local Grad P")
+TABLES: dict[str, Callable[[bool], Table]] = {
+    "parties": lambda quick: _table("parties", *_GAP, quick, ("kddcup99", "adult"), FIVE),
+    "parties-accuracy": lambda quick: _table("parties-accuracy", *_LOSS, quick, ("kddcup99", "adult"), FIVE),
+    "parties-all": lambda quick: _table("parties-all", *_GAP, quick),
+    "parties-all-accuracy": lambda quick: _table("parties-all-accuracy", *_LOSS, quick),
+    "parties-noise": lambda quick: scales(quick),
+}
 
 
-def losses(quick: bool) -> Table:
-    metric = "accuracy lost relative to the model without privacy (donations: growth of the squared error)"
-    return _table("parties-accuracy", "relative loss of accuracy", metric, 1, quick)
-
-
-def _table(name: str, what: str, metric: str, which: int, quick: bool) -> Table:
+def _table(
+    name: str,
+    what: str,
+    metric: str,
+    which: int,
+    quick: bool,
+    sets: Sequence[str] = tuple(SIZES),
+    methods: Sequence[str] = (),
+) -> Table:
+    """Return the panels of some sets: all methods for each m, or some for 100 and 1,000 parties."""
+    panels = 1 if quick else 2 if methods else 3
     rows = [
         row
-        for data, records in SIZES.items()
-        for parties in (PARTIES[data][:1] if quick else PARTIES[data])
-        for row in _rows(data, partial(_world, data, records), parties, which)
+        for data in sets
+        for parties in PARTIES[data][:panels]
+        for row in _rows(data, partial(_world, data, SIZES[data]), parties, which)
+        if not methods or row.method in methods
     ]
     formula = published_gradient_noise(EPSILON, DELTA)[1]
     return Table(
@@ -138,7 +156,7 @@ def _table(name: str, what: str, metric: str, which: int, quick: bool) -> Table:
         f"MPC Grad P takes the noise of the paper's table (its formula certifies {formula:.3g}). Our "
         f"default between parties is MPC Grad P.{' Quick: m = 100 only.' if quick else ''}",
         repeats=3,
-        needs=tuple(SIZES),
+        needs=tuple(sets),
         order=ORDER,
     )
 
