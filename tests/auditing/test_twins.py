@@ -246,7 +246,7 @@ def search(relation: str) -> Any:
 
 
 def test_validation_rows_in_training(monkeypatch):
-    def everybody(self: Any, n: int, owners: Any) -> Any:
+    def everybody(self: Any, n: int, judges: int, owners: Any) -> Any:
         return np.arange(n), np.arange(n)
 
     monkeypatch.setattr(PrivateSearchCV, "_split", everybody)
