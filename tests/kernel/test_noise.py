@@ -254,7 +254,7 @@ def test_signs_of_rounded_noise_do_not_depend_on_its_size():
 def test_further_bits_are_62_fresh_bits(monkeypatch):
     asked = []
 
-    def keep(words, std, more_bits):
+    def keep(words, std, more_bits, law):
         asked.extend(more_bits() for _ in range(400))
         return np.zeros(words.size, dtype=np.int64)
 

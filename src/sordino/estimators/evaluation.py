@@ -54,7 +54,7 @@ def private_score(
     confidence: float = 0.95,
     groups: Any = None,
     relation: str = "add-remove",
-    secure_noise: bool = False,
+    secure_noise: bool = True,
     ledger: Any = None,
     dataset_id: str | None = None,
 ) -> PrivateFloat | CalibrationCurve:

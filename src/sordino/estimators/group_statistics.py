@@ -397,7 +397,7 @@ class Terms:
     delta: float | None = None
     confidence: float = 0.95
     relation: str = "add-remove"
-    secure_noise: bool = False
+    secure_noise: bool = True
     ledger: Any = None
     dataset_id: str | None = None
     learned: tuple[Price, ...] = ()
@@ -413,7 +413,7 @@ def count(
     rows_per_person: int | None = None,
     confidence: float = 0.95,
     relation: str = "add-remove",
-    secure_noise: bool = False,
+    secure_noise: bool = True,
     ledger: Any = None,
     dataset_id: str | None = None,
 ) -> PrivateFloat | PrivateTable:

@@ -40,6 +40,7 @@ class HeavyTailedParameters(Budget):
     fit_intercept: bool = True
     alpha: float = 0.0
     relation: str = "add-remove"
+    secure_noise: bool = False
     ledger: Any = None
     dataset_id: str | None = None
     schema: Any = None
@@ -77,6 +78,7 @@ class HeavyTailedModel(HeavyTailedParameters, Coefficients):
             moment_order=moment_order_of(self.moment_order),
             moment_bound=moment_bound_of(self.moment_bound),
             sparse=sparse,
+            secure_noise=check_flag("secure_noise", self.secure_noise),
         )
         solver, paper = self._solver(problem), None
         if check_noise(self.noise):
@@ -123,7 +125,8 @@ class HeavyTailedRegressor(_Numbers, Scored, RegressorMixin, HeavyTailedModel):
     moment_order : v; gradients have a moment of order 1 + v.
     moment_bound : u, or "auto": noisy histograms of gradient scales, for a tenth of the budget.
     n_nonzero_coefs : how many coefficients survive; None keeps all and needs no selection.
-    fit_intercept, alpha, relation, ledger, dataset_id, max_iter, random_state, verbose : as elsewhere.
+    fit_intercept, alpha, relation, secure_noise, ledger, dataset_id : as elsewhere.
+    max_iter, random_state, verbose : as elsewhere.
     schema : a :class:`sordino.Schema`: then ``fit`` and ``predict`` take tables, encoded by
         :class:`sordino.TableEncoder`; targets come from it and are clipped to their declared bounds.
     solver_options : ``step_size`` (None learns it, so short that the noise of all steps moves the model by

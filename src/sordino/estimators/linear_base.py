@@ -246,7 +246,7 @@ class LinearModel(LinearParameters, Coefficients):
     def shared_params(self) -> tuple[str, ...]:
         """Return the parameters of which one run gives a model for every value, by public facts."""
         known = self.get_params(deep=False)
-        able = self._solver_name(False) == "auto" and self.noise == "sound" and not self.secure_noise
+        able = self._solver_name(False) == "auto" and self.noise == "sound"
         able = able and known.get("penalty") != "nonconvex" and has_length(self._loss())
         return tuple(name for name in ("alpha", "n_nonzero_coefs") if able and name in known)
 
@@ -387,8 +387,6 @@ class LinearModel(LinearParameters, Coefficients):
                 f"Expected a solver in {solvers_with(**{what: True})} with "
                 f"{'groups' if grouped else 'weights'}, got {self.solver!r}."
             )
-        if grouped and self.secure_noise:
-            raise UnsupportedError("secure_noise=True is not proven for groups. Set secure_noise=False.")
 
     def _options(self, problem: Problem) -> Options:
         given = check_mapping("solver_options", self.solver_options)

@@ -114,6 +114,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
     whiten : scale the components to unit (private) variance.
     relation : ``"add-remove"`` (n is public) or ``"replace-one"``.
     noise : ``"sound"``, or ``"paper"`` for the published formula with the epsilon it really gives.
+    secure_noise : exact noise on a lattice, which no artefact of floating point gives away.
     ledger, dataset_id : a :class:`sordino.ledger.Ledger` or its path, and the data set to charge.
     schema : a :class:`sordino.Schema`: then ``fit`` and ``transform`` take tables, encoded by
         :class:`sordino.TableEncoder`, and ``data_norm`` follows from it.
@@ -175,6 +176,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
         whiten: bool = False,
         relation: str = "add-remove",
         noise: str = "sound",
+        secure_noise: bool = False,
         ledger: Any = None,
         dataset_id: str | None = None,
         schema: Any = None,
@@ -328,6 +330,7 @@ class PCA(Tabular, ClassNamePrefixFeaturesOutMixin, TransformerMixin, PrivateEst
             self.noise == "sound",
             sparse=sparse,
             random_state=self.random_state,
+            secure_noise=check_flag("secure_noise", self.secure_noise),
         )
 
     def _finish(self, problem: PcaProblem, found: Principal) -> dict[str, Any]:

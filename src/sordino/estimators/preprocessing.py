@@ -89,6 +89,7 @@ class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
         data_norm: float | None = None,
         with_mean: bool = True,
         relation: str = "add-remove",
+        secure_noise: bool = True,
         ledger: Any = None,
         dataset_id: str | None = None,
     ) -> None:
@@ -105,7 +106,9 @@ class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
         check_flag("with_mean", self.with_mean)
         relation, bound = Relation.parse(self.relation), declared_bound(self, "data_norm")
         X = check_data(self, X)
-        sample, centre = Sample(X.shape[0], X.shape[1], relation), self.with_mean and not is_sparse(X)
+        secure = check_flag("secure_noise", self.secure_noise)
+        sample = Sample(X.shape[0], X.shape[1], relation, secure_noise=secure)
+        centre = self.with_mean and not is_sparse(X)
         task = Task(
             _Moments(bound, self._square),
             sample,
@@ -176,6 +179,7 @@ class PrivateColumnWeights(_Scaler):
         *,
         data_norm: float | None = None,
         relation: str = "add-remove",
+        secure_noise: bool = True,
         ledger: Any = None,
         dataset_id: str | None = None,
     ) -> None:
@@ -185,6 +189,7 @@ class PrivateColumnWeights(_Scaler):
             data_norm=data_norm,
             with_mean=False,
             relation=relation,
+            secure_noise=secure_noise,
             ledger=ledger,
             dataset_id=dataset_id,
         )

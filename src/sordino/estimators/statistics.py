@@ -226,7 +226,7 @@ def mean(
     failure_probability: float = 0.05,
     confidence: float = 0.95,
     relation: str = "add-remove",
-    secure_noise: bool = False,
+    secure_noise: bool = True,
     noise: str = "sound",
     ledger: Any = None,
     dataset_id: str | None = None,
@@ -253,7 +253,8 @@ def mean(
     failure_probability : xi in the threshold of a given moment bound and in the number of blocks.
     confidence : of ``.interval``, if ``moment_bound`` holds; for "auto", if past the last octave the tail
         falls like t^-(1+v) (no slower than before, if v is None). An end that counts do not limit is open.
-    relation, secure_noise, ledger, dataset_id : as in the estimators.
+    relation, ledger, dataset_id : as in the estimators.
+    secure_noise : exact noise on a lattice, which no artefact of floating point gives away.
     noise : "sound"; "paper" runs DPODME (or DPHDME, by blocks) as printed and reports what it certifies.
 
     **Privacy.** (epsilon, delta)-DP for one record, whatever the data: the moment matters for accuracy only.
@@ -292,6 +293,7 @@ def variance(
     bounds: tuple[float, float] | None = None,
     confidence: float = 0.95,
     relation: str = "add-remove",
+    secure_noise: bool = True,
     ledger: Any = None,
     dataset_id: str | None = None,
 ) -> PrivateFloat | PrivateArray:
@@ -310,7 +312,7 @@ def variance(
     robust = RobustVariance(order, share, declared, limits or UNLIMITED)
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
     solver = robust if limits is None else BoundedVariance(robust, budget.ledger is None)
-    return _estimate("variance", solver, _sample(data, relation, False), data, budget, flat, bounds)
+    return _estimate("variance", solver, _sample(data, relation, secure_noise), data, budget, flat, bounds)
 
 
 def covariance(
@@ -323,6 +325,7 @@ def covariance(
     confidence: float = 0.95,
     relation: str = "add-remove",
     random_state: Any = None,
+    secure_noise: bool = True,
     ledger: Any = None,
     dataset_id: str | None = None,
 ) -> PrivateFloat | PrivateArray:
@@ -343,7 +346,7 @@ def covariance(
     robust = RobustCovariance(moment_order_of(moment_order), check_share("confidence", confidence))
     solver = robust if limits is None else BoundedCovariance(robust, limits)
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
-    sample = _sample(data, relation, False)
+    sample = _sample(data, relation, secure_noise)
     return _estimate("covariance", solver, sample, data, budget, False, bounds)
 
 
@@ -357,6 +360,7 @@ def quantiles(
     resolution: int = 14,
     confidence: float = 0.95,
     relation: str = "add-remove",
+    secure_noise: bool = True,
     ledger: Any = None,
     dataset_id: str | None = None,
 ) -> PrivateFloat | PrivateArray:
@@ -376,7 +380,7 @@ def quantiles(
         ties. Ends are borders of cells; without bounds an end beyond the last cell is infinite, with bounds
         records beyond count as the nearer one. It covers the population's quantile as well, in the normal
         approximation of ranks.
-    relation, ledger, dataset_id : as in :func:`mean`.
+    relation, secure_noise, ledger, dataset_id : as in :func:`mean`.
 
     **Privacy.** (epsilon, delta)-DP for one record: one Gaussian release, and counts for the median.
     """
@@ -387,7 +391,7 @@ def quantiles(
         tuple(wanted.tolist()), check_bounds(bounds), depth or 14, check_share("confidence", confidence)
     )
     budget = Ask.checked(epsilon, delta, len(data), ledger, dataset_id)
-    fitted = _run("quantiles", solver, _sample(data, relation, False), data, budget, bounds)
+    fitted = _run("quantiles", solver, _sample(data, relation, secure_noise), data, budget, bounds)
     ranks = fitted.result
     values = [a[:, 0] if flat else a for a in (ranks.value, ranks.low, ranks.high)]
     if np.ndim(q) == 0:
@@ -506,7 +510,7 @@ class TruncatedMean(PrivateEstimator):
     Parameters
     ----------
     epsilon, delta, moment_order, moment_bound, truncation, joint_clip : as in :func:`sordino.mean`.
-    threshold, center, failure_probability, confidence, relation, ledger, dataset_id : as there.
+    threshold, center, failure_probability, confidence, relation, secure_noise, ledger, dataset_id : as there.
 
     Attributes
     ----------
@@ -545,6 +549,7 @@ class TruncatedMean(PrivateEstimator):
         failure_probability: float = 0.05,
         confidence: float = 0.95,
         relation: str = "add-remove",
+        secure_noise: bool = True,
         ledger: Any = None,
         dataset_id: str | None = None,
     ) -> None:

@@ -171,21 +171,6 @@ def fill(indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, out: Flo
             out[i, At(indices[p])] = coef[i] * data[p]
 
 
-@compiled(nogil=True)
-def scatter_integers(
-    indptr: Any, indices: Any, data: Any, rows: Any, coef: Floats, spacing: float, out: Any
-) -> None:
-    """Add ``coef_i x_i / spacing``, truncated towards zero entry by entry, to integers ``out``.
-
-    The product first: it is bounded, while ``coef_i / spacing`` of a tiny row may overflow.
-    """
-    for i in range(rows.size):
-        c = coef[i]
-        if c != 0.0:
-            for p in range(At(indptr[rows[i]]), At(indptr[rows[i] + 1])):
-                out[At(indices[p])] += np.int64(c * data[p] / spacing)
-
-
 def picked(matrix: Any, rows: Any, columns: Ints) -> Any:
     """Return some rows with some columns alone, numbered in their order."""
     x, ends = matrix, np.zeros(rows.size + 1, dtype=np.int64)

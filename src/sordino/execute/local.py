@@ -21,8 +21,8 @@ _DATA_NORM = "Pass a public bound on the row norms (rows are clipped to it); com
 # A lazy step costs about as much per touched column as a dense one per 2 columns (benchmarks/lazy.py).
 LAZY_RATIO = 2.0
 _BOTH = (AffineViews, ColumnSums, GramSums, Parts)
-CSR = Offer("sparse rows", (RowBlocks, *_BOTH), lattice=True, remedy="Pass a dense array.")
-DENSE = Offer("rows in memory", (DenseRows, *_BOTH), lattice=True)
+CSR = Offer("sparse rows", (RowBlocks, *_BOTH), remedy="Pass a dense array.")
+DENSE = Offer("rows in memory", (DenseRows, *_BOTH))
 
 
 @dataclass(frozen=True, eq=False)

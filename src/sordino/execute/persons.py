@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import itertools
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from numbers import Number
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import sparse
 
 from sordino.errors import InvalidInputError, UnsupportedError
 from sordino.execute.local import LocalExecutor
@@ -16,6 +19,7 @@ from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.query import DenseRows, UnitSums
 from sordino.refusals import refuse_unreadable
 
+_PERSONS = 256  # so many persons are added up one by one at a time
 MARKERS = ("", "?", "NA", "N/A", "nan", "NaN", "null", "NULL", "None")
 """Texts that stand for a missing value, in tables and in labels of owners."""
 
@@ -88,12 +92,19 @@ class GroupedExecutor:
         return self._owners.persons
 
     def total(self, question: Question, batch: Batch) -> Any:
-        return question.summed(self.records(batch.rows(self.population)))
+        return question.summed(self.records(batch.rows(self.population), apart=question.secure))
 
-    def records(self, persons: Ints | None) -> GroupedRecords:
+    def records(self, persons: Ints | None, apart: bool = False) -> GroupedRecords:
+        """Return the records of some persons; ``apart``, what one person adds does not round by another's."""
         chosen = np.arange(self.population) if persons is None else persons
         owner = np.repeat(np.arange(chosen.size), self._owners.sizes(chosen))
-        return GroupedRecords(self.local.records(self._owners.rows(chosen)), owner, int(chosen.size))
+        base = (self._by_row if apart else self.local).records(self._owners.rows(chosen))
+        return (ApartRecords if apart else GroupedRecords)(base, owner, int(chosen.size))
+
+    @cached_property
+    def _by_row(self) -> LocalExecutor:
+        """The rows in CSR: a product with one of them does not depend on its place, as blocks of BLAS may."""
+        return replace(self.local, matrix=sparse.csr_matrix(self.local.matrix))
 
 
 class GroupedRecords:
@@ -172,6 +183,49 @@ class SharedRows:
 
     def total(self, question: Question, batch: Batch) -> Any:
         return question.summed(self._local.records(None))
+
+
+class ApartRecords(GroupedRecords):
+    """Records of which each person is added up alone, for sums with a written error.
+
+    How many records a person has is as secret as they are. In one sum over all records it would move the
+    rounding of others, and the error would grow with the number of records. Persons are added up in chunks
+    of so many persons instead, each person from its own records, and clipped; then as many vectors as there
+    are persons are added, none longer than the bound.
+    """
+
+    def unit_sum(self, coefficients: Floats, bound: float) -> Any:
+        outputs = np.atleast_2d(coefficients.T)
+        total = np.zeros((len(outputs), self._base.columns))
+        for part in self.by_position(_PERSONS):
+            total += part._sums(np.ascontiguousarray(outputs[:, part.rows]), bound)
+        return total[0] if coefficients.ndim == 1 else total
+
+    def by_position(self, size: int) -> list[ApartRecords]:
+        """Return the records of ``size`` persons at a time."""
+        edges = np.searchsorted(self._owner, np.arange(0, self._persons + size, size))
+        parts = []
+        for first, (start, stop) in enumerate(itertools.pairwise(edges.tolist())):
+            rows, persons = slice(start, stop), min(size, self._persons - first * size)
+            parts.append(ApartRecords(self._base.taken(rows), self._owner[rows] - first * size, persons))
+            parts[-1].rows = rows
+        return parts
+
+    rows: slice = slice(None)
+
+    def _sums(self, outputs: Floats, bound: float) -> Floats:
+        """Return the clipped sums of these few persons, one row per output."""
+        if not self._owner.size:
+            return np.zeros((len(outputs), self._base.columns))
+        blocks = [sparse.vstack([block for _, block in self._base.scaled_rows(c)]) for c in outputs]
+        sizes = [np.abs(c) * np.where(c == 0.0, 0.0, self.norms) for c in outputs]
+        everyone = slice(0, self._owner.size)
+        norms = [
+            clip.person_norms([(everyone, block)], self._owner, self._persons, size)
+            for block, size in zip(blocks, sizes)
+        ]
+        factors = clip.factors_of(clip.joint_norms(norms), bound)
+        return np.stack([clip.person_sums(block, self._owner).T @ factors for block in blocks])
 
 
 def number_owners(groups: Any) -> Ints:

@@ -93,15 +93,6 @@ class LocalRecords:
             out[-1] = self.intercept * coefficients.sum()
         return out
 
-    def weighted_integer_sum(self, coefficients: Floats, spacing: float) -> Ints:
-        if coefficients.ndim == 2:
-            return np.stack([self.weighted_integer_sum(c, spacing) for c in coefficients.T])
-        out = np.zeros(self.columns, dtype=np.int64)
-        self._add_integers(clip.scaled(coefficients, self.scale), spacing, out[: self.features])
-        if self.intercept:
-            out[-1] = np.trunc(coefficients * self.intercept / spacing).astype(np.int64).sum()
-        return out
-
     def through(self, affine: PublicMap) -> Any:
         """Return these rows through a public affine map; the last map is remembered."""
         known = self.__dict__.get("_view")
@@ -221,9 +212,6 @@ class LocalRecords:
     def _add(self, coefficients: Floats, out: Floats) -> None:
         raise UnsupportedError("This kind of data has no sums.")  # pragma: no cover
 
-    def _add_integers(self, coefficients: Floats, spacing: float, out: Ints) -> None:
-        raise UnsupportedError("This kind of data has no exact sums.")  # pragma: no cover
-
 
 def _places(columns: Ints, some: Ints) -> Ints | None:
     """Return where some of these rising columns are among them; None where one is not."""
@@ -254,11 +242,6 @@ class DenseRecords(LocalRecords):
     def _add(self, coefficients: Floats, out: Floats) -> None:
         for rows in self._blocks():
             out += coefficients[rows] @ self._block(rows)
-
-    def _add_integers(self, coefficients: Floats, spacing: float, out: Ints) -> None:
-        for rows in self._blocks():
-            scaled = self._block(rows) * coefficients[rows, None]  # bounded: a coefficient / spacing is not
-            out += np.trunc(scaled / spacing).astype(np.int64).sum(axis=0)
 
     def margins(self, w: Point) -> Floats:
         """Return ``x_i . w`` with one matrix product for all outputs."""
@@ -378,9 +361,6 @@ class CsrRecords(LocalRecords):
 
     def _add(self, coefficients: Floats, out: Floats) -> None:
         csr.scatter(*self.entries, coefficients, out)
-
-    def _add_integers(self, coefficients: Floats, spacing: float, out: Ints) -> None:
-        csr.scatter_integers(*self.entries, coefficients, spacing, out)
 
     def pulled(
         self, w: Floats, at: tuple[float, float], facts: MappedFacts, pull: Pull, out: Floats

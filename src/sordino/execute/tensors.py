@@ -293,7 +293,10 @@ class TensorExecutor:
     """
 
     offer: ClassVar[Offer] = Offer(
-        "rows on a device", (RecordSums, AffineViews, ColumnSums, GramSums), remedy="Pass X.cpu()."
+        "rows on a device",
+        (RecordSums, AffineViews, ColumnSums, GramSums),
+        doubles=False,
+        remedy="Pass X.cpu().",
     )
 
     store: Store = field(repr=False)

@@ -46,7 +46,7 @@ class TorchExecutor:
     processes : those that share the work of each release; None for this one alone.
     """
 
-    offer: ClassVar[Offer] = Offer("gradients", (TensorChunks,), lattice=True)
+    offer: ClassVar[Offer] = Offer("gradients", (TensorChunks,), lattice=True, doubles=False)
 
     data: Any = field(repr=False)
     device: torch.device
@@ -281,7 +281,7 @@ class PersonExecutor(TorchExecutor):
     records alone, part by part: memory does not grow with the largest person.
     """
 
-    offer: ClassVar[Offer] = Offer("gradients of persons", (TensorPersons,), lattice=True)
+    offer: ClassVar[Offer] = Offer("gradients of persons", (TensorPersons,), lattice=True, doubles=False)
 
     owners: Owners | None = field(default=None, repr=False)
 

@@ -132,8 +132,8 @@ class Curator:
         """Ask one planned question and return its noisy answer."""
         release, position = self._count(name)
         sensitivity = release.sensitivity(self._plan.relation, params)
-        memory = self._memories.get(name)
-        question = Question(release, params, sensitivity, position, self._plan.population, memory)
+        memory, integers = self._memories.get(name), self._executor.offer.lattice
+        question = Question(release, params, sensitivity, position, self._plan.population, memory, integers)
         with np.errstate(all="ignore"):  # what a caller has set: an error would tell of a record
             found = answer(self._executor, question, self._noise)
         return found / release.sampling.expected(self._plan.population) if release.mean else found

@@ -60,21 +60,22 @@ class Mechanism(Protocol):
 
 @dataclass(frozen=True)
 class Additive:
-    """What all mechanisms share."""
+    """What all mechanisms share.
+
+    With ``secure=True`` its noise is exact: rounded to a lattice of integers, or compared without rounding,
+    so that no floating-point artefact of noise or answer can be attacked (privacy notes, "Noise on a
+    lattice").
+    """
 
     multiplier: float | None = None
     relative: float = 1.0
+    secure: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.multiplier is not None and not 0 <= self.multiplier < math.inf:
             raise InvalidInputError(f"Expected a finite noise multiplier >= 0, got {self.multiplier}.")
         if not 0 < self.relative < math.inf:
             raise InvalidInputError(f"Expected a relative noise size > 0, got {self.relative}.")
-
-    @property
-    def secure(self) -> bool:
-        """Whether the noise is exactly rounded to a lattice of integers."""
-        return False
 
     def at(self, multiplier: float) -> Self:
         return replace(self, multiplier=multiplier)
@@ -91,16 +92,61 @@ class Additive:
         return multiplier * sensitivity
 
 
-@dataclass(frozen=True)
-class Gaussian(Additive):
-    """Independent N(0, (multiplier * sensitivity)^2) on each coordinate, for an L2 sensitivity.
+def widen(sensitivity: float, error: float, corner: float) -> float:
+    """Return how far rounded answers of neighbours may be apart.
 
-    With ``secure=True`` the query is evaluated on a lattice of integers and the noise is an exactly
-    rounded Gaussian, so that no floating-point artefact of the noise can be attacked.
+    ``error`` bounds the distance of a computed answer from the exact one; ``corner`` is the norm of a vector
+    of one spacing per coordinate, twice the most that rounding moves an answer.
     """
+    return (sensitivity + 2.0 * error + corner) * (1 + 2.0**-40)
+
+
+@dataclass(frozen=True)
+class OnGrid(Additive):
+    """Base of noise that can be drawn exactly rounded to a lattice of integers."""
+
+    def lattice(self, sensitivity: float) -> float:
+        """Return the spacing, a power of two about 2^28 times finer than the noise."""
+        scale = self.scale(sensitivity)
+        if scale == 0:
+            raise InvalidInputError("secure_noise needs noise: epsilon=inf has none. Set secure_noise=False.")
+        return float(2.0 ** (math.floor(math.log2(scale)) - 28))
+
+    def vector(self, value: Any) -> Floats:
+        """Return an answer as the numbers that get independent noise."""
+        return np.asarray(_dense(value), dtype=float)
+
+    def corner(self, size: int) -> float:
+        """Return the norm of a vector of ones, in the norm of the sensitivity."""
+        return math.sqrt(size)
+
+    def privatise_on_lattice(
+        self, value: Ints, spacing: float, sensitivity: float, noise: NoiseSource
+    ) -> Floats:
+        """Add exactly rounded noise to integers and return multiples of ``spacing``."""
+        drawn = self._integers(self.scale(sensitivity) / spacing, value.shape, noise)
+        return np.asarray((value + drawn) * spacing, dtype=np.float64)
+
+    def privatise_exactly(self, value: Any, sensitivity: float, error: float, noise: NoiseSource) -> Any:
+        """Round an answer that is known up to ``error``, and add exactly rounded noise."""
+        spacing, numbers = self.lattice(sensitivity), self.vector(value)
+        wide = widen(sensitivity, error, self.corner(numbers.size) * spacing)
+        return self.privatise_on_lattice(to_grid(numbers, spacing), spacing, wide, noise)
+
+    def _integers(self, scale: float, shape: tuple[int, ...], noise: NoiseSource) -> Ints:
+        return noise.rounded_gaussian(scale, shape)
+
+
+def to_grid(values: Floats, spacing: float) -> Ints:
+    """Return the nearest integers to ``values / spacing``; no two answers get further apart by the bounds."""
+    return np.rint(np.clip(values / spacing, -(2.0**61), 2.0**61)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Gaussian(OnGrid):
+    """Independent N(0, (multiplier * sensitivity)^2) on each coordinate, for an L2 sensitivity."""
 
     norms: ClassVar[tuple[Norm, ...]] = (Norm.L2,)
-    secure: bool = False
 
     def event(self, relation: Relation) -> dp.DpEvent:
         return gaussian_event(_ready(self.multiplier), relation)
@@ -119,23 +165,9 @@ class Gaussian(Additive):
         drawn += value
         return drawn
 
-    def lattice(self, sensitivity: float) -> float:
-        """Return the spacing, a power of two about 2^28 times finer than the noise."""
-        std = self.scale(sensitivity)
-        if std == 0:
-            raise InvalidInputError("secure_noise needs noise: epsilon=inf has none. Set secure_noise=False.")
-        return float(2.0 ** (math.floor(math.log2(std)) - 28))
-
-    def privatise_on_lattice(
-        self, value: Ints, spacing: float, sensitivity: float, noise: NoiseSource
-    ) -> Floats:
-        """Add exactly rounded noise to integers and return multiples of ``spacing``."""
-        integers = noise.rounded_gaussian(self.scale(sensitivity) / spacing, value.shape)
-        return np.asarray((value + integers) * spacing, dtype=np.float64)
-
 
 @dataclass(frozen=True)
-class Laplace(Additive):
+class Laplace(OnGrid):
     """Independent Laplace(multiplier * sensitivity) on each coordinate, for an L1 sensitivity."""
 
     norms: ClassVar[tuple[Norm, ...]] = (Norm.L1,)
@@ -146,6 +178,12 @@ class Laplace(Additive):
     def privatise(self, value: Any, sensitivity: float, noise: NoiseSource) -> Any:
         value = _dense(value)
         return value + self.scale(sensitivity) * noise.laplace(np.shape(value))
+
+    def corner(self, size: int) -> float:
+        return float(size)
+
+    def _integers(self, scale: float, shape: tuple[int, ...], noise: NoiseSource) -> Ints:
+        return noise.rounded_laplace(scale, shape)
 
 
 @dataclass(frozen=True)
@@ -181,7 +219,7 @@ def _dense(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class SymmetricGaussian(Additive):
+class SymmetricGaussian(OnGrid):
     r"""Noise of the Gaussian orthogonal ensemble for a symmetric matrix.
 
     ``E_ii ~ N(0, s^2)``, ``E_ij = E_ji ~ N(0, s^2 / 2)`` with ``s = multiplier * sensitivity``: isotropic
@@ -203,6 +241,27 @@ class SymmetricGaussian(Additive):
         # (G + G^T)/2 with G of std s has variance s^2 on the diagonal and s^2/2 off it.
         return value + (half + half.T)  # in this order it is symmetric to the last bit
 
+    def vector(self, value: Any) -> Floats:
+        """Return the upper half, entries off the diagonal times sqrt 2: its norm is that of Frobenius."""
+        value = np.asarray(value, dtype=float)
+        rows, columns = np.triu_indices(len(value))
+        return value[rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0))
+
+    def privatise_on_lattice(
+        self, value: Ints, spacing: float, sensitivity: float, noise: NoiseSource
+    ) -> Floats:
+        return self.whole(super().privatise_on_lattice(value, spacing, sensitivity, noise))
+
+    @staticmethod
+    def whole(half: Floats) -> Floats:
+        """Return the symmetric matrix of such an upper half."""
+        side = (math.isqrt(8 * half.size + 1) - 1) // 2
+        rows, columns = np.triu_indices(side)
+        out = np.zeros((side, side))
+        out[rows, columns] = half / np.where(rows == columns, 1.0, math.sqrt(2.0))
+        out[columns, rows] = out[rows, columns]
+        return out
+
 
 OUTPUT_MULTIPLE = 30.0
 """The output noise in units of the multiplier: its price is a 900th of that of the tilt."""
@@ -213,6 +272,7 @@ class Tiltable(Protocol):
 
     size: int
     output_sensitivity: float
+    travel: float  # how far the minimiser moves at most per unit of the tilt
 
     def minimised(self, tilt: Floats) -> Floats:
         """Return an approximate minimiser of the sum plus ``tilt . theta``."""
@@ -256,6 +316,21 @@ class TiltedObjective(Additive):
         """Draw the tilt, minimise, and cover the error of the minimiser."""
         found = value.minimised(self.scale(sensitivity) * noise.normal(value.size))
         return found + OUTPUT_MULTIPLE * self.scale(value.output_sensitivity) * noise.normal(value.size)
+
+    def privatise_exactly(
+        self, value: Tiltable, sensitivity: float, error: float, noise: NoiseSource
+    ) -> Floats:
+        """Tilt by a rounded Gaussian; output noise covers what rounding moves, and is exact itself.
+
+        A rounded tilt is at most half a spacing per coordinate from the real one that the proof speaks of, so
+        its minimiser is at most ``travel`` times that from the exact one.
+        """
+        tilt = Gaussian(self.multiplier)
+        spacing = tilt.lattice(sensitivity)
+        drawn = tilt.privatise_on_lattice(np.zeros(value.size, np.int64), spacing, sensitivity, noise)
+        moved = widen(value.output_sensitivity, error, math.sqrt(value.size) * spacing * value.travel)
+        output = Gaussian(OUTPUT_MULTIPLE * _ready(self.multiplier))
+        return np.asarray(output.privatise_exactly(value.minimised(drawn), moved, 0.0, noise))
 
 
 @dataclass(frozen=True)
@@ -302,9 +377,23 @@ class StableCounts(Additive):
             raise InvalidInputError(f"Expected counts of {self.columns} columns and their sensitivity.")
         return [self._told(counts, sensitivity, noise) for counts in value]
 
+    def privatise_exactly(
+        self, value: Sequence[dict[str, int]], sensitivity: float, error: float, noise: NoiseSource
+    ) -> list[dict[str, float]]:
+        """Do the same on a lattice: counts are integers of it, the threshold is a spacing above."""
+        return self.privatise(value, sensitivity, noise)
+
     def _told(self, counts: dict[str, int], sensitivity: float, noise: NoiseSource) -> dict[str, float]:
         values = sorted(counts)
         exact = np.array([counts[text] for text in values], dtype=float)
-        noisy = exact + self.scale(sensitivity) * noise.normal(exact.shape)
         most = self.threshold(sensitivity)
+        if self.secure:
+            gaussian = Gaussian(self.multiplier)
+            spacing = min(gaussian.lattice(sensitivity), 1.0)
+            integers = np.asarray(exact / spacing, dtype=np.int64)  # a power of two: there is no rest
+            noisy = gaussian.privatise_on_lattice(integers, spacing, sensitivity, noise)
+            # A rounded count above this has a real one above the threshold, with room for its last digits.
+            most = most + spacing + abs(most) * 2.0**-40
+        else:
+            noisy = exact + self.scale(sensitivity) * noise.normal(exact.shape)
         return {text: float(count) for text, count in zip(values, noisy) if count > most}

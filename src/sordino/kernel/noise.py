@@ -12,63 +12,158 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NoReturn
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import mpmath
+import numba
 import numpy as np
 from numpy.typing import NDArray
 from randomgen import AESCounter
-from scipy.special import ndtri
 
 from sordino.errors import InvalidInputError, PlanError
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.machine_code import compiled
 
-# A uniform V in (0, 1) is known by its first 64 bits, that is as an interval. Its image under the
-# decreasing map ``|Z| = -ndtri(V / 2)`` is an interval too. When, with a margin far above the error
-# of ``ndtri``, both ends round to the same integer, that integer is exact. Otherwise more bits are
+# A uniform V in (0, 1) is known by its first 64 bits, that is as an interval. Its image under a
+# decreasing map, the quantile of a law, is an interval too. When, with a margin far above the error of
+# the map in doubles, both ends round to the same integer, that integer is exact. Otherwise more bits are
 # drawn and the ends are computed in arbitrary precision until they agree.
 
-# Cephes' ndtri is good to about 1e-15 relative; the margin is fifty times that.
+# Wichura's quantile is good to about 1e-15 relative, logarithms are better; the margin is fifty times that.
 _RELATIVE, _ABSOLUTE = 2.0**-44, 1e-14
 _WORD = 62
 
 
-def round_magnitudes(words: NDArray[np.uint64], std: float, more_bits: Callable[[], int]) -> Ints:
-    """Return ``round(std * |Z|)`` for uniforms whose first 64 bits are ``words``.
+@dataclass(frozen=True)
+class Law:
+    """A decreasing map of a uniform variable, in doubles and in any precision."""
 
-    ``more_bits`` draws 62 further bits; it is needed about once in ``2**43 / std`` draws.
+    doubles: Callable[[Floats], Floats]
+    digits: Callable[[mpmath.mpf], mpmath.mpf]
+
+
+GAUSSIAN = Law(lambda v: upper_quantiles(v / 2), lambda v: mpmath.sqrt(2) * mpmath.erfinv(1 - v))
+"""The magnitude of a standard normal variable."""
+LAPLACE = Law(lambda v: -np.log(v), lambda v: -mpmath.log(v))
+"""The magnitude of a standard Laplace variable."""
+GUMBEL = Law(lambda v: -np.log(-np.log1p(-v)), lambda v: -mpmath.log(-mpmath.log1p(-v)))
+"""A standard Gumbel variable itself."""
+
+
+def round_magnitudes(
+    words: NDArray[np.uint64], scale: float, more_bits: Callable[[], int], law: Law = GAUSSIAN
+) -> Ints:
+    """Return ``round(scale * X)`` for uniforms whose first 64 bits are ``words``, X a magnitude of the law.
+
+    ``more_bits`` draws 62 further bits; it is needed about once in ``2**43 / scale`` draws.
     """
-    low, high = (words + 0.0) * 2.0**-65, (words + 1.0) * 2.0**-65
-    with np.errstate(divide="ignore"):
-        smallest = -ndtri(np.minimum(high, 0.5)) * (1 - _RELATIVE) - _ABSOLUTE
-        largest = -ndtri(np.minimum(low, 0.5)) * (1 + _RELATIVE) + _ABSOLUTE
-    first = np.floor(std * np.maximum(smallest, 0.0) + 0.5)
-    last = np.floor(std * largest + 0.5)
-    unclear = np.flatnonzero(first != last)
-    result: Ints = first.astype(np.int64)
-    for i in unclear:
-        result[i] = _round_exactly(int(words[i]), std, more_bits)
+    result = np.empty(words.size, dtype=np.int64)
+    if law is GAUSSIAN:
+        _round_gaussians(words, scale, _RELATIVE, _ABSOLUTE, result)
+    else:
+        with np.errstate(divide="ignore"):
+            least = law.doubles(np.minimum((words.astype(float) + 1.0) * 2.0**-64, 1.0))
+            most = law.doubles(words.astype(float) * 2.0**-64)
+        first = np.floor(scale * np.maximum(least * (1 - _RELATIVE) - _ABSOLUTE, 0.0) + 0.5)
+        last = np.floor(scale * (most * (1 + _RELATIVE) + _ABSOLUTE) + 0.5)
+        result[:] = np.where(first == last, first, -1.0)
+    for i in np.flatnonzero(result < 0):
+        result[i] = _round_exactly(int(words[i]), scale, more_bits, law)
     return result
 
 
-def _round_exactly(bits: int, std: float, more_bits: Callable[[], int]) -> int:
+def _round_exactly(bits: int, scale: float, more_bits: Callable[[], int], law: Law) -> int:
     length = 64
     while True:
         bits, length = bits << _WORD | more_bits(), length + _WORD
-        with mpmath.workdps(30 + length // 3):  # length bits, and 30 digits beyond them
-            last_bit = mpmath.mpf(2) ** (-length - 1)  # of the tail, half of the uniform
-            ends = [_upper_quantile(b * last_bit) for b in (bits + 1, bits)]
-            rounded = [int(mpmath.floor(mpmath.mpf(std) * x + mpmath.mpf(1) / 2)) for x in ends]
-        if bits and rounded[0] == rounded[1]:
+        with _digits_for(length):
+            ends = _ends(bits, length, law)
+            if mpmath.inf in ends:
+                continue
+            rounded = [int(mpmath.floor(mpmath.mpf(scale) * x + mpmath.mpf(1) / 2)) for x in ends]
+        if rounded[0] == rounded[1]:
             return rounded[0]
 
 
-def _upper_quantile(tail: mpmath.mpf) -> mpmath.mpf:
-    """Return x with P(Z > x) = tail, for tail in [0, 1/2]."""
-    if tail <= 0:
-        return mpmath.mpf(1e9)  # replaced by more bits before it can be used
-    return mpmath.sqrt(2) * mpmath.erfinv(1 - 2 * tail)
+def _digits_for(length: int) -> Any:
+    return mpmath.workdps(30 + length // 3)  # ``length`` bits, and 30 digits beyond them
+
+
+def _ends(bits: int, length: int, law: Law) -> tuple[mpmath.mpf, mpmath.mpf]:
+    """Return the least and the largest value of the law where the uniform begins with these bits."""
+    unit = mpmath.mpf(2) ** -length
+    least = law.digits((bits + 1) * unit) if bits + 1 < 1 << length or law is not GUMBEL else -mpmath.inf
+    return least, law.digits(bits * unit) if bits else mpmath.inf
+
+
+def run_race(
+    scores: Floats,
+    scale: float,
+    count: int,
+    words: NDArray[np.uint64],
+    signs: Ints | None,
+    more_bits: Callable[[], int],
+) -> Ints:
+    """Return the positions of the ``count`` largest of ``scores + scale * X``, largest first, exactly.
+
+    X are Gumbel variables, or Laplace ones where ``signs`` are given. Both ends of each sum are computed in
+    doubles with a margin; where their order is not clear, the runners in question get more bits and digits
+    until it is. No two are ever equal, so that only the scores and the law decide.
+    """
+    law = GUMBEL if signs is None else LAPLACE
+    with np.errstate(divide="ignore", over="ignore"):
+        least = law.doubles(np.minimum((words.astype(float) + 1.0) * (2.0**-64 * (1 + 2.0**-50)), 1.0))
+        most = law.doubles(words.astype(float) * (2.0**-64 * (1 - 2.0**-50)))
+        least, most = (end * (1 + side * np.sign(end) * _RELATIVE) for end, side in ((least, -1), (most, 1)))
+        if signs is not None:
+            least, most = np.where(signs > 0, least, -most), np.where(signs > 0, most, -least)
+        low = _beside(scores, scale, least - _ABSOLUTE, -1)
+        high = _beside(scores, scale, most + _ABSOLUTE, 1)
+    count = min(count, scores.size)
+    floor = np.partition(low, scores.size - count)[scores.size - count]
+    runners = np.flatnonzero(high >= floor)
+    runners = runners[np.argsort(-low[runners], kind="stable")]
+    if _is_clear(list(low[runners]), list(high[runners]), count):
+        return runners[:count]
+    return _run_exactly(runners, scores, scale, count, words, signs, more_bits)
+
+
+def _beside(scores: Floats, scale: float, ends: Floats, side: int) -> Floats:
+    """Return ``scores + scale * ends`` with a margin for the rounding of product and sum."""
+    product = scale * ends
+    margin = (np.abs(scores) + np.where(np.isfinite(product), np.abs(product), 0.0)) * 2.0**-50
+    return scores + product + side * margin
+
+
+def _is_clear(low: list[Any], high: list[Any], count: int) -> bool:
+    """Tell whether each of the first ``count`` is surely above all that follow."""
+    above = list(itertools.accumulate(reversed(high[1:]), max))[::-1]
+    return all(low[i] > above[i] for i in range(min(count, len(above))))
+
+
+def _run_exactly(
+    runners: Ints,
+    scores: Floats,
+    scale: float,
+    count: int,
+    words: NDArray[np.uint64],
+    signs: Ints | None,
+    more_bits: Callable[[], int],
+) -> Ints:
+    law, length, bits = GUMBEL if signs is None else LAPLACE, 64, [int(words[i]) for i in runners]
+    while True:
+        bits, length = [b << _WORD | more_bits() for b in bits], length + _WORD
+        with _digits_for(length):
+            found = []
+            for b, i in zip(bits, runners):
+                ends = _ends(b, length, law)
+                if signs is not None and signs[i] < 0:
+                    ends = (-ends[1], -ends[0])
+                found.append([mpmath.mpf(float(scores[i])) + mpmath.mpf(scale) * x for x in ends])
+            order = sorted(range(len(found)), key=lambda k: found[k][0], reverse=True)
+            if _is_clear([found[k][0] for k in order], [found[k][1] for k in order], count):
+                return runners[order[:count]]
 
 
 Shape = int | tuple[int, ...]
@@ -240,13 +335,35 @@ class NoiseSource:
         Adding it to an integer x is the same as rounding ``x + std * Z``: a post-processing of the
         real Gaussian mechanism, so every accountant for Gaussian noise applies as it is.
         """
-        if not 1 <= std < 2**40:
-            raise InvalidInputError(f"Expected a lattice std in [1, 2**40), got {std}.")
-        generator = self._generator()
-        words = generator.integers(2**64, size=shape, dtype=np.uint64)
-        magnitude = round_magnitudes(words.reshape(-1), std, lambda: int(generator.integers(2**62)))
-        signs = 1 - 2 * generator.integers(2, size=magnitude.size, dtype=np.int64)
-        return (signs * magnitude).reshape(shape)
+        return self._rounded(std, shape, GAUSSIAN)
+
+    def rounded_laplace(self, scale: float, shape: Shape) -> Ints:
+        """Draw ``round(scale * L)``, L standard Laplace, exactly: like :meth:`rounded_gaussian`."""
+        return self._rounded(scale, shape, LAPLACE)
+
+    def race(self, scores: Floats, scale: float, count: int, law: Law = GUMBEL) -> Ints:
+        """Draw the positions of the ``count`` largest noisy scores, largest first, exactly."""
+        words = self._words(scores.shape)
+        signs = None if law is GUMBEL else self._signs(words.size)
+        return run_race(scores, scale, count, words, signs, self._more_bits)
+
+    def _rounded(self, scale: float, shape: Shape, law: Law) -> Ints:
+        if not 1 <= scale < 2**40:
+            raise InvalidInputError(f"Expected a lattice std in [1, 2**40), got {scale}.")
+        words = self._words(shape)
+        magnitude = round_magnitudes(words.reshape(-1), scale, self._more_bits, law)
+        return (self._signs(magnitude.size) * magnitude).reshape(words.shape)
+
+    def _words(self, shape: Shape) -> NDArray[np.uint64]:
+        size = math.prod(shape) if isinstance(shape, tuple) else shape
+        return self._generator().bit_generator.random_raw(size).reshape(shape)
+
+    def _more_bits(self) -> int:
+        return int(self._words(1)[0] >> np.uint64(64 - _WORD))
+
+    def _signs(self, size: int) -> Ints:
+        bits = np.unpackbits(self._words(-(-size // 64)).view(np.uint8), count=size)
+        return 1 - 2 * bits.astype(np.int64)
 
     def _generator(self) -> np.random.Generator:
         if os.getpid() != self._pid:
@@ -326,3 +443,122 @@ def _fill_tail(generator: np.random.Generator, low: float, out: Floats) -> None:
         while 2.0 * generator.standard_exponential() < beyond * beyond:
             beyond = generator.standard_exponential() / low
         out[i] = low + beyond
+
+
+# The quantile of the normal law by Wichura's rational functions (1988, algorithm AS 241), which are good to
+# 16 digits: near the middle, in the tail, and far out.
+_MIDDLE = (
+    (
+        2.5090809287301227e3,
+        3.3430575583588128e4,
+        6.7265770927008701e4,
+        4.5921953931549871e4,
+        1.3731693765509461e4,
+        1.9715909503065514e3,
+        1.3314166789178438e2,
+        3.3871328727963666,
+    ),
+    (
+        5.2264952788528546e3,
+        2.8729085735721943e4,
+        3.9307895800092711e4,
+        2.1213794301586596e4,
+        5.3941960214247511e3,
+        6.8718700749205791e2,
+        4.2313330701600911e1,
+        1.0,
+    ),
+)
+_TAIL = (
+    (
+        7.7454501427834141e-4,
+        2.2723844989269185e-2,
+        2.4178072517745061e-1,
+        1.2704582524523684,
+        3.6478483247632046,
+        5.7694972214606914,
+        4.6303378461565453,
+        1.4234371107496836,
+    ),
+    (
+        1.0507500716444168e-9,
+        5.4759380849953449e-4,
+        1.5198666563616457e-2,
+        1.4810397642748007e-1,
+        6.8976733498510000e-1,
+        1.6763848301838038,
+        2.0531916266377588,
+        1.0,
+    ),
+)
+_FAR = (
+    (
+        2.0103343992922881e-7,
+        2.7115555687434876e-5,
+        1.2426609473880784e-3,
+        2.6532189526576123e-2,
+        2.9656057182850489e-1,
+        1.7848265399172913,
+        5.4637849111641144,
+        6.6579046435011038,
+    ),
+    (
+        2.0442631033899398e-15,
+        1.4215117583164459e-7,
+        1.8463183175100547e-5,
+        7.8686913114561326e-4,
+        1.4875361290850615e-2,
+        1.3692988092273581e-1,
+        5.9983220655588794e-1,
+        1.0,
+    ),
+)
+
+
+@numba.njit(inline="always")
+def _ratio(x: float, both: Any) -> float:
+    above, below = 0.0, 0.0
+    for i in range(8):
+        above, below = above * x + both[0][i], below * x + both[1][i]
+    return above / below
+
+
+@numba.njit(inline="always")
+def _upper_quantile(tail: float) -> float:
+    """Return x with P(Z > x) = tail, for tail in [0, 1/2]."""
+    q = 0.5 - tail
+    if q <= 0.425:
+        return q * _ratio(0.180625 - q * q, _MIDDLE)
+    if tail == 0.0:
+        return np.inf
+    r = math.sqrt(-math.log(tail))
+    return _ratio(r - 1.6, _TAIL) if r <= 5.0 else _ratio(r - 5.0, _FAR)
+
+
+@compiled(nogil=True)
+def _fill_quantiles(tails: Floats, out: Floats) -> None:
+    for i in range(out.size):
+        out[i] = _upper_quantile(tails[i])
+
+
+def upper_quantiles(tails: Floats) -> Floats:
+    """Return x with P(Z > x) = tail for each tail in [0, 1/2], good to about 1e-15 relative."""
+    out = np.empty(tails.size)
+    _fill_quantiles(tails, out)
+    return out
+
+
+@compiled(nogil=True)
+def _round_gaussians(
+    words: NDArray[np.uint64], scale: float, relative: float, absolute: float, out: Ints
+) -> None:
+    """Write the rounded magnitudes; -1 where 64 bits and the margin do not tell."""
+    for i in range(words.size):
+        most = _upper_quantile(np.float64(words[i]) * 2.0**-65)
+        # From 2^50 on a word is narrower than a quarter of the margin: one end will do.
+        least = most
+        if words[i] < np.uint64(1 << 50):
+            least = _upper_quantile((np.float64(words[i]) + 1.0) * 2.0**-65)
+        first = math.floor(scale * max(least * (1 - relative) - absolute, 0.0) + 0.5)
+        top = scale * (most * (1 + relative) + absolute) + 0.5
+        out[i] = first if top < first + 1.0 else -1

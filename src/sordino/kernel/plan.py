@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 from dp_accounting import dp_event as dp
@@ -15,10 +15,12 @@ from dp_accounting import dp_event as dp
 from sordino.errors import InvalidInputError, PlanError, UnsupportedError
 from sordino.kernel.correlated import Correlated, Memory, Remembered
 from sordino.kernel.events import Relation, check_event, composed
-from sordino.kernel.mechanism import Gaussian, Mechanism, SymmetricGaussian
+from sordino.kernel.mechanism import Gaussian, Mechanism, OnGrid, SymmetricGaussian, to_grid, widen
 from sordino.kernel.query import (
+    BLOCK,
     AffineViews,
     Answer,
+    ClippedSum,
     ColumnSums,
     FromSum,
     OnLattice,
@@ -141,6 +143,12 @@ class Release:
             return relation.contributions * self.query.contribution(params)
         return self.query.sensitivity(relation, params)
 
+    @property
+    def in_integers(self) -> bool:
+        """Whether what each record adds can be truncated to integers."""
+        exact = isinstance(self.query, OnLattice) and self.query.exact
+        return exact and isinstance(self.mechanism, OnGrid)
+
     def event(self, relation: Relation, population: int) -> dp.DpEvent:
         """Return the privacy event of all ``times`` releases."""
         single = self.mechanism.event(relation)
@@ -213,7 +221,8 @@ class Offer:
     ----------
     records : what it holds, in words for an error: ``"records grouped by person"``.
     operations : the groups of operations (:mod:`sordino.kernel.query`) that its records have.
-    lattice : it can take sums in integers, for noise that is safe in floating point.
+    lattice : it can take sums of integers record by record, for noise that is safe in floating point.
+    doubles : it takes other sums in doubles, for which errors are written down.
     samplings : the kinds of batches it can draw; none means all.
     sums_only : it adds up the answers of several holders: only sums with independent Gaussian noise.
     in_parts : its records lie in several places: only sums over records, and public functions of these.
@@ -224,6 +233,7 @@ class Offer:
     records: str
     operations: tuple[type, ...]
     lattice: bool = False
+    doubles: bool = True
     samplings: tuple[type, ...] = ()
     sums_only: bool = False
     in_parts: bool = False
@@ -254,12 +264,14 @@ class Offer:
         return None
 
     def _unmet_lattice(self, release: Release, query: str) -> str | None:
-        if not release.mechanism.secure:
+        if not release.mechanism.secure or (self.lattice and release.in_integers):
             return None
-        exact = isinstance(release.query, OnLattice) and release.query.exact
-        if self.lattice and exact:
-            return None
-        return f"secure_noise=True is not proven for {query if self.lattice else self.records}"
+        if not self.doubles:
+            return f"secure_noise=True is not proven for {query if self.lattice else self.records}"
+        for part, name in ((release.query, "error"), (release.mechanism, "privatise_exactly")):
+            if not hasattr(part, name):
+                return f"secure_noise=True is not proven for {type(part).__name__}"
+        return None
 
 
 def check_offer(plan: Plan, offer: Offer) -> None:
@@ -284,6 +296,7 @@ class Question:
     position : how often the release was asked before.
     population : the number of units, which bounds the integers of a lattice.
     memory : what the run remembers of the noise of this release, where that is correlated.
+    integers : the executor can take sums of integers record by record.
     """
 
     release: Release
@@ -292,6 +305,7 @@ class Question:
     position: int
     population: int
     memory: Memory | None = field(default=None, repr=False)
+    integers: bool = True
 
     @property
     def query(self) -> Query:
@@ -299,50 +313,92 @@ class Question:
         return self.release.query
 
     @property
+    def secure(self) -> bool:
+        """Whether the noise is exact; nothing moves at sensitivity 0, so there is nothing to hide."""
+        return self.release.mechanism.secure and self.sensitivity > 0
+
+    @property
     def lazy(self) -> bool:
         """Whether the asker can use an answer on the touched columns only."""
         points = self.params if isinstance(self.params, tuple) else (self.params,)
         sparse = not any(isinstance(p, np.ndarray) for p in points)
-        return self.release.lazy and self.spacing is None and sparse
+        return self.release.lazy and not self.secure and sparse
 
     @cached_property
     def spacing(self) -> float | None:
-        """The spacing of the lattice of integers that terms are truncated to; None adds up doubles."""
-        mechanism = self.release.mechanism
-        # Nothing moves at sensitivity 0 (a difference of equal points), so there is nothing to hide.
-        if not (mechanism.secure and self.sensitivity > 0):
+        """The spacing of the lattice of integers that executors add up; None adds up doubles."""
+        mechanism, query = self.release.mechanism, self.query
+        if not (self.secure and isinstance(mechanism, OnGrid)) or isinstance(query, FromSum):
             return None
-        if not (isinstance(self.query, OnLattice) and isinstance(mechanism, Gaussian)):
-            raise UnsupportedError(
-                f"secure_noise=True is not proven for {type(self.query).__name__}. Set secure_noise=False."
-            )
+        if not (self._truncates or (query.adds_up and isinstance(query, ClippedSum))):
+            return None
         spacing = mechanism.lattice(self.sensitivity)
-        if self.population * (self.sensitivity / spacing) > 2**61:
+        if self.population * (self._reach / spacing) > 2**61:
             raise UnsupportedError("secure_noise=True would overflow 64-bit sums for this many records.")
         return spacing
 
+    @property
+    def _truncates(self) -> bool:
+        return self.integers and self.release.in_integers
+
+    @property
+    def _reach(self) -> float:
+        reach = self.query.reach(self.params) if isinstance(self.query, ClippedSum) else self.sensitivity
+        return max(reach, self.sensitivity)
+
     def summed(self, records: Any) -> Answer:
         """Return the exact sum over some records; only what adds the noise to it may see it."""
-        return exact_sum(self.query, records, self.params, self.spacing)
+        if self.spacing is None:
+            return exact_sum(self.query, records, self.params, None)
+        if self._truncates:
+            return exact_sum(self.query, records, self.params, self.spacing)
+        return rounded_sum(self.release, records, self.params, self.spacing, self.population)
 
     def noised(self, total: Any, noise: Any) -> Answer:
         """Return the privatised answer from the sum over all records of the batch."""
-        if self.spacing is None and isinstance(self.query, FromSum):
+        if isinstance(self.query, FromSum) and self.spacing is None:
             total = self.query.finished(total, self.params)
         return self.privatised(total, noise)
 
     def privatised(self, exact: Any, noise: Any) -> Answer:
         """Return an exact answer with the noise of the release: the one way from the one to the other."""
         mechanism: Any = self.release.mechanism
-        if self.spacing is not None:
-            return mechanism.privatise_on_lattice(exact, self.spacing, self.sensitivity, noise)
-        if self.memory is not None:
-            noise = Remembered(noise, self.memory, self.position)
-        return mechanism.privatise(exact, self.sensitivity, noise)
+        if not self.secure:
+            if self.memory is not None:
+                noise = Remembered(noise, self.memory, self.position)
+            return mechanism.privatise(exact, self.sensitivity, noise)
+        if self.spacing is None:
+            error = cast(Any, self.query).error(self.params, self.population)
+            return mechanism.privatise_exactly(exact, self.sensitivity, error, noise)
+        wide = self.sensitivity if self._truncates else self._wide(np.size(exact))
+        return mechanism.privatise_on_lattice(exact, self.spacing, wide, noise)
+
+    def _wide(self, size: int) -> float:
+        return rounded_sensitivity(
+            self.release, self.params, self.sensitivity, self.spacing or 0.0, self.population, size
+        )
 
 
 def exact_sum(query: Any, records: Any, params: Any, spacing: float | None) -> Answer:
-    """Return the sum of a query over some records, on a lattice if it has a spacing."""
+    """Return the sum of a query over some records, truncated to a lattice if it has a spacing."""
     if spacing is not None:
         return query.evaluate_on_lattice(records, params, spacing)
     return query.summed(records, params) if isinstance(query, FromSum) else query.evaluate(records, params)
+
+
+def rounded_sum(release: Release, records: Any, params: Any, spacing: float, population: int) -> Any:
+    """Return a sum in doubles, rounded to integers in blocks of :data:`BLOCK` neighbouring positions."""
+    whole = population <= BLOCK or not isinstance(release.query, ClippedSum)
+    parts = [records] if whole else records.by_position(BLOCK)
+    vector = cast(Any, release.mechanism).vector
+    values = [vector(release.query.evaluate(part, params)) for part in parts]
+    return sum(to_grid(value, spacing) for value in values)
+
+
+def rounded_sensitivity(
+    release: Release, params: Any, sensitivity: float, spacing: float, population: int, size: int
+) -> float:
+    """Return how far the rounded sums of neighbours may be apart: they differ in one block only."""
+    count = min(population, BLOCK) if isinstance(release.query, ClippedSum) else population
+    error = cast(Any, release.query).error(params, count)
+    return widen(sensitivity, error, cast(Any, release.mechanism).corner(size) * spacing)

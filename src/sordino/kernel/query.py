@@ -119,16 +119,6 @@ class DenseRows(RowBlocks, Protocol):
     """Blocks of rows that are arrays: sparse rows stay sparse and do not offer this."""
 
 
-class IntegerSums(Records, Protocol):
-    """Sums whose terms are truncated to integers one by one."""
-
-    def margins(self, w: Point) -> Floats:
-        """Return ``x_i . w`` of each record."""
-
-    def weighted_integer_sum(self, coefficients: Floats, spacing: float) -> Ints:
-        """Return the sum of contributions, each truncated towards zero to multiples of ``spacing``."""
-
-
 class MappedRows(Records, Protocol):
     """Rows after a public affine map and a clip: their sizes before the clip, and the factors of it."""
 
@@ -295,6 +285,19 @@ class OnLattice:
         raise NotImplementedError  # pragma: no cover
 
 
+BLOCK = 1 << 16
+"""So many positions of records are added up in doubles; beyond it, the rounded sums of blocks are."""
+
+
+def summation_error(count: int, reach: float) -> float:
+    r"""Return how far a sum of ``count`` vectors in doubles is from the exact one, in any order.
+
+    A coordinate errs by at most ``g / (1 - g)`` times the sum of its magnitudes, ``g = (count + 16) 2^-53``,
+    the 16 for products on the way. Magnitudes have the norms of the vectors, at most ``reach`` each.
+    """
+    return 2.0 * count * (count + 16) * 2.0**-53 * reach
+
+
 class FromSum:
     """Base of queries whose answer is a public function of a sum over records: the sum of parts will do."""
 
@@ -333,6 +336,10 @@ class ClippedSum:
     def reach(self, params: Any) -> float:
         """Return how large the terms are that are added up for a record; a difference has larger ones."""
         return self.contribution(params)
+
+    def error(self, params: Any, count: int) -> float:
+        """Return how far the answer on ``count`` records in doubles is from the exact one."""
+        return summation_error(count, self.reach(params))
 
     def evaluate(self, records: Any, params: Any) -> Answer:
         """Return the sum; subclasses say of what."""

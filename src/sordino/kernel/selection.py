@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,8 +14,8 @@ from sordino.errors import InvalidInputError
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.events import Relation, composed, laplace_event, pure_event, repeated, zcdp_event
 from sordino.kernel.lazy import SparseVector, lazy_gumbel_top
-from sordino.kernel.mechanism import Additive, _dense, _ready
-from sordino.kernel.noise import NoiseSource
+from sordino.kernel.mechanism import Additive, Laplace, _dense, _ready, widen
+from sordino.kernel.noise import LAPLACE, NoiseSource
 from sordino.kernel.query import Norm
 
 
@@ -65,6 +66,16 @@ class GumbelTopK(Additive):
         noisy = scores + scale * noise.gumbel(scores.shape)
         return top_indices(noisy, self.count)
 
+    def privatise_exactly(self, value: Any, sensitivity: float, error: float, noise: NoiseSource) -> Ints:
+        """Return the winners of an exact race of scores that are known up to ``error``.
+
+        Scores that are off by ``error`` no longer move together: their moves lie in ``[-2 e, s + 2 e]``,
+        which is ``4 e`` wider.
+        """
+        scores = np.asarray(_dense(value), dtype=float)
+        wide = widen(sensitivity, (2.0 if self.monotone else 1.0) * error, 0.0)
+        return noise.race(np.abs(scores) if self.absolute else scores, self.scale(wide), self.count)
+
 
 @dataclass(frozen=True)
 class LaplaceMax(Additive):
@@ -89,6 +100,11 @@ class LaplaceMax(Additive):
         scores = np.asarray(_dense(value), dtype=float)
         noisy = scores + self.scale(sensitivity) * noise.laplace(scores.shape)
         return top_indices(noisy, 1)
+
+    def privatise_exactly(self, value: Any, sensitivity: float, error: float, noise: NoiseSource) -> Ints:
+        """Return the winner of an exact race."""
+        scores = np.asarray(_dense(value), dtype=float)
+        return noise.race(scores, self.scale(widen(sensitivity, error, 0.0)), 1, LAPLACE)
 
 
 @dataclass(frozen=True)
@@ -119,12 +135,26 @@ class LaplacePeeling(Additive):
         """Return the chosen coordinates with noisy values."""
         value = np.asarray(_dense(value), dtype=float)
         scale = self.scale(sensitivity)
-        left = np.abs(value)
+        chosen = self._peel(value, lambda left: int(np.argmax(left + scale * noise.laplace(left.shape))))
+        return SparseVector(chosen, value[chosen] + scale * noise.laplace(chosen.shape), value.size)
+
+    def privatise_exactly(
+        self, value: Any, sensitivity: float, error: float, noise: NoiseSource
+    ) -> SparseVector:
+        """Peel by exact races; the values get exactly rounded noise, each a release of its own."""
+        value = np.asarray(_dense(value), dtype=float)
+        scale, values = self.scale(widen(sensitivity, error, 0.0)), Laplace(self.multiplier)
+        chosen = self._peel(value, lambda left: int(noise.race(left, scale, 1, LAPLACE)[0]))
+        noisy = [values.privatise_exactly(value[[i]], sensitivity, error, noise) for i in chosen]
+        return SparseVector(chosen, np.concatenate(noisy), value.size)
+
+    def _peel(self, value: Floats, winner: Callable[[Floats], int]) -> Ints:
+        left = np.arange(value.size)
         chosen = np.empty(min(self.count, value.size), dtype=np.int64)
         for i in range(chosen.size):
-            chosen[i] = np.argmax(left + scale * noise.laplace(left.shape))
-            left[chosen[i]] = -np.inf
-        return SparseVector(chosen, value[chosen] + scale * noise.laplace(chosen.shape), value.size)
+            place = winner(np.abs(value[left]))
+            chosen[i], left = left[place], np.delete(left, place)
+        return chosen
 
 
 def _check_count(count: int) -> None:

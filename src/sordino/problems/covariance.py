@@ -51,6 +51,7 @@ class PcaProblem(Setting):
     unit: str = "record"
     sparse: bool = False
     random_state: Any = None
+    secure_noise: bool = False
 
     def start(self, columns: int) -> Floats:
         """Return a public random orthonormal basis of ``columns`` directions."""

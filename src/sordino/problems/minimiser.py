@@ -89,6 +89,10 @@ class CertifiedMinimiser:
         exact = relation.contributions * self.clip / (self.population * self.strength)
         return exact + 2 * self.tolerance / self.strength
 
+    def error(self, params: Any, count: int) -> float:
+        """Return 0: a point is certified in doubles, so the sensitivity holds for what is computed."""
+        return 0.0
+
     def evaluate(self, records: RecordSums, params: Any = None) -> Floats:
         """Return a certified point: the coefficients, or their entries at the released coordinates."""
         size = math.prod(self.shape)
@@ -184,6 +188,12 @@ class MinimiserResponses:
         """Return the largest distance of the responses of neighbours."""
         return self.operator_bound * self.minimiser.sensitivity(relation, params)
 
+    def error(self, params: Any, count: int) -> float:
+        """Return the rounding of products of length d with a point of norm at most ``(C + g) / lam``."""
+        inner, d = self.minimiser, math.prod(self.minimiser.shape)
+        longest = self.operator_bound * math.sqrt(d) * (inner.clip + inner.tolerance) / inner.strength
+        return 4 * (d + 16) * 2.0**-53 * longest
+
     def evaluate(self, records: RecordSums, params: Any = None) -> Floats:
         """Return the responses."""
         return self.responses(self.minimiser.evaluate(records))
@@ -222,6 +232,10 @@ class TiltedMinimiser:
         """Return how far the gradients of neighbours are apart."""
         return relation.contributions * self.minimiser.clip
 
+    def error(self, params: Any, count: int) -> float:
+        """Return 0: output noise covers the tolerance, which holds in doubles."""
+        return 0.0
+
     def evaluate(self, records: RecordSums, params: Any) -> Tilted:
         """Return the objective on these coordinates; it is not an answer before it is tilted."""
         return Tilted(self.minimiser, records, np.asarray(params))
@@ -250,6 +264,11 @@ class Tilted:
     def output_sensitivity(self) -> float:
         """How far two approximate minimisers with the same exact one are apart."""
         return 2 * self.tolerance / self.minimiser.strength
+
+    @property
+    def travel(self) -> float:
+        """How far the minimiser moves per unit of the tilt, by strong convexity."""
+        return 1.0 / (self.minimiser.population * self.minimiser.strength)
 
     def minimised(self, tilt: Floats) -> Floats:
         """Return a certified minimiser of the mean objective plus ``tilt . theta / n``."""

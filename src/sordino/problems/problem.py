@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from sordino.problems.losses import Loss, Penalty, Ridge
 class Setting:
     """What every solver may know: how many units there are, and what neighbours differ in.
 
-    ``secure_noise`` asks for noise on a lattice.
+    ``secure_noise`` asks for exact noise, on a lattice, in every release.
     """
 
     population: int
@@ -25,10 +26,15 @@ class Setting:
 
     def gaussian(self, relative: float = 1.0) -> Gaussian:
         """Return the noise of a vector release, not yet calibrated."""
-        return Gaussian(relative=relative, secure=self.secure_noise)
+        return Gaussian(relative=relative)
 
     def planned(self, **releases: Release) -> Plan:
         """Return the plan of these releases for this task."""
+        if self.secure_noise:
+            releases = {
+                name: replace(release, mechanism=replace(cast(Any, release.mechanism), secure=True))
+                for name, release in releases.items()
+            }
         return Plan(releases, self.relation, self.population, self.unit)
 
 

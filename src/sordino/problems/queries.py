@@ -8,20 +8,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sordino.kernel import ClippedSum, FromSum, Norm, OnLattice, Relation, SparseVector
+from sordino.kernel import ClippedSum, FromSum, Norm, Relation, SparseVector
 from sordino.kernel.arrays import Floats, Ints, public_distance, public_norm
 from sordino.kernel.clip import check_bound, clip_scalars, factors_of, row_peaks
 from sordino.kernel.pull import Pull
 from sordino.kernel.query import (
     AffineViews,
     Answer,
-    IntegerSums,
     OneCount,
     OnePass,
     Point,
     Records,
     RecordSums,
     UnitSums,
+    summation_error,
 )
 from sordino.problems.losses import Loss, Penalty, compiled_form
 from sordino.values import check_range
@@ -30,7 +30,7 @@ from sordino.values import check_range
 
 
 @dataclass(frozen=True)
-class GlmGradient(ClippedSum, OnLattice):
+class GlmGradient(ClippedSum):
     r"""``sum_i clip_C(r_i x_i)`` with ``r_i`` the residual at ``w``.
 
     ``||r_i x_i|| = |r_i| ||x_i||``, so clipping multiplies ``r_i`` by ``min(1, C / (|r_i| ||x_i||))`` and no
@@ -58,32 +58,24 @@ class GlmGradient(ClippedSum, OnLattice):
             return one_pass(params, Pull(kind[0], self.clip, threshold=kind[1]))
         return records.unit_sum(self._coefficients(records, params), self.clip)
 
-    def evaluate_on_lattice(self, records: IntegerSums, params: Point, spacing: float) -> Ints:
-        """Return the sum of contributions truncated towards zero to multiples of ``spacing``."""
-        return records.weighted_integer_sum(self._coefficients(records, params), spacing)
-
-    def _coefficients(self, records: UnitSums | IntegerSums, w: Point) -> Floats:
+    def _coefficients(self, records: UnitSums, w: Point) -> Floats:
         residual = residuals(self.loss, records, w)
         return clip_scalars(residual, records.norms, self.clip)
 
 
 @dataclass(frozen=True)
-class _OfTwoPoints(ClippedSum, OnLattice):
+class _OfTwoPoints(ClippedSum):
     """What sums at two released points, ``params = (w, a)``, share: a multiple of the row for each record."""
 
     needs: ClassVar[tuple[type, ...]] = (UnitSums,)
 
     loss: Loss
 
-    def _coefficients(self, records: UnitSums | IntegerSums, params: tuple[Point, Point]) -> Floats:
+    def _coefficients(self, records: UnitSums, params: tuple[Point, Point]) -> Floats:
         raise NotImplementedError  # pragma: no cover
 
     def evaluate(self, records: UnitSums, params: tuple[Point, Point]) -> Answer:
         return records.unit_sum(self._coefficients(records, params), self.contribution(params))
-
-    def evaluate_on_lattice(self, records: IntegerSums, params: tuple[Point, Point], spacing: float) -> Ints:
-        """Return the sum of contributions truncated towards zero to multiples of ``spacing``."""
-        return records.weighted_integer_sum(self._coefficients(records, params), spacing)
 
 
 @dataclass(frozen=True)
@@ -106,7 +98,7 @@ class GlmDifference(_OfTwoPoints):
         reach = self.loss.curvature * self.row_bound**2 * distance(w, anchor)
         return float(min(2 * self.clip, reach)) if np.isfinite(reach) else 2 * self.clip
 
-    def _coefficients(self, records: UnitSums | IntegerSums, params: tuple[Point, Point]) -> Floats:
+    def _coefficients(self, records: UnitSums, params: tuple[Point, Point]) -> Floats:
         w, anchor = params
         at_anchor = residuals(self.loss, records, anchor)
         at_w = residuals(self.loss, records, w)  # last: it lays out the batch
@@ -115,7 +107,7 @@ class GlmDifference(_OfTwoPoints):
         return clip_scalars(difference, records.norms, self.contribution(params))
 
 
-def residuals(loss: Loss, records: UnitSums | IntegerSums, w: Point) -> Floats:
+def residuals(loss: Loss, records: UnitSums, w: Point) -> Floats:
     """Return the residual of each record; what is not a number is dealt with by the clip."""
     with np.errstate(over="ignore", invalid="ignore"):
         return weighted(loss.residual(records.margins(w), records.targets), records.weights)
@@ -176,7 +168,7 @@ class RecursiveGradient(_OfTwoPoints):
     def contribution(self, params: Any) -> float:
         return self.gamma * self.gradient_clip + (1 - self.gamma) * self.difference_bound(params)
 
-    def _coefficients(self, records: UnitSums | IntegerSums, params: tuple[Point, Point]) -> Floats:
+    def _coefficients(self, records: UnitSums, params: tuple[Point, Point]) -> Floats:
         w, anchor = params
         at_anchor, at_w = residuals(self.loss, records, anchor), residuals(self.loss, records, w)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -221,6 +213,11 @@ class StepSizeScores(FromSum):
     def sensitivity(self, relation: Relation, params: Any) -> float:
         """Return the clip: a loss in [0, clip] moves by no more when its record is replaced."""
         return self.clip
+
+    def error(self, params: tuple[Floats, Floats], count: int) -> float:
+        """Return the rounding of the sums, and of what the penalties add to them."""
+        added = np.abs(self.finished(np.zeros(len(self.steps)), params)).max()
+        return summation_error(count, self.clip) + 16 * 2.0**-53 * float(added)
 
     def summed(self, records: RecordSums, params: tuple[Floats, Floats]) -> Floats:
         """Return the sums of losses; margins are linear in the step, so two products serve all of them."""
@@ -435,6 +432,13 @@ class _Scores(FromSum):
 
     def sensitivity(self, relation: Relation, params: Any) -> float:
         return relation.contributions * self.clip
+
+    def error(self, params: Any, count: int) -> float:
+        """Return the rounding of the sum, and of what the penalty adds to it."""
+        w = params[0] if isinstance(params, tuple) else params
+        entries = w.values if isinstance(w, SparseVector) else w
+        added = (abs(self.ridge_sum) + getattr(self, "weight", 0.0)) * float(np.abs(entries).max(initial=0.0))
+        return summation_error(count, self.clip) + 16 * 2.0**-53 * added
 
     def summed(self, records: RecordSums, params: Any) -> Answer:
         """Return the sum of the records' gradients at the point."""

@@ -15,8 +15,8 @@ import numpy as np
 from scipy import sparse
 
 from sordino.errors import InvalidInputError
-from sordino.kernel import ClippedSum, Norm, OnLattice, Relation
-from sordino.kernel.arrays import Bools, Floats, Ints
+from sordino.kernel import ClippedSum, Norm, Relation
+from sordino.kernel.arrays import Bools, Floats
 from sordino.kernel.clip import clip_scalars, clipped_blocks, root_above, row_norms
 from sordino.kernel.query import DenseRows, Records, RecordSums, RowBlocks
 from sordino.problems.affine import SizeCounts
@@ -92,7 +92,7 @@ class Truncation:
 
 
 @dataclass(frozen=True)
-class RobustSum(ClippedSum, OnLattice):
+class RobustSum(ClippedSum):
     r"""The sum, or the median of ``blocks`` block sums, of ``truncate((x_i - center) / scales)``.
 
     ``params = (center, scales)``: released or public vectors; entries are truncated at 1 in these units.
@@ -122,11 +122,6 @@ class RobustSum(ClippedSum, OnLattice):
         return self.blocks == 1
 
     @property
-    def exact(self) -> bool:
-        """Whether it is the sum: a median has no integers that add up."""
-        return self.blocks == 1
-
-    @property
     def _size(self) -> int:
         return self.columns * (len(self.powers) + 2 * len(self.apart))
 
@@ -142,16 +137,6 @@ class RobustSum(ClippedSum, OnLattice):
         for rows, block in records.scaled_rows(np.ones(records.count)):
             out += block_sums(self._truncated(records, params, rows, block), rows, n, self.blocks)
         return np.median(out, axis=0)
-
-    def evaluate_on_lattice(self, records: DenseRows, params: Any, spacing: float) -> Ints:
-        """Return the sum of contributions truncated towards zero to multiples of ``spacing``."""
-        if self.blocks > 1:
-            raise InvalidInputError("secure_noise=True is not proven for medians. Use estimator='truncated'.")
-        out = np.zeros(self._size, dtype=np.int64)
-        for rows, block in records.scaled_rows(np.ones(records.count)):
-            block = self._truncated(records, params, rows, block)
-            out += np.trunc(block / spacing).astype(np.int64).sum(axis=0)
-        return out
 
     def _truncated(self, records: DenseRows, params: Any, rows: slice, block: Floats) -> Floats:
         center, scales = params
@@ -391,7 +376,7 @@ def _to_edge(entries: Floats, threshold: float) -> Floats:
 
 
 @dataclass(frozen=True)
-class BoundedMoments(ClippedSum, OnLattice):
+class BoundedMoments(ClippedSum):
     r"""The sums of ``first * a`` and of ``second * (a^2 - 1/2)``, ``a = (x - center) / radius`` in [-1, 1].
 
     ``params = (center, radius)``: public or released, one of each per column. The answer has two rows. The
@@ -419,14 +404,6 @@ class BoundedMoments(ClippedSum, OnLattice):
         out = np.zeros((2, self.columns))
         for rows, block in records.scaled_rows(np.ones(records.count)):
             out += self._parts(records, params, rows, block).sum(axis=1)
-        return out
-
-    def evaluate_on_lattice(self, records: DenseRows, params: Any, spacing: float) -> Ints:
-        """Return the sums of contributions truncated towards zero to multiples of ``spacing``."""
-        out = np.zeros((2, self.columns), dtype=np.int64)
-        for rows, block in records.scaled_rows(np.ones(records.count)):
-            parts = self._parts(records, params, rows, block)
-            out += np.trunc(parts / spacing).astype(np.int64).sum(axis=1)
         return out
 
     def _parts(self, records: DenseRows, params: Any, rows: slice, block: Floats) -> Floats:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy import sparse
 
-from sordino.kernel import ClippedSum, OnLattice, Relation
+from sordino.kernel import ClippedSum, Relation
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.clip import row_norms
 from sordino.kernel.query import DenseRows, OneCount, RecordSums, RowBlocks, ValueColumns
@@ -55,7 +55,7 @@ def sparse_counts(block: Any, columns: int) -> Floats:
 
 
 @dataclass(frozen=True)
-class ColumnScales(ClippedSum, OnLattice):
+class ColumnScales(ClippedSum):
     """For each column, how many ``|x_ij - center_j| > 0`` lie in each octave; ``params = center``.
 
     With ``sides`` those above the centre and those below are counted apart, for the same price.
@@ -99,10 +99,6 @@ class ColumnScales(ClippedSum, OnLattice):
             part.data = side
             apart.append(sparse_counts(part, self.columns))
         return np.stack(apart)
-
-    def evaluate_on_lattice(self, records: RowBlocks, params: Any, spacing: float) -> Ints:
-        """Return the counts as multiples of ``spacing``, a power of two."""
-        return self.evaluate(records, params).astype(np.int64) * int(1.0 / spacing)
 
 
 def _apart(values: Floats) -> tuple[Floats, Floats]:
@@ -163,7 +159,7 @@ class FeatureScales(OneCount):
 
 
 @dataclass(frozen=True)
-class CountsBelow(ClippedSum, OnLattice):
+class CountsBelow(ClippedSum):
     """For each column, how many ``x_ij <= point_j``; ``params`` are the points.
 
     **Privacy.** A record adds 0 or 1 to each count, and a replaced one moves each by at most 1: sqrt(columns)
@@ -188,10 +184,6 @@ class CountsBelow(ClippedSum, OnLattice):
         for rows, block in records.scaled_rows(np.ones(records.count)):
             out += (block[present(records, rows), : self.columns] <= params).sum(axis=0)
         return out
-
-    def evaluate_on_lattice(self, records: DenseRows, params: Any, spacing: float) -> Ints:
-        """Return the counts as multiples of ``spacing``, a power of two."""
-        return self.evaluate(records, params).astype(np.int64) * int(1.0 / spacing)
 
 
 @dataclass(frozen=True)
@@ -298,7 +290,7 @@ def tree_above(leaves: Floats) -> Floats:
 
 
 @dataclass(frozen=True)
-class RankTree(ClippedSum, OnLattice):
+class RankTree(ClippedSum):
     r"""For each column the counts in the nodes of a binary tree over ``2**depth`` cells of a public grid.
 
     The cells have equal width between public ``bounds``; without bounds they grow geometrically from
@@ -344,10 +336,6 @@ class RankTree(ClippedSum, OnLattice):
                 leaves[j] += np.bincount(cells, minlength=leaves.shape[1])
         return tree_above(leaves)
 
-    def evaluate_on_lattice(self, records: DenseRows, params: Any, spacing: float) -> Ints:
-        """Return the counts as multiples of ``spacing``, a power of two."""
-        return self.evaluate(records, params).astype(np.int64) * int(1.0 / spacing)
-
 
 # ------------------------------ Sums over records by cell: a record belongs to one declared cell or to none
 # Records hold two numbers: the cell, a whole number from 0 (anything else is in no cell), and a value. Where
@@ -359,7 +347,7 @@ _ABOVE = 1.0 + 2.0**-48  # covers the rounding of the powers and of the root
 
 
 @dataclass(frozen=True)
-class CellMoments(ClippedSum, OnLattice):
+class CellMoments(ClippedSum):
     r"""For each cell the sums of ``weight * a**k``, a the value in [-1, 1] after ``(x - center) / scale``
     and a clip.
 
@@ -398,14 +386,6 @@ class CellMoments(ClippedSum, OnLattice):
                 row += np.bincount(cell, weights=part * (weight * a**k), minlength=self.cells)
         return out
 
-    def evaluate_on_lattice(self, records: DenseRows, params: Any, spacing: float) -> Ints:
-        """Return the sums of contributions truncated towards zero to multiples of ``spacing``."""
-        out = np.zeros((len(self.powers), self.cells), dtype=np.int64)
-        for cell, a, _ in self._values(records):
-            for row, (k, weight) in zip(out, self.powers, strict=True):
-                np.add.at(row, cell, np.trunc(weight * a**k / spacing).astype(np.int64))
-        return out
-
     def _values(self, records: DenseRows) -> Iterator[tuple[Ints, Floats, Floats]]:
         for rows, block in records.scaled_rows(np.ones(records.count)):
             block = block[present(records, rows)]
@@ -416,7 +396,7 @@ class CellMoments(ClippedSum, OnLattice):
 
 
 @dataclass(frozen=True)
-class CellTrees(ClippedSum, OnLattice):
+class CellTrees(ClippedSum):
     """For each cell the counts in the nodes of a binary tree over the values of its records.
 
     **Privacy.** A record is in one cell, and there in one node per level: sqrt(depth) in L2, sqrt(2 depth)
@@ -456,10 +436,6 @@ class CellTrees(ClippedSum, OnLattice):
         while levels[0].shape[1] > 2:
             levels.insert(0, levels[0][:, ::2] + levels[0][:, 1::2])
         return np.concatenate(levels, axis=1)
-
-    def evaluate_on_lattice(self, records: DenseRows, params: Any, spacing: float) -> Ints:
-        """Return the counts as multiples of ``spacing``, a power of two."""
-        return self.evaluate(records, params).astype(np.int64) * int(1.0 / spacing)
 
 
 def parts_of(block: Floats) -> Floats:

@@ -100,7 +100,10 @@ class Trial:
         """
         rows = np.clip(np.nan_to_num(scores, nan=0.0), 0.0, 1.0)
         judges, members = rows.shape
-        means, sample = score_means(members), Sample(judges, members, self.relation, self.unit)
+        means, sample = (
+            score_means(members),
+            Sample(judges, members, self.relation, self.unit, secure_noise=True),
+        )
         plan = means.plan(sample).at(self.scale)
         curator = Curator(LocalExecutor(rows, data_norm=None), plan, self.noise)
         return next(means.run(curator, sample)).value
@@ -176,7 +179,11 @@ class Search:
         """
         if best.seeded != (not self.noise.is_private) or best.unpaid or best.unproven or best.copied:
             raise UnsupportedError(f"A search promises what its trials do; the best is {best.status!r}.")
-        scores = score_means(self.members).plan(Sample(1, self.members, self.relation)).at(self.trial.scale)
+        scores = (
+            score_means(self.members)
+            .plan(Sample(1, self.members, self.relation, secure_noise=True))
+            .at(self.trial.scale)
+        )
         return PrivacyReport(
             epsilon=self.certificate.epsilon,
             delta=self.certificate.delta,

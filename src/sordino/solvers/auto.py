@@ -61,7 +61,6 @@ from sordino.solvers.length import (
     lengthened,
     opened_gradient,
 )
-from sordino.solvers.sparse import Ight
 from sordino.solvers.steps import as_sparse, hard_threshold
 
 # ----------------------------------------------------- The stages in which a sparse model loses its columns
@@ -234,7 +233,6 @@ class Auto:
         sparse=True,
         dense=True,
         persons=True,
-        secure_noise=True,
         losses=("logistic", "multinomial", "squared", "huber", "squared-hinge", "poisson"),
         paper="the default",
         page="auto",
@@ -251,8 +249,6 @@ class Auto:
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> Solver:
         """Choose from public facts."""
-        if problem.secure_noise:  # centred rows are dense: no exact integer sums
-            return Ight.configured(problem, options)
         k, coefficients = options.n_nonzero_coefs, problem.features * problem.outputs
         stages = narrowing(k, coefficients) if k is not None and k < coefficients else {}
         screens = options.max_iter is None and screens_first(problem, [s.count for s in stages.values()])

@@ -233,7 +233,6 @@ class Capabilities:
     sparse, dense : whether it keeps ``n_nonzero_coefs`` coefficients, and whether it can keep all.
     persons : its sums can be clipped per person.
     weights : it knows declared class and sample weights.
-    secure_noise : its sums can be taken in integers.
     losses : the names of the losses it knows; none named means all of them.
     lazy : its steps cost what a batch touches, on sparse data with one output.
     paper : how a reader of the papers knows it.
@@ -247,7 +246,6 @@ class Capabilities:
     dense: bool = False
     persons: bool = False
     weights: bool = True
-    secure_noise: bool = False
     losses: tuple[str, ...] = ()
     lazy: bool = False
     paper: str = ""
@@ -298,11 +296,6 @@ def check_asked(
 ) -> None:
     """Refuse what the solver would ignore or cannot do; say which solvers of its family can."""
     able, loss = rows[name].capabilities, getattr(setting, "loss", None)
-    if getattr(setting, "secure_noise", False) and not able.secure_noise:
-        raise UnsupportedError(
-            f"secure_noise=True is proven for sums of clipped gradients only, not for solver {name!r}. "
-            f"Set secure_noise=False, or use one of {_with(rows, 'secure_noise')}."
-        )
     if loss is not None and not able.knows(loss.name):
         knowing = sorted(n for n, e in rows.items() if e.capabilities.knows(loss.name))
         raise UnsupportedError(

@@ -361,6 +361,10 @@ class BlockVotes:
     def sensitivity(self, relation: Relation, params: Any = None) -> float:
         return 1.0
 
+    def error(self, params: Any, count: int) -> float:
+        """Return 0: counts are exact in doubles, and a block's vote is its own, however it rounds."""
+        return 0.0
+
     def evaluate(self, records: Parts, params: Any = None) -> SparseVector:
         """Return the counts, zero where nobody voted."""
         votes = [self._proposal(records.part(b, self.blocks)) for b in range(self.blocks)]

@@ -70,7 +70,6 @@ class Sgd(GradientPlan):
         options={**_DESCENT, "epochs": Option(EPOCHS, 1)},
         dense=True,
         persons=True,
-        secure_noise=True,
         paper="DP-SGD",
     )
 
@@ -137,7 +136,6 @@ class Gd(Sgd):
         options=_DESCENT,
         dense=True,
         persons=True,
-        secure_noise=True,
         paper="DP-GD",
     )
 
@@ -209,7 +207,6 @@ class Adam(GradientPlan):
         },
         dense=True,
         persons=True,
-        secure_noise=True,
         paper="DP-Adam",
     )
 
@@ -426,7 +423,6 @@ class Srm:
         },
         dense=True,
         persons=True,
-        secure_noise=True,
         paper="DP-SRM",
     )
 

@@ -75,7 +75,6 @@ class Ight(GradientPlan):
         sparse=True,
         dense=True,
         persons=True,
-        secure_noise=True,
         paper="DP-IGHT = DP-GD-HT",
         page="ight",
     )
@@ -134,7 +133,6 @@ class SgdHt(GradientPlan):
         sparse=True,
         dense=True,
         persons=True,
-        secure_noise=True,
         lazy=True,
         paper="DP-SGD-HT",
         page="sgd-ht",
@@ -218,7 +216,6 @@ class ScsgHt:
         sparse=True,
         dense=True,
         persons=True,
-        secure_noise=True,
         lazy=True,
         paper="DP-SCSG-HT",
         page="scsg-ht",

@@ -174,7 +174,7 @@ def learn_schema(
     paid = schema.learned
     ask = Ask.checked(epsilon, delta, n, ledger, dataset_id).require_number("learn_schema")
     kind = Relation.parse(relation)
-    wanted, sample = Wanted.of(schema), Sample(n, len(schema.unknown), kind, unit)
+    wanted, sample = Wanted.of(schema), Sample(n, len(schema.unknown), kind, unit, secure_noise=True)
     learner = wanted.learner(RARE * ask.delta / kind.contributions)
     executor = wanted.executor(frame, rows, n)
     _require_enough(learner, sample, ask, wanted.has_labels)

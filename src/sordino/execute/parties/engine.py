@@ -7,7 +7,7 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,11 @@ from sordino.execute.parties.law import (
     lattice_ripple,
     share_sum,
 )
-from sordino.kernel import ClippedSum, OnLattice, Query, Relation, Release
+from sordino.kernel import Release
 from sordino.kernel.arrays import Floats, Ints
 from sordino.kernel.mechanism import Gaussian, SymmetricGaussian
 from sordino.kernel.noise import NoiseSource
+from sordino.kernel.plan import rounded_sensitivity, rounded_sum
 
 # Real answers as integers: how fine, how large, and what rounding adds to the sensitivity.
 
@@ -67,7 +68,7 @@ class Lattice:
 
 @dataclass(frozen=True)
 class Quantised:
-    """One party's answer on the grid; ``symmetric`` ones are the half of a matrix (:class:`HalfMatrix`)."""
+    """One party's answer on the grid; ``symmetric`` ones are the half of a matrix."""
 
     values: Ints
     lattice: Lattice
@@ -76,98 +77,34 @@ class Quantised:
     def shaped(self, opened: Any) -> Floats:
         """Return opened numbers, in real units, in the shape that the query has."""
         opened = np.asarray(opened, dtype=float)
-        return HalfMatrix.whole(opened) if self.symmetric else opened
-
-
-@dataclass(frozen=True)
-class HalfMatrix(ClippedSum):
-    r"""The upper half of a symmetric matrix, its entries off the diagonal times sqrt 2.
-
-    Its Euclidean norm is the Frobenius norm of the matrix, so sensitivities stay what they are; independent
-    noise of standard deviation s on each entry is the noise of :class:`sordino.kernel.SymmetricGaussian`: s
-    on the diagonal and s / sqrt 2 off it.
-    """
-
-    matrix: Any
-    needs: ClassVar[tuple[type, ...]] = ()
-
-    def contribution(self, params: Any) -> float:
-        return float(self.matrix.contribution(params))
-
-    def reach(self, params: Any) -> float:
-        return float(self.matrix.reach(params))
-
-    def sensitivity(self, relation: Relation, params: Any) -> float:
-        return float(self.matrix.sensitivity(relation, params))
-
-    def evaluate(self, records: Any, params: Any) -> Floats:
-        found = np.asarray(self.matrix.evaluate(records, params), dtype=float)
-        rows, columns = np.triu_indices(len(found))
-        return found[rows, columns] * np.where(rows == columns, 1.0, math.sqrt(2.0))
-
-    @staticmethod
-    def whole(half: Floats) -> Floats:
-        """Return the matrix of such a vector."""
-        side = (math.isqrt(8 * half.size + 1) - 1) // 2
-        rows, columns = np.triu_indices(side)
-        out = np.zeros((side, side))
-        out[rows, columns] = half / np.where(rows == columns, 1.0, math.sqrt(2.0))
-        out[columns, rows] = out[rows, columns]
-        return out
+        return SymmetricGaussian.whole(opened) if self.symmetric else opened
 
 
 def quantise(release: Release, records: Any, params: Any, sensitivity: float, population: int) -> Quantised:
     r"""Return this party's integers.
 
-    A query with an exact integer path truncates what each record adds towards zero, so its norm does not
-    grow and the sensitivity is the declared one. Any other sum is evaluated in floating point, in blocks of
-    b = 2^16 neighbouring positions, each rounded to integers, and the integers are added, which is exact.
-
-    **Rounding.** Neighbours differ in one record, hence in one block: every other block is the same
-    computation on the same numbers and gives the same integers, however many there are. In that block at
-    most b vectors of norm at most r (the query's ``reach``, else its contribution) are added up; each of the
-    two answers errs by at most ``b 2^-53 / (1 - b 2^-53)`` times the sum of their norms, so by less than
-    ``2 b^2 2^-53 r``, and each of its D coordinates is rounded by at most half a grid point. The sensitivity
-    grows by ``4 b^2 2^-53 r + sqrt(D)`` grid points: 1.9e-6 contributions for any number of records above b.
+    A sum is evaluated in doubles, in blocks of b = 2^16 neighbouring positions, each rounded to integers, and
+    the integers are added, which is exact: the proof is in the privacy notes, "Noise on a lattice".
     """
-    if type(release.mechanism) is SymmetricGaussian and isinstance(release.query, ClippedSum):
-        flat = Gaussian(release.mechanism.multiplier)
-        half = replace(release, query=HalfMatrix(release.query), mechanism=flat)
-        return replace(quantise(half, records, params, sensitivity, population), symmetric=True)
     mechanism = gaussian_of(release)
-    if isinstance(release.query, OnLattice):
-        lattice = _lattice(mechanism, sensitivity, release, params, population, slack=0)
-        return Quantised(release.query.evaluate_on_lattice(records, params, lattice.spacing), lattice)
+    symmetric = type(mechanism) is SymmetricGaussian
     spacing = mechanism.lattice(sensitivity)
-    parts = records.by_position(BLOCK) if isinstance(release.query, ClippedSum) else [records]
-    answers = (np.asarray(release.query.evaluate(part, params), dtype=float) for part in parts)
-    rounded = [np.rint(answer / spacing).astype(np.int64) for answer in answers]
-    values: Ints = np.sum(np.stack(rounded), axis=0)
-    widened = sensitivity + math.sqrt(values.size) * spacing + _floating(release.query, params, population)
-    lattice = _lattice(mechanism, widened, release, params, population, slack=1, spacing=spacing)
-    return Quantised(values, lattice)
-
-
-def _floating(query: Query, params: Any, population: int) -> float:
-    """Return how much further than declared neighbours may be apart because sums are taken in doubles."""
-    each = query.contribution(params)
-    if not isinstance(query, ClippedSum):  # a weighted point, at most ``population`` contributions from zero
-        return 4 * population * 2.0**-53 * each
-    return 4 * min(population, BLOCK) ** 2 * 2.0**-53 * query.reach(params)
+    values = rounded_sum(release, records, params, spacing, population)
+    widened = rounded_sensitivity(release, params, sensitivity, spacing, population, values.size)
+    lattice = _lattice(mechanism, widened, release, params, population, spacing)
+    return Quantised(values, lattice, symmetric)
 
 
 def _lattice(
-    mechanism: Gaussian,
+    mechanism: Gaussian | SymmetricGaussian,
     sensitivity: float,
     release: Release,
     params: Any,
     population: int,
-    slack: int,
-    spacing: float | None = None,
+    spacing: float,
 ) -> Lattice:
-    spacing = mechanism.lattice(sensitivity) if spacing is None else spacing
-    # Every coordinate of a record is at most its norm; ``slack`` is for the rounding of each party.
-    each = release.query.contribution(params) / spacing + slack
+    # Every coordinate of a record is at most its norm; 1 is for the rounding of each party.
+    each = release.query.contribution(params) / spacing + 1
     bound = 1 << math.ceil(population * each * (1 + 2.0**-30)).bit_length()
     if bound >= 2**62:
         raise UnsupportedError(
@@ -182,14 +119,14 @@ def _round_up(std: float) -> float:
     return math.ldexp(math.ceil(mantissa * 2**24), exponent - 24)
 
 
-def gaussian_of(release: Release) -> Gaussian:
+def gaussian_of(release: Release) -> Gaussian | SymmetricGaussian:
     """Return the Gaussian mechanism of a release, or say that it cannot be run between parties."""
-    if type(release.mechanism) is not Gaussian:
+    if type(release.mechanism) not in (Gaussian, SymmetricGaussian):
         raise UnsupportedError(
             f"{type(release.mechanism).__name__} cannot be drawn between parties: only sums with independent "
             "Gaussian noise can. Choose a solver that asks for such sums, for example 'ight'."
         )
-    return release.mechanism
+    return cast(Gaussian | SymmetricGaussian, release.mechanism)
 
 
 class Mode(str, Enum):

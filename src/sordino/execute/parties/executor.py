@@ -12,14 +12,13 @@ from sordino.errors import InvalidInputError
 from sordino.execute.local import CSR, DENSE, LocalExecutor
 from sordino.execute.parties.engine import Engine, Lattice, Mode, NoiseShare, Quantised, quantise
 from sordino.execute.parties.field import Field
-from sordino.kernel import Batch, Full, Offer, OnLattice, Poisson, Question, Release
+from sordino.kernel import Batch, ClippedSum, Full, Offer, Poisson, Question, Release
 from sordino.kernel.arrays import Rows
 from sordino.kernel.noise import NoiseSource
 
 OFFER = Offer(
     "parties",
     DENSE.operations,
-    lattice=True,
     samplings=(Full, Poisson),
     sums_only=True,
     remedy="Choose a solver that asks for sums over full or Poisson batches, for example 'ight'.",
@@ -92,8 +91,8 @@ class SimulatedParties:
     members : the records of each party.
     share : who makes the noise: ``share.parties`` of the members compute, the others only send shares
         of their integers to those.
-    pooled : all records together: integers of a query with an exact path add up to the same sum wherever the
-        records are, so that one pass over these saves a thousand small ones where a batch is everybody.
+    pooled : all records together: rounded once instead of by each party, a sum over everybody is one pass
+        over these in place of a thousand small ones.
     """
 
     members: Sequence[LocalExecutor] = field(repr=False)
@@ -121,7 +120,7 @@ class SimulatedParties:
             return _nothing(self.members[0], question)
         pairs = zip(self.members, batch.shares, strict=True)
         asked: list[tuple[LocalExecutor, Rows]] = [(m, share.rows(m.population)) for m, share in pairs]
-        everything = isinstance(question.query, OnLattice) and all(rows is None for _, rows in asked)
+        everything = isinstance(question.query, ClippedSum) and all(rows is None for _, rows in asked)
         if self.pooled is not None and everything:
             asked = [(self.pooled, None)]
         found = [_quantised(member, question, rows) for member, rows in asked]

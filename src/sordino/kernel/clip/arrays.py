@@ -504,7 +504,7 @@ def person_norms(blocks: Any, owner: Ints, persons: int, sizes: Floats) -> Float
     """
     out, first, carried = np.zeros(persons), 0, None
     for rows, block in blocks:
-        sums = _sums(block, owner[rows] - first)
+        sums = person_sums(block, owner[rows] - first)
         if carried is not None:
             sums = sums + sparse.vstack([carried, sparse.csr_matrix((sums.shape[0] - 1, sums.shape[1]))])
         out[first : first + sums.shape[0]] = row_norms(sums)
@@ -514,7 +514,8 @@ def person_norms(blocks: Any, owner: Ints, persons: int, sizes: Floats) -> Float
         return np.asarray(joint_norms([out + (2 * counts + 16) * UNIT * total]))
 
 
-def _sums(block: Any, owner: Ints) -> Any:
+def person_sums(block: Any, owner: Ints) -> Any:
+    """Return the sum of each person's rows, one sparse row per person."""
     member = sparse.csr_matrix((np.ones(owner.size), (owner, np.arange(owner.size))))
     sums = sparse.csr_matrix(member @ block)
     sums.sum_duplicates()

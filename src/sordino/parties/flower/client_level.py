@@ -64,7 +64,7 @@ class UpdateSum(ClippedSum):
 class FederationExecutor:
     """The clients as records: a release asks those that were drawn for their update."""
 
-    offer: ClassVar[Offer] = Offer("clients", (ClientUpdates,))
+    offer: ClassVar[Offer] = Offer("clients", (ClientUpdates,), doubles=False)
 
     grid: Grid
     nodes: tuple[int, ...]

@@ -74,6 +74,10 @@ class WeightedMinimiser:
         # n_j g_j grows with n_j: the worst party is one that holds everything.
         return exact + 2 * self.local(self.population).tolerance / self.strength
 
+    def error(self, params: Any, count: int) -> float:
+        """Return the rounding of the weighted point, at most ``count`` contributions from zero."""
+        return 2 * count * 2.0**-53 * self.contribution(params)
+
     def evaluate(self, records: Any, params: Any = None) -> Floats:
         if not records.count:
             return np.zeros(self.shape)

@@ -23,7 +23,7 @@ from sordino.kernel import (
     Release,
 )
 from sordino.kernel.arrays import Bools, Floats, Ints
-from sordino.kernel.query import RowBlocks
+from sordino.kernel.query import RowBlocks, summation_error
 from sordino.problems.losses import IDENTITY, Loss
 from sordino.problems.problem import Problem
 from sordino.problems.robust import GradientPoint, RobustGradient, Truncation
@@ -507,6 +507,14 @@ class GradientStep(FromSum, ClippedSum):
         length = params.length / self.records
         size = 1 if self.norm is Norm.LINF else params.coordinates.size
         return length * self.truncation.bound(size, params.point.threshold)
+
+    def error(self, params: Step, count: int) -> float:
+        """Return the rounding of the sum, and of the step from the point."""
+        point, size = params.point, params.coordinates.size
+        ridge = 1.0 + self.ridge * params.length / float(np.square(point.scales).min())
+        corner = 1.0 if self.norm is Norm.LINF else math.sqrt(size)
+        added = corner * ridge * float(np.abs(point.w).max(initial=0.0))
+        return summation_error(count, self.contribution(params)) + 16 * 2.0**-53 * added
 
     def summed(self, records: RowBlocks, params: Step) -> Floats:
         return RobustGradient(self.loss, self.truncation).evaluate(records, params.point)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from scipy import special
 
-from sordino.errors import InvalidInputError
 from sordino.kernel import Curator, Plan, Release
 from sordino.kernel.arrays import Floats, Ints
 from sordino.problems.robust import RobustSum, Sample, Truncation
@@ -390,8 +389,6 @@ class RobustMean:
 
     def plan(self, problem: Sample) -> Plan:
         """Declare the halvings and the histogram, if any, and the mean."""
-        if problem.secure_noise and self.blocks > 1:
-            raise InvalidInputError("secure_noise=True is not proven for medians. Use estimator='truncated'.")
         squares = ((2, SEEING_SIDE if self._sees else SIDE),) if self._squares else ()
         powers, apart = (((1, 1.0),), squares) if self._sees else (((1, 1.0), *squares), ())
         query = RobustSum(problem.columns, self.truncation, self.blocks, powers, apart)

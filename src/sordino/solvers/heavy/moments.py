@@ -326,7 +326,7 @@ class PlainMoments:
 
 
 def _with_plain(problem: Sample, robust: Plan, first: float, second: float, once: bool) -> Plan:
-    alone = problem.columns == 1 and once and not problem.secure_noise
+    alone = problem.columns == 1 and once
     query = BoundedMoments(problem.columns, first, second, Norm.L1 if alone else Norm.L2)
     noise = Laplace(relative=ALONE) if alone else problem.gaussian(BESIDE)
     return problem.planned(**robust.releases, bounded=Release(query, noise, mean=False))
