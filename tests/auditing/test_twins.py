@@ -15,8 +15,9 @@ from sordino.estimators.search import PrivateSearchCV
 from sordino.execute.local import LocalExecutor
 from sordino.execute.persons import Owners
 from sordino.kernel import NoiseSource, Norm, Plan, curator
+from sordino.kernel import plan as planned
 from sordino.kernel.events import Relation
-from sordino.kernel.mechanism import Gaussian, Laplace
+from sordino.kernel.mechanism import Gaussian, Laplace, OnGrid
 from sordino.problems.queries import GlmGradient
 from sordino.runs.report import PrivacyReport
 from sordino.solvers import SOLVERS, Entry
@@ -71,6 +72,22 @@ def test_honest_fits_of_these_kinds_pass(monkeypatch):
 
 
 # -------------------------------------------------------------------------------- noise
+
+
+def test_half_of_exact_noise(monkeypatch):
+    honest = NoiseSource.rounded_gaussian
+    monkeypatch.setattr(
+        NoiseSource, "rounded_gaussian", lambda self, std, shape: honest(self, std / 2, shape)
+    )
+    assert {"noise", "white box", "sequential"} <= caught(regression(secure_noise=True))
+
+
+def test_a_lattice_too_coarse_for_the_noise_that_is_not_paid_for(monkeypatch):
+    assert caught(regression(secure_noise=True)) == set()
+    monkeypatch.setattr(OnGrid, "lattice", lambda self, sensitivity: 4.0 * sensitivity)
+    monkeypatch.setattr(planned, "widen", lambda sensitivity, error, corner: sensitivity)
+    monkeypatch.setattr(NoiseSource, "rounded_gaussian", lambda self, std, shape: np.zeros(shape, dtype=int))
+    assert {"replay", "sensitivity"} <= caught(regression(secure_noise=True))
 
 
 def test_half_noise(monkeypatch):

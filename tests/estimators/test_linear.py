@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from tests.estimators.test_sparse import NOISE_DIFFERS, NOT_PRIVATE, classes_apart
 
 from sordino import HeavyTailedRegressor, LinearRegression, LogisticRegression, SparseLinearRegression
-from sordino.errors import DivergenceWarning, InvalidInputError, NotPrivateWarning, UnsupportedError
+from sordino.errors import DivergenceWarning, InvalidInputError, NotPrivateWarning
 from sordino.problems.losses import Nonconvex, Ridge
 from sordino.solvers import capabilities_of, solvers_with
 from sordino.testing import seeded_noise_not_private
@@ -203,11 +203,11 @@ def test_a_bad_parameter_is_named_with_its_bound(changes, match):
         LogisticRegression(**changes).fit(X, y)
 
 
-def test_secure_noise_is_refused_where_it_is_not_proven():
+def test_secure_noise_is_for_every_solver():
     X, y = classes_apart()
-    LogisticRegression(solver="srm", secure_noise=True, max_iter=3).fit(X, y)
-    with pytest.raises(UnsupportedError, match="secure_noise"):
-        LogisticRegression(solver="agd", secure_noise=True).fit(X, y)
+    for solver in ("auto", "srm", "agd"):
+        model = LogisticRegression(solver=solver, secure_noise=True, max_iter=3).fit(X, y)
+        assert all("lattice" in r.mechanism or "exact" in r.mechanism for r in model.privacy_.releases)
 
 
 def test_the_code_on_the_page_about_nonconvex_models_runs(capsys):

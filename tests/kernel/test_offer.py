@@ -37,6 +37,21 @@ class Counted(Total, OnLattice):
         return self.whole
 
 
+class Unbounded:
+    """A query whose rounding nobody wrote down."""
+
+    needs, norm, adds_up = (), Norm.L2, True
+
+    def contribution(self, params):
+        return 1.0
+
+    def sensitivity(self, relation, params):
+        return 1.0
+
+    def evaluate(self, records, params):
+        return 0.0
+
+
 class Middle(Total):
     """Not a sum."""
 
@@ -91,13 +106,15 @@ def test_holders_whose_answers_are_added_up_take_gaussian_sums_only():
 @pytest.mark.parametrize(
     ("offer", "query", "blamed"),
     [
-        (TOYS, Counted(), "toys"),
-        (replace(TOYS, lattice=True), Total(), "Total"),
-        (replace(TOYS, lattice=True), Counted(whole=False), "Counted"),
-        (replace(TOYS, lattice=True), Counted(), None),
+        (replace(TOYS, doubles=False), Counted(), "toys"),
+        (replace(TOYS, doubles=False, lattice=True), Total(), "Total"),
+        (replace(TOYS, doubles=False, lattice=True), Counted(whole=False), "Counted"),
+        (replace(TOYS, doubles=False, lattice=True), Counted(), None),
+        (TOYS, Unbounded(), "Unbounded"),
+        (TOYS, Total(), None),
     ],
 )
-def test_noise_on_a_lattice_needs_integers_on_both_sides(offer, query, blamed):
+def test_exact_noise_needs_integers_or_a_written_error(offer, query, blamed):
     release = released(query, Gaussian(1.3, secure=True))
     said = None if blamed is None else f"secure_noise=True is not proven for {blamed}"
     assert offer.unmet(release) == said

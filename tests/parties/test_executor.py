@@ -87,14 +87,14 @@ def test_the_power_method_finds_the_axis_that_one_machine_finds():
 
 
 @pytest.mark.parametrize("relation", list(Relation))
-def test_integers_of_parties_add_up_to_those_of_all_records(relation):
+def test_integers_of_parties_add_up_to_those_of_all_records_but_for_their_rounding(relation):
     x, y = _data()
     release = Release(GlmGradient(LOSSES["logistic"], 0.7), Gaussian(3.0))
     w = np.arange(6) / 6
     sensitivity = release.sensitivity(relation, w)
     whole = quantise(release, LocalExecutor(x, y).records(None), w, sensitivity, 240)
     parts = [quantise(release, p.records(None), w, sensitivity, 240) for p in _parties(x, y, 7)]
-    assert np.array_equal(sum(p.values for p in parts), whole.values)
+    assert np.abs(sum(p.values for p in parts) - whole.values).max() <= 4  # seven roundings for one
     assert {p.lattice for p in parts} == {whole.lattice}
     exact = release.query.evaluate(LocalExecutor(x, y).records(None), w)
     assert (

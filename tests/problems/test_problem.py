@@ -53,7 +53,9 @@ def test_a_problem_plans_for_its_relation_population_and_unit():
 
 def test_the_noise_of_a_problem_is_secure_when_asked():
     assert PROBLEM.gaussian(0.5) == Gaussian(relative=0.5)
-    assert replace(PROBLEM, secure_noise=True).gaussian().secure
+    release = Release(GlmGradient(LOSSES["logistic"], 1.0), PROBLEM.gaussian())
+    plan = replace(PROBLEM, secure_noise=True).planned(gradient=release)
+    assert plan.releases["gradient"].mechanism.secure
     assert PROBLEM.gaussian().multiplier is None
 
 

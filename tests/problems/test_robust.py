@@ -193,20 +193,6 @@ def test_the_norm_path_agrees_with_the_general_one():
     np.testing.assert_allclose(ours, theirs, rtol=1e-9)
 
 
-@given(st.data())
-def test_on_the_lattice_no_neighbour_moves_the_sum_beyond_its_sensitivity(data):
-    query, params, spacing = RobustSum(D, Truncation(joint=1.2)), (np.zeros(D), np.full(D, 0.3)), 2.0**-9
-    one, other = data.draw(neighbours(Relation.REPLACE_ONE))
-    ours, theirs = (query.evaluate_on_lattice(records(d), params, spacing) for d in (one, other))
-    limit = query.sensitivity(Relation.REPLACE_ONE, params)
-    assert np.linalg.norm((ours - theirs) * spacing) <= limit
-
-
-def test_a_median_on_the_lattice_is_refused():
-    with pytest.raises(InvalidInputError, match="medians"):
-        RobustSum(D, blocks=3).evaluate_on_lattice(records((np.ones((3, D)), np.ones(3))), None, 0.5)
-
-
 # --------------------------------------------------------------------------------------- histograms
 
 POINT = GradientPoint(np.array([0.5, -2.0, 0.0]), 1.0, np.array([0.4, 1.0, 7.0]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -12,7 +13,7 @@ from scipy import sparse
 from tests.solver_case import Asked, SolverCase, as_array, scaled
 
 from sordino.execute.records import CsrRecords, LazyRecords
-from sordino.kernel import Norm, Relation, Release
+from sordino.kernel import Norm, Question, Relation, Release
 from sordino.problems.covariance import Ball
 
 SPECIAL = [0.0, 1.0, -1.0, 0.3, 1e-3, -1e-170, 5e-324, 40.0, -1e8, 1e30, 1e155, -1e300]
@@ -89,11 +90,13 @@ def answers(case: SolverCase, release: Release, params: Any, data: Any, kind: st
     return out
 
 
-def lattice_answer(case: SolverCase, release: Release, params: Any, data: Any, kind: str, spacing: float):
-    """Return the integers that secure noise is added to."""
+def lattice_answer(case: SolverCase, release: Release, params: Any, data: Any, kind: str, sensitivity: float):
+    """Return the integers that secure noise is added to, and the sensitivity that it is for."""
     executor = case.executor(case.problem, stored(data[0], kind), data[1])
-    value = release.query.evaluate_on_lattice(executor.records(None), params, spacing)
-    return [int(v) for v in np.ravel(value)]
+    release = replace(release, mechanism=release.mechanism.at(1.3))
+    question = Question(release, params, sensitivity, 0, case.problem.population)
+    value = question.summed(executor.records(None))
+    return [int(v) for v in np.ravel(value)], question.spacing, question.room(value)
 
 
 def norm_of(vector: np.ndarray, norm: Norm) -> float:

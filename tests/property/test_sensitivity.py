@@ -64,9 +64,10 @@ def assert_lattice_within(case, release, relation, params, one, other, kind):
     declared = release.sensitivity(relation, params)
     if declared == 0:
         return
-    spacing = release.mechanism.lattice(declared)
-    pair = [lattice_answer(case, release, params, d, kind, spacing) for d in (one, other)]
-    assert_within_exactly(declared, spacing, *pair)
+    pair = [lattice_answer(case, release, params, d, kind, declared) for d in (one, other)]
+    (ours, spacing, wide), (theirs, *same) = pair
+    assert [spacing, wide] == same
+    assert_within_exactly(wide, spacing, ours, theirs)
 
 
 @pytest.mark.parametrize("relation", BOTH, ids=str)

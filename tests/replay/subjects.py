@@ -97,7 +97,7 @@ def linear_rows() -> Iterator[Subject]:
     for solver, variants in VARIANTS.items():
         for options in variants:
             yield _linear(LINEAR[0], solver, {"solver_options": options}, PLAIN)
-    for solver in solvers_with(secure_noise=True):
+    for solver in SOLVERS:
         yield _linear(LINEAR[1], solver, {"secure_noise": True}, PLAIN)
     for solver in solvers_with(weights=True):
         weights = {"class_weight": {-1.0: 0.3, 1.0: 2.0}, "weight_bound": 2.0}
@@ -123,7 +123,7 @@ def _linear(
         return model.fit(data.X, data.y, groups=data.groups, **weighted)
 
     said = "/".join([name, solver, *filter(None, [loss or kind]), *map(str, extra.values())])
-    persons = ("persons",) if able.persons and not {"weight_bound", "secure_noise"} & set(settings) else ()
+    persons = ("persons",) if able.persons and "weight_bound" not in settings else ()
     return Subject(said, kind, fit, (*IN_MEMORY, *persons), ELSEWHERE, level=level)
 
 
@@ -141,6 +141,9 @@ def pca_rows() -> Iterator[Subject]:
             said, level = f"PCA/{solver}/center={center}", LEAD if center else LONG
             yield Subject(said, "numbers", _pca(solver, settings), IN_MEMORY, ELSEWHERE, level=level)
 
+    secure = {**BUDGET, "data_norm": 2.0, "random_state": 0, "secure_noise": True}
+    yield Subject("PCA/auto/secure", "numbers", _pca("auto", secure), IN_MEMORY, ELSEWHERE)
+
     def chunks(data: Data, relation: str) -> Any:
         pca = sordino.PCA(2, relation=relation, n_chunks=2, data_norm=2.0, **BUDGET)
         for part in np.split(data.X, 2):
@@ -157,6 +160,7 @@ def _pca(solver: str, settings: Mapping[str, Any]) -> Callable[[Data, str], Any]
 
 HEAVY: Mapping[str, Mapping[str, Any]] = {
     "default": {},
+    "secure": {"secure_noise": True, "n_nonzero_coefs": 2},
     "scaled": {"scale_columns": True},
     "coordinates": {"gradient": "truncated", "truncation": "zero", "solver": "convex"},
     "blocks": {"gradient": "median-of-means", "joint_clip": 1.4},
@@ -200,7 +204,7 @@ MEANS: Mapping[str, Mapping[str, Any]] = {
     "bound": {"moment_bound": 2.0, "joint_clip": 1.5},
     "zero": {"truncation": "zero", "threshold": 1.0},
     "blocks": {"estimator": "median-of-means"},
-    "secure": {"secure_noise": True, "threshold": 1.0},
+    "plain": {"secure_noise": False, "threshold": 1.0},
     "limits": {"bounds": (-3.0, 2.0)},
 }
 EDGES = [-1e300, -1.0, 0.0, 0.5, 1.0, 1e300]
@@ -236,8 +240,7 @@ def statistics_rows() -> Iterator[Subject]:
         ),
     }.items():
         yield _statistic(name, ask, {}, (), persons)
-        if "quantile" not in name:
-            yield _statistic(f"{name}/secure", ask, {"secure_noise": True}, (), ("memory",))
+        yield _statistic(f"{name}/plain", ask, {"secure_noise": False}, (), ("memory",))
 
 
 def _statistic(

@@ -86,7 +86,7 @@ def test_a_family_differs_in_what_one_run_shares_and_in_nothing_else():
     grid = [{"alpha": a, "max_iter": m} for m in (5, 10) for a in (0.0, 0.1)]
     assert [len(f) for f in Candidates(LABELS).families(grid, False)] == [2, 2]
     assert [len(f) for f in Candidates(LABELS).families(grid, True)] == [1] * 4  # persons: another solver
-    for other in ({"solver": "ight"}, {"secure_noise": True}, {"noise": "paper"}):
+    for other in ({"solver": "ight"}, {"noise": "paper"}):
         model = sordino.SparseLogisticRegression(data_norm=2.0, **other)
         assert [len(f) for f in Candidates(model).families(grid, False)] == [1] * 4
     counts = sordino.LinearRegression(loss="poisson")

@@ -4,6 +4,7 @@ import pytest
 from tests.solvers.plain import made_problem
 
 from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.execute.local import DENSE
 from sordino.solvers import SOLVERS, Capabilities, Options, capabilities_of, make_solver, solvers_with
 
 GENERAL = ("n_nonzero_coefs", "max_iter", "batch_size", "step_size", "clip_norm", "sampling")
@@ -40,14 +41,11 @@ def test_an_option_is_read_if_and_only_if_it_is_declared(name, relation, option)
 
 
 @pytest.mark.parametrize("name", sorted(SOLVERS["linear"]))
-def test_secure_noise_is_planned_or_refused(name):
+def test_secure_noise_is_in_every_release(name):
     problem = made_problem(secure_noise=True)
-    if capabilities_of(name).secure_noise:
-        plan = make_solver(name, problem, Options()).plan(problem)
-        assert all(r.mechanism.secure for r in plan.releases.values())
-    else:
-        with pytest.raises(UnsupportedError, match="secure_noise"):
-            make_solver(name, problem, Options())
+    plan = make_solver(name, problem, Options()).plan(problem)
+    assert all(r.mechanism.secure for r in plan.releases.values())
+    assert not [unmet for r in plan.releases.values() if (unmet := DENSE.unmet(r))]
 
 
 @pytest.mark.parametrize("name", sorted(SOLVERS["linear"]))

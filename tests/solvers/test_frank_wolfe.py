@@ -7,7 +7,7 @@ from sklearn.linear_model import Lasso
 from tests.solvers.plain import gradient, made_data, made_problem, run
 
 from sordino.accounting import calibrate
-from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.errors import InvalidInputError
 from sordino.kernel import Relation
 from sordino.solvers import Options, make_solver
 from sordino.solvers.baselines import FrankWolfe
@@ -101,10 +101,3 @@ def test_the_default_bound_on_an_entry_is_a_quarter_of_that_on_the_norm():
 def test_an_option_out_of_bounds_is_refused(extra):
     with pytest.raises(InvalidInputError):
         make_solver("frank-wolfe", made_problem(), Options(3, extra=extra))
-
-
-@pytest.mark.parametrize("name", ["frank-wolfe", "peeled", "coordinate", "two-stage", "transfer"])
-def test_secure_noise_is_refused_where_it_is_not_proven(name):
-    problem = made_problem(secure_noise=True)
-    with pytest.raises(UnsupportedError, match="secure_noise"):
-        make_solver(name, problem, Options(3)).plan(problem)

@@ -214,12 +214,6 @@ def test_a_stream_refuses_batches_it_would_not_draw():
     opened(StreamExecutor(12), GramMatrix(1.0), sampling=Disjoint(3))
 
 
-def test_a_stream_refuses_noise_on_a_lattice_that_it_would_not_draw():
-    query, noise = GlmGradient(LOSSES["logistic"], 0.7), Gaussian(1.0, secure=True)
-    with pytest.raises(UnsupportedError, match="secure_noise=True is not proven for data that arrive"):
-        opened(StreamExecutor(12), query, noise, Disjoint(3))
-
-
 def test_the_solver_for_streams_fits_a_stream():
     from tests.solver_table import _pca
 
@@ -243,18 +237,11 @@ def test_a_mismatch_books_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("name", [name for name in SOLVERS["linear"] if name != "auto"])
-@pytest.mark.parametrize("secure", [False, True])
-def test_what_a_solver_declares_for_persons_and_lattices_is_what_its_plan_can(name, secure):
+def test_what_a_solver_declares_for_persons_is_what_its_plan_can(name):
     """ "auto" asks for more than persons allow; estimators put another solver in its place for them."""
     able = SOLVERS["linear"][name].capabilities
     k = 2 if able.sparse else None
     problem = Problem(LOSSES["logistic"], 40, 6, Relation.ADD_REMOVE, 1.0, 1e-5)
     plan = make_solver(name, problem, Options(n_nonzero_coefs=k)).plan(problem)
-    if not secure:
-        unmet = [GroupedExecutor.offer.unmet(release) for release in plan.releases.values()]
-        assert able.persons is not any(unmet)
-        return
-    gaussian = all(type(r.mechanism) is Gaussian for r in plan.releases.values())
-    on_lattice = Gaussian(1.0, secure=True)
-    secured = [replace(r, mechanism=on_lattice) for r in plan.releases.values()] if gaussian else []
-    assert able.secure_noise is (gaussian and not any(HOLDERS[0].offer.unmet(r) for r in secured))
+    unmet = [GroupedExecutor.offer.unmet(release) for release in plan.releases.values()]
+    assert able.persons is not any(unmet)

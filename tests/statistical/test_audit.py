@@ -10,7 +10,7 @@ from tests.solver_table import CASES, IDS
 from tests.statistical.auditing import MULTIPLIER, RUNS, Attack, lower_bound
 
 from sordino.accounting import certify, gaussian_epsilon
-from sordino.kernel import ClippedSum, Gaussian, Laplace, NormGamma, OnLattice, Plan, SymmetricGaussian
+from sordino.kernel import ClippedSum, Gaussian, Laplace, NormGamma, Plan, SymmetricGaussian
 
 ADDITIVE = (Gaussian, Laplace, NormGamma, SymmetricGaussian)
 pytestmark = pytest.mark.statistical
@@ -41,7 +41,7 @@ every_kind = pytest.mark.parametrize("case", DISTINCT, ids=[case.id for case in 
 
 
 @dataclass(frozen=True)
-class ThreeTimes(ClippedSum, OnLattice):
+class ThreeTimes(ClippedSum):
     """A query that clips at three times the bound it declares; ``origin`` is its answer without records."""
 
     inner: Any
@@ -57,9 +57,6 @@ class ThreeTimes(ClippedSum, OnLattice):
     def evaluate(self, records, params):
         tripled = self.inner.evaluate(records, params) * 3
         return tripled - 2 * self.origin.reshape(np.shape(tripled)) if np.any(self.origin) else tripled
-
-    def evaluate_on_lattice(self, records, params, spacing):
-        return self.inner.evaluate_on_lattice(records, params, spacing) * 3
 
 
 @every_case

@@ -95,7 +95,9 @@ class Pair:
             drawn = np.array([bool(np.any(rows == 0)) for rows in batches])
         if isinstance(asked.release.mechanism, SymmetricGaussian | NormGamma | GumbelTopK):
             values = [side.value if one or absent is None else absent.value for one in drawn]
-            return np.array([np.ravel(np.asarray(asked.privatised(value, noise))) for value in values])
+            mechanism: Any = asked.release.mechanism
+            shaped = np.asarray if asked.spacing is None else mechanism.vector  # integers of half a matrix
+            return np.array([np.ravel(shaped(asked.privatised(value, noise))) for value in values])
         present, missing = (_value(one) for one in (side, absent or side))  # coordinates are independent
         tiled = np.where(drawn[:, None], present, missing)
         return np.asarray(asked.privatised(tiled.ravel(), noise)).reshape(tiled.shape)

@@ -261,6 +261,7 @@ def _privatised(original: Any, tape: Tape, question: Any, exact: Any, noise: Any
     """Write down the exact answer; return the noisy one of the script, or of this run without one."""
     heard, scripted = tape.questions[-1], tape.scripted
     heard.exact, heard.value = read(exact, question.spacing), kept(exact)
+    heard.sensitivity = question.room(exact)
     said = exact if scripted is None or scripted.value is None else kept(scripted.value)
     return original(question, said, tape.source(1, noise))
 

@@ -89,7 +89,7 @@ class _Scaler(OneToOneFeatureMixin, TransformerMixin, PrivateEstimator):
         data_norm: float | None = None,
         with_mean: bool = True,
         relation: str = "add-remove",
-        secure_noise: bool = True,
+        secure_noise: bool = False,
         ledger: Any = None,
         dataset_id: str | None = None,
     ) -> None:
@@ -179,7 +179,7 @@ class PrivateColumnWeights(_Scaler):
         *,
         data_norm: float | None = None,
         relation: str = "add-remove",
-        secure_noise: bool = True,
+        secure_noise: bool = False,
         ledger: Any = None,
         dataset_id: str | None = None,
     ) -> None:

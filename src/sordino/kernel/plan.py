@@ -18,6 +18,7 @@ from sordino.kernel.events import Relation, check_event, composed
 from sordino.kernel.mechanism import Gaussian, Mechanism, OnGrid, SymmetricGaussian, to_grid, widen
 from sordino.kernel.query import (
     BLOCK,
+    WHOLE,
     AffineViews,
     Answer,
     ClippedSum,
@@ -281,7 +282,7 @@ def check_offer(plan: Plan, offer: Offer) -> None:
         if reason is not None:
             remedy = "Set secure_noise=False." if reason.startswith("secure_noise") else offer.remedy
             raise UnsupportedError(f"Release {name!r} cannot be run: {reason}. {remedy}".rstrip())
-        if release.mechanism.secure and release.mechanism.multiplier == 0:
+        if release.in_integers and release.mechanism.secure and release.mechanism.multiplier == 0:
             raise InvalidInputError("secure_noise needs noise: epsilon=inf has none. Set secure_noise=False.")
 
 
@@ -314,8 +315,9 @@ class Question:
 
     @property
     def secure(self) -> bool:
-        """Whether the noise is exact; nothing moves at sensitivity 0, so there is nothing to hide."""
-        return self.release.mechanism.secure and self.sensitivity > 0
+        """Whether the noise is exact. Where there is none, or nothing moves, there is nothing to hide."""
+        mechanism = self.release.mechanism
+        return mechanism.secure and self.sensitivity > 0 and mechanism.multiplier != 0
 
     @property
     def lazy(self) -> bool:
@@ -370,13 +372,16 @@ class Question:
         if self.spacing is None:
             error = cast(Any, self.query).error(self.params, self.population)
             return mechanism.privatise_exactly(exact, self.sensitivity, error, noise)
-        wide = self.sensitivity if self._truncates else self._wide(np.size(exact))
-        return mechanism.privatise_on_lattice(exact, self.spacing, wide, noise)
+        return mechanism.privatise_on_lattice(exact, self.spacing, self.room(exact), noise)
 
-    def _wide(self, size: int) -> float:
-        return rounded_sensitivity(
-            self.release, self.params, self.sensitivity, self.spacing or 0.0, self.population, size
-        )
+    def room(self, exact: Any) -> float:
+        """Return how far apart the noise lets computed answers be: the sensitivity, and room to round."""
+        if not self.secure or self._truncates:
+            return self.sensitivity
+        facts = self.release, self.params, self.sensitivity
+        if self.spacing is not None:
+            return rounded_sensitivity(*facts, self.spacing, self.population, np.size(exact))
+        return widen(self.sensitivity, cast(Any, self.query).error(self.params, self.population), 0.0)
 
 
 def exact_sum(query: Any, records: Any, params: Any, spacing: float | None) -> Answer:
@@ -386,10 +391,15 @@ def exact_sum(query: Any, records: Any, params: Any, spacing: float | None) -> A
     return query.summed(records, params) if isinstance(query, FromSum) else query.evaluate(records, params)
 
 
+def added_at_once(query: Any, population: int) -> int:
+    """Return how many positions of records are added up in doubles before they are rounded."""
+    return population if population <= WHOLE or not isinstance(query, ClippedSum) else BLOCK
+
+
 def rounded_sum(release: Release, records: Any, params: Any, spacing: float, population: int) -> Any:
-    """Return a sum in doubles, rounded to integers in blocks of :data:`BLOCK` neighbouring positions."""
-    whole = population <= BLOCK or not isinstance(release.query, ClippedSum)
-    parts = [records] if whole else records.by_position(BLOCK)
+    """Return a sum in doubles, rounded to integers; of very many records, block by block."""
+    size = added_at_once(release.query, population)
+    parts = [records] if size == population else records.by_position(size)
     vector = cast(Any, release.mechanism).vector
     values = [vector(release.query.evaluate(part, params)) for part in parts]
     return sum(to_grid(value, spacing) for value in values)
@@ -398,7 +408,6 @@ def rounded_sum(release: Release, records: Any, params: Any, spacing: float, pop
 def rounded_sensitivity(
     release: Release, params: Any, sensitivity: float, spacing: float, population: int, size: int
 ) -> float:
-    """Return how far the rounded sums of neighbours may be apart: they differ in one block only."""
-    count = min(population, BLOCK) if isinstance(release.query, ClippedSum) else population
-    error = cast(Any, release.query).error(params, count)
+    """Return how far the rounded sums of neighbours may be apart: blocks differ in one only."""
+    error = cast(Any, release.query).error(params, added_at_once(release.query, population))
     return widen(sensitivity, error, cast(Any, release.mechanism).corner(size) * spacing)

@@ -285,8 +285,8 @@ class OnLattice:
         raise NotImplementedError  # pragma: no cover
 
 
-BLOCK = 1 << 16
-"""So many positions of records are added up in doubles; beyond it, the rounded sums of blocks are."""
+WHOLE, BLOCK = 1 << 18, 1 << 16
+"""Up to WHOLE records are added up in doubles; of more, the rounded sums of BLOCK positions each."""
 
 
 def summation_error(count: int, reach: float) -> float:

@@ -17,7 +17,7 @@ from sordino.accounting.trade_off import NO_BOUND, TradeOff, trade_off, worst_tr
 from sordino.errors import InvalidInputError, PlanError
 from sordino.kernel.correlated import Correlated
 from sordino.kernel.events import Relation
-from sordino.kernel.mechanism import Mechanism
+from sordino.kernel.mechanism import Mechanism, OnGrid
 from sordino.kernel.noise import NoiseSource
 from sordino.kernel.plan import Plan, Release
 from sordino.runs.price import (
@@ -379,7 +379,10 @@ def _mechanism_text(mechanism: Mechanism) -> str:
     name = type(mechanism).__name__
     if isinstance(mechanism, Correlated):
         return f"{name} ({type(mechanism.strategy).__name__}, all releases together)"
-    return f"{name} (exactly rounded to a lattice)" if mechanism.secure else name
+    if not mechanism.secure:
+        return name
+    grid = isinstance(mechanism, OnGrid)
+    return f"{name} (exactly rounded to a lattice)" if grid else f"{name} (exact)"
 
 
 def _sensitivity_text(release: Release, relation: Relation) -> str:
