@@ -77,6 +77,14 @@ class PolicyMismatchError(LedgerError, ValueError):
     """A guarantee for one relation or unit cannot be booked on a budget for another."""
 
 
+class RoleError(LedgerError):
+    """The terms of the data set do not let this person do this."""
+
+
+class ApprovalNeededError(LedgerError):
+    """A reservation of this size needs the approval of a second person."""
+
+
 class ReservationEndedError(LedgerError):
     """A reservation ended before, or belongs to another process: it cannot end again here."""
 

@@ -397,7 +397,7 @@ class Terms:
     delta: float | None = None
     confidence: float = 0.95
     relation: str = "add-remove"
-    secure_noise: bool = True
+    secure_noise: bool | None = None
     ledger: Any = None
     dataset_id: str | None = None
     learned: tuple[Price, ...] = ()
@@ -413,7 +413,7 @@ def count(
     rows_per_person: int | None = None,
     confidence: float = 0.95,
     relation: str = "add-remove",
-    secure_noise: bool = True,
+    secure_noise: bool | None = None,
     ledger: Any = None,
     dataset_id: str | None = None,
 ) -> PrivateFloat | PrivateTable:
@@ -431,7 +431,8 @@ def count(
     rows_per_person : so many rows of each person count in full, one by one, for so many times the noise.
         Without ``groups`` it is a declaration: nobody has more rows. The guarantee is for persons.
     confidence : of the intervals, which hold the number in these data; each holds by itself.
-    relation, secure_noise, ledger, dataset_id : as in :func:`sordino.mean`.
+    relation, ledger, dataset_id : as in :func:`sordino.mean`.
+    secure_noise : exact noise, as there; None has it where a record is the unit. Persons cannot have it.
 
     Returns
     -------
@@ -637,7 +638,9 @@ class GroupBy:
         self, name: str, solver: Any, terms: Terms, values: Any, public: tuple[str, ...], bounds: Any = None
     ) -> PrivateTable:
         rows, unit = self.keys.records(values), self.keys.unit
-        secure = check_flag("secure_noise", terms.secure_noise)
+        # Of persons a row is a part, and how many parts there are is secret: no error is written for that.
+        asked = terms.secure_noise
+        secure = unit == "record" if asked is None else check_flag("secure_noise", asked)
         n = rows.population if isinstance(rows, SharedRows) else len(rows)
         sample = Sample(n, 1, Relation.parse(terms.relation), unit, secure)
         known = (p for k in self.keys.levels for p in k.learned)

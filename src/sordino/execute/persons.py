@@ -150,6 +150,7 @@ class SharedRows:
     offer: ClassVar[Offer] = Offer(
         "rows of persons",
         (DenseRows,),
+        doubles=False,
         samplings=(Full,),
         remedy="Leave groups out, or set secure_noise=False.",
     )

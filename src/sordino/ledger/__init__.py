@@ -4,6 +4,7 @@ from sordino.ledger.account import Account, Charge, FilterMode
 from sordino.ledger.ledger import Ledger, Remaining, Reservation, Spent, Verification
 from sordino.ledger.policy import BudgetPolicy, RenyiFilter
 from sordino.ledger.records import Entry, Status
+from sordino.ledger.team import Terms, fingerprint
 
 __all__ = [
     "Account",
@@ -17,5 +18,7 @@ __all__ = [
     "Reservation",
     "Spent",
     "Status",
+    "Terms",
     "Verification",
+    "fingerprint",
 ]

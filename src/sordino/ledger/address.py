@@ -9,6 +9,7 @@ password, which looks into ``PGPASSWORD`` and the password file.
 from __future__ import annotations
 
 import getpass
+import hashlib
 import os
 import re
 import socket
@@ -106,6 +107,36 @@ def this_process() -> str:
     return f"{_describe(os.getpid())}|{person()}"
 
 
+def signed(key: str) -> str:
+    """Return the owner of a reservation: this process, the version and digest of its code, and a key."""
+    return f"{this_process()}|{version_of_code()}|{code_digest()}|{key}"
+
+
+@cache
+def version_of_code() -> str:
+    """Return the version of this Sordino."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("sordino")
+    except PackageNotFoundError:
+        return ""
+
+
+@cache
+def code_digest() -> str:
+    """Return a digest of the source of this Sordino as it lies on disk."""
+    root, digest = Path(__file__).resolve().parents[1], hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(str(path.relative_to(root)).encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def is_mine(owner: str) -> bool:
+    """Return whether this process made a reservation."""
+    return owner.split("|")[:5] == this_process().split("|")
+
+
 def person() -> str:
     """Return who runs this process: ``SORDINO_PERSON``, or the name of the account; "" if there is none."""
     named = os.environ.get("SORDINO_PERSON", "").strip()
@@ -119,13 +150,13 @@ def person() -> str:
 def person_of(owner: str) -> str:
     """Return the person in an owner; "" for one that was written without."""
     parts = owner.split("|")
-    return parts[4] if len(parts) == 5 else ""
+    return parts[4] if len(parts) >= 5 else ""
 
 
 def is_gone(owner: str) -> bool:
     """Return whether a process of this machine surely ended; of other machines nothing is known."""
     parts = owner.split("|")
-    if len(parts) not in (4, 5) or parts[0] != socket.gethostname():
+    if len(parts) not in (4, 5, 8) or parts[0] != socket.gethostname():
         return False
     host, boot, process, start = parts[:4]
     if (host, boot) != _machine():

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 import os
 import re
+import secrets
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
 from html import escape
+from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from dp_accounting import dp_event as dp
 
@@ -29,7 +32,7 @@ from sordino.errors import (
 )
 from sordino.kernel.events import Relation, composed
 from sordino.ledger.account import Account, FilterMode, charge_of, check_certificate, exact, pure_epsilon
-from sordino.ledger.address import Address, hidden, is_gone, person_of, this_process
+from sordino.ledger.address import Address, hidden, is_gone, is_mine, person, person_of, signed
 from sordino.ledger.policy import BudgetPolicy, name, text
 from sordino.ledger.postgres import PostgresStore
 from sordino.ledger.records import (
@@ -58,6 +61,7 @@ from sordino.ledger.store import (
     update_account,
     update_status,
 )
+from sordino.ledger.team import Terms, fingerprint, read_terms, use_approval, write_approval, write_terms
 from sordino.values import check_number
 
 # -------------------------------------- A reservation in the hands of whoever is about to release something
@@ -81,6 +85,7 @@ class Reservation:
 
     ledger: _Book
     entry: Entry
+    beside: tuple[Entry, ...] = ()
     process: int = field(default_factory=os.getpid, repr=False, compare=False)
 
     @property
@@ -103,7 +108,8 @@ class Reservation:
 
     def give_back(self, turn: int = 0) -> None:
         """Take it off the budget again: nothing was asked of a record under it, and nothing will be."""
-        self.ledger.give_back(self.dataset_id, self.sequence, turn)
+        for entry in (self.entry, *self.beside):
+            self.ledger.give_back(entry.dataset_id, entry.sequence, turn)
 
     def _end(self, status: Status, reason: str = "") -> None:
         if os.getpid() != self.process:
@@ -112,7 +118,8 @@ class Reservation:
                 f"become {status.value} here. End it where it was made; it stays spent in any case."
             )
         try:
-            self.ledger.finish(self.dataset_id, self.sequence, status, reason)
+            for entry in (self.entry, *self.beside):
+                self.ledger.finish(entry.dataset_id, entry.sequence, status, reason)
         except ReservationEndedError:
             raise
         except LedgerError as error:
@@ -156,12 +163,18 @@ class Verification:
 
 
 def verified(
-    records: Sequence[tuple[Dataset, Sequence[Entry]]], receipts: Sequence[str] = ()
+    records: Sequence[tuple[Dataset, Sequence[Entry]]],
+    receipts: Sequence[str] = (),
+    signatures: Mapping[str, Mapping[int, str]] | None = None,
 ) -> Verification:
     """Check data sets against their histories and receipts; raise ``LedgerCorruptError`` at a fault."""
     differences = [_checked(dataset, entries) for dataset, entries in records]
     count = sum(len(entries) for _, entries in records)
-    chains = {dataset.dataset_id: chain_heads(entries) for dataset, entries in records}
+    signatures = signatures or {}
+    chains = {
+        dataset.dataset_id: chain_heads(entries, signatures.get(dataset.dataset_id, {}))
+        for dataset, entries in records
+    }
     for receipt in receipts:
         label, _, number = receipt.rpartition(":")[0].rpartition(":")
         if not number.isdigit() or receipt not in _receipts({label: chains.get(label, [])[: int(number)]}):
@@ -172,8 +185,11 @@ def verified(
     return Verification(len(records), count, max(differences, default=0.0), _receipts(chains))
 
 
-def chain_heads(entries: Sequence[Entry]) -> list[str]:
+def chain_heads(entries: Sequence[Entry], owners: Mapping[int, str] | None = None) -> list[str]:
     """Return the head of a hash chain after each reservation, over what never changes of it.
+
+    ``owners`` say who booked each, from where, with which version and code; they are in the chain where all
+    of this was written down.
 
     A seal without a key can be made anew by whoever edits a row, and so can this chain. But its head, kept
     elsewhere, is then another one: a kept head shows what was edited, deleted, moved or cut off before it.
@@ -181,7 +197,9 @@ def chain_heads(entries: Sequence[Entry]) -> list[str]:
     heads = [""]
     for entry in entries:
         ended = replace(entry, status=Status.RESERVED, reason="", finished_at="")
-        heads.append(seal([heads[-1], *entry_row(ended)]))
+        owner = (owners or {}).get(entry.sequence, "")
+        signature = [owner] if owner.count("|") == 7 else []
+        heads.append(seal([heads[-1], *entry_row(ended), *signature]))
     return heads[1:]
 
 
@@ -404,7 +422,8 @@ class LedgerReader:
             records = [
                 (read_dataset(store, name(one, "dataset_id")), read_entries(store, one)) for one in chosen
             ]
-        return verified(records, receipts)
+            signatures = {one: owners_of(store, one) for one in chosen}
+        return verified(records, receipts, signatures)
 
     def to_json(self, dataset_id: str | None = None) -> str:
         """Return data sets with their histories as strict JSON."""
@@ -424,6 +443,7 @@ class LedgerReader:
     def _records(self, dataset_id: str) -> tuple[Dataset, list[Entry]]:
         dataset_id = name(dataset_id, "dataset_id")
         with self._store.transaction(write=False) as store:
+            read_terms(store, dataset_id).require("read", person())
             return read_dataset(store, dataset_id), read_entries(store, dataset_id)
 
     def __enter__(self) -> Self:
@@ -577,30 +597,119 @@ class Ledger(LedgerReader):
         BudgetExceededError, PolicyMismatchError, UnknownDatasetError, LedgerError
             Nothing was reserved, and nothing may be released.
         """
-        dataset_id = name(dataset_id, "dataset_id")
         words = text(description, "description"), text(plan_digest, "plan_digest")
-        account = self._account(dataset_id)
-        account.policy.require(relation, unit)
-        stated = account.policy.relation
-        line = encode_event(event)
-        # Outside of the transaction: the accountant may take a second, others need the file.
-        charge = charge_of(event, stated, account.filter.orders, certificate)
-        charge = check_certificate(event, stated, charge)
-        draft = Entry(dataset_id, 0, Status.RESERVED, line, charge, *words, "", now(), "")
-        return Reservation(self, self._book(draft, account))
+        line, drafts = encode_event(event), []
+        for one in self.parts(name(dataset_id, "dataset_id")):
+            account = self._account(one)
+            account.policy.require(relation, unit)
+            stated = account.policy.relation
+            # Outside of the transaction: the accountant may take a second, others need the file.
+            charge = charge_of(event, stated, account.filter.orders, certificate)
+            charge = check_certificate(event, stated, charge)
+            drafts.append((Entry(one, 0, Status.RESERVED, line, charge, *words, "", now(), ""), account))
+        first, *others = self._book(drafts, secrets.token_hex(8))
+        return Reservation(self, first, tuple(others))
 
-    def _book(self, draft: Entry, known: Account) -> Entry:
-        """Book in one transaction, all or nothing."""
-        with self._store.transaction(write=True) as store:
-            dataset = read_dataset(store, draft.dataset_id, lock=True)
-            account = dataset.account
-            if (account.policy, account.filter) != (known.policy, known.filter):
-                raise damaged(f"the budget of {draft.dataset_id!r} was exchanged")
-            booked = replace(dataset, account=account.book(draft.charge))
-            entry = replace(draft, sequence=booked.account.count)
-            insert_entry(store, entry, this_process())
-            update_account(store, booked)
+    def parts(self, dataset_id: str) -> list[str]:
+        """Return the data sets that a name stands for: itself, or its parts ``NAME/PART`` where it has none.
+
+        Parts hold the records of disjoint sets of units, as whoever creates them declares: sites, or the
+        windows in which records of a growing table arrive. **Privacy.** A unit is in one part, so what is
+        booked on other parts is a function of records that are not its own, and its loss is what is booked
+        on its part: parts compose in parallel. What is asked of the whole is booked on every part, all or
+        nothing. Under replace-one a unit is replaced within its part.
+        """
+        with self._store.transaction(write=False) as store:
+            known = dataset_ids(store)
+        inside = [one for one in known if one.startswith(f"{dataset_id}/")]
+        return [dataset_id] if dataset_id in known or not inside else inside
+
+    def _book(self, drafts: Sequence[tuple[Entry, Account]], key: str) -> list[Entry]:
+        """Book in one transaction, all or nothing.
+
+        A connection may be lost when the database has the booking and its answer is on the way. The key
+        tells: what was written under it is this booking, and is not made a second time.
+        """
+        try:
+            with self._store.transaction(write=True) as store:
+                return [self._booked(store, draft, known, key) for draft, known in drafts]
+        except LedgerError as error:
+            if type(error) is not LedgerError:  # refused, or damaged: nothing was written
+                raise
+            found = [self._find(draft.dataset_id, key) for draft, _ in drafts]
+            if None in found:
+                raise
+            return [entry for entry in found if entry is not None]
+
+    def _booked(self, store: Store, draft: Entry, known: Account, key: str) -> Entry:
+        dataset, terms = read_dataset(store, draft.dataset_id, lock=True), read_terms(store, draft.dataset_id)
+        terms.require("spend", person())
+        use_approval(store, terms, draft, person())
+        account = dataset.account
+        if (account.policy, account.filter) != (known.policy, known.filter):
+            raise damaged(f"the budget of {draft.dataset_id!r} was exchanged")
+        booked = replace(dataset, account=account.book(draft.charge))
+        entry = replace(draft, sequence=booked.account.count)
+        insert_entry(store, entry, signed(key))
+        update_account(store, booked)
         return entry
+
+    def _find(self, dataset_id: str, key: str) -> Entry | None:
+        """Return the reservation that was written under a key, None if there is none."""
+        with suppress(LedgerError), self._store.transaction(write=False) as store:
+            for sequence, owner in owners_of(store, dataset_id).items():
+                if owner.endswith(f"|{key}"):
+                    return read_entry(store, dataset_id, sequence)
+        return None
+
+    def terms(self, dataset_id: str) -> Terms:
+        """Return who may do what with a data set, and from which size on a second person has to approve."""
+        with self._store.transaction(write=False) as store:
+            return read_terms(store, name(dataset_id, "dataset_id"))
+
+    def set_terms(self, dataset_id: str, terms: Terms) -> None:
+        """Write the terms of a data set; whoever may ``create`` there now may change them."""
+        dataset_id = name(dataset_id, "dataset_id")
+        with self._store.transaction(write=True) as store:
+            read_dataset(store, dataset_id, lock=True)
+            read_terms(store, dataset_id).require("create", person())
+            write_terms(store, dataset_id, terms)
+
+    def approve(self, dataset_id: str, request: str) -> None:
+        """Approve what another person asked for: the request that ``ApprovalNeededError`` names, once."""
+        dataset_id = name(dataset_id, "dataset_id")
+        with self._store.transaction(write=True) as store:
+            read_dataset(store, dataset_id, lock=True)
+            read_terms(store, dataset_id).require("approve", person())
+            write_approval(store, dataset_id, text(request, "request"), person())
+
+    def recognise(self, dataset_id: str, data: Any, key: bytes) -> bool:
+        """Return whether these are the records that the name stood for before; warn where they are not.
+
+        The first call keeps their keyed fingerprint. It is for whoever holds the data and the key: what it
+        says is exact, not private.
+        """
+        found = fingerprint(data, key)
+        with self._store.transaction(write=True) as store:
+            read_dataset(store, name(dataset_id, "dataset_id"), lock=True)
+            terms = read_terms(store, dataset_id)
+            if not terms.fingerprint:
+                write_terms(store, dataset_id, replace(terms, fingerprint=found))
+        same = terms.fingerprint in ("", found)
+        if not same:
+            warnings.warn(
+                f"Other records come under the name {dataset_id!r} than before. If they hold other units, "
+                "name another data set or a part of it; the same units in a new version share one budget.",
+                LedgerWarning,
+                stacklevel=2,
+            )
+        return same
+
+    def back_up(self, path: str | os.PathLike[str]) -> None:
+        """Write a copy of a ledger in a file, as it is at one moment, while others go on booking."""
+        if not isinstance(self._store, SQLiteStore):
+            raise UnsupportedError("A server has its own backups: pg_dump, or `sordino ledger export`.")
+        self._store.copy_to(Path(path))
 
     def finish(self, dataset_id: str, sequence: int, status: Status, reason: str = "") -> Entry:
         """Write what became of a reservation; it stays spent. See :class:`Reservation`."""
@@ -632,7 +741,7 @@ class Ledger(LedgerReader):
         with self._store.transaction(write=True) as store:
             dataset = read_dataset(store, dataset_id, lock=True)
             entry = read_entry(store, dataset_id, sequence, lock=True)
-            mine = owners_of(store, dataset_id).get(sequence) == this_process() and not entry.reason
+            mine = is_mine(owners_of(store, dataset_id).get(sequence, "")) and not entry.reason
             heir = turn > 0 and entry.reason == f"turn {turn}"
             if entry.status is not Status.RESERVED or not (mine or heir):
                 raise LedgerError(

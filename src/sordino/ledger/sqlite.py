@@ -83,7 +83,10 @@ class SQLiteStore(Store):
 
     def back_up(self, version: int) -> None:
         """Copy what is committed to ``NAME.vVERSION.bak``; nobody writes while the transaction is open."""
-        copy = self.path.with_name(f"{self.path.name}.v{version}.bak")
+        self.copy_to(self.path.with_name(f"{self.path.name}.v{version}.bak"))
+
+    def copy_to(self, copy: Path) -> None:
+        """Copy what is committed to a new file that only its owner may read; writers go on meanwhile."""
         try:
             os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         except OSError as error:
