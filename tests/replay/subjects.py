@@ -97,7 +97,7 @@ def linear_rows() -> Iterator[Subject]:
     for solver, variants in VARIANTS.items():
         for options in variants:
             yield _linear(LINEAR[0], solver, {"solver_options": options}, PLAIN)
-    for solver in SOLVERS:
+    for solver in SOLVERS["linear"]:
         yield _linear(LINEAR[1], solver, {"secure_noise": True}, PLAIN)
     for solver in solvers_with(weights=True):
         weights = {"class_weight": {-1.0: 0.3, 1.0: 2.0}, "weight_bound": 2.0}
