@@ -13,7 +13,7 @@ from sordino.solvers import SOLVERS, Entry
 
 PAGE = Path(__file__).resolve().parents[1] / "solvers" / "index.md"
 START, END = "<!-- made by docs/figures/solver_table.py -->", "<!-- end of the table -->"
-MARKS = ("sparse", "dense", "persons", "weights", "secure_noise", "lazy")
+MARKS = ("sparse", "dense", "persons", "weights", "lazy")
 OTHERS = {"pca": "`PCA`", "heavy": "`HeavyTailedRegressor`, `HeavyTailedClassifier`", "networks": "networks"}
 
 

@@ -287,7 +287,6 @@ _SGD = Capabilities(
     asks="mini-batch gradients",
     reads=("max_iter", "batch_size", "step_size", "clip_norm"),
     options={"momentum": Option(0.9), "nesterov": Option(False, FLAGS)},
-    secure_noise=True,
     persons=True,
     paper="DP-SGD",
     page="../deep-learning",
