@@ -239,3 +239,25 @@ def test_the_chain_holds_who_booked(ledger):
         store.execute("UPDATE sordino_reservations SET owner = replace(owner, '|', '|x') WHERE sequence = 2")
     with pytest.raises(LedgerCorruptError, match="receipt"):
         ledger.verify(receipts=receipts)
+
+
+def test_the_commands_set_terms_approve_and_copy(tmp_path, monkeypatch):
+    from click.testing import CliRunner
+
+    from sordino.cli.main import main as cli
+
+    path = str(tmp_path / "budget.db")
+    with Ledger.open(path) as book:
+        book.create("survey", BudgetPolicy(2.0, 1e-6))
+
+    def said(*words):
+        found = CliRunner().invoke(cli, ["ledger", *words])
+        assert found.exit_code == 0, found.output
+        return found.output
+
+    assert "Everybody" in said("terms", path, "survey")
+    assert "spend: ann, bob" in said("terms", path, "survey", "--role", "spend=ann", "--role", "spend=bob")
+    assert "from epsilon 0.5 on" in said("terms", path, "survey", "--approve-above", "0.5")
+    assert "Approved" in said("approve", path, "survey", "abc")
+    assert "Written" in said("backup", path, "--output", str(tmp_path / "copy.db"))
+    assert (tmp_path / "copy.db").exists()

@@ -183,6 +183,62 @@ def verify(ledger: str, mark_crashed: bool, receipts: tuple[str, ...], as_json: 
     show_result(as_json, {**found, "marked as crashed": crashed, "receipts": result.receipts}, words)
 
 
+@ledger.command()
+@PLACE
+@click.argument("dataset")
+@click.option(
+    "--role", "roles", multiple=True, metavar="ROLE=PERSON", help="Who may create, spend, approve, read."
+)
+@click.option("--approve-above", type=float, help="From this epsilon on a second person has to approve.")
+@JSON
+def terms(
+    ledger: str, dataset: str, roles: tuple[str, ...], approve_above: float | None, as_json: bool
+) -> None:
+    """Show who may do what with DATASET, or set it: a role that nobody is named for is everybody's."""
+    from dataclasses import replace
+
+    with _open(ledger) as book:
+        found = book.terms(dataset)
+        if roles or approve_above is not None:
+            people: dict[str, tuple[str, ...]] = {}
+            for one in roles:
+                role, _, person = one.partition("=")
+                people[role] = (*people.get(role, ()), person)
+            above = found.approve_above if approve_above is None else approve_above
+            found = replace(found, roles={**found.roles, **people}, approve_above=above)
+            book.set_terms(dataset, found)
+    said = {"roles": {role: list(who) for role, who in found.roles.items()}}
+    lines = [f"{role}: {', '.join(who)}" for role, who in found.roles.items()] or [
+        "Everybody may do everything."
+    ]
+    if found.approve_above is not None:
+        lines.append(f"A second person approves from epsilon {found.approve_above:g} on.")
+    show_result(as_json, {**said, "approve above": found.approve_above}, "\n".join(lines))
+
+
+@ledger.command()
+@PLACE
+@click.argument("dataset")
+@click.argument("request")
+@JSON
+def approve(ledger: str, dataset: str, request: str, as_json: bool) -> None:
+    """Approve REQUEST, which another person was refused on DATASET, once."""
+    with _open(ledger) as book:
+        book.approve(dataset, request)
+    show_result(as_json, {"approved": request}, f"Approved: {request} on {dataset}, for one reservation.")
+
+
+@ledger.command()
+@PLACE
+@click.option("--output", type=OUTPUT, required=True, help="The copy: a file that is not there yet.")
+@JSON
+def backup(ledger: str, output: Path, as_json: bool) -> None:
+    """Copy a ledger in a file as it is at one moment, while others go on booking."""
+    with _open(ledger) as book:
+        book.back_up(output)
+    show_result(as_json, {"output": output}, f"Written to {output}")
+
+
 _MODES = {
     "undecided": "decided by the first reservation",
     "renyi": "Rényi filter, sound for plans chosen after seeing results",
