@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import sordino
-from sordino.errors import UnsupportedError
 
 X = np.random.default_rng(0).normal(size=(60, 3))
 
@@ -28,12 +27,10 @@ def test_a_mean_with_secure_noise_learns_its_centre():
     assert np.isfinite(sordino.mean(X[:, 0], secure_noise=True))
 
 
-def test_noise_that_is_not_proven_for_groups_is_refused_before_the_budget_is_booked():
-    spy = Spy()
-    model = sordino.LinearRegression(secure_noise=True, solver="gd", ledger=spy, dataset_id="ward")
-    with pytest.raises(UnsupportedError, match="not proven for groups"):
-        model.fit(X, X[:, 0], groups=np.arange(60) // 2)
-    assert spy.booked == 0
+def test_exact_noise_for_groups_is_drawn():
+    model = sordino.LinearRegression(secure_noise=True, solver="gd")
+    model.fit(X, X[:, 0], groups=np.arange(60) // 2)
+    assert all("lattice" in release.mechanism for release in model.privacy_.releases)
 
 
 def test_bounds_that_no_arithmetic_survives_are_refused_before_the_budget_is_booked():
