@@ -14,11 +14,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from sordino.kernel import ClippedSum, Curator, Full, NormGamma, OnLattice, Plan, Relation, Release
-from sordino.kernel.arrays import Floats, Ints
+from sordino.kernel import ClippedSum, Curator, Full, NormGamma, Plan, Relation, Release
+from sordino.kernel.arrays import Floats
 from sordino.kernel.clip import clip_scalars
 from sordino.kernel.mechanism import TiltedObjective
-from sordino.kernel.query import IntegerSums, Parts, RecordSums
+from sordino.kernel.query import Parts, RecordSums
 from sordino.parties.mpc.tasks import WeightedMinimiser
 from sordino.problems.losses import Loss
 from sordino.problems.minimiser import CertifiedMinimiser, TiltedMinimiser
@@ -29,7 +29,7 @@ _HALVINGS = 80  # of an interval: what is left is below the rounding of doubles
 
 
 @dataclass(frozen=True)
-class SingleMinimisers(ClippedSum, OnLattice):
+class SingleMinimisers(ClippedSum):
     r"""The mean of the minimisers of parties with one record each.
 
     The minimiser of ``l(x . w, y) + lam/2 |w|^2`` is ``a x`` with ``lam a = -l'(a |x|^2, y)``; bisection
@@ -67,9 +67,6 @@ class SingleMinimisers(ClippedSum, OnLattice):
 
     def evaluate(self, records: RecordSums, params: Any = None) -> Floats:
         return np.asarray(records.weighted_sum(self._clipped(records)), dtype=float)
-
-    def evaluate_on_lattice(self, records: IntegerSums, params: Any, spacing: float) -> Ints:
-        return records.weighted_integer_sum(self._clipped(records), spacing)
 
     def _clipped(self, records: Any) -> Floats:
         return clip_scalars(self.multiples(records), records.norms, self.contribution())
