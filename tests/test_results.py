@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sordino.literature.reproduce import verdicts
+from sordino.literature.reproduce.tables import MISSED, NOT_REPRODUCIBLE, count_words
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -63,10 +64,20 @@ def test_every_miss_of_a_kept_table_is_explained_by_numbers_on_its_page(path):
         pytest.importorskip("torch")
     quick = json.loads(path.read_text("utf-8"))["settings"]["quick"]
     page = path.with_suffix(".md").read_text("utf-8")
-    for row, said in verdicts(path.stem, path.parent, quick=quick).items():
+    found = verdicts(path.stem, path.parent, quick=quick)
+    assert count_words(found) in page
+    for row, said in found.items():
         assert f"| {said} |" in page, row  # the page is what the results say today
-        if said.startswith("not reproduced"):
-            assert re.search(r"; .*\d", said), row
+        if said.kind in (NOT_REPRODUCIBLE, MISSED):
+            assert re.search(r"\d", said.words), row
+
+
+@pytest.mark.parametrize("path", KEPT, ids=[path.stem for path in KEPT])
+def test_every_kept_run_has_its_commit_its_settings_and_its_seed(path):
+    for key, kept in json.loads(path.read_text("utf-8"))["runs"].items():
+        assert kept["settings"], key
+        assert kept["outcomes"], key
+        assert all(one["commit"] and one["seed"] >= 0 for one in kept["outcomes"]), key
 
 
 def tables(text):

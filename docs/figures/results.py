@@ -79,29 +79,34 @@ def behaviour() -> Iterator[Line]:
 
 
 def published() -> Iterator[Line]:
-    """Verdicts of the published tables."""
-    from sordino.literature.reproduce import TABLES, verdicts
+    """Count what became of the published numbers and of the orders of curves, table by table."""
+    from sordino.literature.reproduce import TABLES, table_named, verdicts
+    from sordino.literature.reproduce.tables import count_words
 
     for name in sorted(TABLES):
         path = KEPT / "reproduced" / f"{name}.json"
         if not path.exists():
             continue
         document = json.loads(path.read_text("utf-8"))
-        settings = document["settings"]
-        found = list(verdicts(name, path.parent, quick=settings["quick"]).values())
-        good = sum(not verdict.startswith(("no", "order of the curves not")) for verdict in found)
-        command = f"sordino reproduce {name}" + (" --quick" if settings["quick"] else "")
-        yield (
-            f"{name}: rows reached or beaten, or curves in their printed order, at the claimed epsilon",
-            f"{good} of {len(found)}",
-            command,
-            document["about"]["date"],
-        )
+        quick = document["settings"]["quick"]
+        words = count_words(verdicts(name, path.parent, quick=quick))
+        command = f"sordino reproduce {name}" + (" --quick" if quick else "")
+        yield f"{name} ({table_named(name).source})", words, command, document["about"]["date"]
+
+
+def defaults() -> Iterator[Line]:
+    """Compare published algorithms with nothing set with the best settings of a search."""
+    data = kept("defaults.json")
+    for solver in dict.fromkeys(cell["solver"] for cell in data["cells"]):
+        cells = [cell for cell in data["cells"] if cell["solver"] == solver]
+        number = ", ".join(f"{c['set']} at {c['epsilon']:g}: {c['ratio']:.2f}" for c in cells)
+        claim = f"`{solver}` with nothing set: loss over that of the best setting found"
+        yield claim, number, data["about"]["command"], data["about"]["date"]
 
 
 def page() -> str:
     """Return the page."""
-    lines = [line for part in (guard, peers, growth, behaviour, published) for line in part()]
+    lines = [line for part in (guard, peers, growth, behaviour, defaults, published) for line in part()]
     return HEAD + "\n".join(f"| {a} | {b} | `{c}` | {d} |" for a, b, c, d in lines) + "\n"
 
 

@@ -7,7 +7,7 @@ from tests.solvers.plain import made_problem
 from sordino import SparseLinearRegression, SparseLogisticRegression
 from sordino.accounting import gaussian_multiplier
 from sordino.errors import InvalidInputError, NotPrivateWarning
-from sordino.literature.linear import published, response_noise
+from sordino.literature.linear import feature_spread, published, response_noise
 from sordino.runs import Ask
 from sordino.solvers import Options, make_solver
 
@@ -172,17 +172,27 @@ def test_the_printed_teacher_is_sparse_and_nothing_is_certified_for_it():
     assert np.count_nonzero(model.coef_) <= 4
 
 
-def test_the_printed_noise_of_transfer_knows_the_largest_eigenvalue_of_the_features():
+def test_the_printed_noise_of_transfer_knows_eigenvalue_and_largest_entry_of_the_features():
     """Sixty features that are all the same have one large eigenvalue, 60 times their mean square."""
-    extra = {"mode": "R", "strength": 0.1}
-    same, apart = np.ones((800, 60)), np.sqrt(60.0) * np.eye(60)[np.arange(800) % 60]
-    noises = []
-    for features in (same, apart):
-        solver_options = Options(10, extra={**extra, "public_features": features})
-        problem = made_problem(n=800, d=60, data_norm=1.0)
-        solver = make_solver("transfer", problem, solver_options)
+    same, apart = (
+        np.ones((800, 60)),
+        np.sqrt(60.0) * np.eye(60)[np.random.default_rng(1).integers(0, 60, 800)],
+    )
+    assert feature_spread(same) == pytest.approx(60.0)
+    problem, noises = made_problem(n=800, d=60, data_norm=1.0), []
+    for features in (same, apart, 3 * same):
+        extra = {"mode": "R", "strength": 0.1, "public_features": features}
+        solver = make_solver("transfer", problem, Options(10, extra=extra))
         noises.append(response_noise(solver, problem, Ask(2.0, 1e-5)))
-    assert noises[0] / noises[1] == pytest.approx(np.sqrt(60.0), rel=0.05)
+    spread = np.sqrt(feature_spread(apart) / feature_spread(same))
+    assert noises[1] / noises[0] == pytest.approx(np.sqrt(60.0) * spread)  # the entry, times the spread
+    assert noises[2] / noises[0] == pytest.approx(9.0)
+
+
+def test_the_spread_of_few_rows_with_many_columns_is_that_of_their_law():
+    rows = np.random.default_rng(0).uniform(-1.0, 1.0, (200, 400))
+    assert np.linalg.norm(rows, 2) ** 2 / 200 > 1.5
+    assert feature_spread(rows) == pytest.approx(1 / 3, rel=0.3)
 
 
 def test_a_variant_that_does_not_exist_is_refused_with_those_that_do():

@@ -1,4 +1,4 @@
-"""The verdict on a published number: better, reproduced, or not and why."""
+"""The verdict on a published number: by the method, by our default, or not and why; orders of curves once."""
 
 from __future__ import annotations
 
@@ -7,74 +7,138 @@ import math
 import numpy as np
 import pytest
 
-from sordino.literature.reproduce.tables import MODES, Cell, Row, Table, cell_of, verdict
+from sordino.literature.reproduce.tables import (
+    BY_DEFAULT,
+    BY_METHOD,
+    MISSED,
+    MODES,
+    NOT_REPRODUCIBLE,
+    NOT_RUN,
+    NOTHING,
+    REPRODUCED,
+    Cell,
+    Row,
+    Table,
+    Verdict,
+    cell_of,
+    count_kinds,
+    judge,
+    reference,
+    verdict,
+)
 
 
 def row(published: float | None = 0.3, method: str = "ours", plain: float | None = None) -> Row:
     return Row("set", method, 1.0, 1e-5, published, dict.fromkeys(MODES, "none"), plain)
 
 
-def table(better="lower", likeness="same", **more) -> Table:
-    return Table("t", "A paper, table 1", "loss", better, "Its set.", likeness, (), **more)
+def table(better="lower", likeness="same", rows=(), **more) -> Table:
+    return Table("t", "A paper, table 1", "loss", better, "Its set.", likeness, rows, **more)
 
 
-def judged(of: Table, one: Row, **cells) -> str:
+def judged(of: Table, one: Row, **cells) -> Verdict:
     full = {mode: cells.get(mode, "none") for mode in MODES}
     return verdict(of, one, [(one, full)])
 
 
-def test_a_clearly_smaller_loss_is_better_and_says_by_what():
-    assert (
-        judged(table(), row(0.3), sound=Cell((0.2,)), default=Cell((0.25,))) == "better, by the same method"
-    )
-    assert judged(table(), row(0.3), sound=Cell((0.9,)), default=Cell((0.2,))) == "better, by our default"
+def test_a_smaller_loss_is_counted_for_the_method_before_our_default():
+    both = judged(table(), row(0.3), sound=Cell((0.2,)), default=Cell((0.1,)))
+    assert both.kind == BY_METHOD
+    ours = judged(table(), row(0.3), sound=Cell((0.9,)), default=Cell((0.2,)))
+    assert ours == Verdict(BY_DEFAULT, "the method reaches 0.9 for 0.3 printed")
 
 
 def test_a_higher_score_is_better_where_the_table_says_so():
-    assert judged(table("higher"), row(80.0), sound=Cell((85.0,))).startswith("better")
-    assert judged(table("higher"), row(80.0), sound=Cell((70.0,))).startswith("not reproduced")
+    assert judged(table("higher"), row(80.0), sound=Cell((85.0,))).kind == BY_METHOD
+    assert judged(table("higher"), row(80.0), sound=Cell((70.0,))).kind == MISSED
 
 
-def test_within_two_standard_errors_a_number_is_reproduced():
-    near = Cell((0.30, 0.34))  # mean .32, standard error .02
-    assert judged(table(), row(0.3), sound=near).startswith("reproduced")
-    assert judged(table(), row(0.3), sound=Cell((0.32, 0.3200001))).startswith("not reproduced")
+def test_the_room_is_a_tenth_of_the_printed_spread_and_noise_earns_none():
+    rows = (row(0.3), row(0.5))
+    assert judged(table(rows=rows), rows[0], sound=Cell((0.319,))).kind == REPRODUCED
+    assert judged(table(rows=rows), rows[0], sound=Cell((0.321,))).kind == MISSED
+    noisy = Cell((0.30, 0.38))  # mean .34, standard error .04: within two errors, and a miss
+    assert judged(table(rows=rows), rows[0], sound=noisy).kind == MISSED
+    lucky = Cell((0.15, 0.35))  # mean .25, standard error .1: not surely better
+    assert judged(table(rows=rows), rows[0], sound=lucky).kind == REPRODUCED
 
 
-def test_a_miss_is_explained_by_what_the_printed_noise_certifies():
+def test_a_slope_is_judged_from_both_sides():
+    steep = table(tolerance=0.15, two_sided=True)
+    assert judged(steep, row(-0.5), sound=Cell((-0.6,))).kind == REPRODUCED
+    assert judged(steep, row(-0.5), sound=Cell((-0.7,))).kind == MISSED
+    assert judged(steep, row(-0.5), sound=Cell((-0.3,))).kind == MISSED
+
+
+def test_a_miss_is_not_reproducible_where_the_printed_noise_shows_it():
     paper = Cell((0.1,), {"add-remove": 3.0, "replace-one": 7.0})
     said = judged(table(), row(0.3), paper=paper, sound=Cell((0.9,)), plain=Cell((0.2,)))
-    assert "certifies 7, not 1" in said
+    assert said.kind == NOT_REPRODUCIBLE
+    assert "certifies 7, not 1" in said.words
+    behind = judged(table(), row(0.3), paper=Cell((0.8,), {"add-remove": 0.5}), sound=Cell((0.9,)))
+    assert behind.words.endswith("the printed noise itself reaches 0.8 here")
+    assert (
+        judged(table(), row(0.3), paper=Cell((0.2,), {"add-remove": 0.5}), sound=Cell((0.9,))).kind == MISSED
+    )
 
 
-def test_a_miss_is_explained_by_what_can_be_had_without_privacy():
+def test_a_miss_says_what_can_be_had_without_privacy():
     said = judged(table(), row(0.3), sound=Cell((0.9,)), plain=Cell((0.5,)))
-    assert said.startswith("not reproduced: 0.9 is reached, 0.3 is printed")
-    assert "without privacy 0.5" in said
+    assert str(said) == "missed: the method reaches 0.9 for 0.3 printed; without privacy 0.5 is reached here"
 
 
-def test_on_a_stand_in_the_distance_from_the_plain_model_is_compared():
+def test_on_a_stand_in_the_ratio_to_the_plain_model_is_compared():
     stand_in, one = table(likeness="stand-in"), row(0.3, plain=0.2)  # published: 1.5 times the plain loss
-    assert judged(stand_in, one, sound=Cell((3.0,)), plain=Cell((2.9,))).startswith("better")
-    assert judged(stand_in, one, sound=Cell((9.0,)), plain=Cell((3.0,))).startswith("not reproduced")
-    assert judged(stand_in, row(0.3), sound=Cell((3.0,)), plain=Cell((2.9,))).startswith("not comparable")
+    assert judged(stand_in, one, sound=Cell((3.0,)), plain=Cell((2.9,))).kind == BY_METHOD
+    missed = judged(stand_in, one, sound=Cell((9.0,)), plain=Cell((3.0,)))
+    assert missed == Verdict(MISSED, "the method reaches 3 times the model without privacy for 1.5 printed")
+    assert judged(stand_in, row(0.3), sound=Cell((3.0,)), plain=Cell((2.9,))).kind == NOT_RUN
 
 
-def test_on_a_stand_in_the_error_is_in_the_units_that_are_compared():
-    stand_in, one = table("higher", likeness="stand-in"), row(94.0, plain=99.0)
-    plain = Cell((78.0,))
-    assert judged(stand_in, one, sound=Cell((66.0, 67.5)), plain=plain).startswith("not reproduced: 0.8558 ")
-    assert judged(stand_in, one, sound=Cell((72.0, 75.0)), plain=plain).startswith("reproduced")
+def test_on_other_rows_of_the_set_number_and_ratio_have_to_hold():
+    like, one = table(likeness="like"), row(0.3, plain=0.2)
+    assert judged(like, one, sound=Cell((0.2,)), plain=Cell((0.15,))).kind == BY_METHOD
+    small_number = judged(like, one, sound=Cell((0.2,)), plain=Cell((0.1,)))
+    assert small_number.kind == MISSED
+    assert "0.2 for 0.3, and 2 times the model without privacy for 1.5 printed" in small_number.words
+    assert judged(like, one, sound=Cell((0.4,)), plain=Cell((0.39,))).kind == MISSED
 
 
-def test_for_a_figure_the_order_of_the_curves_is_compared():
-    one, other = row(None, "a"), row(None, "b")
-    drawn = table(order=(("a",), ("b",)))
-    cells = [{**dict.fromkeys(MODES, "none"), "sound": Cell((v,))} for v in (0.1, 0.2)]
-    assert verdict(drawn, one, list(zip((one, other), cells))) == "order of the curves reproduced"
-    assert "not reproduced" in verdict(drawn, one, list(zip((one, other), reversed(cells))))
-    equal = [{**cells[0], "sound": Cell((v,))} for v in (0.2001, 0.2)]
-    assert verdict(drawn, one, list(zip((one, other), equal))) == "no order to see: b 0.2, a 0.2"
+def test_a_plain_model_that_loses_to_a_private_one_is_no_reference():
+    cells = {"paper": "none", "sound": Cell((0.3,)), "default": Cell((0.2,)), "plain": Cell((0.25,))}
+    assert reference(table(), cells) is cells["default"]
+    assert reference(table("higher"), cells) is cells["sound"]
+    assert reference(table(), {**cells, "plain": "none"}) is None
+
+
+def test_a_printed_number_of_a_model_that_predicts_nothing_is_called_so():
+    found = judged(table(trivial={"set": 0.693}), row(0.6927), sound=Cell((0.2,)), default=Cell((0.3,)))
+    assert found == Verdict(NOTHING, "0.6927 for 0.693; ours is 0.2 by the method, 0.3 by default")
+
+
+def curves(values, trivial=None, **cells) -> dict[str, Verdict]:
+    methods = tuple(row(None, name) for name in "abc"[: len(values)])
+    made = [
+        (one, {**dict.fromkeys(MODES, "none"), **cells, "sound": Cell((value,))})
+        for one, value in zip(methods, values)
+    ]
+    known = {} if trivial is None else {"set": trivial}
+    return judge(table(order=(("a",), ("b", "c")), trivial=known), made)
+
+
+def test_an_order_of_curves_is_counted_once():
+    found = curves((0.1, 0.2, 0.3))
+    assert list(found) == ["set/1"]
+    assert found["set/1"] == Verdict(REPRODUCED, "the order of the curves, a 0.1, b 0.2, c 0.3")
+    assert count_kinds(found)[REPRODUCED] == 1
+    assert curves((0.3, 0.2, 0.1))["set/1"].kind == MISSED
+    assert curves((0.2001, 0.2))["set/1"] == Verdict(MISSED, "no order to see: b 0.2, a 0.2")
+
+
+def test_an_order_among_models_that_predict_nothing_is_none():
+    assert curves((0.995, 1.2), trivial=1.0)["set/1"].words.startswith("no curve is better than a model that")
+    assert curves((0.7, 1.2), trivial=1.0)["set/1"].kind == REPRODUCED
+    assert curves((1.2, 0.7, 1.3), trivial=1.0)["set/1"].kind == MISSED
 
 
 def test_an_order_that_is_not_seen_is_explained_by_the_printed_noise_and_by_our_default():
@@ -85,46 +149,31 @@ def test_an_order_that_is_not_seen_is_explained_by_the_printed_noise_and_by_our_
         {"paper": paper, "sound": Cell((v,)), "default": Cell((0.15,)), "plain": "none"}
         for paper, v in zip(printed, (0.4, 0.2))
     ]
-    assert verdict(drawn, one, list(zip((one, other), cells))) == (
-        "order of the curves not reproduced: here b 0.2, a 0.4; the printed noise, which certifies up to 9, "
-        "shows it: a 0.1, b 0.3; our default reaches 0.15"
+    made = list(zip((one, other), cells))
+    assert str(verdict(drawn, one, made)) == (
+        "missed: here the order is b 0.2, a 0.4; the printed schedule with the printed noise, which "
+        "certifies up to 9, shows it: a 0.1, b 0.3; our default reaches 0.15"
     )
-    cells = [{**c, "paper": p, "default": Cell((0.3,))} for c, p in zip(cells, reversed(printed))]
-    said = verdict(drawn, one, list(zip((one, other), cells)))
-    assert said.endswith("does not show it either: b 0.1, a 0.3")
+    swapped = [{**c, "paper": p} for c, p in zip(cells, reversed(printed))]
+    assert verdict(drawn, one, list(zip((one, other), swapped))).kind == NOT_REPRODUCIBLE
 
 
-def test_a_miss_names_the_method_that_beats_the_best_printed_one():
-    one, other = row(0.24, "agd"), row(0.23, "srm")
-    cells = [{**dict.fromkeys(MODES, "none"), "sound": Cell((v,))} for v in (0.25, 0.22)]
+def test_our_best_at_an_epsilon_is_told_where_rivals_do_the_same_thing():
+    one, other = row(0.3, "a"), row(0.25, "b")
+    cells = [{**dict.fromkeys(MODES, "none"), "sound": Cell((v,))} for v in (0.5, 0.2)]
     said = verdict(table(), one, list(zip((one, other), cells)))
-    assert said.endswith("our best at this epsilon is 0.22 (srm), the best printed 0.23 (srm)")
-    assert "our best" not in verdict(table(rivals=False), one, list(zip((one, other), cells)))
-    cells[1]["sound"] = Cell((0.24,))
-    assert "our best" not in verdict(table(), one, list(zip((one, other), cells)))
-
-
-def test_every_miss_has_a_reason():
-    miss = judged(table(), row(0.3), sound=Cell((0.9,)), plain=Cell((0.2,)))
-    assert miss.endswith("the same method with sound noise reaches 0.9 here")
-    known = judged(table(), row(0.3, plain=0.1), sound=Cell((0.9,)), plain=Cell((0.2,)))
-    assert known.endswith("without privacy 0.2 is reached here, 0.1 is printed")
-    stand_in, one = table(likeness="stand-in"), row(0.3, plain=0.2)
-    paper = Cell((4.0,), {"add-remove": 0.5})
-    said = judged(stand_in, one, paper=paper, sound=Cell((9.0,)), default=Cell((6.0,)), plain=Cell((2.0,)))
-    assert said == (
-        "not reproduced: 3 times the model without privacy is reached, 1.5 is printed; the printed noise "
-        "itself reaches 2 times that here"
-    )
+    assert said.words.endswith("our best at this epsilon is 0.2, the best printed 0.25")
+    apart = table(rivals=False)
+    assert "our best" not in verdict(apart, one, list(zip((one, other), cells))).words
 
 
 def test_a_cell_that_is_not_finite_is_never_the_best():
-    assert judged(table(), row(0.3), sound=Cell((math.inf,)), default=Cell((0.2,))).endswith("our default")
-    assert "nothing here runs" in judged(table(), row(0.3), sound=Cell((math.inf,)))
+    assert judged(table(), row(0.3), sound=Cell((math.inf,)), default=Cell((0.2,))).kind == BY_DEFAULT
+    assert judged(table(), row(0.3), sound=Cell((math.inf,))) == Verdict(NOT_RUN, "none")
 
 
 def test_the_standard_error_is_that_of_the_mean():
-    cell = cell_of([{"value": v, "add-remove": 2.0} for v in (1.0, 2.0, 3.0, 4.0)])
+    cell = cell_of([{"value": v, "add-remove": 2.0, "commit": "abc"} for v in (1.0, 2.0, 3.0, 4.0)])
     assert cell.mean == 2.5
     assert cell.error == pytest.approx(np.std([1, 2, 3, 4], ddof=1) / 2)
     assert cell.certified == {"add-remove": 2.0}
@@ -132,7 +181,6 @@ def test_the_standard_error_is_that_of_the_mean():
 
 def test_noise_that_certifies_nothing_is_said_in_words():
     paper = Cell((0.1,), {"add-remove": math.inf})
-    assert "certifies nothing, not 1" in judged(table(), row(0.3), paper=paper, sound=Cell((0.9,)))
-    drawn, methods = table(order=(("a",), ("b",))), (row(None, "a"), row(None, "b"))
-    cells = [{**dict.fromkeys(MODES, "none"), "paper": paper, "sound": Cell((v,))} for v in (0.2, 0.1)]
-    assert "certifies nothing for some of them" in verdict(drawn, methods[0], list(zip(methods, cells)))
+    assert "certifies nothing, not 1" in judged(table(), row(0.3), paper=paper, sound=Cell((0.9,))).words
+    found = curves((0.2, 0.1), paper=paper)["set/1"]
+    assert "certifies nothing for some of them" in found.words

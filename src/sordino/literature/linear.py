@@ -95,14 +95,29 @@ def growing_batches(solver: Any, problem: Problem, budget: Claimed) -> Published
 # ------- DPSL-KT as printed: the responses of a sparse teacher, under a noise that its proof does not carry
 
 TEACHER_STEPS = 200
-_OVERESTIMATE = 1.1  # of largest_curvature, which is meant for step sizes
+
+
+def feature_spread(x: Any) -> float:
+    """Return the norm of the covariance of public features: the direction of one half, measured on the other.
+
+    The largest eigenvalue of few rows with many columns is several times that of their law.
+    """
+    sizes, order = [], public_generator(0).permutation(x.shape[0])
+    halves = x[np.sort(order[::2])], x[np.sort(order[1::2])]
+    for one, other in (halves, halves[::-1]):
+        v = np.ones(x.shape[1])
+        for _ in range(50):
+            v = one.T @ (one @ v)
+            v = v / max(float(np.linalg.norm(v)), 1e-300)
+        sizes.append(float(np.square(other @ v).mean()))
+    return max(sizes)
 
 
 def response_noise(solver: Transfer, problem: Problem, budget: Claimed) -> float:
     r"""Return the printed standard deviation, ``sqrt(8 m b s g^2 ln(2.5/delta)) / (n eps lam)``.
 
-    b is the largest eigenvalue of the second moments of the public features, as they estimate it; g the
-    bound on the largest entry of a gradient.
+    b is the largest eigenvalue of the second moments of the public features, as they estimate it; g bounds
+    the largest *entry* of a gradient, which the largest entry of the public features stands for.
     """
     if solver.mode != "R" or solver.sparsity is None:
         raise InvalidInputError(
@@ -110,9 +125,8 @@ def response_noise(solver: Transfer, problem: Problem, budget: Claimed) -> float
             "solver_options={'mode': 'R', 'public_features': ...}."
         )
     x = solver.features
-    spread = largest_curvature(x) / _OVERESTIMATE / x.shape[0]
-    peak = problem.gradient_bound * max(problem.data_norm, problem.intercept) / problem.row_bound
-    variance = 8 * x.shape[0] * spread * solver.sparsity * peak**2 * math.log(2.5 / budget.delta)
+    peak = problem.gradient_bound * max(float(abs(x).max()), problem.intercept) / problem.row_bound
+    variance = 8 * x.shape[0] * feature_spread(x) * solver.sparsity * peak**2 * math.log(2.5 / budget.delta)
     return math.sqrt(variance) / (problem.population * budget.epsilon * solver.strength)
 
 
@@ -142,8 +156,10 @@ class SparseResponses(Printed):
         return 1.0
 
     def evaluate(self, records: Any, params: Any = None) -> Floats:
-        problem, strength = self.problem, self.teacher.strength
-        step = 1.0 / (problem.curvature * problem.row_bound**2 + strength)
+        problem, strength, x = self.problem, self.teacher.strength, self.teacher.features
+        # The paper does not print the step: one over the curvature that the public features have.
+        spread = largest_curvature(with_intercept(x, problem.intercept)) / x.shape[0]
+        step = 1.0 / (problem.curvature * spread + strength)
         w = np.zeros(problem.shape)
         for _ in range(TEACHER_STEPS):
             slope = self.gradient.evaluate(records, w) / problem.population + strength * w

@@ -42,7 +42,7 @@ from sordino.values import check_range, check_whole
 
 # --------------------------------------------- DP-IGHT: iterative gradient hard thresholding on all records
 
-LATE = 0.8  # thresholding starts after this share of the steps
+LATE = 0.5  # thresholding starts after this share of the steps
 _AFTER = Option(0.0, "[0, 1)", "It is a share of the steps.")
 
 
@@ -96,28 +96,38 @@ class Ight(GradientPlan):
         return cls(*start, clip, momentum, own["threshold_after"])
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
-        w = previous = starting_point(problem.shape, problem.n_intercepts, sparse=False)
-        noise = DENSE if self.sparsity is None else SPARSE
-        pace = Pace.of(curator, "gradient", problem, noise) if self.step is None else None
-        for t in range(1, self.steps + 1):
-            asked, start = self.momentum.asked_at(w, previous), self.momentum.moved_from(w, previous)
-            g = curator.release("gradient", asked) + problem.penalty_gradient(dense(asked))
-            h = self.step if pace is None else pace.after(dense(asked), g)
-            kept = self.sparsity if t > self.threshold_after * self.steps else None
-            w, previous = hard_threshold(start - h * g, kept, problem.n_intercepts), w
-            yield w
+        return _descend(self, curator, problem)
+
+
+def _descend(solver: Ight | SgdHt, curator: Curator, problem: Problem) -> Iterator[Point]:
+    """Yield dense steps whose length, where it is open, follows the pace that noise and data allow."""
+    w = previous = starting_point(problem.shape, problem.n_intercepts, sparse=False)
+    noise = DENSE if solver.sparsity is None else SPARSE
+    momentum = solver.momentum.beta if solver.momentum.kind != "none" else 0.0
+    pace = Pace.of(curator, "gradient", problem, noise, momentum) if solver.step is None else None
+    for t in range(1, solver.steps + 1):
+        asked, start = solver.momentum.asked_at(w, previous), solver.momentum.moved_from(w, previous)
+        g = curator.release("gradient", asked) + problem.penalty_gradient(dense(asked))
+        h = solver.step if pace is None else pace.after(dense(asked), g)
+        kept = solver.sparsity if t > solver.threshold_after * solver.steps else None
+        w, previous = hard_threshold(start - h * g, kept, problem.n_intercepts), w
+        yield w
 
 
 # --------------------------------------------------------- DP-SGD-HT: stochastic gradient hard thresholding
 
 EPOCHS = 20
+# Without a batch size and a step of the user's: noise is that of as many full steps, for a tenth of the work.
+PACED_SHARE, PACED_EPOCHS = 10, 5
 
 
 @dataclass(frozen=True)
 class SgdHt(GradientPlan):
     r"""``w <- H_k(w - step (batch gradient / expected batch size + noise + ridge w))``.
 
-    On sparse data the step never touches more columns than the batch and the iterate hold: see
+    With neither a batch size nor a step size, batches hold a tenth of the records and steps follow
+    :class:`sordino.solvers.steps.Pace` as those of :class:`Ight` do. With either, the step is constant
+    and on sparse data never touches more columns than the batch and the iterate hold: see
     :mod:`sordino.kernel.lazy`.
 
     **Privacy.** ``steps`` Poisson-sampled Gaussian releases.
@@ -144,19 +154,28 @@ class SgdHt(GradientPlan):
     clip: float
     sampling: Sampling
     momentum: Momentum = field(default_factory=Momentum)
+    paced: bool = False
+    threshold_after: float = 0.0
 
     @classmethod
     def configured(cls, problem: Problem, options: Options) -> SgdHt:
-        own = options.read(cls.capabilities)
-        steps, clip = options.passes(own["epochs"], problem), options.clip(problem)
+        paced = options.step_size is None and options.batch_size is None
+        share, usual = (PACED_SHARE, {"momentum": "nesterov", "epochs": PACED_EPOCHS}) if paced else (200, {})
+        own = options.read(cls.capabilities, **usual)
+        steps, clip = options.passes(own["epochs"], problem, share), options.clip(problem)
         momentum = Momentum(own["momentum"], own["momentum_weight"])
         start = (options.n_nonzero_coefs, steps, options.step_size, clip)
-        return cls(*start, options.minibatches(problem), momentum)
+        batches = options.minibatches(problem, share)
+        return cls(*start, batches, momentum, paced, LATE if paced else 0.0)
 
     def _lazy(self, problem: Problem) -> bool:
-        return self.sparsity is not None and problem.outputs == 1 and not problem.secure_noise
+        sparse = self.sparsity is not None and problem.outputs == 1
+        return sparse and not problem.secure_noise and not self.paced
 
     def run(self, curator: Curator, problem: Problem) -> Iterator[Point]:
+        if self.paced:
+            yield from _descend(self, curator, problem)
+            return
         lazy = curator.plan.releases["gradient"].lazy
         w = previous = starting_point(problem.shape, problem.n_intercepts, sparse=lazy)
         step = self.step

@@ -178,7 +178,7 @@ class GradientPlan:
 
 # What a last margin may carry of noise, in units of the targets: more hides the signal, less stops short of
 # it. With a threshold noise decides which coefficients survive, so it has to be less.
-DENSE, SPARSE, NUMBERS = 1.2, 0.4, 0.15
+DENSE, SPARSE, NUMBERS = 1.2, 0.8, 0.15
 MOMENTUM = 0.9
 # Without noise a step is at most so many times one over the largest curvature that a record can have.
 LONGEST = 1e4

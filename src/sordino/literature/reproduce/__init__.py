@@ -1,5 +1,23 @@
 """The published tables and figures beside ours, with the epsilon that the printed noise certifies."""
 
-from sordino.literature.reproduce.runner import TABLES, measure, measure_all, reproduce, table_named, verdicts
+from sordino.literature.reproduce.runner import (
+    TABLES,
+    kept_rows,
+    measure,
+    measure_all,
+    reproduce,
+    table_named,
+    verdicts,
+    write_page,
+)
 
-__all__ = ["TABLES", "measure", "measure_all", "reproduce", "table_named", "verdicts"]
+__all__ = [
+    "TABLES",
+    "kept_rows",
+    "measure",
+    "measure_all",
+    "reproduce",
+    "table_named",
+    "verdicts",
+    "write_page",
+]

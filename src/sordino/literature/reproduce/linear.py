@@ -47,9 +47,12 @@ class Task:
 class Method:
     """A method of a paper: its solver here, and the settings that the paper prints.
 
-    ``steps`` are step sizes in units of one over the curvature; the best of them is taken *with hindsight*,
-    as the papers do. ``paper`` holds what the printed noise needs besides, or the reason why none is printed.
-    ``public_rows``: the solver is given the public rows of the task.
+    ``steps`` are step sizes in units of one over the curvature. ``variants`` are other settings of the same
+    solver, by default none at all: what somebody gets who only names it. The best of all is taken *with
+    hindsight*, as the papers do. ``tries`` are options to try beside the printed ones, in paper mode too.
+    ``paper`` holds what the printed noise needs besides, or the reason why none
+    is printed. ``public_rows``: the solver is given the public rows of the task. ``share``: a batch is one of
+    so many parts of the records.
     """
 
     name: str
@@ -58,10 +61,15 @@ class Method:
     steps: tuple[float, ...] = ()
     paper: Mapping[str, Any] | str = field(default_factory=dict)
     public_rows: bool = False
+    share: int = 0
+    tries: tuple[Mapping[str, Any], ...] = ({},)
+    variants: tuple[Mapping[str, Any], ...] = ({},)
 
-    def options(self, task: Task) -> dict[str, Any]:
+    def options(self, task: Task, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
         rows = {"solver_options": {"public_features": task.public}} if self.public_rows else {}
-        return joined(self.settings, rows)
+        size = {"batch_size": task.x.shape[0] // self.share} if self.share and settings is None else {}
+        known = self.settings if settings is None else settings
+        return joined(joined(known, {"solver_options": size}), rows)
 
 
 def mean_log_loss(model: Any, task: Task) -> float:
@@ -94,6 +102,7 @@ def rows_of(
     published: Mapping[str, Mapping[float, float | None]],
     delta: float,
     *,
+    data: str,
     plain: float | None = None,
     quick: bool = False,
 ) -> list[Row]:
@@ -102,40 +111,57 @@ def rows_of(
     Everything is stated for replace-one, the relation of the papers; the printed noise is certified for both.
     """
     return [
-        Row(group, method.name, eps, delta, number, _cells(group, task, method, eps, delta, quick), plain)
+        Row(
+            group,
+            method.name,
+            eps,
+            delta,
+            number,
+            _cells(group, task, method, eps, delta, data, quick),
+            plain,
+        )
         for method in methods
         for eps, number in published[method.name].items()
     ]
 
 
 def _cells(
-    group: str, task: Callable[[], Task], method: Method, epsilon: float, delta: float, quick: bool
+    group: str, task: Callable[[], Task], method: Method, epsilon: float, delta: float, data: str, quick: bool
 ) -> RowCells:
-    steps = method.steps[len(method.steps) // 2 :][:1] if quick else method.steps
-    at = f"{group}/{method.name}/{epsilon:g}"
+    steps = method.steps[-2:][:1] if quick else method.steps
+    variants = method.variants[:1] if quick else method.variants
+    at, known = f"{group}/{method.name}/{epsilon:g}", {"data": data, "delta": delta}
+    told = {**known, "solver": method.solver, "options": dict(method.settings), "steps": list(steps)}
+    told |= {"share": method.share} if method.share else {}
+    tries = method.tries[:1] if quick else method.tries
+    told |= {"tries": [dict(one) for one in tries]} if tries != ({},) else {}
 
     def printed(seed: int) -> Outcome:
         """Fit with the printed noise, which is the same for both relations, and certify it for each."""
-        known, options = task(), method.options(task())
-        extra = {"noise": "paper", **joined(options, method.paper)}  # type: ignore[arg-type]
-        value, model = _tune(known, method.solver, extra, epsilon, delta, seed, steps)
-        settings = {**known.facts, "solver": method.solver, **extra, "relation": "add-remove"}
-        other = known.estimator(epsilon, delta, random_state=seed, **settings)
-        found = {"replace-one": model.privacy_.epsilon, "add-remove": certified(other, known.x, known.y)}
+        here = task()
+        extra = {"noise": "paper", **joined(method.options(here), method.paper)}  # type: ignore[arg-type]
+        value, model = _tune(here, method.solver, _steps_of(here, extra, steps, tries), epsilon, delta, seed)
+        settings = {**here.facts, "solver": method.solver, **extra, "relation": "add-remove"}
+        other = here.estimator(epsilon, delta, random_state=seed, **settings)
+        found = {"replace-one": model.privacy_.epsilon, "add-remove": certified(other, here.x, here.y)}
         return {"value": value, **found}
 
     def sound(seed: int) -> Outcome:
-        known = task()
-        return {"value": _tune(known, method.solver, method.options(known), epsilon, delta, seed, steps)[0]}
+        here = task()
+        tried = _steps_of(here, method.options(here), steps, tries)
+        tried += [method.options(here, variant) for variant in variants]
+        return {"value": _tune(here, method.solver, tried, epsilon, delta, seed)[0]}
 
     def default(seed: int) -> Outcome:
         return {"value": _fit_one(task(), epsilon, delta, seed, relation="replace-one")[0]}
 
     return by_mode(
-        method.paper if isinstance(method.paper, str) else Runs(f"{at}/paper", printed),
-        Runs(f"{at}/sound", sound),
-        Runs(f"{group}/default/{epsilon:g}", default),
-        Runs(f"{group}/plain", lambda seed: _plain(task(), delta, seed)),
+        method.paper
+        if isinstance(method.paper, str)
+        else Runs(f"{at}/paper", printed, {**told, "paper": dict(method.paper)}),
+        Runs(f"{at}/sound", sound, {**told, "variants": [dict(v) for v in variants]}),
+        Runs(f"{group}/default/{epsilon:g}", default, known),
+        Runs(f"{group}/plain", lambda seed: _plain(task(), delta, seed), known),
     )
 
 
@@ -167,24 +193,28 @@ def _plain(task: Task, delta: float, seed: int) -> Outcome:
     solver, step = "gd" if task.estimator is LogisticRegression else "ight", 4.0 / _curvature(task)
     without = _fit_one(task, math.inf, delta, seed)[0]
     hardly = _fit_one(task, HARDLY_ANY, delta, seed, relation="replace-one")[0]
-    descent = _fit_one(task, math.inf, delta, seed, solver=solver, max_iter=300, step_size=step)[0]
+    steps = {"max_iter": 300, "solver_options": {"step_size": step}}
+    descent = _fit_one(task, math.inf, delta, seed, solver=solver, **steps)[0]
     return {"value": min(without, hardly, descent)}
 
 
+def _steps_of(
+    task: Task, options: Mapping[str, Any], steps: Sequence[float], tries: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return the settings with each step size and each further option; without step sizes, the settings."""
+    sizes: list[dict[str, Any]] = [
+        {"solver_options": {"step_size": s / _curvature(task)}} for s in steps
+    ] or [{}]
+    return [joined(joined(options, size), more) for size in sizes for more in tries]
+
+
 def _tune(
-    task: Task,
-    solver: str,
-    options: Mapping[str, Any],
-    epsilon: float,
-    delta: float,
-    seed: int,
-    steps: Sequence[float],
+    task: Task, solver: str, tried: Sequence[Mapping[str, Any]], epsilon: float, delta: float, seed: int
 ) -> tuple[float, Any]:
-    """Return the best value over the step sizes under replace-one, with the model that reached it."""
-    sizes = [{"solver_options": {"step_size": s / _curvature(task)}} for s in steps] or [{}]
-    asked = {**options, "solver": solver, "relation": "replace-one"}
-    tried = [_fit_one(task, epsilon, delta, seed, **joined(asked, size)) for size in sizes]
-    return min(tried, key=lambda pair: pair[0])
+    """Return the best value over some settings under replace-one, with the model that reached it."""
+    asked = {"solver": solver, "relation": "replace-one"}
+    found = [_fit_one(task, epsilon, delta, seed, **asked, **options) for options in tried]
+    return min(found, key=lambda pair: pair[0])
 
 
 def _fit_one(task: Task, epsilon: float, delta: float, seed: int, **options: Any) -> tuple[float, Any]:
@@ -256,7 +286,9 @@ def _chapter_4(
             for method, pair in published.items()
         }
         task = partial(_nonconvex, data, score)
-        rows += rows_of(data, task, SRM_METHODS, numbers, DELTA, plain=plain.get(data), quick=quick)
+        rows += rows_of(
+            data, task, SRM_METHODS, numbers, DELTA, data=metric, plain=plain.get(data), quick=quick
+        )
     return Table(
         name,
         f"Wang, dissertation, chapter 4: nonconvex logistic regression, {metric.split(' (')[0]}",
@@ -307,7 +339,7 @@ def lssgd(quick: bool) -> Table:
         method.name: {e: round(1 - n / 100, 4) for e, n in zip(_EPSILONS, row) if e in asked}
         for method, row in zip(methods, _LSSGD.values())
     }
-    rows = rows_of("MNIST", _digits, methods, numbers, DELTA, quick=quick)
+    rows = rows_of("MNIST", _digits, methods, numbers, DELTA, data="MNIST, rows of norm 10", quick=quick)
     return Table(
         "lssgd",
         "Wang, dissertation, table 5.2: MNIST, multi-class logistic regression",
@@ -328,9 +360,9 @@ def _smoothing(strength: float, quick: bool) -> Method:
     options = {"epochs": 2 if quick else 50, "batch_size": 128}
     steps = (0.25,) if quick else (0.05,)  # for 2 epochs, for 50 (.0125 is worse)
     if not strength:
-        return Method("DP-SGD", "sgd", {"solver_options": options}, steps)
+        return Method("DP-SGD", "sgd", {"solver_options": options}, steps, variants=())
     smooth = {"solver_options": {**options, "smoothing": strength}}
-    return Method(f"DP-LSSGD, {strength:g}", "ls-sgd", smooth, steps)
+    return Method(f"DP-LSSGD, {strength:g}", "ls-sgd", smooth, steps, variants=())
 
 
 @cache

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
+import subprocess
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from multiprocessing import get_context
@@ -31,10 +31,11 @@ from sordino.literature.reproduce.tables import (
     Runs,
     Store,
     Table,
+    Verdict,
     cell_of,
     figure,
+    judge,
     markdown,
-    verdict,
 )
 
 
@@ -63,7 +64,7 @@ TABLES: dict[str, Callable[[bool], Table]] = {
     "tao-rates": rates,
 }
 Progress = Callable[..., None]  # of the key, how many runs are done, and of how many; the table's name first
-Todo = list[tuple[str, int]]  # key and seed
+Todo = list[tuple[Runs, int]]  # with the seed
 
 
 def _silence(*where: Any) -> None:
@@ -84,9 +85,14 @@ def reproduce(
     ``quick`` makes one run per cell without tuning; ``jobs`` is the number of processes. Results that are
     there are kept: remove them to start anew.
     """
-    store = measure(name, folder, quick=quick, jobs=jobs, progress=progress)
+    measure(name, folder, quick=quick, jobs=jobs, progress=progress)
+    return write_page(name, folder, quick=quick)
+
+
+def write_page(name: str, folder: Path, *, quick: bool = False) -> Path:
+    """Write the Markdown and the figure of what is kept of a table; nothing is run."""
     table = table_named(name, quick)
-    made, page = _fill(table, store), folder / f"{name}.md"
+    made, page = kept_rows(table, folder, quick), folder / f"{name}.md"
     command = f"sordino reproduce {name}" + (" --quick" if quick else "")
     page.write_text(markdown(table, made, command), encoding="utf-8")
     figure(table, made, folder / f"{name}.png")
@@ -104,35 +110,41 @@ def measure(
     if jobs > 1:
         _together({name: (store, todo)}, quick, jobs, lambda of, *where: progress(*where))
         return store
-    for done, (key, seed) in enumerate(todo):
-        progress(key, done, len(todo))
-        store.add(*_run_one(TABLES[name], quick, key, seed))
+    for done, (run, seed) in enumerate(todo):
+        progress(run.key, done, len(todo))
+        store.add(run, *_run_one(TABLES[name], quick, run.key, seed))
     return store
 
 
 def measure_all(
-    names: Sequence[str], folder: Path, *, quick: bool = False, jobs: int = 1, progress: Progress = _silence
+    names: Sequence[str],
+    folder: Path,
+    *,
+    quick: bool = False,
+    jobs: int = 1,
+    minutes: float | None = None,
+    progress: Progress = _silence,
 ) -> list[str]:
     """Make the missing runs of several tables in one pool, and return the tables of which a run failed.
 
-    Runs start in the order of the names, so that the tables with the longest runs are named first: a core is
-    idle only when the last runs of all tables are under way.
+    Runs start in the order of the names, the first seeds of all tables before the second ones: after
+    ``minutes`` no further run starts, and every cell has about as many. What was made is kept.
     """
     asked = {name: _open(name, folder, quick) for name in names}
-    return _together(asked, quick, jobs, progress, keep_going=True)
+    return _together(asked, quick, jobs, progress, keep_going=True, minutes=minutes)
 
 
 def _open(name: str, folder: Path, quick: bool) -> tuple[Store, Todo]:
     """Return what is known of a table, and the runs that are missing."""
     table = table_named(name, quick)
-    store = Store(folder / f"{name}.json", {"quick": quick, "version": sordino.__version__})
+    store = Store(folder / f"{name}.json", {"quick": quick})
     repeats = 1 if quick else table.repeats
-    return store, [(run.key, seed) for run in table.runs().values() for seed in _missing(store, run, repeats)]
+    return store, [(run, seed) for run in table.runs().values() for seed in _missing(store, run, repeats)]
 
 
 def _missing(store: Store, runs: Runs, repeats: int) -> list[int]:
-    """Return the seeds that were not run; where none are kept, runs came in order."""
-    known = {int(outcome.get("seed", place)) for place, outcome in enumerate(store.outcomes(runs.key))}
+    """Return the seeds that were not run with these settings."""
+    known = {int(outcome.get("seed", place)) for place, outcome in enumerate(store.outcomes(runs))}
     return [seed for seed in range(repeats) if seed not in known]
 
 
@@ -142,27 +154,29 @@ def _together(
     jobs: int,
     progress: Progress,
     keep_going: bool = False,
+    minutes: float | None = None,
 ) -> list[str]:
     """Keep outcomes as they come, each made in a process that builds its table anew."""
     done, failed = dict.fromkeys(asked, 0), []
+    ordered = [(seed, name, run) for name, (_, todo) in asked.items() for run, seed in todo]
     with _one_thread_each(), ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
         waiting = {
-            pool.submit(_run_one, TABLES[name], quick, key, seed): name
-            for name, (_, todo) in asked.items()
-            for key, seed in todo
+            pool.submit(_run_one, TABLES[name], quick, run.key, seed): (name, run)
+            for seed, name, run in sorted(ordered, key=lambda one: one[0])
         }
         try:
-            for future in as_completed(waiting):
-                name = waiting[future]
+            for future in as_completed(waiting, timeout=None if minutes is None else 60 * minutes):
+                name, run = waiting[future]
                 store, todo = asked[name]
                 if keep_going and (error := future.exception()) is not None:
                     traceback.print_exception(error)
                     failed.append(name)
                     continue
-                key, outcome, seconds = future.result()
-                store.add(key, outcome, seconds)
-                progress(name, key, done[name], len(todo))
+                store.add(run, *future.result())
+                progress(name, run.key, done[name], len(todo))
                 done[name] += 1
+        except TimeoutError:
+            failed += [name for name, (_, todo) in asked.items() if done[name] < len(todo)]
         finally:
             pool.shutdown(cancel_futures=True)
     return sorted(set(failed))
@@ -181,31 +195,49 @@ def _one_thread_each() -> Iterator[None]:
             del os.environ[name]
 
 
-def _run_one(make: Callable[[bool], Table], quick: bool, key: str, seed: int) -> tuple[str, Outcome, float]:
+def _run_one(make: Callable[[bool], Table], quick: bool, key: str, seed: int) -> tuple[Outcome, str, float]:
     table, start = make(quick), time.process_time()
     outcome = {**table.runs()[key].once(seed), "seed": seed}
-    return key, outcome, time.process_time() - start
+    return outcome, source_commit(), time.process_time() - start
+
+
+@cache
+def source_commit() -> str:
+    """Return the commit of the source, with a plus if it was changed; outside a checkout the version.
+
+    ``SORDINO_COMMIT`` says it for a copy of a checkout on another machine.
+    """
+    if told := os.environ.get("SORDINO_COMMIT"):
+        return told
+    here = ["git", "-C", str(Path(__file__).parent)]
+    try:
+        found = subprocess.run([*here, "rev-parse", "--short=10", "HEAD"], capture_output=True, check=True)
+        changed = subprocess.run(
+            [*here, "status", "--porcelain", "."], capture_output=True, check=True
+        ).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return f"version {sordino.__version__}"
+    return found.stdout.decode().strip() + ("+" if changed.strip() else "")
 
 
 def _fill(table: Table, store: Store) -> Made:
     """Return the rows with what is known of their cells."""
 
     def cell(runs: Runs | str) -> Cell | str:
-        return runs if isinstance(runs, str) else cell_of(store.outcomes(runs.key))
+        if isinstance(runs, str):
+            return runs
+        found = store.outcomes(runs)
+        return cell_of(found) if found else "no run with these settings is kept"
 
     return [(row, {mode: cell(runs) for mode, runs in row.cells.items()}) for row in table.rows]
 
 
-def verdicts(name: str, folder: Path, *, quick: bool = False) -> dict[str, str]:
-    """Return the verdict of every row of a table that was run."""
+def kept_rows(table: Table, folder: Path, quick: bool = False) -> Made:
+    """Return the rows of a table with what is kept of them."""
+    return _fill(table, Store(folder / f"{table.name}.json", {"quick": quick}))
+
+
+def verdicts(name: str, folder: Path, *, quick: bool = False) -> dict[str, Verdict]:
+    """Return the verdicts of a table, by group, method (a number) and epsilon; what is missing is not run."""
     table = table_named(name, quick)
-    settings = json.loads((folder / f"{name}.json").read_text("utf-8"))["settings"]
-    store = Store(folder / f"{name}.json", {k: v for k, v in settings.items() if k != "format"})
-    missing = [key for key in table.runs() if not store.outcomes(key)]
-    if missing:
-        raise InvalidInputError(
-            f"{len(missing)} runs of {name} are missing in {folder}, {missing[0]!r} the first of them. "
-            f"`sordino reproduce {name}` makes them."
-        )
-    made = _fill(table, store)
-    return {f"{row.group}/{row.method}/{row.epsilon:g}": verdict(table, row, made) for row, _ in made}
+    return judge(table, kept_rows(table, folder, quick))

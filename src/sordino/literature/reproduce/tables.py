@@ -1,4 +1,4 @@
-"""Results on disk: one JSON file per table, written after every run, so that an interrupted one goes on."""
+"""A published table beside ours: rows, the runs behind their cells, verdicts, pages, and results on disk."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import json
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
@@ -30,11 +32,28 @@ Made = Sequence[tuple["Row", Cells]]
 class Runs:
     """The repeated runs behind one cell; cells with the same key share them.
 
-    ``once`` takes a seed of the public choices. The noise is never seeded.
+    ``once`` takes a seed of the public choices. The noise is never seeded. ``settings`` say what is run:
+    outcomes that were kept with other settings are not used.
     """
 
     key: str
     once: Callable[[int], Outcome]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def run_of(key: str, once: partial[Outcome]) -> Runs:
+    """Return runs whose settings are the arguments of their call."""
+    return Runs(key, once, {"call": _call_words(once)})
+
+
+def _call_words(value: Any) -> Any:
+    if isinstance(value, partial):
+        named = {name: _call_words(one) for name, one in value.keywords.items()}
+        parts = [_call_words(value.func), *map(_call_words, value.args)]
+        return [*parts, named] if named else parts
+    if isinstance(value, (str, int, float, bool, type(None))):
+        return value
+    return value.__name__ if callable(value) else repr(value)
 
 
 def by_mode(paper: Runs | str, sound: Runs | str, default: Runs | str, plain: Runs | str) -> RowCells:
@@ -66,11 +85,15 @@ class Table:
     metric : what the numbers are.
     better : whether a smaller or a larger number is better.
     data : what ours were measured on.
-    likeness : whether that is the paper's set, a sample of it, or another one.
+    likeness : the paper's set, other rows of it ("like": judged by number *and* by the ratio to the model
+        without privacy), or another set (judged by that ratio alone).
     settings : what was chosen here because the paper does not print it.
-    tolerance : how far ours may be behind a published number, beside two standard errors and 2 % of it.
+    tolerance : how far ours may be from a published number, if that is more than a tenth of the spread of the
+        numbers printed beside it.
     rivals : whether the methods at one epsilon do the same thing, so that a better one makes up for a miss.
     order : for a figure without numbers, its methods from best to worst, in groups whose order is not shown.
+    trivial : by group, what a model that predicts nothing reaches; an order among such models is none.
+    two_sided : whether a number on the good side is as wrong as one on the other (slopes of proven rates).
     """
 
     name: str
@@ -86,11 +109,25 @@ class Table:
     order: tuple[tuple[str, ...], ...] = ()
     tolerance: float = 0.0
     rivals: bool = True
+    trivial: Mapping[str, float] = field(default_factory=dict)
+    two_sided: bool = False
 
     def runs(self) -> dict[str, Runs]:
         """Return what has to be run, by key."""
         cells = (cell for row in self.rows for cell in row.cells.values())
         return {cell.key: cell for cell in cells if isinstance(cell, Runs)}
+
+    def gain(self, ours: float, other: float) -> float:
+        """Return by how much one number is better than another."""
+        return other - ours if self.better == "lower" else ours - other
+
+    def best(self, cells: Sequence[Cell]) -> Cell:
+        return (min if self.better == "lower" else max)(cells, key=lambda cell: cell.mean)
+
+    def spread(self, row: Row) -> float:
+        """Return how far apart the numbers are that are printed for the methods of a row's group."""
+        beside = [r.published for r in self.rows if r.group == row.group and r.published is not None]
+        return max(beside, default=0.0) - min(beside, default=0.0)
 
 
 @dataclass(frozen=True)
@@ -113,73 +150,201 @@ class Cell:
         return math.sqrt(math.fsum((v - self.mean) ** 2 for v in self.values) / (n - 1) / n)
 
 
-def cell_of(outcomes: Sequence[Outcome]) -> Cell:
+_FACTS = ("value", "seed", "commit")
+
+
+def cell_of(outcomes: Sequence[Mapping[str, Any]]) -> Cell:
     """Join the outcomes of repeated runs."""
     certified: dict[str, float] = {}
     for outcome in outcomes:
-        certified.update({key: value for key, value in outcome.items() if key not in ("value", "seed")})
+        certified.update({key: value for key, value in outcome.items() if key not in _FACTS})
     return Cell(tuple(outcome["value"] for outcome in outcomes), certified)
 
 
-def verdict(table: Table, row: Row, made: Made) -> str:
-    """Say in words what became of a published number.
+# ------------------------------------------------------------- Verdicts: what became of a published number
 
-    Ours is the better of the sound mode and of the default, both at the claimed epsilon. On another data set
-    the distance from the model without privacy is compared instead of the number itself.
+REPRODUCED, BY_METHOD, BY_DEFAULT = "reproduced", "beaten by the method", "by our default only"
+NOT_REPRODUCIBLE, MISSED, NOT_RUN = "not reproducible", "missed", "not run"
+NOTHING = "printed number of a model that predicts nothing"
+KINDS = (REPRODUCED, BY_METHOD, BY_DEFAULT, NOT_REPRODUCIBLE, MISSED, NOTHING, NOT_RUN)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a published number or order of curves: its kind, and why in words."""
+
+    kind: str
+    words: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.words}" if self.words else self.kind
+
+
+def judge(table: Table, made: Made) -> dict[str, Verdict]:
+    """Return a verdict for each published number, and one for each figure and epsilon with curves only."""
+    found = {}
+    for row, _ in made:
+        at = "" if row.published is None else f"/{row.method}"
+        key = f"{row.group}{at}/{row.epsilon:g}"
+        if key not in found:
+            found[key] = verdict(table, row, made)
+    return found
+
+
+def count_kinds(found: Mapping[str, Verdict]) -> dict[str, int]:
+    """Return how many verdicts are of each kind."""
+    counts = Counter(one.kind for one in found.values())
+    return {kind: counts[kind] for kind in KINDS}
+
+
+def verdict(table: Table, row: Row, made: Made) -> Verdict:
+    """Say what became of a published number.
+
+    The method of the row comes first, at the claimed epsilon with sound noise; our default makes up for it,
+    and is counted apart. A miss is "not reproducible" where the printed noise misses the number here too, or
+    does not certify the claim.
     """
     cells = next(cells for other, cells in made if other is row)
-    ours = best(table, cells)
-    if ours is None:
-        return "not reproduced: nothing here runs at this epsilon"
+    ways = {mode: cell for mode in ("sound", "default") if (cell := _finite(cells[mode])) is not None}
+    if not ways:
+        return Verdict(NOT_RUN, next((c for c in map(cells.get, MODES[1:]) if isinstance(c, str)), ""))
     if row.published is None:
         return _order(table, row, made)
-    published, measured = _comparable(table, row, cells, ours)
-    if published is None or measured is None:
-        return "not comparable: no number without privacy is printed for a set like this one"
-    gain = (published - measured) if table.better == "lower" else (measured - published)
-    tolerance = max(2 * ours.error / _unit(table, cells), 0.02 * abs(published), table.tolerance)
-    if gain >= -tolerance:
-        by = "by the same method" if ours is cells["sound"] else "by our default"
-        return f"{'better' if gain > tolerance else 'reproduced'}, {by}"
-    numbers = " times the model without privacy" if table.likeness == "stand-in" else ""
-    reached = f"{measured:.4g}{numbers} is reached, {published:.4g} is printed"
-    return "; ".join([f"not reproduced: {reached}", *_why(table, row, cells), *_elsewhere(table, row, made)])
+    if not _learned(table, row, Cell((row.published,))):
+        return Verdict(
+            NOTHING, f"{row.published:g} for {table.trivial[row.group]:.4g}; ours is {_means(ways)}"
+        )
+    standings = {mode: _standing(table, row, cells, cell) for mode, cell in ways.items()}
+    if None in standings.values():
+        return Verdict(NOT_RUN, "no number without privacy is printed for a set like this one")
+    if standings.get("sound") in ("beaten", "reached"):
+        return Verdict(BY_METHOD if standings["sound"] == "beaten" else REPRODUCED)
+    if standings.get("default") in ("beaten", "reached"):
+        return Verdict(BY_DEFAULT, _reached(table, row, cells, ways.get("sound")))
+    words = [_reached(table, row, cells, ways.get("sound", ways.get("default")))]
+    reasons = list(_why(table, row, cells))
+    kind = NOT_REPRODUCIBLE if reasons else MISSED
+    return Verdict(
+        kind, "; ".join([*words, *reasons, *_without(table, row, cells), *_best_of(table, row, made)])
+    )
 
 
-def best(table: Table, cells: Cells) -> Cell | None:
-    found = [cell for mode in ("sound", "default") if isinstance(cell := cells[mode], Cell)]
-    finite = [cell for cell in found if math.isfinite(cell.mean)]
-    if not finite:
+def _means(ways: Mapping[str, Cell]) -> str:
+    words = {"sound": "by the method", "default": "by default"}
+    return ", ".join(f"{cell.mean:.3g} {words[mode]}" for mode, cell in ways.items())
+
+
+def _finite(cell: Cell | str) -> Cell | None:
+    return cell if isinstance(cell, Cell) and math.isfinite(cell.mean) else None
+
+
+def _units(table: Table, row: Row, cells: Cells) -> list[tuple[float, float, str]]:
+    """Return the units in which a row is judged: ours, the paper's, and their name."""
+    raw = [] if table.likeness == "stand-in" else [(1.0, 1.0, "")]
+    ours = reference(table, cells)
+    if table.likeness == "same" or ours is None or not row.published_plain:
+        return raw
+    return [*raw, (ours.mean, row.published_plain, " times the model without privacy")]
+
+
+def reference(table: Table, cells: Cells) -> Cell | None:
+    """Return the model without privacy; where a private one is better, that one: the plain one is none."""
+    if not isinstance(cells["plain"], Cell):
         return None
-    return (min if table.better == "lower" else max)(finite, key=lambda cell: cell.mean)
+    return table.best([cell for mode in MODES[1:] if (cell := _finite(cells[mode])) is not None])
 
 
-def _order(table: Table, row: Row, made: Made) -> str:
-    """Compare the sound modes of the methods at one epsilon with the order of the curves in the figure.
+def _standing(table: Table, row: Row, cells: Cells, cell: Cell) -> str | None:
+    """Return whether a number is beaten, reached or not; by number and ratio it is the worse of the two."""
+    assert row.published is not None
+    order, found = ("behind", "reached", "beaten"), []
+    for ours, printed, _ in _units(table, row, cells):
+        gain = table.gain(cell.mean / ours, row.published / printed)
+        room = max(0.1 * table.spread(row) / printed, table.tolerance)
+        if table.two_sided:
+            found.append(1 if abs(gain) <= room else 0)
+        else:
+            found.append(2 if gain > max(room, 2 * cell.error / ours) else int(gain >= -room))
+    return order[min(found)] if found else None
 
-    Where the order is another one, say whether the printed noise shows it, and what our default reaches.
-    """
+
+def _reached(table: Table, row: Row, cells: Cells, cell: Cell | None) -> str:
+    """Say what the method itself reaches, in all units that count."""
+    if cell is None:
+        return "the method itself is not run"
+    assert row.published is not None
+    said = [
+        f"{cell.mean / ours:.4g}{name} for {row.published / printed:.4g}"
+        for ours, printed, name in _units(table, row, cells)
+    ]
+    return f"the method reaches {', and '.join(said)} printed"
+
+
+def _why(table: Table, row: Row, cells: Cells) -> Iterator[str]:
+    """Yield what the printed noise shows: an epsilon that is not the claim, a number that is not reached."""
+    paper = cells["paper"]
+    if not isinstance(paper, Cell):
+        return
+    worst = max(paper.certified.values(), default=0.0)
+    if worst > row.epsilon:
+        found = "nothing" if math.isinf(worst) else short(worst)
+        yield f"the printed noise certifies {found}, not {row.epsilon:g}"
+    if not math.isfinite(paper.mean) or _standing(table, row, cells, paper) == "behind":
+        yield f"the printed noise itself reaches {paper.mean:.4g} here"
+
+
+def _without(table: Table, row: Row, cells: Cells) -> Iterator[str]:
+    """Yield what can be had here without privacy, where that is no more than what is printed with it."""
+    plain = cells["plain"]
+    assert row.published is not None
+    if isinstance(plain, Cell) and table.likeness != "stand-in" and table.gain(plain.mean, row.published) < 0:
+        yield f"without privacy {plain.mean:.4g} is reached here"
+
+
+def _best_of(table: Table, row: Row, made: Made) -> Iterator[str]:
+    """Yield our best at this epsilon where it beats the best printed number, in the number itself."""
+    beside = [(r, c) for r, c in made if (r.group, r.epsilon) == (row.group, row.epsilon)]
+    ours = [cell for _, c in beside for mode in ("sound", "default") if (cell := _finite(c[mode]))]
+    printed = [Cell((r.published,)) for r, _ in beside if r.published is not None]
+    if table.rivals and len(printed) > 1 and table.likeness != "stand-in":
+        reached, best = table.best(ours).mean, table.best(printed).mean
+        if table.gain(reached, best) >= 0:
+            yield f"our best at this epsilon is {reached:.4g}, the best printed {best:.4g}"
+
+
+def _order(table: Table, row: Row, made: Made) -> Verdict:
+    """Compare the sound modes of the methods at one epsilon with the order of the curves in the figure."""
     beside = [(r, cells) for r, cells in made if (r.group, r.epsilon) == (row.group, row.epsilon)]
-    found = _methods(beside, "sound")
-    numbers, shown = _ranking_words(table, found), _shows_order(table, found)
-    if shown:
-        return "order of the curves reproduced"
-    words = "order of the curves not reproduced: here" if shown is False else "no order to see:"
-    return "; ".join([f"{words} {numbers}", *_behind(table, beside, found)])
+    found, nothing = _methods(beside, "sound"), table.trivial.get(row.group)
+    here = _ranking_words(table, found)
+    if len(found) < 2:
+        return Verdict(NOT_RUN, f"of the curves there is only {here}")
+    if nothing is not None and not any(_learned(table, row, cell) for cell in found.values()):
+        words = f"no curve is better than a model that predicts nothing ({nothing:.3g}): {here}"
+        return Verdict(MISSED, "; ".join([words, *_behind(table, beside, found)]))
+    if shown := _shows_order(table, row, found):
+        return Verdict(REPRODUCED, f"the order of the curves, {here}")
+    words = f"here the order is {here}" if shown is False else f"no order to see: {here}"
+    reasons = list(_behind(table, beside, found))
+    kind = NOT_REPRODUCIBLE if any("does not show it" in reason for reason in reasons) else MISSED
+    return Verdict(kind, "; ".join([words, *reasons]))
 
 
 def _behind(table: Table, beside: Made, found: Mapping[str, Cell]) -> Iterator[str]:
     """Yield what the printed noise shows, and our default where it beats all methods."""
-    printed = _methods(beside, "paper")
+    printed, row = _methods(beside, "paper"), beside[0][0]
     if len(printed) > 1:
-        claim = beside[0][0].epsilon
         worst = max((v for cell in printed.values() for v in cell.certified.values()), default=0.0)
         most = "nothing for some of them" if math.isinf(worst) else f"up to {short(worst)}"
-        beyond = f", which certifies {most}," if worst > claim else ""
-        shown = "shows it" if _shows_order(table, printed) else "does not show it either"
-        yield f"the printed noise{beyond} {shown}: {_ranking_words(table, printed)}"
-    ours, reached = beside[0][1]["default"], [cell.mean for cell in found.values()]
-    if isinstance(ours, Cell) and all(_reaches(table, ours.mean, value) for value in reached):
+        beyond = f", which certifies {most}," if worst > row.epsilon else ""
+        shown = "shows it" if _shows_order(table, row, printed) else "does not show it either"
+        yield f"the printed schedule with the printed noise{beyond} {shown}: {_ranking_words(table, printed)}"
+    ours = _finite(beside[0][1]["default"])
+    if (
+        ours
+        and _learned(table, row, ours)
+        and all(table.gain(ours.mean, c.mean) >= 0 for c in found.values())
+    ):
         yield f"our default reaches {ours.mean:.3g}"
 
 
@@ -196,11 +361,23 @@ def _ranking_words(table: Table, found: Mapping[str, Cell]) -> str:
     return ", ".join(f"{method} {found[method].mean:.3g}" for method in _ranking(table, found))
 
 
-def _shows_order(table: Table, found: Mapping[str, Cell]) -> bool | None:
+def _learned(table: Table, row: Row, cell: Cell) -> bool:
+    """Tell whether a number is better than that of a model that predicts nothing, by 2 % and two errors."""
+    nothing = table.trivial.get(row.group)
+    if nothing is None:
+        return True
+    return table.gain(cell.mean, nothing) > max(2 * cell.error, 0.02 * abs(nothing))
+
+
+def _shows_order(table: Table, row: Row, found: Mapping[str, Cell]) -> bool | None:
     """Tell whether methods come in the order of the figure; None where no two of them are apart."""
     here = _ranking(table, found)
     rank = {method: place for place, group in enumerate(table.order) for method in group}
-    apart = [pair for pair in combinations(here, 2) if _apart(*(found[method] for method in pair))]
+    apart = [
+        (one, other)
+        for one, other in combinations(here, 2)
+        if _learned(table, row, found[one]) and _apart(found[one], found[other])
+    ]
     if any(rank[one] > rank[other] for one, other in apart):
         return False
     return True if any(rank[one] < rank[other] for one, other in apart) else None
@@ -212,76 +389,12 @@ def _apart(one: Cell, other: Cell) -> bool:
     return not abs(one.mean - other.mean) <= least
 
 
-def _comparable(table: Table, row: Row, cells: Cells, ours: Cell) -> tuple[float | None, float | None]:
-    if table.likeness != "stand-in":
-        return row.published, ours.mean
-    if row.published is None or row.published_plain is None or not isinstance(cells["plain"], Cell):
-        return None, None
-    return row.published / row.published_plain, ours.mean / _unit(table, cells)
-
-
-def _unit(table: Table, cells: Cells) -> float:
-    """Return what our numbers are divided by to be compared: on a stand-in, the model without privacy."""
-    plain = cells["plain"]
-    return plain.mean if table.likeness == "stand-in" and isinstance(plain, Cell) else 1.0
-
-
-def _why(table: Table, row: Row, cells: Cells) -> list[str]:
-    """Explain by numbers: the printed noise, what can be had here without privacy, the same method."""
-    assert row.published is not None
-    reasons = []
-    paper, plain, sound = cells["paper"], cells["plain"], cells["sound"]
-    if isinstance(paper, Cell):
-        worst = max(paper.certified.values(), default=0.0)
-        if worst > row.epsilon:
-            found = "nothing" if math.isinf(worst) else short(worst)
-            reasons.append(f"the printed noise certifies {found}, not {row.epsilon:g}")
-        if missed := _shortfall(table, row, cells, paper):
-            reasons.append(f"the printed noise itself reaches {missed} here")
-    if isinstance(plain, Cell) and table.likeness != "stand-in":
-        if not _reaches(table, plain.mean, row.published):
-            reasons.append(f"without privacy {plain.mean:.4g} is reached here")
-        elif (known := row.published_plain) is not None and not _reaches(table, plain.mean, known):
-            reasons.append(f"without privacy {plain.mean:.4g} is reached here, {known:.4g} is printed")
-    if isinstance(sound, Cell) and (missed := _shortfall(table, row, cells, sound)) and not reasons:
-        reasons.append(f"the same method with sound noise reaches {missed} here")
-    return reasons
-
-
-def _elsewhere(table: Table, row: Row, made: Made) -> Iterator[str]:
-    """Yield our best method at this epsilon where it is at least the best printed one."""
-    beside = [
-        (other, _comparable(table, other, cells, ours))
-        for other, cells in made
-        if (other.group, other.epsilon) == (row.group, row.epsilon)
-        and (ours := best(table, cells)) is not None
-    ]
-    pairs = [(p, m, other.method) for other, (p, m) in beside if p is not None and m is not None]
-    choose = min if table.better == "lower" else max
-    if table.rivals and len(pairs) > 1:
-        printed, _, by = choose(pairs, key=lambda pair: pair[0])
-        _, reached, method = choose(pairs, key=lambda pair: pair[1])
-        if _reaches(table, reached, printed):
-            here = f"our best at this epsilon is {reached:.4g} ({method})"
-            yield f"{here}, the best printed {printed:.4g} ({by})"
-
-
-def _shortfall(table: Table, row: Row, cells: Cells, cell: Cell) -> str:
-    """Return what a cell reaches where that is less than the published number, in the units compared."""
-    published, measured = _comparable(table, row, cells, cell)
-    if published is None or measured is None or _reaches(table, measured, published):
-        return ""
-    return f"{measured:.4g} times that" if table.likeness == "stand-in" else f"{measured:.4g}"
-
-
-def _reaches(table: Table, value: float, published: float) -> bool:
-    return value <= published if table.better == "lower" else value >= published
-
-
 def short(value: float) -> str:
     """Return a number of about three digits."""
     if math.isinf(value):
         return "no bound"
+    if value >= 1e5:
+        return f"{value:.1e}"
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
@@ -307,10 +420,21 @@ def markdown(table: Table, made: Made, command: str) -> str:
     if table.settings:
         lines.append(table.settings)
     lines.append(_run_words(made))
-    lines += ["", "| " + " | ".join(_TITLES) + " |", "|" + "---|" * len(_TITLES)]
-    lines += [_line(row, cells, verdict(table, row, made)) for row, cells in made]
+    lines += ["", count_words(judge(table, made)), ""]
+    lines += ["| " + " | ".join(_TITLES) + " |", "|" + "---|" * len(_TITLES)]
+    before = None
+    for row, cells in made:
+        said = verdict(table, row, made)
+        lines.append(_line(table, row, cells, "as above" if said == before else str(said)))
+        before = said if row.published is None else None
     lines += ["", f"Reproduce with `{command}`.", ""]
     return "\n".join(lines)
+
+
+def count_words(found: Mapping[str, Verdict]) -> str:
+    """Say how many published numbers or orders of curves were reached, and by what."""
+    counts = ", ".join(f"{kind} {count}" for kind, count in count_kinds(found).items() if count)
+    return f"Of {len(found)} published numbers or orders of curves: {counts}."
 
 
 def _run_words(made: Made) -> str:
@@ -318,12 +442,10 @@ def _run_words(made: Made) -> str:
     counts = {len(c.values) for _, cells in made for c in cells.values() if isinstance(c, Cell)}
     if counts <= {1}:
         return "One run a number."
-    low, high = min(counts), max(counts)
-    runs = str(high) if low == high else f"{low} to {high}"
-    return f"Means of {runs} runs, ± their standard error."
+    return f"Means of up to {max(counts)} runs, ± their standard error; a number of one run says so."
 
 
-def _line(row: Row, cells: Cells, said: str) -> str:
+def _line(table: Table, row: Row, cells: Cells, said: str) -> str:
     paper = cells["paper"]
     if isinstance(paper, str):
         certified = paper
@@ -332,7 +454,10 @@ def _line(row: Row, cells: Cells, said: str) -> str:
         bold = ["**" if value is not None and value > row.epsilon else "" for value in found]
         known = ["no less" if value is None else short(value) for value in found]
         certified = " / ".join(f"{mark}{word}{mark}" for mark, word in zip(bold, known))
-    written = [_cell_words(cells[mode]) for mode in MODES]
+    several = any(len(c.values) > 1 for c in cells.values() if isinstance(c, Cell))
+    written = [_cell_words(cells[mode], several) for mode in MODES]
+    if (best := reference(table, cells)) is not None and best is not cells["plain"]:
+        written[-1] += ", worse than a private model: no reference"
     if row.published_plain is not None:
         written[-1] += f" (printed {row.published_plain:g})"
     claim = f"{row.epsilon:g} ({row.delta:g})"
@@ -341,11 +466,12 @@ def _line(row: Row, cells: Cells, said: str) -> str:
     return "| " + " | ".join((*fields, said)) + " |"
 
 
-def _cell_words(cell: Cell | str) -> str:
+def _cell_words(cell: Cell | str, several: bool) -> str:
     if isinstance(cell, str):
         return cell
     mean = 0.0 if abs(cell.mean) < _ROUNDING else cell.mean
-    return f"{mean:.4g}" + (f" ± {cell.error:.2g}" if cell.error >= _ROUNDING else "")
+    once = " (one run)" if several and len(cell.values) == 1 else ""
+    return f"{mean:.4g}" + (f" ± {cell.error:.2g}" if cell.error >= _ROUNDING else once)
 
 
 def figure(table: Table, made: Made, path: Path) -> None:
@@ -386,28 +512,33 @@ def _curve(axis: object, points: list[tuple[float, float]], style: str, label: s
 # ----------------------------------------------------------------------------------------------------------
 # Results on disk: one JSON file per table, written after every run, so that an interrupted one goes on.
 
-FORMAT = 1
+FORMAT = 2
 
 
 class Store:
-    """The outcomes of the runs of one table, by key; ``settings`` tell whether they may be gone on with.
+    """The outcomes of the runs of one table, by key, each with its seed and the commit that made it.
 
-    ``date`` is the day of the last run (UTC), ``cpu_seconds`` what all of them took.
+    Outcomes are kept with the settings of their runs: those of other settings are neither used nor kept when
+    new ones come. ``date`` is the day of the last run (UTC), ``cpu_seconds`` what all of them took.
     """
 
-    def __init__(self, path: Path, settings: dict[str, Any]) -> None:
-        self.path, self.settings = path, {"format": FORMAT, **settings}
+    def __init__(self, path: Path, about: dict[str, Any]) -> None:
+        self.path, self.settings = path, {"format": FORMAT, **about}
         self.date, self.cpu_seconds = "", 0.0
-        self._runs: dict[str, list[dict[str, float]]] = {}
+        self._runs: dict[str, dict[str, Any]] = {}
         if path.exists():
             self._read_file()
 
-    def outcomes(self, key: str) -> Sequence[Outcome]:
-        return tuple(self._runs.get(key, ()))
+    def outcomes(self, runs: Runs) -> Sequence[Mapping[str, Any]]:
+        """Return the outcomes that were made with the settings of these runs."""
+        kept = self._runs.get(runs.key)
+        return tuple(kept["outcomes"]) if kept and kept["settings"] == _plain_json(runs.settings) else ()
 
-    def add(self, key: str, outcome: Outcome, cpu_seconds: float = 0.0) -> None:
+    def add(self, runs: Runs, outcome: Outcome, commit: str = "", cpu_seconds: float = 0.0) -> None:
         """Keep an outcome, on disk when this returns."""
-        self._runs.setdefault(key, []).append({name: float(value) for name, value in outcome.items()})
+        one = {name: float(value) for name, value in outcome.items()} | {"commit": commit}
+        known = list(self.outcomes(runs))
+        self._runs[runs.key] = {"settings": _plain_json(runs.settings), "outcomes": [*known, one]}
         self.date = time.strftime("%Y-%m-%d", time.gmtime())
         self.cpu_seconds = round(self.cpu_seconds + cpu_seconds, 1)
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -423,7 +554,10 @@ class Store:
             known, about = dict(document["settings"]), document["about"]
             self.date, self.cpu_seconds = str(about["date"]), float(about["cpu_seconds"])
             runs = {
-                key: [{"value": one["value"]} | {name: float(n) for name, n in one.items()} for one in kept]
+                key: {
+                    "settings": kept["settings"],
+                    "outcomes": [{**one, "value": float(one["value"])} for one in kept["outcomes"]],
+                }
                 for key, kept in document["runs"].items()
             }
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -439,3 +573,7 @@ class Store:
                 "run it as before."
             )
         self._runs = runs
+
+
+def _plain_json(settings: Mapping[str, Any]) -> Any:
+    return json.loads(json.dumps(settings, sort_keys=True))

@@ -1,0 +1,141 @@
+"""The page docs/evidence.md: counts of verdicts, runs for a referee, a picture of epsilons for each paper.
+
+Command: python docs/figures/evidence.py   (reads benchmarks/results; --print only shows the tables)
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import runpy
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sordino.literature.reproduce import TABLES, table_named, verdicts, write_page
+from sordino.literature.reproduce.tables import KINDS, count_kinds
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE, KEPT = ROOT / "docs" / "evidence.md", ROOT / "benchmarks" / "results"
+MARKS = ("counts", "referee")
+# Rows of docs/figures/verdicts.py by paper. Those whose epsilon neighbouring data sets attain are shown as
+# demonstrated; the others have an upper bound only, or an example of their own.
+PAPERS = {
+    "liang": ("Liang et al.", ("DP-SGD-HT", "DP-SCSG-HT", "DP-SVRG-HT")),
+    "shang": ("Shang et al.", ("DP-SPCA", "DP-VRPCA", "Analyze-Gauss", "MOD-SULQ", "PPI", "Wishart")),
+    "wang-gu": ("Wang and Gu", ("DP-IGHT", "Frank-Wolfe")),
+    "wang": ("Wang, dissertation", ("DP-SRM", "DP-LSSGD", "MPC", "Local Obj P")),
+    "tao": ("Tao et al.", ("DPODME", "DP-SCO", "Peeling")),
+}
+UPPER_BOUNDS = ("Frank-Wolfe", "Peeling", "DP-VRPCA", "PPI", "Local Obj P")
+
+
+def counts() -> str:
+    """Return the table of verdicts."""
+    titles = ["table or figure", "published", *KINDS]
+    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    total = dict.fromkeys(KINDS, 0)
+    for name in sorted(TABLES):
+        path = KEPT / "reproduced" / f"{name}.json"
+        if not path.exists():
+            lines.append(f"| `{name}`: nothing is kept |" + " |" * (len(KINDS) + 1))
+            continue
+        quick = json.loads(path.read_text("utf-8"))["settings"]["quick"]
+        found = count_kinds(verdicts(name, path.parent, quick=quick))
+        total = {kind: total[kind] + count for kind, count in found.items()}
+        source = table_named(name, quick).source
+        lines.append(_count_line(f"`{name}`: {source}", found))
+    return "\n".join([*lines, _count_line("**all**", total)])
+
+
+def _count_line(name: str, found: dict[str, int]) -> str:
+    numbers = [sum(found.values()), *found.values()]
+    return f"| {name} | " + " | ".join(str(number or "") for number in numbers) + " |"
+
+
+def referee() -> str:
+    """Return the runs of DP-SCSG-HT with its printed noise."""
+    kept = json.loads((KEPT / "scsg_referee.json").read_text("utf-8"))
+    titles = ["claimed epsilon", "B", "b", "printed loss", "here, printed noise", "here, no noise"]
+    titles += ["certified (replace-one)", "noise of a snapshot over a record's gradient"]
+    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    for row in kept["rows"]:
+        values = (row["claimed"], row["B"], row["b"], row["printed"], row["loss"], row["plain"])
+        written = [f"{value:.4g}" for value in (*values, row["certified"], row["noise"])]
+        lines.append("| " + " | ".join(written) + " |")
+    return "\n".join(
+        [*lines, "", f"`{kept['about']['command']}`, {kept['about']['date']}, one run a number."]
+    )
+
+
+def rows() -> list[Any]:
+    """Return the claims and certificates of docs/figures/verdicts.py."""
+    made = runpy.run_path(str(ROOT / "docs" / "figures" / "verdicts.py"))
+    parts = ("sparse_rows", "pca_rows", "nonconvex_rows", "party_rows", "heavy_rows")
+    return [row for part in parts for row in made[part]()]
+
+
+def draw(known: list[Any]) -> Iterator[Path]:
+    """Draw claimed, certified and demonstrated epsilons, a picture for each paper."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    mpl.rcParams["svg.hashsalt"] = "sordino"
+    for name, (title, algorithms) in PAPERS.items():
+        found = [row for row in known if row.algorithm.startswith(algorithms)]
+        drawing = Figure(figsize=(7.5, 1.3 + 0.32 * len(found)), layout="constrained")
+        axis = drawing.subplots()
+        for place, row in enumerate(reversed(found)):
+            _draw_row(axis, place, row)
+        axis.set_yticks(range(len(found)), [f"{row.algorithm}: {row.setting}" for row in reversed(found)])
+        axis.set(xscale="log", xlabel="epsilon", xlim=(1e-3, 1e5), title=title)
+        for marker, colour, words in (
+            ("|", "k", "claimed"),
+            ("o", "C0", "certified, add-remove"),
+            ("s", "C3", "certified, replace-one"),
+            ("*", "C2", "demonstrated"),
+        ):
+            axis.plot([], [], marker, color=colour, label=words)
+        axis.legend(fontsize=7, loc="lower right")
+        path = ROOT / "docs" / "figures" / f"evidence-{name}.svg"
+        drawing.savefig(path, metadata={"Date": None})
+        yield path
+
+
+def _draw_row(axis: Any, place: int, row: Any) -> None:
+    """Draw one algorithm; no bound is drawn at the right edge."""
+    edge = 6e4
+    axis.plot([row.epsilon], [place], "|", color="k", markersize=14)
+    for value, style in ((row.add, "C0o"), (row.replace, "C3s")):
+        if value is not None:
+            axis.plot([edge if math.isinf(value) else max(value, 1.2e-3)], [place], style, markersize=5)
+    if not row.algorithm.startswith(UPPER_BOUNDS):
+        worst = max(value for value in (row.add, row.replace) if value is not None)
+        at = edge if math.isinf(worst) else max(worst, 1.2e-3)
+        axis.plot([at], [place], "*", color="C2", markersize=4)
+
+
+def page(text: str) -> str:
+    """Return the page with its tables made anew."""
+    for mark, made in zip(MARKS, (counts(), referee())):
+        start, end = f"<!-- {mark}: made by docs/figures/evidence.py -->", f"<!-- end of {mark} -->"
+        before, _, rest = text.partition(start)
+        text = f"{before}{start}\n\n{made}\n\n{end}{rest.partition(end)[2]}"
+    return text
+
+
+def main() -> None:
+    """Write the page, those of all tables, and the pictures; or show the counts."""
+    if "--print" in sys.argv:
+        print(counts(), referee(), sep="\n\n")
+        return
+    PAGE.write_text(page(PAGE.read_text("utf-8")), encoding="utf-8")
+    for path in sorted((KEPT / "reproduced").glob("*.json")):
+        write_page(path.stem, path.parent)
+    for path in draw(rows()):
+        print(path)
+
+
+if __name__ == "__main__":
+    main()
