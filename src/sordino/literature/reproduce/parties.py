@@ -455,7 +455,7 @@ def _free_ports(count: int) -> list[int]:
     return ports
 
 
-_TWO = {"sets": ("kddcup99", "adult"), "methods": FIVE}
+_TWO: dict[str, Any] = {"sets": ("kddcup99", "adult"), "methods": FIVE}
 TABLES: dict[str, Callable[[bool], Table]] = {
     "parties": partial(_table, "parties", *_GAP, **_TWO),
     "parties-accuracy": partial(_table, "parties-accuracy", *_LOSS, **_TWO),
