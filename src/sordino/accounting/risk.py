@@ -15,7 +15,7 @@ _TIGHT = 1e-4  # of the scale of the noise
 _USUAL_DELTA = 1e-5
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Risk:
     """The most that any attack may achieve against one unit; stands where an epsilon does.
 

@@ -43,7 +43,8 @@ def split(
     from sordino.cli.rows import read_schema
     from sordino.execute.persons import number_owners
     from sordino.kernel import public_generator
-    from sordino.tables.files import read_whole, write_whole
+    from sordino.saving.files import replace_file
+    from sordino.tables.files import packed_table, read_whole
 
     for place in (train, test):
         require_writable(place, force)
@@ -57,10 +58,12 @@ def split(
         raise InvalidInputError(f"{file.name} has no column {person!r}, which says whose record each one is.")
     owners = np.arange(table.num_rows) if person is None else number_owners(table[person].to_pandas())
     count = int(owners.max(initial=-1)) + 1
-    judges = public_generator(seed).permutation(count)[: round(share * count)]
+    public = public_generator(seed)
+    judges = public.permutation(count)[: round(share * count)]
     held = np.isin(owners, judges)
     for place, chosen in ((train, ~held), (test, held)):
-        write_whole(table.take(np.flatnonzero(chosen)), place)
+        content = packed_table(table.take(np.flatnonzero(chosen)), place.suffix)
+        replace_file(place, content, own=True)
     unit = "records" if person is None else "persons"
     found = {"unit": unit, "train": count - len(judges), "test": len(judges), "seed": seed}
     words = f"{count - len(judges)} {unit} in {train}, {len(judges)} in {test}."

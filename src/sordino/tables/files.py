@@ -424,18 +424,16 @@ def read_whole(file: DataFile, names: Sequence[str] | None = None) -> Any:
     return in_words(file, _reader(file, readers))
 
 
-def write_whole(table: Any, path: Path) -> None:
-    """Write an Arrow table as the ending of the name says, Parquet or CSV; only the owner may read it."""
-    from sordino.saving.files import replace_file
-
+def packed_table(table: Any, ending: str) -> bytes:
+    """Return an Arrow table as the bytes of a file with this ending: Parquet, or CSV."""
     content = io.BytesIO()
-    if _ENDINGS.get(path.suffix.lower()) == "parquet":
+    if _ENDINGS.get(ending.lower()) == "parquet":
         _parquet().write_table(table, content)
     else:
         import pyarrow.csv as arrow_csv
 
         arrow_csv.write_csv(table, content)
-    replace_file(path, content.getvalue(), own=True)
+    return content.getvalue()
 
 
 def _reader(file: DataFile, readers: dict[str, Callable[[], Any]]) -> Callable[[], Any]:
