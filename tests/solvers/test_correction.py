@@ -228,6 +228,17 @@ def test_few_counts_are_predicted_by_their_mean_and_not_by_its_exponential():
         assert 5 < model.predict(X).mean() < 40  # 60, the bound, before
 
 
+def test_a_rate_that_noise_puts_below_zero_is_as_large_as_the_noise():
+    X, y = np.zeros((60, 3)), np.random.default_rng(0).poisson(0.3, 60).astype(float)
+    rates = []
+    for seed in range(8):
+        with seeded_noise_not_private(seed):
+            model = LinearRegression(0.5, 1e-5, loss="poisson", data_norm=3, target_bound=5.0).fit(X, y)
+        rates.append(model.predict(X).mean())
+    assert min(rates) > 0.05  # 3e-7 where the mean was the logarithm's argument as it came
+    assert max(rates) < 5.0
+
+
 def test_two_gradients_tell_a_curvature_that_clipped_rows_hide():
     bowl, moved = Bowl(np.eye(3), 0.0, 3), np.array([-2.0, 0.5, 1e-9])
     found = bowl.stiffened(np.array([-80.0, 0.5, 0.2]), moved, 0.1)
@@ -254,6 +265,27 @@ def test_columns_that_few_long_rows_have_do_not_make_a_step_far_too_long(epsilon
     with seeded_noise_not_private(0):
         model = LinearRegression(epsilon, 1e-6, data_norm=4.0, target_bound=12.0).fit(X, y)
     assert model.score(X, y) > 0.79  # -3.4 at epsilon 8 with the second moments of clipped rows alone
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 8.0])
+def test_a_rare_column_does_not_make_the_unit_of_the_targets_larger(epsilon):
+    public = np.random.default_rng(0)
+    X = (public.random((100_000, 1)) < 0.01) * 1.0
+    y = 10 * X[:, 0] + public.normal(size=100_000).clip(-3, 3)
+    for seed in range(3):
+        with seeded_noise_not_private(seed):
+            model = LinearRegression(epsilon, 1e-6, data_norm=1.0, target_bound=15.0).fit(X, y)
+        assert model.coef_[0] == pytest.approx(10.0, abs=1.0)  # -134 and 17 with room for the longest row
+
+
+def test_rare_levels_of_one_column_are_learned():
+    public = np.random.default_rng(11)
+    level = public.choice(5, 200_000, p=[0.9, 0.09, 0.007, 0.002, 0.001])
+    y = np.array([0.0, 0.0, 0.0, -50.0, 100.0])[level] + public.normal(size=level.size)
+    X = np.eye(5)[level]
+    with seeded_noise_not_private(0):
+        model = LinearRegression(8.0, 1e-6, data_norm=1.0, target_bound=110.0).fit(X, y)
+    assert model.score(X, y) > 0.92  # .68 with room for the longest row
 
 
 def test_neighbouring_cells_show_a_centre_that_none_shows_alone():

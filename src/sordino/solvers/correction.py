@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import log_ndtr
 
 from sordino.kernel import Curator
 from sordino.kernel.arrays import Floats
@@ -55,8 +56,9 @@ _FARTHER = 3.0
 _FLAT = 2.0**-40
 # How far the mean may be from the centre, in units of the spread of the targets.
 _SKEW = 0.4
-# A mean of counts below zero, which is noise, becomes about so much of their bound, or less.
-_LEAST = 1e-4
+# The noise of a mean of counts is at least so much of their bound, and puts it below zero by at most
+# so many times itself.
+_LEAST, _FARTHEST = 1e-4, 5.0
 # A mean residual of so much of the spread of the targets, or a mean of counts that is off by so much of
 # itself, says that a clip took from the slopes too.
 # Fewer records times epsilon than the second number do not tell it from noise.
@@ -139,11 +141,13 @@ class Whole:
     problem: Problem
     own: Affine
     targets: TargetUnit
+    clipped: bool = False
 
     @property
     def longest(self) -> float:
-        """The largest possible size of a row in the map of the model."""
-        return self.own.longest(self.problem.data_norm)
+        """The largest possible size of a row in the map of the model, or of one that is clipped there."""
+        whole = self.own.longest(self.problem.data_norm)
+        return min(whole, math.hypot(1.0, CONSTANT)) if self.clipped else whole
 
     @property
     def widest(self) -> float:
@@ -300,13 +304,14 @@ def skewed_unit(
     """Return a larger unit of the targets where one tail is longer than the other.
 
     Gradients in this unit are clipped alike on both sides. Where one side has more to lose, what is left is
-    another model, and less noise is no gain.
+    another model, and less noise is no gain. They are gradients of clipped rows, as those of the descent:
+    the row of a rare column may be a thousand times longer, and no unit need have room for it.
 
     **Privacy.** Post-processing of the release ``"tails"`` at the constant model.
     """
     if "whole" not in curator.plan.releases:
         return targets
-    whole = Whole(curator, problem, affine, targets)
+    whole = Whole(curator, problem, affine, targets, clipped=True)
     clip: float = curator.plan.releases[name].query.clip  # type: ignore[attr-defined]
     width = whole.width(constant_weights(problem, affine, targets), whole.spread(name), (_ONE, 0.0))
     return replace(targets, size=max(targets.size, width * whole.widest * whole.longest / clip))
@@ -328,11 +333,22 @@ def located(curator: Curator, problem: Problem) -> TargetUnit:
 
 
 def constant_margin(curator: Curator, problem: Problem, name: str) -> float:
-    """Return the margin of the constant model: the mean of the targets, and its logarithm for counts."""
-    mean = mean_target(curator, problem, name, curator.plan.releases[name].times)
+    """Return the margin of the constant model: the mean of the targets, and its logarithm for counts.
+
+    A mean of counts is what is expected of it, by its noise, where none is below zero: rates near zero would
+    cost far more.
+    """
+    release = curator.plan.releases[name]
+    mean = mean_target(curator, problem, name, release.times)
     if problem.loss.targets != "counts":
         return mean
-    return math.log(0.5 * (mean + math.hypot(mean, 2.0 * _LEAST * problem.target_bound)))  # above zero
+    clip: float = release.query.clip  # type: ignore[attr-defined]
+    unit = max(problem.target_bound, 1.0) / clip
+    noise = noise_std(curator, name) * unit / (problem.population * math.sqrt(release.times))
+    noise = max(noise, _LEAST * problem.target_bound)
+    far = max(mean / noise, -_FARTHEST)
+    above = far + math.exp(-0.5 * far * far - log_ndtr(far)) / math.sqrt(2.0 * math.pi)
+    return math.log(min(noise * above, problem.target_bound))
 
 
 def mean_target(curator: Curator, problem: Problem, name: str, asks: int) -> float:
