@@ -288,6 +288,17 @@ def test_rare_levels_of_one_column_are_learned():
     assert model.score(X, y) > 0.92  # .68 with room for the longest row
 
 
+def test_a_column_of_few_far_longer_rows_is_not_worse_than_the_constant():
+    public, n = np.random.default_rng(0), 100_000
+    far = (public.random(n) < 1e-3) * 64.0 * public.choice([-1, 1], n)
+    X = np.c_[public.uniform(-1, 1, (n, 3)), far]
+    y = X[:, 0] + 0.3 * X[:, 3] + 0.5 * public.normal(size=n)
+    for seed in range(3):
+        with seeded_noise_not_private(seed):
+            model = LinearRegression(1.0, 1e-6, data_norm=66.0, target_bound=250.0).fit(X, y)
+        assert model.score(X, y) > 0.0  # -54 where the targets did not limit what an axis predicts
+
+
 def test_neighbouring_cells_show_a_centre_that_none_shows_alone():
     counts = np.zeros(CELLS)
     counts[20:24] = 3.0

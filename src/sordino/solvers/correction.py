@@ -54,6 +54,8 @@ _COUNTS_BIAS = (0.5, 0.25)
 _FARTHER = 3.0
 # The smallest rows that leave the constant alone.
 _FLAT = 2.0**-40
+# So many times the spread of the targets may be predicted along an axis before gradients say so.
+_MOST = 1.5
 # How far the mean may be from the centre, in units of the spread of the targets.
 _SKEW = 0.4
 # The noise of a mean of counts is at least so much of their bound, and puts it below zero by at most
@@ -186,6 +188,19 @@ class Whole:
         bent = np.zeros((entries, entries)) + penalty_bend(self.problem, self.own)
         return Bowl(matrix + bent[:d, :d], moments.stretch * moments.unsure, d)
 
+    def possible(self, w: Floats, bowl: Bowl) -> Floats:
+        """Return weights that predict no more along an axis than a few times what the targets spread.
+
+        Least squares predict no more than the targets have. What goes beyond that along an axis is worse than
+        nothing, as where the margins of few, long rows were shortened in the descent.
+        """
+        sizes, axes = np.linalg.eigh(bowl.matrix)
+        sure = np.maximum(sizes - bowl.unsure, NOTHING)  # an axis that noise may have bent limits nothing
+        most = _MOST * self.targets.spread / self.targets.size / np.sqrt(sure)
+        out, along = w.copy(), axes.T @ w[: bowl.features]
+        out[: bowl.features] -= axes @ (along - np.clip(along, -most, most))
+        return out
+
     def bowl_of_counts(self, w: Floats, last: Bowl | None) -> Bowl:
         """Return the released curvature of a loss of counts at these weights; the last, where all are asked.
 
@@ -286,7 +301,9 @@ def corrected(
         # No narrower than in the descent: where counts show nothing, a narrow clip is no better for it.
         least = min(1.0, model.gradient.clip * model.targets.size / (whole.widest * whole.longest))
         width = max(whole.width(found.w, whole.spread("whole"), biased, _FARTHER), least)
-        out = _noise_after(out, _stepped(whole, found.w, moments, width))
+        fixed = whole.bowl(moments) if "bent" not in curator.plan.releases and moments else None
+        start = found.w if fixed is None else whole.possible(found.w, fixed)
+        out = _noise_after(out, _stepped(whole, start, fixed, width))
     if "offset" in curator.plan.releases:
         moved = _moved if problem.loss.targets == "numbers" else _multiplied
         w, shifted = moved(whole, out.w)
@@ -418,12 +435,11 @@ def _multiplied(whole: Whole, w: Floats) -> tuple[Floats, float]:
     return out, sure
 
 
-def _stepped(whole: Whole, start: Floats, moments: Moments | None, width: float) -> Believed:
+def _stepped(whole: Whole, start: Floats, fixed: Bowl | None, width: float) -> Believed:
     """Return the weights after Newton steps on the whole gradient: slopes, and the offset of counts too."""
     units = np.ones(whole.own.scale.size)
     if "bent" in whole.curator.plan.releases and whole.own.intercept:
         units = np.append(units, whole.own.intercept / CONSTANT)  # whole rows have another constant entry
-    fixed = whole.bowl(moments) if "bent" not in whole.curator.plan.releases and moments else None
 
     def full(w: Floats) -> Floats:
         return np.append(w / units, start[units.size :])
