@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import sordino
-from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.errors import FitWarning, InvalidInputError, UnsupportedError
 from sordino.tables import Category, Number, Person, Target, Text
 
 BETA = np.array([0.5, -0.3, 0.0])
@@ -26,7 +26,7 @@ def fitted(X: np.ndarray, y: np.ndarray, **more: object) -> sordino.LinearRegres
     )
 
 
-def test_intervals_cover_coefficients_and_are_little_wider_than_sampling_alone():
+def test_intervals_cover_coefficients_and_are_at_most_twice_as_wide_as_sampling_alone():
     rng, covered, widths = np.random.default_rng(0), [], []
     for _ in range(25):
         X, y = draw(rng, 4000)
@@ -35,7 +35,7 @@ def test_intervals_cover_coefficients_and_are_little_wider_than_sampling_alone()
         scores = (y - X @ BETA - 0.2)[:, None] * X * 3.0
         widths.append(found.errors / (scores.std(axis=0) / math.sqrt(len(y))))
     assert 0.85 <= np.mean(covered) <= 1.0
-    assert 1.0 < np.mean(widths) < 1.3
+    assert 1.0 < np.mean(widths) < 2.1  # scores as long as the bounds allow: see OneStep
 
 
 def test_without_noise_it_is_the_sandwich_of_least_squares():
@@ -120,6 +120,40 @@ def test_new_targets_are_covered_as_often_as_was_asked():
         assert np.mean((low <= y3) & (y3 <= high)) == pytest.approx(share, abs=0.02)
         assert np.all((low <= mean) & (mean <= high))
         assert found.privacy.is_private
+
+
+def test_effects_that_few_large_targets_carry_are_covered():
+    covered = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-1, 1, (20_000, 2))
+        y = (rng.random(20_000) < 0.01) * 50.0 * (1.0 + X[:, 0])
+        model = sordino.LinearRegression(1.0, 1e-6, data_norm=1.5, target_bound=100.0).fit(X, y)
+        found = sordino.intervals(model, X, y, epsilon=1.0, delta=1e-6)
+        _, low, high = found.predict(np.zeros((1, 2)))
+        covered.append([found.low[0] < 0.5 < found.high[0], low[0] < 0.5 < high[0]])
+    assert np.mean(covered) >= 0.8
+
+
+def test_a_model_too_far_off_for_one_step_leaves_ends_open_and_says_so():
+    rng = np.random.default_rng(8)
+    X = rng.uniform(-1, 1, (20_000, 1))
+    y = (rng.random(20_000) < 1 / (1 + np.exp(22 - 25 * X[:, 0]))).astype(int)
+    model = sordino.LogisticRegression(8.0, 1e-6, data_norm=1.0, classes=[0, 1]).fit(X, y)
+    with pytest.warns(FitWarning, match="all ends are open"):
+        found = sordino.intervals(model, X, y, epsilon=8.0, delta=1e-6)
+    assert found.low[0] == -math.inf
+    assert found.high[0] == math.inf
+
+
+def test_new_targets_are_covered_where_ranks_are_noisy():
+    rng, shares = np.random.default_rng(9), []
+    for _ in range(8):
+        (X, y), (X2, y2) = draw(rng, 4000), draw(rng, 4000)
+        found = sordino.prediction_intervals(fitted(X, y), X, y, epsilon=0.2, delta=1e-6, coverage=0.99)
+        _, low, high = found.predict(X2)
+        shares.append(np.mean((low <= y2) & (y2 <= high)))
+    assert np.mean(shares) >= 0.98
 
 
 def test_prediction_intervals_of_persons_ask_one_row_of_each():

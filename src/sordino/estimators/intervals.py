@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,7 +14,7 @@ from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from sordino.checks import check_data, encode_labels
-from sordino.errors import InvalidInputError, UnsupportedError
+from sordino.errors import FitWarning, InvalidInputError, UnsupportedError, levels_to_the_caller
 from sordino.estimators.evaluation import from_table, model_prices
 from sordino.estimators.linear_base import LinearModel
 from sordino.estimators.statistics import check_share
@@ -30,17 +31,18 @@ from sordino.solvers.heavy.ranks import RankQuantiles
 from sordino.tables import Schema, Shape
 from sordino.tables.shapes import questions_of
 
-# Shares of the budget: of each count of sizes, and of the curvature, the least, more for each column and the
+# Shares of the budget: of the count of sizes, and of the curvature, the least, more for each column and the
 # most; the rest is for the score.
 _SIZES, _CURVATURE = 0.02, (0.12, 0.01, 0.35)
 # The weight of the squares that ride along with the score.
 _SQUARES = 0.4
-# A clip of scores and of curvatures is so many times the size that this share of the records has at most, as
-# far as counts show it.
-_BEYOND, _SHARE, _CELLS = (1.9, 1.0), 0.999, 4
+# The clip of curvatures is the size that this share of the records has at most, as far as counts show it.
+_SHARE, _CELLS = 0.999, 4
 # Directions with less curvature than so many times the spectral norm of its noise are not known: no step is
 # made along them, and along each the model may miss this share of what it leaves unexplained.
 _KNOWN, _MISSED = 1.0, 0.02
+# A step that moves some margin further than this leaves the curvature that it was made with (not of squares).
+_FAR = 2.5
 _MOST_COLUMNS = 64
 _DEPTH = 14  # of the tree of counts that ranks errors
 _BY_ROW = "the model, which treats each row by itself"
@@ -54,10 +56,12 @@ _CURVATURES: dict[str, Callable[[Floats], Any]] = {
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """A move of the weights and the covariance of its error."""
+    """A move of the weights, the covariance of its error, what the curvature hides; whether it has ends."""
 
     moved: Floats
     covariance: Floats
+    hidden: Floats
+    ends: bool = True
 
 
 @dataclass(frozen=True)
@@ -67,33 +71,44 @@ class OneStep:
     H is the released mean curvature, and the scores ``g_i`` are asked in the lengths ``u = H^-1/2 g``, in
     which their errors are alike, with their squares: ``H^-1 (Cov(g) / n + noise) H^-1``, a sandwich, follows.
 
-    **Privacy.** Gaussian releases of counts and of clipped parts of the rows. A row holds the score of a
+    No clip shortens a score: scores are as long as the declared bounds allow, ``residual`` times the longest
+    row. A shorter clip would need a count of the records beyond it; the noise of that count, ``s`` records,
+    leaves ``s longest / n`` open, more than the noise of scores of that length, which get more of the budget.
+    Curvatures are clipped by counts: what that takes matters as far as the model is off.
+
+    **Privacy.** Gaussian releases of clipped parts of the rows. A row holds the score of a
     record, or the mean of a person's, and its curvature: functions of that record and of a public model.
     """
 
-    columns: int
-    longest: tuple[float, float]
+    span: Floats
+    norm: float
+    residual: float
+    bent: float
 
     def plan(self, problem: Sample) -> Plan:
-        """Declare two counts of sizes, the curvature and the score."""
+        """Declare a count of sizes, the curvature and the score."""
         least, more, most = _CURVATURE
-        curvature = min(least + more * self.columns, most)
+        curvature = min(least + more * self.span.shape[1], most)
         shares = {
-            "sizes": (PartSizes("parts", _CELLS), 2, 2 * _SIZES),
-            "curvature": (PartSum(), 1, curvature),
-            "score": (PartSum(_SQUARES), 1, 1.0 - 2 * _SIZES - curvature),
+            "sizes": (PartSizes("parts", _CELLS), _SIZES),
+            "curvature": (PartSum(), curvature),
+            "score": (PartSum(_SQUARES), 1.0 - _SIZES - curvature),
         }
         return problem.planned(
             **{
-                name: Release(query, problem.gaussian(math.sqrt(times / share)), Full(), times, mean=False)
-                for name, (query, times, share) in shares.items()
+                name: Release(query, problem.gaussian(math.sqrt(1.0 / share)), Full(), mean=False)
+                for name, (query, share) in shares.items()
             }
         )
 
     def run(self, curator: Curator, problem: Sample) -> Iterator[Step]:
         """Yield the step."""
-        d, n = self.columns, problem.population
-        curved = self._part(curator, Part(slice(d, None)), self.longest[1], _BEYOND[1])
+        d, n = self.span.shape[1], problem.population
+        curved = Part(slice(d, None), self.bent * self._longest(np.eye(d)) ** 2)
+        query: Any = curator.plan.releases["sizes"].query
+        counts = np.asarray(curator.release("sizes", curved))
+        size = query.quantile(counts, _SHARE, noise_of(curator, "sizes", curved), 1.0)
+        curved = replace(curved, size=curved.size * min(1.0, 1.0 if size is None else size))
         curvature = symmetric_matrix(np.asarray(curator.release("curvature", curved)) * (curved.size / n))
         unsure = noise_of(curator, "curvature", curved) * (curved.size / n)
         sizes, axes = np.linalg.eigh(curvature)
@@ -102,8 +117,7 @@ class OneStep:
         known[-1] = True
         sizes = np.maximum(sizes, floor)
         root = axes[:, known].T / np.sqrt(sizes[known])[:, None]
-        longest = self.longest[0] / math.sqrt(float(sizes[known].min()))
-        score = self._part(curator, Part(slice(0, d), matrix=root), longest, _BEYOND[0])
+        score = Part(slice(0, d), self.residual * self._longest(root), root)
         found, k = np.asarray(curator.release("score", score)) / n, len(root)
         noise = noise_of(curator, "score", score) / n
         mean, squares = score.size * found[:k], score.size**2 * symmetric_matrix(found[k:]) / _SQUARES
@@ -112,15 +126,13 @@ class OneStep:
         spread = own / n + (score.size * noise) ** 2 * np.eye(k)
         hidden = axes[:, ~known] * math.sqrt(_MISSED * float(np.trace(own)) / k / floor)
         tilted = 0.5 * unsure**2 * root @ (float(moved @ moved) * np.eye(d) + np.outer(moved, moved)) @ root.T
-        yield Step(moved, root.T @ (spread + tilted) @ root + hidden @ hidden.T)
+        yield Step(moved, root.T @ (spread + tilted) @ root + hidden @ hidden.T, hidden)
 
-    def _part(self, curator: Curator, part: Part, longest: float, beyond: float) -> Part:
-        """Return the part in units of a size that hardly any row exceeds, by released counts."""
-        asked = replace(part, size=longest)
-        query: Any = curator.plan.releases["sizes"].query
-        noise = noise_of(curator, "sizes", asked)
-        size = query.quantile(np.asarray(curator.release("sizes", asked)), _SHARE, noise, 1.0)
-        return replace(part, size=longest * min(1.0, beyond * (1.0 if size is None else size)))
+    def _longest(self, matrix: Floats) -> float:
+        """Return a bound of the norm of the matrix times a row in the span, its constant included."""
+        lifted = matrix @ self.span.T
+        whole, inner = (float(np.linalg.svd(part, compute_uv=False)[0]) for part in (lifted, lifted[:, :-1]))
+        return min(math.hypot(self.norm, 1.0) * whole, self.norm * inner + public_norm(lifted[:, -1]))
 
 
 def _shrunk(matrix: Floats, noise: float) -> Floats:
@@ -163,7 +175,9 @@ class Intervals:
         lost = np.array([public_norm(row) for row in rows - own @ np.linalg.pinv(self._span)])
         sizes = np.array([public_norm(row) for row in rows])
         variances = np.einsum("ij,jk,ik->i", own, self._step.covariance, own)
-        return np.where(lost > 1e-6 * sizes, np.inf, np.sqrt(np.maximum(variances, 0.0)))
+        return np.where(
+            (lost > 1e-6 * sizes) | (not self._step.ends), np.inf, np.sqrt(np.maximum(variances, 0.0))
+        )
 
     @property
     def _width(self) -> float:
@@ -239,6 +253,10 @@ def intervals(
     scores (a sandwich): it holds for unequal variances too, and undoes the model's penalty. The step leads to
     the coefficients that minimise the loss over the population, of targets clipped to their bounds.
 
+    Few records with large targets may carry an effect and hide in any noise, so errors grow with the declared
+    bounds: a tight ``target_bound`` and ``data_norm`` make intervals short. Where the released step says that
+    one step cannot mend a logistic or a rate model, all ends are open and a :class:`FitWarning` says so.
+
     Parameters
     ----------
     model : a fitted :class:`sordino.LinearRegression` (``squared``, ``poisson`` or ``gamma``) or a logistic
@@ -267,11 +285,11 @@ def intervals(
     loss = _check_model(model)
     level = check_share("confidence", confidence)
     span = _span_of(model)
-    rows, unit, longest = _influences(model, loss, span, X, y, groups)
-    d, n = span.shape[1], len(rows)
+    rows, unit, largest = _influences(model, loss, span, X, y, groups)
+    n = len(rows)
     ask = Ask.checked(epsilon, delta, n, ledger, dataset_id)
     task = Task(
-        OneStep(d, longest),
+        OneStep(span, float(model.data_norm_), *largest),
         Sample(n, rows.shape[1], Relation.parse(relation), unit),
         "intervals",
         public=(f"number of {unit}s: {n}", _BY_ROW),
@@ -280,6 +298,17 @@ def intervals(
     fitted = run(task, executor_of(rows, None, data_norm=None), ask)
     step: Step = fitted.result
     moved = span @ step.moved
+    lifted = span @ np.column_stack([step.moved, step.hidden])
+    far = max(float(model.data_norm_) * public_norm(one[:-1]) + abs(float(one[-1])) for one in lifted.T)
+    if loss.name != "squared" and far > _FAR:
+        warnings.warn(
+            f"intervals: released numbers say that margins of the model may be {far:.2g} off. One step from "
+            f"further than {_FAR:g} need not end near the optimum, so all ends are open. Fit with a "
+            "larger epsilon or a tighter data_norm, or ask for intervals with a larger epsilon.",
+            FitWarning,
+            stacklevel=levels_to_the_caller(),
+        )
+        step = replace(step, ends=False)
     coef, intercept = np.ravel(model.coef_) + moved[:-1], float(np.ravel(model.intercept_)[0] + moved[-1])
     return Intervals(model, fitted.report, level, coef, intercept, span, step)
 
@@ -317,7 +346,8 @@ def prediction_intervals(
     """Return intervals that cover a share of new targets: a private quantile of the errors on other records.
 
     Whatever the law of the records and however wrong the model, a new record of the same law is covered with
-    about this probability (split conformal prediction): noise moves the rank of the quantile, not its mean.
+    at least about this probability (split conformal prediction): the rank is one standard deviation of its
+    noise higher than the share asks, so where records times epsilon are few, radius and coverage are larger.
     Errors of counts are measured in roots of the prediction, those of Gamma amounts in the prediction.
 
     Parameters
@@ -358,7 +388,7 @@ def prediction_intervals(
         errors = errors[np.unique(number_owners(groups), return_index=True)[1]]
     n, who = len(errors), "record" if groups is None else "person"
     task = Task(
-        RankQuantiles((min(share * (1.0 + 1.0 / n), 1.0),), None, _DEPTH, share),
+        RankQuantiles((min(share * (1.0 + 1.0 / n), 1.0),), None, _DEPTH, share, outwards=True),
         Sample(n, 1, Relation.parse(relation), who),
         "prediction_intervals",
         public=(f"number of {who}s: {n}", _BY_ROW),
@@ -452,7 +482,7 @@ def _dense(rows: Any) -> Any:
 def _influences(
     model: Any, loss: Any, span: Floats, X: Any, y: Any, groups: Any
 ) -> tuple[Floats, str, tuple[float, float]]:
-    """Return score and curvature of each record or person, who is protected, and how long both can be."""
+    """Return score and curvature of each record or person, who that is, and the largest residual and bend."""
     if in_dask(X):
         raise UnsupportedError("Intervals need all rows in one place. Bring the table here: X.compute().")
     unit = getattr(model.privacy_, "unit", "record")
@@ -464,10 +494,10 @@ def _influences(
     rows = _clipped_rows(model, X)
     margins = rows @ np.append(np.ravel(model.coef_), np.ravel(model.intercept_))
     if hasattr(model, "classes_"):
-        targets, largest = label_targets(encode_labels(y, model.classes_)[0], 2), 1.0
+        targets, ends = label_targets(encode_labels(y, model.classes_)[0], 2), (-1.0, 1.0)
     else:
-        low, high = model.target_range_
-        targets, largest = np.clip(np.asarray(y, dtype=float), low, high), high - low
+        ends = model.target_range_
+        targets = np.clip(np.asarray(y, dtype=float), *ends)
     if len(targets) != len(rows):
         raise InvalidInputError(f"Expected one target per row, {len(rows)} of them, got {len(targets)}.")
     bent = np.asarray(_CURVATURES[loss.name](margins))
@@ -477,9 +507,15 @@ def _influences(
         own[:, first] * own[:, second] * np.where(first == second, 1.0, math.sqrt(2.0))
     )  # symmetric_list
     influences = np.hstack([loss.residual(margins, targets)[:, None] * own, bent[:, None] * squares])
-    longest = math.hypot(model.data_norm_, 1.0) * float(np.linalg.svd(span, compute_uv=False)[0])
-    most = {"logistic": 0.25, "poisson": largest}.get(loss.name, 1.0)
-    sizes = ((100.0 if loss.name == "gamma" else 2.0 * largest) * longest, most * longest**2)
+    # Residuals are monotone in both, so their ends are at the ends of margins and targets.
+    offset, reach = (
+        float(np.ravel(model.intercept_)[0]),
+        model.data_norm_ * public_norm(np.ravel(model.coef_)),
+    )
+    corners = np.array([[offset - reach], [offset + reach]])
+    largest = float(np.abs(loss.residual(corners, np.array(ends))).max())
+    steepest = 0.25 if loss.name == "logistic" else float(_CURVATURES[loss.name](corners).max())
+    sizes = min(largest, 1e100), steepest
     if groups is None:
         return influences, "record", sizes
     return mean_of_owners(influences, groups), "person", sizes

@@ -15,6 +15,7 @@ from sordino.problems.robust import Sample
 from sordino.problems.scales import CellMoments, CellTrees, RankTree
 from sordino.solvers.heavy.location import (
     RankMargins,
+    border_variances,
     counts_below,
     half_width,
     interval_cells,
@@ -51,7 +52,9 @@ class RankQuantiles:
 
     Without bounds the cells grow from a rough private median outwards, so answers move with the data, and an
     answer stays between the outermost nodes that stand out of the noise: an extreme quantile of few records
-    is drawn inwards, never thrown out to the end of the grid.
+    is drawn inwards, never thrown out to the end of the grid. With ``outwards`` it errs to the other side, as
+    a quantile must that is to lie above a share of the records: it is read a standard deviation of the noise
+    of its rank further up and not drawn inwards.
 
     **Privacy.** One Gaussian release, and the halvings of a median without bounds. Intervals are quantiles
     at ranks ``q n -+`` the errors of the noise and of sampling, so they cost nothing.
@@ -61,6 +64,7 @@ class RankQuantiles:
     bounds: tuple[float, float] | None = None
     depth: int = 14
     confidence: float = 0.95
+    outwards: bool = False
 
     def plan(self, problem: Sample) -> Plan:
         """Declare the halvings, if any, and the tree."""
@@ -77,11 +81,13 @@ class RankQuantiles:
             center = median_of(curator, n, problem.columns, near=0.0)
         q, noise = np.asarray(self.probabilities), noise_of(curator, "tree", None)
         margins = RankMargins(self.depth, self.confidence).at(noise, np.sqrt(n * q * (1.0 - q)))
+        further = noise * math.sqrt(border_variances(self.depth).max()) if self.outwards else 0.0
         out = []
         for nodes, middle in zip(curator.release("tree", center), center, strict=True):
             below = counts_below(nodes, self.depth, n)
-            value = quantiles_of(below, n, q * n, query.edges, self.bounds)
-            value = np.clip(value, *support(below, query.edges, self.bounds, noise))
+            value = quantiles_of(below, n, np.minimum(q * n + further, n), query.edges, self.bounds)
+            if not self.outwards:
+                value = np.clip(value, *support(below, query.edges, self.bounds, noise))
             low, high = outer_borders(interval_cells(below, q * n, margins), query.edges, self.bounds)
             out.append([middle + value, middle + np.minimum(low, value), middle + np.maximum(high, value)])
         yield Cells(*np.stack(out, axis=-1))
