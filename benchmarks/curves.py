@@ -11,7 +11,7 @@ Seven tenths of each table are learned from and the others judge; splits are see
 fresh. Adult has a test part of its own. R2 for numbers, area under the curve for labels; boosted trees are
 scikit-learn's HistGradientBoosting without privacy. Constants of the rule were chosen on the first six
 tables, Adult (weight of curves, ridge of labels) and made designs (weights below S = 450); InstEval and Vocab
-judge. --write keeps benchmarks/results/curves.json.
+were in view too. --write keeps benchmarks/results/curves.json.
 """
 
 from __future__ import annotations

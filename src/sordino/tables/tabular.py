@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
@@ -40,8 +41,9 @@ class Tabular:
     coef_names_: np.ndarray
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # Here and not in __init__: set_params and clone assign as well.
-        super().__setattr__(name, Schema.of(value) if name == "schema" else value)
+        # Here and not in __init__: set_params and clone assign as well. A path that is no file waits for fit.
+        is_file = name == "schema" and isinstance(value, (str, os.PathLike)) and os.path.isfile(value)
+        super().__setattr__(name, Schema.of(value) if is_file else value)
 
     def _tabled(self, X: Any, y: Any, groups: Any) -> tuple[Any, Any, Any]:
         """Return the rows, targets and persons of a table, or what was passed."""
@@ -128,6 +130,7 @@ class Tabular:
                         f"Expected {name}=None without a schema: it is about the columns of a table."
                     )
             return None
+        self.schema = Schema.of(self.schema)
         encoder = TableEncoder(self.schema, sparse_output=False if self._dense_tables else "auto").fit()
         if self.schema.weighing and not self._weighs_tables:
             raise SchemaError(
