@@ -356,3 +356,20 @@ def test_classes_of_a_stored_flag_may_be_any_of_its_words(folder, classes):
     for name, words, labels in (("flags", classes, "false true"), ("texts", "True,False", "False True")):
         typed("fit", f"{name}.parquet", *FIT, "--classes", words, "--output", f"{name}.sordino")
         assert sordino.load(f"{name}.sordino").classes_.tolist() == labels.split()
+
+
+def test_a_schema_with_weights_is_fitted_predicted_and_scored(tmp_path):
+    rows = ["a,w,y", *(f"{i % 9 - 4},{i % 3},{(i % 9 - 4) if i % 3 else 20}" for i in range(3000))]
+    (tmp_path / "rows.csv").write_text("\n".join(rows) + "\n")
+    bounded = '[columns.{}]\nkind = "{}"\nlow = {}\nhigh = {}\n'
+    schema = (
+        "format = 1\n" + bounded.format("a", "number", -4, 4) + '[columns.w]\nkind = "weight"\nhigh = 2\n'
+    )
+    (tmp_path / "s.toml").write_text(
+        schema + '[columns.y]\nkind = "target"\nof = "number"\nlow = -4\nhigh = 20\n'
+    )
+    words = ["fit", str(tmp_path / "rows.csv"), "--schema", str(tmp_path / "s.toml"), "--epsilon", "4"]
+    typed(*words, "--output", str(tmp_path / "m.sordino"))
+    model = sordino.load(tmp_path / "m.sordino")
+    # Records that count nothing have a target of 20 whatever the number is; the others have the number itself.
+    assert model.predict(pandas.DataFrame({"a": [-3.0, 3.0]})) == pytest.approx([-3.0, 3.0], abs=0.5)

@@ -138,9 +138,9 @@ def read_schema(path: Path | None) -> Schema | None:
 
 
 def table(file: DataFile, schema: Schema, *, target: bool, person: bool = True) -> Any:
-    """Return the columns that a schema declares as a frame: features, and target and person where asked."""
+    """Return the columns of a schema as a frame: features, and target, weights and person where asked."""
     wanted = [*schema.features]
-    wanted += [schema.target] if target and schema.target is not None else []
+    wanted += [schema.target, *schema.weighing] if target and schema.target is not None else []
     wanted += [schema.person] if person and schema.person is not None else []
     if target and schema.target is None:
         raise InvalidInputError('The schema declares no target. Give one of its columns kind = "target".')
@@ -171,7 +171,7 @@ def _require_dates(file: DataFile, name: str, texts: Any, gaps: list[str]) -> No
 
 def kind_of(column: Any) -> str:
     """Return the type that a declared column is read as. The ids of persons stay as the file has them."""
-    if column.word == "number" or (column.word == "target" and column.kind == "number"):
+    if column.word in ("number", "weight", "exposure") or (column.word == "target" and column.kind == "number"):
         return NUMBER
     return AS_IS if column.word == "person" else TEXT
 
