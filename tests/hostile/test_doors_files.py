@@ -208,7 +208,7 @@ def test_door_18_a_page_takes_no_score_of_another_model(tmp_path):
         typed("evaluate", model, tmp_path / "rows.npz", *asked)
     page = ("report", one, "--output", tmp_path / "page.html", "--force")
     words = typed(*page, "--scores", tmp_path / "other.json", code=3)
-    assert "'other.json' is the score of another model file" in words
+    assert "'other.json' is the score of another model" in words
     typed(*page, "--scores", tmp_path / "one.json", "--scores", tmp_path / "again.json")
     text = (tmp_path / "page.html").read_text("utf-8")
     assert "accuracy (one.json)" in text
