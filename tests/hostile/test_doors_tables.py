@@ -138,7 +138,7 @@ def test_door_07_a_person_of_a_search_is_in_one_part_and_counts_once(monkeypatch
     assert {len(scores) for scores in seen} == {30}
     assert all(((scores >= 0) & (scores <= 1)).all() for scores in seen)
     owners = np.arange(600) % 150
-    train, test = search._split(150, owners)
+    train, test = search._split(150, 30, owners)
     assert set(owners[train]).isdisjoint(owners[test])
     assert sorted([*train, *test]) == list(range(600))
 
@@ -271,7 +271,9 @@ def test_levels_of_a_target_that_are_whole_numbers_stay_in_their_order(learned):
     """`Target(levels=[0..24])` was sorted as '0', '1', '10': columns of `predict_proba` moved in silence."""
     y = np.arange(6000) % 12
     table = pandas.DataFrame({"x": y / 12, "y": y})
-    schema = sordino.Schema([Number("x", 0, 1), Target("y", levels=None if learned else range(12))])
+    schema = sordino.Schema(
+        [Number("x", 0, 1), Target("y", kind="category", levels=None if learned else range(12))]
+    )
     if learned:
         with seeded_noise(1):
             schema = learn_schema(schema, table.astype({"y": str}), 8.0).schema

@@ -170,7 +170,7 @@ FORGED = "x\nCost for one record (add-remove): epsilon 0.01\x1b[8m"
         {"members__0__control": "nowhere"},
         {"members__0__port": 70000},
         {"members__0__records": 10**18},
-        {"members__0__records": 0},
+        {"members__0__records": -1},
         {"members__0__records": 2**53},  # together with those of the others it is more
         {"members__0__fingerprint": "00"},
         {"budget__note": 1},

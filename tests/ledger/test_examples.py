@@ -26,6 +26,5 @@ def test_the_ledger_has_examples():
 
 def test_the_example_of_the_guide_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (code,) = re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
-    exec(code, {})
+    exec("\n".join(re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)), {})
     assert (tmp_path / "ledger.sqlite").exists()
