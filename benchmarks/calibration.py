@@ -12,7 +12,7 @@ from dp_accounting import pld
 from dp_accounting.mechanism_calibration import ExplicitBracketInterval, calibrate_dp_mechanism
 
 from benchmarks.machine import describe
-from sordino.accounting import accountants, certify, solve_scale
+from sordino.accounting import calibration, certify, solve_scale
 from sordino.accounting.renyi import leaf_curve
 from sordino.kernel.events import Relation, gaussian_event, poisson_event, repeated, zcdp_event
 
@@ -51,7 +51,7 @@ PLANS: list[tuple[str, Callable[[float], dp.DpEvent], float, float, Relation]] =
 
 def forget() -> None:
     """Empty what the process remembers, so that a run is cold."""
-    accountants._certify.cache_clear()
+    calibration._certify.cache_clear()
     leaf_curve.cache_clear()
 
 

@@ -84,12 +84,15 @@ def printed(repeats: int) -> Iterator[dict[str, Any]]:
 
 def certified(model: PCA, rows: np.ndarray) -> float:
     """Return what the printed noise certifies; nothing is run."""
-    from sordino.estimators.pca import read_options
     from sordino.literature.pca import published
     from sordino.runs import Promise
+    from sordino.solvers import Options
 
     budget = model._ask(len(rows))
-    problem, options = model._problem(*rows.shape, budget), read_options(model)
+    problem, options = (
+        model._problem(*rows.shape, budget),
+        Options.of(model.solver_options or {}, max_iter=model.max_iter),
+    )
     solver, paper = published(model.solver, problem, options, budget)
     return Promise.made(budget, solver.plan(problem), paper).certificate.epsilon
 

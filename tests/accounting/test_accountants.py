@@ -20,7 +20,8 @@ from tests.accounting.helpers import (
     zcdp,
 )
 
-from sordino.accounting import accountants, certify, certify_by, gaussian_epsilon
+from sordino.accounting import calibration as accountants
+from sordino.accounting import certify, certify_by, gaussian_epsilon
 from sordino.accounting.leaves import Leaf
 from sordino.accounting.renyi import rdp_curve as curve_of_renyi
 from sordino.errors import InvalidInputError, UnsupportedError

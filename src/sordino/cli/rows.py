@@ -171,7 +171,8 @@ def _require_dates(file: DataFile, name: str, texts: Any, gaps: list[str]) -> No
 
 def kind_of(column: Any) -> str:
     """Return the type that a declared column is read as. The ids of persons stay as the file has them."""
-    if column.word in ("number", "weight", "exposure") or (column.word == "target" and column.kind == "number"):
+    word = column.kind if column.word == "target" else column.word
+    if word in ("number", "weight", "exposure"):
         return NUMBER
     return AS_IS if column.word == "person" else TEXT
 
@@ -184,6 +185,11 @@ def to_fit(
     A matrix that needs more bytes than ``memory`` is worked on from disk.
     """
     if schema is not None:
+        declared = None if schema.target is None else schema.target.name
+        if target not in (None, declared):
+            raise InvalidInputError(
+                f"Expected no --target beside the schema, whose target is {declared!r}, got {target!r}."
+            )
         return Rows(table(file, schema, target=True))
     if memory is not None and is_large(file, memory):
         found = Matrix(*convert_rows(file, target, labels, memory))

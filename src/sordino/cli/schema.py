@@ -191,11 +191,15 @@ def learn(
     """
     from sordino import Schema
     from sordino.cli.rows import table
+    from sordino.ledger import Ledger
     from sordino.saving.files import replace_file
     from sordino.tables import learn_schema
 
     require_writable(output, force)
     booked = check_booking(ledger, dataset)
+    if delta is None and ledger is not None:  # fits need most of what the budget has
+        with Ledger.open(ledger) as book:
+            delta = min(1e-5, book.policy(str(dataset)).delta / 10) or None
     blank = Schema.read(schema)
     records = table(data_file(data, how), blank, target=blank.target is not None)
     found, report = learn_schema(

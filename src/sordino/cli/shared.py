@@ -20,7 +20,7 @@ from sordino.errors import InvalidInputError
 # Where commands write: never onto a file that they read, nor twice onto one place, whatever was forced.
 
 CONFIG = "sordino.config"  # where a context keeps the path of its configuration
-_OUTPUTS = ("output", "report")
+_OUTPUTS = ("output", "report", "train", "test")
 _ADDRESSES = ("data", "ledger")  # texts: a path, standard input, or a URL
 _BESIDE = ("", "-wal", "-shm", "-journal")  # files of one ledger
 
@@ -37,13 +37,13 @@ def guard(command: click.Command) -> None:
 
     @functools.wraps(run)
     def guarded(*words: Any, **chosen: Any) -> Any:
-        _require_apart(chosen, click.get_current_context().meta.get(CONFIG))
+        require_apart(chosen, click.get_current_context().meta.get(CONFIG))
         return run(*words, **chosen)
 
     command.callback = guarded
 
 
-def _require_apart(chosen: dict[str, Any], config: Path | None) -> None:
+def require_apart(chosen: dict[str, Any], config: Path | None = None) -> None:
     taken = list(_inputs({**chosen, "config": chosen.get("config", config)}))
     for key in _OUTPUTS:
         if chosen.get(key) is None:

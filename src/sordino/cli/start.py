@@ -14,7 +14,16 @@ from typing import Any
 
 import click
 
-from sordino.cli.shared import FILE, FORCE, JSON, data_file, document, require_writable, show_table
+from sordino.cli.shared import (
+    FILE,
+    FORCE,
+    JSON,
+    data_file,
+    document,
+    require_apart,
+    require_writable,
+    show_table,
+)
 from sordino.errors import InvalidInputError, SordinoError
 
 _SHARE = 4  # a first fit may take this part of the budget
@@ -57,6 +66,7 @@ def init(
     name = told.pop("dataset") or Path(data).name.partition(".")[0]
     schema, config = Path(f"{name}.toml"), Path(f"{name}.run.toml")
     for place in (schema, config):
+        require_apart({"data": data, "output": place})
         require_writable(place, force)
     kinds = {column: kind for column, kind in ((target, "target"), (person, "person")) if column}
     draft = draft_schema(data_file(data, told), kinds=kinds)

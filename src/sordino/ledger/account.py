@@ -146,8 +146,8 @@ class Account:
         asked = f"The plan asks for ({charge.epsilon:.4g}, {charge.delta:.4g})"
         whole = f"the budget ({self.policy.epsilon:.4g}, {self.policy.delta:.4g})"
         remedy = (
-            "Nothing was reserved. Plan with a smaller epsilon (`remaining` says how much is left), "
-            "or ask whoever owns the data."
+            "Nothing was reserved. Plan with a smaller epsilon or delta (`remaining` says what is left of "
+            "both), or ask whoever owns the data."
         )
         if self.mode is FilterMode.RENYI and all(math.isinf(cost) for cost in charge.renyi):
             left = "it has no Rényi curve, and this data set is guarded by the RDP filter"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-import secrets
+import uuid
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -607,7 +607,7 @@ class Ledger(LedgerReader):
             charge = charge_of(event, stated, account.filter.orders, certificate)
             charge = check_certificate(event, stated, charge)
             drafts.append((Entry(one, 0, Status.RESERVED, line, charge, *words, "", now(), ""), account))
-        first, *others = self._book(drafts, secrets.token_hex(8))
+        first, *others = self._book(drafts, uuid.uuid4().hex)
         return Reservation(self, first, tuple(others))
 
     def parts(self, dataset_id: str) -> list[str]:

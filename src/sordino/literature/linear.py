@@ -102,13 +102,14 @@ def feature_spread(x: Any) -> float:
 
     The largest eigenvalue of few rows with many columns is several times that of their law.
     """
-    sizes, order = [], public_generator(0).permutation(x.shape[0])
+    sizes, public = [], public_generator(0)
+    order = public.permutation(x.shape[0])
     halves = x[np.sort(order[::2])], x[np.sort(order[1::2])]
     for one, other in (halves, halves[::-1]):
         v = np.ones(x.shape[1])
         for _ in range(50):
             v = one.T @ (one @ v)
-            v = v / max(float(np.linalg.norm(v)), 1e-300)
+            v = v / max(math.sqrt(float(v @ v)), 1e-300)
         sizes.append(float(np.square(other @ v).mean()))
     return max(sizes)
 

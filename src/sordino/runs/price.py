@@ -66,7 +66,7 @@ def bet(what: str, curve: TradeOff) -> str:
     """Return a guarantee as a bet on ``what``."""
     return (
         f"Whoever bets on {what}, and knows all the others, wins 50 % of the bets by tossing a coin, and "
-        f"at worst {percent(guess(curve))} after seeing everything that was released."
+        f"at worst {percent(guess(curve))} after seeing everything that this run released."
     )
 
 

@@ -466,6 +466,6 @@ def _misfits(column: Any, frame: Frame, markers: tuple[str, ...]) -> tuple[Float
         low, high = (day.toordinal() - _EPOCH for day in ends) if isinstance(column, Date) else ends
         return ((values < low) | (values > high)).astype(float), np.isnan(values).astype(float)
     if isinstance(column, Flag):
-        return np.zeros(frame.rows), np.isnan(flags_of(series)).astype(float)
+        return np.zeros(frame.rows), (flags_of(series) == MISSING).astype(float)
     codes = codes_of(series, tuple(map(str, column.levels or ())), frozenset(markers))
     return (codes == OTHER).astype(float), (codes == MISSING).astype(float)
