@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import re
-import uuid
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -31,6 +30,7 @@ from sordino.errors import (
     UnsupportedError,
 )
 from sordino.kernel.events import Relation, composed
+from sordino.kernel.noise import NoiseSource
 from sordino.ledger.account import Account, FilterMode, charge_of, check_certificate, exact, pure_epsilon
 from sordino.ledger.address import Address, hidden, is_gone, is_mine, person, person_of, signed
 from sordino.ledger.policy import BudgetPolicy, name, text
@@ -607,7 +607,7 @@ class Ledger(LedgerReader):
             charge = charge_of(event, stated, account.filter.orders, certificate)
             charge = check_certificate(event, stated, charge)
             drafts.append((Entry(one, 0, Status.RESERVED, line, charge, *words, "", now(), ""), account))
-        first, *others = self._book(drafts, uuid.uuid4().hex)
+        first, *others = self._book(drafts, f"{NoiseSource().subkey():x}")
         return Reservation(self, first, tuple(others))
 
     def parts(self, dataset_id: str) -> list[str]:
