@@ -30,7 +30,7 @@ from sordino.errors import (
     UnsupportedError,
 )
 from sordino.kernel.events import Relation, composed
-from sordino.kernel.noise import NoiseSource
+from sordino.kernel.noise import public_generator
 from sordino.ledger.account import Account, FilterMode, charge_of, check_certificate, exact, pure_epsilon
 from sordino.ledger.address import Address, hidden, is_gone, is_mine, person, person_of, signed
 from sordino.ledger.policy import BudgetPolicy, name, text
@@ -607,7 +607,8 @@ class Ledger(LedgerReader):
             charge = charge_of(event, stated, account.filter.orders, certificate)
             charge = check_certificate(event, stated, charge)
             drafts.append((Entry(one, 0, Status.RESERVED, line, charge, *words, "", now(), ""), account))
-        first, *others = self._book(drafts, f"{NoiseSource().subkey():x}")
+        public = public_generator()  # a name for this call, nothing secret
+        first, *others = self._book(drafts, public.bytes(8).hex())
         return Reservation(self, first, tuple(others))
 
     def parts(self, dataset_id: str) -> list[str]:
