@@ -10,7 +10,7 @@ Each repeat draws records anew, fits a model at epsilon .5 and asks for 95 % int
 truth is the minimum of the loss over 200,000 other records, without privacy. ``width`` is the mean over all
 coefficients (of tables: effects at knots and levels) of the stated error over the best possible: that of a
 Newton step at the truth with the curvature known and all of the budget spent on one score, clipped where one
-record in a thousand is longer. The first six designs and seeds 0 to 2 were in view when constants were chosen.
+record in a thousand is longer. The first six designs and seeds 0 to 2 were in view when constants were set.
 """
 
 from __future__ import annotations
